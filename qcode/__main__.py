@@ -17,6 +17,7 @@ def main() -> int:
     try:
         from qcode.cli.main import main as run
 
+        gc.freeze()  # or enabling it would start with these modules
         gc.enable()
         return run()
     except KeyboardInterrupt:

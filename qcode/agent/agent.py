@@ -288,7 +288,7 @@ class Agent:
         context = self.context
         texts = (
             *context.settings.warnings,
-            *context.keys.complaints,
+            *context.keys.problems,
             *self.notices,
             *self.prompts.instructions.notices,
             *((self.skills.catalog.note,) if self.skills is not None and self.skills.catalog.note else ()),

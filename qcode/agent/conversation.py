@@ -260,7 +260,7 @@ class Conversation:
         stop_timer = start_timer(self._context.timeout_s(options), self.cancel)
         await self._checkpoints.wait_until_recorded()
         try:
-            self._attachments.complaints += (*self._clients.problems, *await self._prepare(turn, first))
+            self._attachments.problems += (*self._clients.problems, *await self._prepare(turn, first))
             recorder = ShownRecorder(self.transcript.session.record_shown, time.monotonic, options.shown_prompt)
             async with aclosing(self._driver.run(first)) as events:
                 async for driven in events:
@@ -304,9 +304,9 @@ class Conversation:
             self.hooks.observe(event, is_attended=self._context.is_attended)
         events.append(event)
         if not isinstance(event, TurnEnded):
-            events += [*self._opening_events, *(Notice("warning", text) for text in self._attachments.complaints)]
+            events += [*self._opening_events, *(Notice("warning", text) for text in self._attachments.problems)]
             self._opening_events.clear()
-            self._attachments.complaints.clear()
+            self._attachments.problems.clear()
         return events
 
     def observe(self, event: TurnEvent) -> TurnEvent:
@@ -582,7 +582,7 @@ class Conversation:
 
     def _turn_settings(self, writer: ModelClient | None, options: TurnOptions) -> TurnSettings:
         client, context = self.client, self._context
-        schema_check = None if context.schema is None else context.schema.complaint
+        schema_check = None if context.schema is None else context.schema.validate
         return TurnSettings(
             client.system(self.mode),
             self.tools,

@@ -19,14 +19,14 @@ from qcode.text.clean import single_spaced
 FOLDER = "crashes"
 MAX_REPORTS = 5
 _MAX_LINE = 300
-_kept_out: set[Secret] = set()
+_redacted_keys: set[Secret] = set()
 _reports: dict[tuple[Path, str], Path] = {}
 """The reports of this process by folder and text: a repeated error has one report and does not displace others."""
 
 
 def redact_in_crash_reports(key: Secret) -> None:
     """Remove `key` from every crash report of this process; keys of the environment are always removed."""
-    _kept_out.add(key)
+    _redacted_keys.add(key)
 
 
 def describe_crash(error: BaseException, env: Mapping[str, str]) -> str:
@@ -38,7 +38,7 @@ def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
     """Write a report and return one line without secrets: the error and the path of the report. Never raises."""
     from qcode.safety.redaction import Redactor, named_secrets
 
-    redact = Redactor([*named_secrets(env), *_kept_out]).redact
+    redact = Redactor([*named_secrets(env), *_redacted_keys]).redact
     text = single_spaced(redact(str(error)))[:_MAX_LINE]
     description = type(error).__name__ + (f": {text}" if text else "")
     details = redact("".join(traceback.format_exception(error)))

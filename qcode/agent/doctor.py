@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
 from qcode import __version__
-from qcode.agent.keys.connect import rows_of
+from qcode.agent.keys.connect import credential_rows
 from qcode.agent.models.limits import LimitStore, learned_lines
 from qcode.agent.options import RunContext
 from qcode.agent.trust import TrustStore, why_restricted
@@ -194,7 +194,7 @@ def _is_private(folder: Path) -> bool:
 
 def _credentials(context: RunContext) -> Iterator[Finding]:
     """Yield a row for each provider with a credential, and one row for all others."""
-    rows = rows_of(context.settings, context.keys)
+    rows = credential_rows(context.settings, context.keys)
     usable = [row for row in rows if row.is_ready and row.source != "not needed"]
     if not usable:
         text = "no provider has a key; without one, only local servers and the demo model can be used"
@@ -205,7 +205,7 @@ def _credentials(context: RunContext) -> Iterator[Finding]:
         if names:
             more = "; qcode auth status lists their variables" if source == "none" else "; needs no key"
             yield Finding(label, f"{names}{more}")
-    yield from (Finding("keys", complaint, "attention") for complaint in context.keys.complaints)
+    yield from (Finding("keys", problem, "attention") for problem in context.keys.problems)
 
 
 _WITHOUT_SANDBOX = (

@@ -82,7 +82,7 @@ class AgentParts:
             context.root,
             new_id=session_ids(context.options),
             redact=self.redact,
-            undecided=self.undecided,
+            partial_secret_length=self.partial_secret_length,
         )
         scratch, search = Scratch(), search_key(context.settings, context.env)
         policy, sandbox = self._with_sandbox(self._policy_for_search(policy_of(context), search), scratch)
@@ -258,16 +258,18 @@ class AgentParts:
         """Return the tool servers of this run, not started; None if there are neither servers nor problems."""
         context = self.context
         files = context.options.mcp_config
-        configured = {} if context.options.strict_mcp_config else context.settings.mcp_servers
+        settings = context.settings
+        if context.options.strict_mcp_config:
+            settings = replace(settings, mcp_servers={})
         in_project = (
             context.reads_project and not context.options.strict_mcp_config and may_exist(context.root / MCP_FILE)
         )
-        if not (configured or files or in_project or context.client_servers or context.program_servers):
+        if not (settings.mcp_servers or files or in_project or context.client_servers or context.program_servers):
             return None
         from qcode.agent.mcp.spec import configured_servers
 
         servers = configured_servers(
-            replace(context.settings, mcp_servers=configured),
+            settings,
             files,
             context.root,
             is_trusted=in_project,
@@ -280,7 +282,7 @@ class AgentParts:
 
     def open_servers(self, specs: Sequence[ServerSpec], problems: Sequence[str] = ()) -> Servers:
         """Return these tool servers, not started."""
-        from qcode.agent.mcp.identity import ServerContext
+        from qcode.agent.mcp.context import ServerContext
         from qcode.agent.mcp.pins import Pins
         from qcode.agent.mcp.servers import Servers
 
@@ -405,9 +407,9 @@ class AgentParts:
         """Return a text without the keys of this run."""
         return self._redactor().redact(text)
 
-    def undecided(self, text: str) -> int:
+    def partial_secret_length(self, text: str) -> int:
         """Return the length of the suffix of a text that may be the start of a key."""
-        return self._redactor().undecided(text)
+        return self._redactor().partial_secret_length(text)
 
     def _redactor(self) -> Redactor:
         from qcode.safety.redaction import Redactor

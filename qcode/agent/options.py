@@ -428,7 +428,7 @@ class RunContext:
             warnings=tuple(options.notices),
         )
         wait_s = ATTENDED_S if is_attended else UNATTENDED_S
-        store = partial(key_store, paths.state_dir, env, patience_s=wait_s, on_wait=on_wait)
+        store = partial(key_store, paths.state_dir, env, timeout_s=wait_s, on_wait=on_wait)
         facts = (folder, root, is_attended, is_trusted, exit_tools, added, schema)
         return cls(options, env, paths, settings, Keys(env, store, key_commands(settings, paths.config_dir)), *facts)
 

@@ -541,8 +541,9 @@ class Background:
         try:
             self._toolbox.jobs.check_limit()
         except Refused as refused:
-            text = str(refused)
-            raise ValueError(f"{text[:1].upper()}{text[1:]}.") from None
+            from qcode.text.sentences import capitalized
+
+            raise ValueError(f"{capitalized(str(refused))}.") from None
         requested.set()
 
     @contextmanager

@@ -543,7 +543,9 @@ class TrustService:
         why = why_restricted(self._store.look(self._root))
         if not why:
             return (Notice("info", RESTRICTED_NOTICE),)
-        return (Notice("warning", f"{why[:1].upper()}{why[1:]}. Type /trust for details."),)
+        from qcode.text.sentences import capitalized
+
+        return (Notice("warning", f"{capitalized(why)}. Type /trust for details."),)
 
     def show(self, folder: Path) -> str:
         """Return what trusting the folder would allow; `accept_shown` then trusts exactly that."""
@@ -572,9 +574,9 @@ class TrustService:
             return f"This folder is trusted{_contents_text(status)}. qcode asks again if these files change."
         if is_new:
             self._trust_folder()
-        complaint = status.problem or remember(self._root, self._store.state_dir, status.files, self._store.folder)
-        if complaint:
-            return complaint
+        problem = status.problem or remember(self._root, self._store.state_dir, status.files, self._store.folder)
+        if problem:
+            return problem
         return (
             f"Folder trusted{_contents_text(status)}. Your rules and modes apply now, its instructions from the next "
             "turn. Restart qcode to use its settings, skills, hooks and tool servers, if it has any."

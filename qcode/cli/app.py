@@ -1,4 +1,4 @@
-"""Opens the app, or its linear mode. The data of the first paint is read here; the app opens the agent later.
+"""Opens the app, or its linear mode. The data for the first paint is read here; the app opens the agent later.
 
 Separate from `main`, which is imported at every start, because this imports the app.
 """
@@ -25,7 +25,8 @@ DEMO_NOTE = (
     "For a real model: /connect adds a key, or set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY.",
 )
 
-LEFT = 130
+INPUT_ENDED_EXIT = 130
+"""The exit code if the user quits at a question before the app opens, as after Ctrl+C."""
 
 
 def run_app(arguments: Options) -> int:
@@ -42,7 +43,7 @@ def run_app(arguments: Options) -> int:
             context = with_chosen_session(context)
         selection = begin_with(context, has_demo=True) if context.options.resume is None else resume_with(context)
     except InputEnded:
-        return LEFT
+        return INPUT_ENDED_EXIT
     picks_session = context.options.resume == CHOOSE
     if picks_session:
         context = replace(context, options=replace(context.options, resume=None))

@@ -1,4 +1,4 @@
-"""Parses the command line into `Options` and checks it, without reading any file or setting."""
+"""Parses the command line to `Options` and validates it, without reading any file or setting."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class CommandLineError(UsageError):
 
 
 def invalid_arguments(words: Sequence[str], usage: str) -> CommandLineError:
-    """Return the error about the words after a subcommand that fit none of its forms."""
+    """Return the error for words after a subcommand that match none of its forms."""
     from qcode.text.clean import one_line
 
     problem = f"invalid arguments: {one_line(' '.join(words), 200)}" if words else "an argument is missing"
     return CommandLineError(f"{problem}; {usage}")
 
 
-_UNSAFE = frozenset({"yolo", "trust", "allowed_tools", "allow_dangerously_skip_permissions"})
+_UNSAFE_KEYS = frozenset({"yolo", "trust", "allowed_tools", "allow_dangerously_skip_permissions"})
 """Flags that lower safety: no suggestion names them."""
 
 
@@ -51,7 +51,7 @@ class _Parser(argparse.ArgumentParser):
                 self.add_argument(*flag.names, dest=flag.key, **_ACTIONS[flag.kind], **_choices(flag), **repeats)
 
     def error(self, message: str) -> NoReturn:
-        message = _in_own_words(message)
+        message = _rephrase(message)
         raise CommandLineError(f"{message}; {self._usage}" if self._usage else self._with_nearest(message))
 
     def _with_nearest(self, message: str) -> str:
@@ -67,41 +67,41 @@ class _Parser(argparse.ArgumentParser):
             return f"{unknown} is not supported: {REFUSED[unknown]}"
         from qcode.text.match import guess, similar
 
-        unsafe = {name for flag in FLAGS if flag.key in _UNSAFE for name in flag.names}
+        unsafe = {name for flag in FLAGS if flag.key in _UNSAFE_KEYS for name in flag.names}
         close = similar(unknown, [name for flag in FLAGS for name in flag.names], 1)
         hint = guess([name for name in close if name not in unsafe])
         return f"unknown flag {unknown}" + (f"; {hint}" if hint else "")
 
 
-_COMPLAINT = re.compile(r"argument ([^\s:]+): (.*)", re.DOTALL)
+_ARGPARSE_ERROR = re.compile(r"argument ([^\s:]+): (.*)", re.DOTALL)
 _CHOICE = re.compile(r"invalid choice: (['\"])(.*)\1 \(choose from (.*)\)", re.DOTALL)
 
 
-def _in_own_words(message: str) -> str:
-    """Return a message of argparse about a flag with the first long name of the flag, and without its jargon."""
-    found = _COMPLAINT.fullmatch(message)
+def _rephrase(message: str) -> str:
+    """Return argparse's message about a flag in plain words, with the first long name of the flag."""
+    found = _ARGPARSE_ERROR.fullmatch(message)
     if found is None:
         return message
     names = found[1].split("/")
-    name, complaint = next((name for name in names if name.startswith("--")), names[0]), found[2]
-    if complaint == "expected one argument":
+    name, problem = next((name for name in names if name.startswith("--")), names[0]), found[2]
+    if problem == "expected one argument":
         return f"{name} needs a value"
-    if complaint.startswith("ignored explicit argument"):
+    if problem.startswith("ignored explicit argument"):
         return f"{name} takes no value"
-    if chosen := _CHOICE.fullmatch(complaint):
+    if chosen := _CHOICE.fullmatch(problem):
         choices = chosen[3].replace("'", "")
         return f'{name}: "{chosen[2]}" is not one of {choices}'
-    return f"{name}: {complaint}"
+    return f"{name}: {problem}"
 
 
 def parse(argv: Sequence[str]) -> Options:
     """Return the options in `argv` (without the name of the program); raise `CommandLineError`."""
     before, after = _split_at_dashes(argv)
     _refuse_separate_time(before)
-    before = [f"{word}={_CONSTANTS[word]}" if word in _CONSTANTS else word for word in _with_texts(before)]
+    before = [f"{word}={_CONSTANTS[word]}" if word in _CONSTANTS else word for word in _join_texts(before)]
     parser = _Parser(FLAGS)
     parser.add_argument("prompt", nargs="?", default=None, type=_as_text)
-    values = _normalized(vars(parser.parse_intermixed_args(before)))
+    values = _normalize(vars(parser.parse_intermixed_args(before)))
     texts = [text for text in (*values.get("print", ()), values.get("prompt"), *map(_as_text, after)) if text]
     if len(texts) > 1:
         raise CommandLineError("more than one prompt was given: put the prompt in quotes")
@@ -113,7 +113,7 @@ def parse(argv: Sequence[str]) -> Options:
         resume=LATEST if "continue" in values else resume,
         **_fields(values),
     )
-    _refuse_unfit_formats(options)
+    _refuse_mismatched_formats(options)
     return options
 
 
@@ -144,7 +144,7 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
             if word in SUBCOMMANDS:
                 return word, [*argv[:index], *argv[index + 1 :]]
             if not any(later.partition("=")[0] in _PRINTING for later in argv[index:]):
-                _refuse_near_subcommand(word, is_first=index == 0)
+                _refuse_misspelt_subcommand(word, is_first=index == 0)
             return None
         name = word.partition("=")[0] if word.startswith("--") else word[:2]
         flag = next((flag for flag in known if name in flag.names), None)
@@ -156,7 +156,7 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
     return None
 
 
-_OF_OTHER_PROGRAMS: Mapping[str, str] = {
+_OTHER_PROGRAMS_COMMANDS: Mapping[str, str] = {
     "completion": "qcode --completion bash|zsh|fish",
     "continue": "qcode -c",
     "exec": "qcode -p TEXT",
@@ -166,14 +166,14 @@ _OF_OTHER_PROGRAMS: Mapping[str, str] = {
 """Commands of similar programs, and their equivalents in qcode."""
 
 
-def _refuse_near_subcommand(word: str, *, is_first: bool) -> None:
+def _refuse_misspelt_subcommand(word: str, *, is_first: bool) -> None:
     from qcode.text.match import suggestion
 
     # `/help` is a command of the app, not a misspelled `help`.
     if not (word.isascii() and word[:1].isalpha()):
         return
     # After flags it is a prompt: `qcode -c continue`.
-    if is_first and (meant := _OF_OTHER_PROGRAMS.get(word)):
+    if is_first and (meant := _OTHER_PROGRAMS_COMMANDS.get(word)):
         raise CommandLineError(f'unknown command "{word}"; use {meant}. As a prompt: qcode -p {word}')
     if hint := suggestion(word, SUBCOMMANDS, label="qcode {}", min_alike=_MIN_ALIKE):
         raise CommandLineError(f'unknown command "{word}"; {hint} As a prompt: qcode -p {word}')
@@ -187,7 +187,7 @@ def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Option
     before, after = _split_at_dashes(rest)
     parser = _Parser(SUBCOMMANDS[name].flags, usage)
     parser.add_argument("words", nargs="*", default=[])
-    values = _normalized(vars(parser.parse_intermixed_args(before)))
+    values = _normalize(vars(parser.parse_intermixed_args(before)))
     _refuse_contradictions(values)
     return Options(**_fields(values)), [*values.pop("words"), *after], values
 
@@ -225,10 +225,10 @@ def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
 
 _NEVER_ASKS = "dontAsk"
 _MAX_LOW, _MAX_MEDIUM = 4_096, 16_384
-"""The largest budgets of thinking tokens that count as a low and as a medium effort."""
+"""The maximum numbers of thinking tokens that mean a low and a medium effort."""
 
 
-def _normalized(values: dict[str, Any]) -> dict[str, Any]:
+def _normalize(values: dict[str, Any]) -> dict[str, Any]:
     """Replace aliases of choices by their names; the mode `dontAsk` of Claude Code also sets `never_asks`."""
     if values.get("permission_mode") == _NEVER_ASKS:
         values["never_asks"] = True
@@ -250,16 +250,16 @@ def _effort(values: Mapping[str, Any]) -> str:
     return "low" if budget <= _MAX_LOW else "medium" if budget <= _MAX_MEDIUM else "high"
 
 
-_TEXTS = frozenset(name for flag in FLAGS if flag.key.endswith("system_prompt") for name in flag.names)
+_TEXT_FLAGS = frozenset(name for flag in FLAGS if flag.key.endswith("system_prompt") for name in flag.names)
 
 
-def _with_texts(words: Sequence[str]) -> list[str]:
-    """Join `--system-prompt` with a text that begins with a dash, which argparse would take for a flag."""
+def _join_texts(words: Sequence[str]) -> list[str]:
+    """Join `--system-prompt` with a text that begins with a dash, which argparse would parse as a flag."""
     names = {name for flag in FLAGS for name in flag.names}
     joined: list[str] = []
     for word in words:
         is_text = word.startswith("-") and word.partition("=")[0] not in names
-        if joined and joined[-1] in _TEXTS and is_text:
+        if joined and joined[-1] in _TEXT_FLAGS and is_text:
             joined[-1] += f"={word}"
         else:
             joined.append(word)
@@ -283,7 +283,7 @@ def _refuse_contradictions(values: Mapping[str, Any]) -> None:
         raise CommandLineError("--fork-session needs -c or -r: there is no session to copy")
 
 
-def _refuse_unfit_formats(options: Options) -> None:
+def _refuse_mismatched_formats(options: Options) -> None:
     if options.input_format == "stream-json":
         if options.output_format != "stream-json":
             raise CommandLineError(
@@ -297,7 +297,7 @@ def _refuse_unfit_formats(options: Options) -> None:
         raise CommandLineError("--include-partial-messages needs -o stream-json")
 
 
-def wanted_format(argv: Sequence[str]) -> OutputFormat:
+def requested_format(argv: Sequence[str]) -> OutputFormat:
     """Return the output format that a command line requests, even if the rest of it is invalid."""
     before, _ = _split_at_dashes(argv)
     found: OutputFormat = "text"

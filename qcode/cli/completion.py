@@ -7,7 +7,7 @@ from dataclasses import field
 from pathlib import Path
 
 from qcode.agent.models.selection import known_specs
-from qcode.cli.flags import FLAGS, KEY_TAKERS, SUBCOMMANDS, Flag
+from qcode.cli.flags import FLAGS, PROVIDER_PLACEHOLDER, SUBCOMMANDS, Flag
 from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 from qcode.config.schema import KEYS
@@ -16,7 +16,7 @@ from qcode.providers.registry import PROVIDERS, takes_key
 from qcode.values import dataclass
 
 
-def key_takers(environ: Mapping[str, str]) -> list[str]:
+def keyed_providers(environ: Mapping[str, str]) -> list[str]:
     """Return the providers that take a key, including those of the configuration if it is valid."""
     try:
         specs = known_specs(load(ConfigPaths.from_env(environ), environ, {}, Path.cwd(), is_trusted=False))
@@ -25,17 +25,17 @@ def key_takers(environ: Mapping[str, str]) -> list[str]:
     return [name for name, spec in specs.items() if takes_key(spec)]
 
 
-def script(shell: str, takers: Sequence[str]) -> str:
+def script(shell: str, providers: Sequence[str]) -> str:
     """Return the script that completes flags, their values and subcommands; the shell completes file names itself.
 
-    `takers` are the providers that take a key.
+    `providers` are the providers that take a key.
     """
-    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](_commands(tuple(takers)))
+    return {"bash": _bash, "zsh": _zsh, "fish": _fish}[shell](_commands(tuple(providers)))
 
 
 @dataclass(frozen=True, slots=True)
-class _Words:
-    """The flags of a command, and the words that may follow each word; the first key of `after` is the command."""
+class _CommandWords:
+    """The flags of a command; `after` maps a word, first the command itself, to the words that may follow it."""
 
     flags: tuple[Flag, ...]
     after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -45,19 +45,19 @@ class _Words:
         return tuple(name for flag in self.flags for name in flag.names)
 
 
-def _commands(takers: tuple[str, ...]) -> dict[str, _Words]:
+def _commands(providers: tuple[str, ...]) -> dict[str, _CommandWords]:
     """Return the flags and words of each subcommand."""
     found = {}
     for name, command in SUBCOMMANDS.items():
         after = {name: tuple(command.actions), **command.actions}
         if name == "config":
             after |= _config_words()
-        known = {word: takers if words == KEY_TAKERS else words for word, words in after.items() if words}
-        found[name] = _Words(command.flags, known)
+        known = {word: providers if words == PROVIDER_PLACEHOLDER else words for word, words in after.items() if words}
+        found[name] = _CommandWords(command.flags, known)
     return found
 
 
-_SWITCH = {"true or false": ("true", "false")}
+_BOOLEAN_VALUES = {"true or false": ("true", "false")}
 
 
 def _config_words() -> dict[str, tuple[str, ...]]:
@@ -66,11 +66,11 @@ def _config_words() -> dict[str, tuple[str, ...]]:
     Keys with a name that the user chooses, such as `providers.NAME.type`, are left out.
     """
     named = [key for key in KEYS if key.name == key.name.lower()]
-    values = {key.name: key.choices or _SWITCH.get(key.kind.expected, ()) for key in named}
+    values = {key.name: key.choices or _BOOLEAN_VALUES.get(key.kind.expected, ()) for key in named}
     return {word: tuple(values) for word in ("set", "unset")} | values
 
 
-def _value_flags(commands: Mapping[str, _Words]) -> dict[str, str]:
+def _value_flags(commands: Mapping[str, _CommandWords]) -> dict[str, str]:
     """Return shell patterns of the flags with a value: `always` if it is required, `maybe` if it is optional."""
     flags = [*FLAGS, *(flag for words in commands.values() for flag in words.flags)]
     kinds = {
@@ -84,11 +84,11 @@ _PROMPTS = ("-p", "--print", "--prompt", "--")
 """Flags after which no word is a subcommand."""
 
 
-def _scan(commands: Mapping[str, _Words]) -> str:
+def _scan(commands: Mapping[str, _CommandWords]) -> str:
     """Return the loop of bash and zsh over the words before the cursor.
 
     It sets `command` to the subcommand (`-`: the words are a prompt) and `last` to the last word that is neither a
-    flag nor a value of one. bash makes three words of `--flag=value`.
+    flag nor a value of one. bash splits `--flag=value` into three words.
     """
     flags = _value_flags(commands)
     return f"""\
@@ -105,7 +105,7 @@ def _scan(commands: Mapping[str, _Words]) -> str:
     esac"""
 
 
-def _bash(commands: Mapping[str, _Words]) -> str:
+def _bash(commands: Mapping[str, _CommandWords]) -> str:
     return f"""\
 _qcode() {{
   local cur=${{COMP_WORDS[COMP_CWORD]}} prev=${{COMP_WORDS[COMP_CWORD-1]}} found= folders= command= last= skip= word
@@ -123,7 +123,7 @@ complete -o default -F _qcode qcode qcode-cli
 """
 
 
-def _zsh(commands: Mapping[str, _Words]) -> str:
+def _zsh(commands: Mapping[str, _CommandWords]) -> str:
     return f"""\
 #compdef qcode qcode-cli
 _qcode() {{
@@ -141,16 +141,16 @@ compdef _qcode qcode qcode-cli
 """
 
 
-def _cases(commands: Mapping[str, _Words]) -> str:
+def _cases(commands: Mapping[str, _CommandWords]) -> str:
     """Return the shell code that sets `found`, or `folders`, by subcommand, previous word and current word."""
     rows = ["  case $command in"]
-    run = _Words(FLAGS, {"": tuple(SUBCOMMANDS)})
+    run = _CommandWords(FLAGS, {"": tuple(SUBCOMMANDS)})
     for name, words in (*commands.items(), ("*", run)):
         rows += [f"    {name})", *_branch(words), "      ;;"]
     return "\n".join([*rows, "  esac"])
 
 
-def _branch(words: _Words) -> list[str]:
+def _branch(words: _CommandWords) -> list[str]:
     rows = ["      case $prev in"]
     rows += [
         f'        {"|".join(flag.names)}) found="{" ".join(flag.choices)}" ;;' for flag in words.flags if flag.choices
@@ -173,11 +173,11 @@ def _branch(words: _Words) -> list[str]:
 
 
 def _is_free(flag: Flag, is_folder: bool) -> bool:
-    """Return whether a flag takes a value without a list of choices: the path of a folder, or another one."""
+    """Return whether a flag takes a value without a list of choices: a folder if `is_folder`, otherwise another one."""
     return flag.takes_value and not flag.choices and flag.typed.endswith(" DIR") == is_folder
 
 
-def _fish_functions(commands: Mapping[str, _Words]) -> str:
+def _fish_functions(commands: Mapping[str, _CommandWords]) -> str:
     """Return the functions that the conditions of the completions use."""
     flags = {kind: names.replace("|", " ") for kind, names in _value_flags(commands).items()}
     return f"""\
@@ -221,7 +221,7 @@ function __qcode_after
 end"""
 
 
-def _fish(commands: Mapping[str, _Words]) -> str:
+def _fish(commands: Mapping[str, _CommandWords]) -> str:
     lines = [
         _fish_functions(commands),
         "complete -c qcode-cli -w qcode",
@@ -233,11 +233,11 @@ def _fish(commands: Mapping[str, _Words]) -> str:
             for word, following in words.after.items()
         ]
         lines += _fish_flags(words, f"__qcode_command {name}")
-    lines += _fish_flags(_Words(FLAGS), '__qcode_command "" -')
+    lines += _fish_flags(_CommandWords(FLAGS), '__qcode_command "" -')
     return "".join(f"{line}\n" for line in lines)
 
 
-def _fish_flags(words: _Words, condition: str) -> list[str]:
+def _fish_flags(words: _CommandWords, condition: str) -> list[str]:
     lines = []
     for flag in words.flags:
         value = f" -x -a '{' '.join(flag.choices)}'" if flag.choices else " -r" if flag.takes_value else ""

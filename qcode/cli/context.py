@@ -15,7 +15,7 @@ from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ConfigError, UsageError
 from qcode.text.clean import plain_line
 
-_SESSIONS_OFFERED = 9
+_MAX_SESSION_CHOICES = 9
 
 
 def run_context(
@@ -57,17 +57,17 @@ def pipe_context(options: Options, report: Callable[[str], None]) -> RunContext:
 
 
 def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:
-    """Return the context of a subcommand, which asks nothing.
+    """Return the context of a subcommand, without asking the user anything.
 
-    If the configuration is invalid, the context has none, and the error is returned. The subcommand prints its result
-    and the error, and ends with the exit code of the error.
+    If the configuration is invalid, also return the error, and a context without the configuration if it could not be
+    read. The subcommand prints its result and the error, and exits with the code of the error.
     """
     env = dict(os.environ)
     options = replace(options, cwd=working_folder(options.cwd))
     try:
         context = RunContext.read(options, env)
     except ConfigError as error:
-        return unconfigured(options), error
+        return context_without_config(options), error
     from qcode.agent.permissions import configured_rules
 
     try:
@@ -77,8 +77,8 @@ def folder_context(options: Options) -> tuple[RunContext, ConfigError | None]:
     return context, None
 
 
-def unconfigured(options: Options) -> RunContext:
-    """Return the context of a folder as if there were no configuration, only `options`."""
+def context_without_config(options: Options) -> RunContext:
+    """Return the context of a folder with `options` but without configuration files."""
     env = dict(os.environ)
     paths = ConfigPaths.from_env(env)
     bare = replace(paths, config_dir=Path(os.devnull))
@@ -87,7 +87,7 @@ def unconfigured(options: Options) -> RunContext:
 
 
 def check_theme(name: str) -> None:
-    """Raise `UsageError` if there is no theme with this name. Loads every theme, so it is only for a typed name."""
+    """Raise `UsageError` if there is no theme with this name. It loads every theme: call it only for a typed name."""
     from qcode.tui.theme import AUTO, load_themes
 
     themes, _ = load_themes(ConfigPaths.from_env(os.environ).config_dir / "themes")
@@ -110,7 +110,7 @@ def with_chosen_session(context: RunContext) -> RunContext:
         return context
     from qcode.agent.sessions.store import SessionStore
 
-    summaries = SessionStore(context.paths.state_dir, context.root).summaries()[:_SESSIONS_OFFERED]
+    summaries = SessionStore(context.paths.state_dir, context.root).summaries()[:_MAX_SESSION_CHOICES]
     if not context.is_attended:
         rows = [f"\n  {summary.session_id}  {plain_line(summary.title, 60)}" for summary in summaries]
         advice = "-r needs a session id in non-interactive mode: use -r ID, or -c for the latest"

@@ -10,8 +10,8 @@ from qcode import __version__
 
 VERSION = f"qcode {__version__}"
 
-KEY_TAKERS = ("PROVIDER",)
-"""A placeholder for an action that takes a provider; the completion scripts replace it with the names."""
+PROVIDER_PLACEHOLDER = ("PROVIDER",)
+"""Stands for the names of providers that take a key; the completion scripts insert them."""
 
 REFUSED: dict[str, str] = {
     "--session-mirror": "sessions are stored on this machine only",
@@ -319,7 +319,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         )
     ),
     "auth": Subcommand(
-        {"login": KEY_TAKERS, "status": KEY_TAKERS, "logout": KEY_TAKERS},
+        {"login": PROVIDER_PLACEHOLDER, "status": PROVIDER_PLACEHOLDER, "logout": PROVIDER_PLACEHOLDER},
         (Flag("--no-check", "on"), *_OF_A_FOLDER),
     ),
     "batch": Subcommand(
@@ -340,8 +340,8 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         dict.fromkeys(("claude", "codex", "gemini", "qwen", "opencode"), ()),
         (Flag("--write", "on"), *_OF_A_FOLDER),
     ),
-    "login": Subcommand(dict.fromkeys(KEY_TAKERS, ()), (Flag("--no-check", "on"),)),
-    "logout": Subcommand(dict.fromkeys(KEY_TAKERS, ())),
+    "login": Subcommand(dict.fromkeys(PROVIDER_PLACEHOLDER, ()), (Flag("--no-check", "on"),)),
+    "logout": Subcommand(dict.fromkeys(PROVIDER_PLACEHOLDER, ())),
     "mcp": Subcommand(
         {"list": (), "show": (), "approve": (), "add": (), "remove": (), "login": (), "logout": (), "serve": ()},
         (

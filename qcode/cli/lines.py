@@ -59,7 +59,7 @@ def _read_first_line() -> bytes:
     try:
         return b"" if sys.stdin is None else read_first_line(sys.stdin.fileno())
     except OSError:
-        return b""  # the reader of the lines meets the error again, and reports it
+        return b""  # the reader of the lines gets the same error, and reports it
 
 
 def _begin(options: Options, request: ControlRequest | None, read: bytes) -> OpenedRun | None:
@@ -114,7 +114,7 @@ def _begin_for_host(options: Options, host: Handshake, read: bytes) -> OpenedRun
 
 
 def _load_library() -> None:
-    """Import the agent without collecting garbage: what is imported lives until exit."""
+    """Import the agent without garbage collection, because imported objects live until exit."""
     gc.disable()
     try:
         from qcode.agent import opening  # noqa: F401

@@ -1,4 +1,4 @@
-"""Dispatch of the command line: arguments, then a subcommand, pipe mode or the app.
+"""Dispatches the command line to a subcommand, pipe mode or the app.
 
 `main` converts every failure to one line on stderr and a documented exit code. Before a loop handles signals, SIGTERM
 and SIGHUP raise an exception, as Ctrl+C does; they are blocked while the modules for a clean exit are imported.
@@ -22,8 +22,8 @@ from qcode.cli.arguments import (
     parse,
     parse_subcommand,
     pipe_flags,
+    requested_format,
     split_subcommand,
-    wanted_format,
 )
 from qcode.cli.flags import VERSION, help_text
 from qcode.cli.terminal import OutputLost, write_stderr, write_stdout
@@ -81,17 +81,17 @@ def _dispatch(arguments: list[str]) -> int:
         options = Options() if subcommand else parse(arguments)
         is_pipe = subcommand is None and _is_pipe(options)
     except CommandLineError as error:
-        if wanted_format(arguments) != "text":
+        if requested_format(arguments) != "text":
             from qcode.headless.lines import result_without_turn
 
-            write_stdout(result_without_turn(error.info, None, wanted_format(arguments)))
+            write_stdout(result_without_turn(error.info, None, requested_format(arguments)))
         raise
     if subcommand is not None:
         return _run_subcommand(*subcommand)
     if options.completion is not None:
-        from qcode.cli.completion import key_takers, script
+        from qcode.cli.completion import keyed_providers, script
 
-        write_stdout(script(options.completion, key_takers(os.environ)))
+        write_stdout(script(options.completion, keyed_providers(os.environ)))
         return ExitCode.OK
     return _run(options, is_pipe=is_pipe)
 

@@ -1,4 +1,4 @@
-"""Pipe mode: gathers the prompt and the schema of `--json-schema`, runs one turn and writes its output.
+"""Pipe mode: reads the prompt and attachments, runs one turn and writes its output.
 
 In the JSON formats, a failure before the first line is also reported as a `result`.
 """
@@ -6,6 +6,7 @@ In the JSON formats, a failure before the first line is also reported as a `resu
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 EXIT_TIMEOUT_S = 0.5
 """Seconds for an interrupted run to clean up; a DNS lookup, for example, cannot be interrupted."""
 HOST_EXIT_TIMEOUT_S = 4.0
-"""Seconds for a run of a host to clean up after its last turn; the SDKs send a signal after five."""
+"""Seconds for a run under a host to clean up after its last turn; the SDKs send a signal after five."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +61,23 @@ def run_pipe(options: Options, release: Callable[[], None]) -> int:
     """Run one prompt and return the exit code; `release` unblocks the signals that were blocked until now."""
     with result_on_failure(partial(result_without_turn, options=options, format=options.output_format)):
         release()
-        with _time_limit(options):
+        with _time_limit(options), _without_gc():
             opened = begin(options)
             if options.timeout is not None:
                 remaining_s = signal.getitimer(signal.ITIMER_REAL)[0]
                 opened = replace(opened, turn=replace(opened.turn, timeout_s=remaining_s))
     return serve(opened)
+
+
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Open a run without collecting garbage: its modules and settings live until exit."""
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 class _StartTimeout(KeyboardInterrupt):
@@ -124,7 +136,7 @@ def begin_in(
             context = run_context(named, working_folder(options.cwd), is_attended=False)
             selection = replace(selection or _checked_selection(context), note=f"named by /{command.name}")
     elif typed.startswith("/") and may_have_skills(context):
-        return _begin_skill(context, typed, report)
+        return _open_skill_run(context, typed, report)
     selection = selection or _checked_selection(context)
     prompt, attached = _read_prompt(context, typed, turn.foreign)
     agent = _open_agent(context, attached, report, selection, hooks)
@@ -135,8 +147,8 @@ def begin_in(
 def _checked_selection(context: RunContext) -> Selection:
     """Return the model; raise `QcodeError` if it, a file or a session cannot be used.
 
-    These checks come before standard input is read. The agent is opened after it: in `qcode -p A | qcode -c -p B` the
-    session is complete only then.
+    These checks run before standard input is read. The agent is opened after that, because in `qcode -p A | qcode -c
+    -p B` the session is complete only at the end of the input.
     """
     from qcode.agent.models.client import check_connection
     from qcode.agent.models.selection import begin_with, provider_failures
@@ -204,7 +216,7 @@ def _open_agent(
     hooks: Hooks | None = None,
 ) -> Agent:
     agent = Agent.begin(with_chosen_session(context), selection, hooks=hooks)
-    for notice in (*context.keys.complaints, *agent.notices, *agent.prompts.instructions.notices):
+    for notice in (*context.keys.problems, *agent.notices, *agent.prompts.instructions.notices):
         report(notice)
     agent.conversation.attach(attached)
     return agent
@@ -219,8 +231,8 @@ def _is_skill(context: RunContext, name: str) -> bool:
     return any(skill.handle.lower() == name.lower() for skill in Skills(context).for_user)
 
 
-def _begin_skill(context: RunContext, typed: str, report: Callable[[str], None]) -> OpenedRun:
-    """Begin with the prompt of a skill if `typed` names one. The agent judges and runs the commands of the skill."""
+def _open_skill_run(context: RunContext, typed: str, report: Callable[[str], None]) -> OpenedRun:
+    """Open a run with the prompt of a skill, if `typed` names one. The agent judges and runs the skill's commands."""
     agent, turn = _open_agent(context, report=report), NO_OPTIONS
     name, _, arguments = typed[1:].partition(" ")
     skill = next(
@@ -290,9 +302,9 @@ async def _run(opened: OpenedRun) -> int:
     try:
         code = await _run_by_format(opened)
         if code in (ExitCode.INTERRUPTED, ExitCode.TERMINATED):
-            _leave_soon(code)
+            _force_exit_after(code)
         elif code == ExitCode.LIMIT_REACHED and opened.agent.context.options.timeout is not None:
-            _leave_soon(code, HOST_EXIT_TIMEOUT_S)
+            _force_exit_after(code, HOST_EXIT_TIMEOUT_S)
         return code
     finally:
         await opened.agent.close()
@@ -317,15 +329,15 @@ async def _run_by_format(opened: OpenedRun) -> int:
             first_bytes=opened.read_input,
             notices=opened.notices,
         )
-        _leave_soon(code, HOST_EXIT_TIMEOUT_S)
+        _force_exit_after(code, HOST_EXIT_TIMEOUT_S)
         return code
     from qcode.headless.exchange import run_exchange
 
     return await run_exchange(agent, descriptor, stdout=stdout, stderr=stderr, turn=turn, first_bytes=opened.read_input)
 
 
-def _leave_soon(code: int, timeout_s: float = EXIT_TIMEOUT_S) -> None:
+def _force_exit_after(code: int, timeout_s: float = EXIT_TIMEOUT_S) -> None:
     """Exit within `timeout_s` seconds, even if a thread still runs; all output is already written."""
-    leaving = threading.Timer(timeout_s, os._exit, (code,))
-    leaving.daemon = True
-    leaving.start()
+    timer = threading.Timer(timeout_s, os._exit, (code,))
+    timer.daemon = True
+    timer.start()

@@ -81,7 +81,7 @@ def ask(text: str) -> str:
     return line.strip()
 
 
-def ask_unseen(text: str) -> str:
+def ask_hidden(text: str) -> str:
     """Show `text` on the terminal and return the typed or pasted line without echo; raise `InputEnded`.
 
     Text pasted after the line is discarded, so that the shell does not run it.

@@ -1,8 +1,8 @@
 """Trust in a folder: the question at startup, and `qcode trust`.
 
 The question is asked only if the folder has files that a trusted run would use; otherwise the folder stays restricted
-until `/trust`. Before the answer, no file of the folder is applied or run. The question lists the files by name, or
-the changes since the folder was trusted.
+until `/trust`. No file of the folder is applied or run before the answer. The question lists the files, or their
+changes since the folder was trusted.
 """
 
 from __future__ import annotations

@@ -140,7 +140,8 @@ for _key in KEYS:
 def find_key(path: KeyPath) -> Key | None:
     """Return the key at `path`, or None."""
     candidates = _BY_TABLE.get((path[0], len(path)), ()) if path else ()
-    return next((key for key in candidates if _matches(key.path, path)), None)
+    ends = ("*", path[-1]) if path else ()  # most keys of a table differ in the last part
+    return next((key for key in candidates if key.path[-1] in ends and _matches(key.path, path)), None)
 
 
 @lru_cache(maxsize=256)

@@ -168,7 +168,7 @@ class GitConfig:
             self._location = None
             self._watched_files, self._repository = self._probe()
             self._identity = identity_of(self._watched_files)
-        if self._location is not None and not self._repository.complaint:
+        if self._location is not None and not self._repository.problem:
             outside_path = next(self._outside_paths(self._location), "")
             if outside_path:
                 return Repository(f"the repository uses {outside_path}, which is outside the workspace")
@@ -214,9 +214,9 @@ class GitConfig:
         if len(lines) != len(_LOCATION_OPTIONS):
             return Repository(is_present=False)
         found_location = _Location(*(Path(os.path.realpath(os.fsdecode(line))) for line in lines))
-        complaint = _risky_setting_problem(fields, found_location.top) or self._location_problem(found_location)
-        if complaint:
-            return Repository(complaint)
+        problem = _risky_setting_problem(fields, found_location.top) or self._location_problem(found_location)
+        if problem:
+            return Repository(problem)
         if self._contents is None or self._contents[0] != found_location:
             self._contents = (
                 found_location,

@@ -55,11 +55,11 @@ _NO_FILES = TrackedFiles()
 class Repository:
     """The result of probing a repository. The default is a harmless repository.
 
-    `complaint` is the reason why git needs approval there, empty if it does not. Each `find_` function may start git,
+    `problem` is the reason why git needs approval there, empty if it does not. Each `find_` function may start git,
     and returns None after a timeout.
     """
 
-    complaint: str = ""
+    problem: str = ""
     has_submodules: bool = False
     has_credentials: bool = False
     is_present: bool = True

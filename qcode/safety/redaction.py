@@ -106,7 +106,7 @@ class Redactor:
             text = _IN_URL.sub(rf"\g<name>{REDACTED}", text)
         return text
 
-    def undecided(self, text: str) -> int:
+    def partial_secret_length(self, text: str) -> int:
         """Return the length of the end of `text` that may be the start of a secret.
 
         If text is written while it arrives, hold this part back, so that no part of a secret is written.

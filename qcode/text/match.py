@@ -389,7 +389,9 @@ def nearest_list(names: Iterable[str]) -> str:
 
 def sentences(error: str, hint: str) -> str:
     """Return an error and its hint, which may be empty, as sentences: `Unknown theme 'drak'. Did you mean dark?`."""
-    return f"{error}." + (f" {hint[0].upper()}{hint[1:]}" if hint else "")
+    from qcode.text.sentences import capitalized
+
+    return f"{error}." + (f" {capitalized(hint)}" if hint else "")
 
 
 def unknown(subject: str, name: str, names: Iterable[str], otherwise: str = "", label: str = "{}") -> str:

@@ -13,6 +13,11 @@ _NAME = re.compile(
 """Providers, models, programs and keys of qcode's own messages. `OpenAI`, `MCP` and `Ctrl+C` need no entry."""
 
 
+def capitalized(text: str) -> str:
+    """Return `text` with a capital first letter, for an error message that becomes a sentence in the app."""
+    return text[:1].upper() + text[1:]
+
+
 def uncapitalized(text: str) -> str:
     """Return `text` with a small first letter, for a message after `qcode: `; names and quoted words stay.
 

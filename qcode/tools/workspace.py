@@ -102,7 +102,7 @@ class WorkspacePath:
 class FileChange:
     """A change of one file: from `old` (None: create) to `data` (None: delete). A new file gets the mode of `like`."""
 
-    place: WorkspacePath
+    location: WorkspacePath
     old: Loaded | None
     data: bytes | None
     like: Loaded | None = None
@@ -180,13 +180,13 @@ class Workspace:
         if "\0" in path:
             raise Refused(f"{label} contains a NUL character")
         real = Path(os.path.realpath(self._anchored(path)))
-        place = self._place(real)
-        if place is None or (access == "write" and place.base in (self._scratch, *self._readable_folders)):
+        location = self._place(real)
+        if location is None or (access == "write" and location.base in (self._scratch, *self._readable_folders)):
             raise Refused(f"{label} is outside the workspace; only files below {self._folder_names()} can be used")
         if access == "write":
-            _refuse_write(place, label, path)
+            _refuse_write(location, label, path)
         self._check(path, access, real, label)
-        return place
+        return location
 
     @contextmanager
     def allow_targets(self, targets: frozenset[str] | None) -> Iterator[None]:
@@ -221,40 +221,40 @@ class Workspace:
         """Return whether a search may show the content of `path`, although no call named it."""
         return self._judge is None or self._judge(str(path), "read").verdict == "allow"
 
-    def load(self, place: WorkspacePath) -> Loaded:
-        """Return the file at `place`. Raise `Refused` if it is not a readable file."""
-        if not place.parts:
-            raise Refused(f"{place.label} is a folder")
+    def load(self, location: WorkspacePath) -> Loaded:
+        """Return the file at `location`. Raise `Refused` if it is not a readable file."""
+        if not location.parts:
+            raise Refused(f"{location.label} is a folder")
         try:
-            with disk.open_folder(place.base, place.parts[:-1]) as folder:
-                loaded = disk.load(folder, place.parts[-1], place.label)
+            with disk.open_folder(location.base, location.parts[:-1]) as folder:
+                loaded = disk.load(folder, location.parts[-1], location.label)
         except OSError as error:
-            raise Refused(explain(error, place.label)) from None
+            raise Refused(explain(error, location.label)) from None
         if loaded.links > 1:
             # The name may have been linked to another file after the verdict.
-            self._check(str(place.path), "read", place.path, place.label)
-        if self.buffers is not None and place.base != self._scratch:
-            return self.buffers.look(place.path, place.label, loaded)
+            self._check(str(location.path), "read", location.path, location.label)
+        if self.buffers is not None and location.base != self._scratch:
+            return self.buffers.look(location.path, location.label, loaded)
         return loaded
 
-    def load_lines(self, place: WorkspacePath, first: int, count: int, max_bytes: int) -> FileSlice:
+    def load_lines(self, location: WorkspacePath, first: int, count: int, max_bytes: int) -> FileSlice:
         """Return some lines of a file that is too large for `load`; a line has at most one megabyte."""
         try:
-            with disk.open_folder(place.base, place.parts[:-1]) as folder:
-                return disk.load_lines(folder, place.parts[-1], place.label, first, count, max_bytes)
+            with disk.open_folder(location.base, location.parts[:-1]) as folder:
+                return disk.load_lines(folder, location.parts[-1], location.label, first, count, max_bytes)
         except OSError as error:
-            raise Refused(explain(error, place.label)) from None
+            raise Refused(explain(error, location.label)) from None
 
-    def size(self, place: WorkspacePath) -> int:
-        """Return the size of the file at `place` in bytes, 0 if it is unknown."""
+    def size(self, location: WorkspacePath) -> int:
+        """Return the size of the file at `location` in bytes, 0 if it is unknown."""
         try:
-            return place.path.stat(follow_symlinks=False).st_size
+            return location.path.stat(follow_symlinks=False).st_size
         except OSError:
             return 0
 
-    def exists(self, place: WorkspacePath) -> bool:
-        """Return whether a file, folder or link exists at `place`."""
-        return os.path.lexists(place.path)
+    def exists(self, location: WorkspacePath) -> bool:
+        """Return whether a file, folder or link exists at `location`."""
+        return os.path.lexists(location.path)
 
     def is_link(self, path: str) -> bool:
         """Return whether `path` is itself a link."""
@@ -264,44 +264,44 @@ class Workspace:
         """Return whether `path` is a folder; False if it cannot be accessed."""
         return os.path.isdir(path)  # noqa: PTH112  # unlike pathlib's, it never raises
 
-    def remember(self, place: WorkspacePath, loaded: Loaded) -> None:
-        """Record that the model has seen the file at `place` as `loaded`."""
-        self._seen_files.store(place.path, loaded.snapshot, loaded.data)
+    def remember(self, location: WorkspacePath, loaded: Loaded) -> None:
+        """Record that the model has seen the file at `location` as `loaded`."""
+        self._seen_files.store(location.path, loaded.snapshot, loaded.data)
 
     def changed(self) -> list[Path]:
         """Return the files that were changed through this workspace and still exist, in the order of their changes."""
         with self._lock:
             return [path for path in self._changed_paths if path.is_file()]
 
-    def check_fresh(self, place: WorkspacePath, now: Loaded, *, is_required: bool = True) -> None:
+    def check_fresh(self, location: WorkspacePath, now: Loaded, *, is_required: bool = True) -> None:
         """Raise `Refused` if the model saw a different version of the file, or, if `is_required`, has not seen it."""
-        if self._seen_files.knows(place.path):
-            changed = self._seen_files.changed(place.path, now, place.label)
+        if self._seen_files.knows(location.path):
+            changed = self._seen_files.changed(location.path, now, location.label)
             if changed:
                 raise Refused(changed)
         elif is_required:
-            raise Refused(f"{place.label} has not been read yet: read it first, then change it. Nothing was changed")
+            raise Refused(f"{location.label} has not been read yet: read it first, then change it. Nothing was changed")
 
-    def check_writable(self, place: WorkspacePath, old: Loaded) -> None:
+    def check_writable(self, location: WorkspacePath, old: Loaded) -> None:
         """Raise `Refused` if replacing the file would lose something, such as a hard link."""
         if old.links > 1:
             raise Refused(
-                f"{place.label} has {old.links} hard links, so replacing it would separate it from its other names; "
+                f"{location.label} has {old.links} hard links, so replacing it would separate it from its other names; "
                 "to change it anyway, use the shell. Nothing was changed"
             )
-        is_there = self.exists(place)
-        if not old.mode & 0o222 or (is_there and not os.access(place.path, os.W_OK)):
-            raise Refused(f"{place.label} is read-only (mode {old.mode:04o}). Nothing was changed")
+        is_there = self.exists(location)
+        if not old.mode & 0o222 or (is_there and not os.access(location.path, os.W_OK)):
+            raise Refused(f"{location.label} is read-only (mode {old.mode:04o}). Nothing was changed")
 
-    def write(self, place: WorkspacePath, data: bytes, old: Loaded | None) -> None:
+    def write(self, location: WorkspacePath, data: bytes, old: Loaded | None) -> None:
         """Replace `old` with `data` (None: create the file and missing folders), and record it as seen."""
-        self.apply((FileChange(place, old, data),))
+        self.apply((FileChange(location, old, data),))
 
     def apply(self, steps: Sequence[FileChange]) -> None:
         """Make all changes or none: if one fails, undo the earlier ones and raise `Refused`."""
         for step in steps:
             if step.old is not None:
-                self.check_writable(step.place, step.old)
+                self.check_writable(step.location, step.old)
         with self._lock:
             done: list[FileChange] = []
             try:
@@ -309,48 +309,48 @@ class Workspace:
                     self._perform(step)
                     done.append(step)
             except BaseException as failure:
-                not_undone = [change.place.label for change in reversed(done) if not self._undo(change)]
+                not_undone = [change.location.label for change in reversed(done) if not self._undo(change)]
                 if isinstance(failure, OSError):
                     outcome = "Nothing was changed" if not not_undone else f"Not undone: {', '.join(not_undone)}"
-                    raise Refused(f"{explain(failure, steps[len(done)].place.label)}. {outcome}") from None
+                    raise Refused(f"{explain(failure, steps[len(done)].location.label)}. {outcome}") from None
                 raise
 
     def _perform(self, step: FileChange) -> None:
-        place = step.place
-        self._changed_paths[place.path] = None
-        name = place.parts[-1]
+        location = step.location
+        self._changed_paths[location.path] = None
+        name = location.parts[-1]
         with (
-            disk.open_folder(place.base, place.parts[:-1], creates=step.old is None) as folder,
-            self.recorder.record_change(place.path, step.old, step.data),
+            disk.open_folder(location.base, location.parts[:-1], creates=step.old is None) as folder,
+            self.recorder.record_change(location.path, step.old, step.data),
         ):
             if step.old is not None and step.old.is_unsaved:
                 self._write_unsaved(step, folder)
             elif step.data is None:
                 assert step.old is not None
-                disk.remove_file(folder, name, step.old, place.label)
-                self._seen_files.forget(place.path)
+                disk.remove_file(folder, name, step.old, location.label)
+                self._seen_files.forget(location.path)
             else:
-                snapshot = disk.replace_file(folder, name, step.data, step.old, place.label, like=step.like)
-                self._seen_files.store(place.path, snapshot, step.data)
+                snapshot = disk.replace_file(folder, name, step.data, step.old, location.label, like=step.like)
+                self._seen_files.store(location.path, snapshot, step.data)
                 if self.buffers is not None:
-                    self.buffers.note_write(place.path, snapshot, step.data)
+                    self.buffers.note_write(location.path, snapshot, step.data)
 
     def _write_unsaved(self, step: FileChange, folder: int) -> None:
         """Ask the editor to change a file with unsaved changes, and record the saved content."""
-        place, buffers = step.place, self.buffers
+        location, buffers = step.location, self.buffers
         if buffers is None or step.data is None:
-            raise Refused(f"{place.label} has unsaved changes in the editor. Nothing was changed")
-        buffers.write(place.path, place.label, step.data)
-        saved = disk.load(folder, place.parts[-1], place.label)
-        self._seen_files.store(place.path, saved.snapshot, saved.data)
-        buffers.note_write(place.path, saved.snapshot, saved.data)
+            raise Refused(f"{location.label} has unsaved changes in the editor. Nothing was changed")
+        buffers.write(location.path, location.label, step.data)
+        saved = disk.load(folder, location.parts[-1], location.label)
+        self._seen_files.store(location.path, saved.snapshot, saved.data)
+        buffers.note_write(location.path, saved.snapshot, saved.data)
 
     def _undo(self, step: FileChange) -> bool:
         """Undo a step; return whether that succeeded."""
         try:
-            now = None if step.data is None else self.load(step.place)
+            now = None if step.data is None else self.load(step.location)
             old = step.old
-            self._perform(FileChange(step.place, now, None if old is None else old.data, like=old))
+            self._perform(FileChange(step.location, now, None if old is None else old.data, like=old))
         except (OSError, Refused):
             return False
         return True
@@ -384,10 +384,10 @@ class Workspace:
         return " or ".join(str(folder) for folder in (self.root, *self.added))
 
 
-def _refuse_write(place: WorkspacePath, label: str, path: str) -> None:
-    if not place.parts or path.endswith("/"):
+def _refuse_write(location: WorkspacePath, label: str, path: str) -> None:
+    if not location.parts or path.endswith("/"):
         raise Refused(f"{label} names a folder; name a file")
-    if any(part.casefold().rstrip(". ") == ".git" for part in place.parts):
+    if any(part.casefold().rstrip(". ") == ".git" for part in location.parts):
         raise Refused(f"{label} is inside .git, where only git writes")
 
 

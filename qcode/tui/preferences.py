@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from qcode.protocol.approvals import ApprovalMode, effective_mode, mode_label
 from qcode.protocol.events import Level
 from qcode.protocol.model import Effort
+from qcode.text.sentences import capitalized
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
@@ -77,7 +78,7 @@ class ModelUse:
             talk.set_model(name)
         except ValueError as refusal:
             reason = str(refusal).rstrip(".")
-            self._say("warning", f"{reason[:1].upper()}{reason[1:]}.")
+            self._say("warning", f"{capitalized(reason)}.")
             return
         talk.effort = self._wanted_effort if talk.thinks else None
         lines = [f"Model: {talk.model}, from the next turn."]

@@ -106,18 +106,18 @@ def test_pipe_can_be_attached_by_flag_and_not_by_mention(tmp_path: Path) -> None
 def test_one_invalid_mention_does_not_block_the_others(tmp_path: Path) -> None:
     (tmp_path / "good.txt").write_text("fine")
     (tmp_path / "bad.bin").write_bytes(b"\0")
-    blocks, complaints = mentions("@bad.bin @good.txt", tmp_path)
+    blocks, problems = mentions("@bad.bin @good.txt", tmp_path)
     assert [text_of(block) for block in blocks] == ['<file path="good.txt">\nfine\n</file>']
-    assert len(complaints) == 1
-    assert "bad.bin" in complaints[0]
+    assert len(problems) == 1
+    assert "bad.bin" in problems[0]
 
 
 def test_file_also_named_by_the_user_is_judged_as_the_users(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("fine")
-    blocks, complaints = mentions("@a.txt @a.txt", tmp_path, foreign=((0, 7),), why_not_read=lambda path: "never")
-    assert (len(blocks), complaints) == (1, ())
-    blocks, complaints = mentions("@a.txt @a.txt", tmp_path, foreign=((0, 13),), why_not_read=lambda path: "never")
-    assert (blocks, complaints) == (
+    blocks, problems = mentions("@a.txt @a.txt", tmp_path, foreign=((0, 7),), why_not_read=lambda path: "never")
+    assert (len(blocks), problems) == (1, ())
+    blocks, problems = mentions("@a.txt @a.txt", tmp_path, foreign=((0, 13),), why_not_read=lambda path: "never")
+    assert (blocks, problems) == (
         (),
         ("not attached: @a.txt, mentioned in text of the project or a tool server: never",),
     )
@@ -147,8 +147,8 @@ def test_mention_may_select_lines_of_a_file(tmp_path: Path) -> None:
     assert _texts('@"a b.py":2-3', tmp_path) == ['<file path="a b.py" lines="2-3">\ntwo\nthree\n</file>']
     assert _texts(r"see @a\ b.py:4, then", tmp_path) == ['<file path="a b.py" lines="4-4">\nfour\n</file>']
     assert _texts(r"@a\ b.py:3-99", tmp_path) == ['<file path="a b.py" lines="3-99">\nthree\nfour\n\n</file>']
-    blocks, complaints = mentions(r"@a\ b.py:9", tmp_path)
-    assert (blocks, complaints) == ((), ("not attached: a b.py has only 4 lines, not 9",))
+    blocks, problems = mentions(r"@a\ b.py:9", tmp_path)
+    assert (blocks, problems) == ((), ("not attached: a b.py has only 4 lines, not 9",))
     assert _texts(r"@a\ b.py:3-2 @a\ b.py:0", tmp_path) == []
 
 
@@ -181,8 +181,8 @@ def test_each_attached_file_has_a_line_for_the_user(tmp_path: Path, typed: str, 
     (tmp_path / "a b.txt").write_text("one")
     (tmp_path / "empty.txt").touch()
     (tmp_path / "shot.png").write_bytes(PNG)
-    blocks, complaints = mentions(typed, tmp_path)
-    assert (attached_lines(blocks, typed), complaints) == (lines, ())
+    blocks, problems = mentions(typed, tmp_path)
+    assert (attached_lines(blocks, typed), problems) == (lines, ())
 
 
 def test_images_with_a_label_in_the_prompt_have_no_further_line(tmp_path: Path) -> None:
@@ -190,9 +190,9 @@ def test_images_with_a_label_in_the_prompt_have_no_further_line(tmp_path: Path) 
     assert attached_lines((picture,), "what is [Image #1 shot.png 3x4]?") == []
     assert attached_lines((picture, picture), "what is [Image #1 shot.png 3x4]?") == ["image"]
     (tmp_path / "broken.png").write_text("no image")
-    blocks, complaints = mentions("@broken.png", tmp_path)
+    blocks, problems = mentions("@broken.png", tmp_path)
     assert attached_lines(blocks, "@broken.png") == []
-    assert complaints == ("not attached: broken.png is not a PNG, JPEG, GIF or WebP image, despite its name",)
+    assert problems == ("not attached: broken.png is not a PNG, JPEG, GIF or WebP image, despite its name",)
 
 
 def test_a_name_like_that_of_a_file_that_is_missing_is_reported_once() -> None:
@@ -202,8 +202,8 @@ def test_a_name_like_that_of_a_file_that_is_missing_is_reported_once() -> None:
         ("nofile.txt not found, left as text", "src/no/ not found, left as text"),
     )
     many = " ".join(f"@{number}.py" for number in range(9))
-    _, complaints = mentions(many, nowhere)
-    assert len(complaints) == 6
-    assert complaints[-1] == "4 more files not found, left as text"
+    _, problems = mentions(many, nowhere)
+    assert len(problems) == 6
+    assert problems[-1] == "4 more files not found, left as text"
     assert mentions("@nofile.txt", nowhere, foreign=((0, 11),)) == ((), ())
     assert mentions("@no\x1b[31mfile.txt", nowhere)[1] == ("no\\x1b[31mfile.txt not found, left as text",)

@@ -135,6 +135,20 @@ def test_demo_run_loads_only_needed_modules() -> None:
     assert len(among(loaded, *modules())) <= MAX_ONE_SHOT_MODULES
 
 
+def test_start_of_a_run_collects_no_garbage() -> None:
+    loaded_after(
+        "import asyncio, gc, sys\n"
+        "sys.argv = ['qcode', '-p', 'hello', '-m', 'demo/demo', '--no-session']; sys.stdin = None\n"
+        "gc.freeze(); sizes = []; found = []; run = asyncio.run\n"
+        "gc.callbacks.append(lambda phase, _: sizes.append(len(gc.get_objects())) if phase == 'start' else None)\n"
+        "from qcode.__main__ import main\n"
+        "asyncio.run = lambda *given, **named: (found.extend(sizes), run(*given, **named))[1]\n"
+        "assert main() == 0\n"
+        # One for the options, which are read between two blocks without collections.
+        "assert len(found) <= 1 and sum(found) < 5000, found"
+    )
+
+
 EXTENSIONS = """
 [[hooks.PreToolUse]]
 argv = ["true"]
@@ -148,7 +162,8 @@ EXTENSION_PARTS = tuple(
     for name in (
         "agent.claude", "agent.context.front_matter", "agent.context.placeholders", "agent.hooks.answers",
         "agent.hooks.matcher", "agent.hooks.process", "agent.hooks.transcript", "agent.mcp.connection",
-        "agent.mcp.session", "agent.mcp.tools", "agent.mcp.transports", "config.definitions", "config.lines",
+        "agent.mcp.identity", "agent.mcp.session", "agent.mcp.tools", "agent.mcp.transports",
+        "config.definitions", "config.lines",
         "text.match", "tools.files.pictures",
     )
 )  # fmt: skip

@@ -7,7 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.agent.options import CHOOSE, LATEST
-from qcode.cli.arguments import CommandLineError, parse, parse_subcommand, pipe_flags, split_subcommand, wanted_format
+from qcode.cli.arguments import (
+    CommandLineError,
+    parse,
+    parse_subcommand,
+    pipe_flags,
+    requested_format,
+    split_subcommand,
+)
 from qcode.cli.flags import help_text
 
 
@@ -139,7 +146,7 @@ def test_suggestion_names_no_flag_that_lowers_safety(flag: str) -> None:
     ],
 )
 def test_wanted_format_is_known_also_of_a_wrong_command_line(argv: list[str], format: str) -> None:
-    assert wanted_format(argv) == format
+    assert requested_format(argv) == format
 
 
 def test_flags_that_were_not_given_set_nothing() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.cli.completion import key_takers, script
+from qcode.cli.completion import keyed_providers, script
 from qcode.cli.flags import FLAGS, SUBCOMMANDS
 
 NAMES = [name for flag in FLAGS for name in flag.names]
@@ -163,11 +163,11 @@ def test_every_subcommand_is_offered() -> None:
 
 def test_configured_providers_are_completed_for_login(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text('[providers.mine]\ntype = "openai"\nbase_url = "http://localhost:1/v1"\n')
-    names = key_takers({"QCODE_HOME": str(tmp_path)})
+    names = keyed_providers({"QCODE_HOME": str(tmp_path)})
     assert {"mine", "anthropic"} <= set(names)
     assert "demo" not in names
 
 
 def test_completion_works_with_an_invalid_configuration(tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("nonsense")
-    assert "anthropic" in key_takers({"QCODE_HOME": str(tmp_path)})
+    assert "anthropic" in keyed_providers({"QCODE_HOME": str(tmp_path)})

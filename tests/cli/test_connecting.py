@@ -40,7 +40,7 @@ def test_key_is_checked_stored_and_redacted_from_then_on(home: Path, monkeypatch
         screen = KeysService(context, LAST_RESORT)
         checked = asyncio.run(screen.check("openai", f'"{CANARY}"'))
         assert checked == CheckedKey(Secret(CANARY), models=("gpt-x",))
-        assert context.keys.place_of(PROVIDERS["openai"]) is None
+        assert context.keys.location_of(PROVIDERS["openai"]) is None
         assert Secret(CANARY) in context.keys.known_keys()
         lines = asyncio.run(screen.save_key("openai", checked))
     assert lines[0] == "openai accepted the key"

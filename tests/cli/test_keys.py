@@ -64,8 +64,8 @@ def test_key_in_a_locked_keyring_is_skipped_with_a_complaint(tmp_path: Path, use
     use_keyring(make(Locked))
     keys = Keys({"OPENAI_API_KEY": "x"}, lambda: store)
     assert choose(Settings(), keys, None, None, has_demo=True).spec.name == "openai"
-    (complaint,) = keys.complaints
-    assert "cannot read the key of anthropic: the keyring is locked" in complaint
+    (problem,) = keys.problems
+    assert "cannot read the key of anthropic: the keyring is locked" in problem
 
 
 def test_damaged_key_file_is_reported(tmp_path: Path) -> None:
@@ -74,7 +74,7 @@ def test_damaged_key_file_is_reported(tmp_path: Path) -> None:
     keys = Keys({}, lambda: store)
     assert keys.key_of(OPENAI) == ("", "")
     assert keys.stored_names() == ()
-    assert len(keys.complaints) == 1
+    assert len(keys.problems) == 1
 
 
 def test_refused_key_is_named_by_the_command_that_stored_it() -> None:
@@ -118,7 +118,7 @@ def test_each_home_has_its_own_keyring_entry(tmp_path: Path, use_keyring: UseKey
 @pytest.fixture
 def script(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A program in the configuration folder that prints a key, and counts its runs in the file `runs`."""
-    monkeypatch.setattr(keys_module, "printed", {})
+    monkeypatch.setattr(keys_module, "printed_keys", {})
     path = tmp_path / "key.sh"
     path.write_text(f"#!/bin/sh\necho run >> runs\necho '  {CANARY} '\necho more\n")
     path.chmod(0o755)
@@ -176,12 +176,12 @@ def test_failed_command_is_one_line_and_no_stored_key_replaces_it(
         monkeypatch.setattr(keys_module, "COMMAND_TIMEOUT_S", 0.1)
     keys = commanded(tmp_path, *command)
     assert keys.key_of(OPENAI)[0] == ""
-    assert keys.complaints == (f"providers.openai.api_key_command failed: {why}",)
-    assert keys.failure_of(OPENAI) == keys.complaints[0]
+    assert keys.problems == (f"providers.openai.api_key_command failed: {why}",)
+    assert keys.failure_of(OPENAI) == keys.problems[0]
 
 
 def test_shell_characters_in_a_command_mean_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(keys_module, "printed", {})
+    monkeypatch.setattr(keys_module, "printed_keys", {})
     keys = commanded(tmp_path, "echo", "$HOME;`touch", "x`", "|", "cat")
     assert keys.key_of(OPENAI)[0] == "$HOME;`touch x` | cat"
     assert not (tmp_path / "x").exists()

@@ -55,19 +55,19 @@ def test_one_value_is_read_with_or_without_a_fence(answer: str) -> None:
 )
 def test_invalid_answer_gets_an_error_for_the_model(answer: str, reason: str) -> None:
     asked = schema(COUNT)
-    complaint = asked.complaint(answer)
+    invalid = asked.validate(answer)
     assert asked.read(answer) is None
-    assert complaint is not None
-    assert reason in complaint.reason
-    assert reason in complaint.request
-    assert "\n" not in complaint.reason
+    assert invalid is not None
+    assert reason in invalid.reason
+    assert reason in invalid.request
+    assert "\n" not in invalid.reason
 
 
 def test_first_errors_are_named_within_bounds() -> None:
-    complaint = schema({"items": {"enum": ["x" * 5_000]}}).complaint(json.dumps([1] * 50))
-    assert complaint is not None
-    assert complaint.reason.count("$[") == 5
-    assert len(complaint.reason) < 5 * 400
+    invalid = schema({"items": {"enum": ["x" * 5_000]}}).validate(json.dumps([1] * 50))
+    assert invalid is not None
+    assert invalid.reason.count("$[") == 5
+    assert len(invalid.reason) < 5 * 400
 
 
 @pytest.mark.parametrize(

@@ -141,7 +141,7 @@ def test_partial_of_a_reply_costs_at_most_three_percent_of_streaming_it(tmp_path
     redactor = Redactor(["sk-a-key-of-the-user-0123456789", "another-key-of-the-user"])
 
     async def keep() -> None:
-        partial = PartialReply(tmp_path / "partial", lambda: 1, redactor.redact, redactor.undecided)
+        partial = PartialReply(tmp_path / "partial", lambda: 1, redactor.redact, redactor.partial_secret_length)
         for event in deltas:
             partial.handle(event)
         partial.clear()

@@ -308,7 +308,7 @@ def test_probe_starts_nothing_but_git_and_writes_nothing(tmp_path: Path) -> None
         "from pathlib import Path\n"
         "from qcode.safety.git_repository import GitConfig\n"
         f"found = GitConfig(Path({str(scratch.repo)!r}), {{'PATH': {PATH!r}, 'HOME': {str(scratch.home)!r}}})()\n"
-        "assert found.complaint == '' and found.is_present\n"
+        "assert found.problem == '' and found.is_present\n"
         "assert found.find_tracked().secrets == ('deploy/.env',)\n"
         "assert found.find_history_secrets() == ('deploy/.env',), found.find_history_secrets()\n"
         "assert found.find_linked_folder() == ''\n"
@@ -328,11 +328,11 @@ def test_probe_starts_nothing_but_git_and_writes_nothing(tmp_path: Path) -> None
 
 
 def test_repository_has_to_lie_in_the_workspace(repo: Path) -> None:
-    assert probe(repo)().complaint == ""
+    assert probe(repo)().problem == ""
     inner = repo / "src"
     inner.mkdir()
-    assert "outside the workspace" in probe(inner)().complaint
-    assert probe(inner, repo)().complaint == ""
+    assert "outside the workspace" in probe(inner)().problem
+    assert probe(inner, repo)().problem == ""
     assert probe(inner, repo)().top == str(repo)
 
 
@@ -352,32 +352,32 @@ def test_git_file_that_points_to_another_repository_asks(repo: Path, tmp_path: P
     thief = tmp_path / "thief"
     thief.mkdir()
     (thief / ".git").write_text(f"gitdir: {repo}/.git\n")
-    assert "outside the workspace" in probe(thief)().complaint
+    assert "outside the workspace" in probe(thief)().problem
     (thief / ".git").unlink()
     (thief / ".git").symlink_to(repo / ".git")
-    assert "outside the workspace" in probe(thief)().complaint
+    assert "outside the workspace" in probe(thief)().problem
     tree = tmp_path / "tree"
     git(repo, "worktree", "add", "-q", str(tree))
-    assert "outside the workspace" in probe(tree)().complaint
-    assert probe(tree, repo)().complaint == ""
+    assert "outside the workspace" in probe(tree)().problem
+    assert probe(tree, repo)().problem == ""
 
 
 def test_common_folder_elsewhere_asks(repo: Path, tmp_path: Path) -> None:
     other = make_repository(tmp_path / "other")
     found = probe(other)
-    assert found().complaint == ""
+    assert found().problem == ""
     (other / ".git/commondir").write_text(f"{repo}/.git\n")
-    assert found().complaint
+    assert found().problem
 
 
 def test_borrowed_objects_ask_if_they_are_elsewhere(repo: Path, tmp_path: Path) -> None:
     borrower = tmp_path / "borrower"
     git(tmp_path, "clone", "-q", "--shared", str(repo), str(borrower))
     git(borrower, "config", "--unset", "remote.origin.url")
-    assert "outside the workspace" in probe(borrower)().complaint
-    assert probe(borrower, repo)().complaint == ""
+    assert "outside the workspace" in probe(borrower)().problem
+    assert probe(borrower, repo)().problem == ""
     (repo / ".git/objects/info/alternates").write_text("# none\n../../../../elsewhere/objects\n")
-    assert "elsewhere/objects" in probe(borrower, repo)().complaint
+    assert "elsewhere/objects" in probe(borrower, repo)().problem
 
 
 @pytest.mark.parametrize(
@@ -385,41 +385,41 @@ def test_borrowed_objects_ask_if_they_are_elsewhere(repo: Path, tmp_path: Path) 
 )
 def test_part_of_a_repository_that_is_a_link_to_elsewhere_asks(name: str, repo: Path, tmp_path: Path) -> None:
     found = probe(repo)
-    assert found().complaint == ""
+    assert found().problem == ""
     place, away = repo / ".git" / name, tmp_path / "away"
     if place.exists():
         place.rename(away)
     else:
         away.write_text("")
     place.symlink_to(away)
-    assert str(away) in found().complaint
+    assert str(away) in found().problem
 
 
 def test_file_that_a_configuration_would_include_is_watched_before_it_exists(repo: Path) -> None:
     git(repo, "config", "include.path", "../later")
     git(repo, "config", "includeIf.onbranch:other.path", "../branch")
     found = probe(repo)
-    assert found().complaint == ""
+    assert found().problem == ""
     (repo / "later").write_text("[core]\nfsmonitor = ./run-me\n")
-    assert "fsmonitor" in found().complaint
+    assert "fsmonitor" in found().problem
     (repo / "later").unlink()
-    assert found().complaint == ""
+    assert found().problem == ""
     (repo / "branch").write_text("[diff]\nexternal = ./run-me\n")
-    assert found().complaint == ""
+    assert found().problem == ""
     git(repo, "checkout", "-q", "-b", "other")
-    assert "diff.external" in found().complaint
+    assert "diff.external" in found().problem
 
 
 def test_change_that_keeps_size_and_time_of_the_configuration_is_seen(repo: Path) -> None:
     git(repo, "config", "color.ui", "/x/run-me")
     found = probe(repo)
-    assert found().complaint == ""
+    assert found().problem == ""
     config = repo / ".git/config"
     info = config.stat()
     config.write_text(config.read_text().replace("[color]\n\tui = /x/run-me", "[pager]\n\tdi = /x/run-me"))
     os.utime(config, ns=(info.st_atime_ns, info.st_mtime_ns))
     assert config.stat().st_size == info.st_size
-    assert "pager.di" in found().complaint
+    assert "pager.di" in found().problem
 
 
 def test_git_that_takes_no_settings_from_the_environment_asks(repo: Path, tmp_path: Path) -> None:
@@ -428,7 +428,7 @@ def test_git_that_takes_no_settings_from_the_environment_asks(repo: Path, tmp_pa
     old.mkdir()
     (old / "git").write_text('#!/bin/sh\nunset GIT_CONFIG_COUNT\nexec /usr/bin/git "$@"\n')
     (old / "git").chmod(0o755)
-    assert "2.31" in probe(repo, PATH=f"{old}:{PATH}")().complaint
+    assert "2.31" in probe(repo, PATH=f"{old}:{PATH}")().problem
 
 
 @pytest.mark.parametrize(
@@ -447,7 +447,7 @@ def test_git_that_takes_no_settings_from_the_environment_asks(repo: Path, tmp_pa
 )  # fmt: skip
 def test_setting_that_is_not_known_to_be_harmless_asks(name: str, value: str, repo: Path) -> None:
     git(repo, "config", name, value)
-    assert name.casefold() in probe(repo)().complaint.casefold()
+    assert name.casefold() in probe(repo)().problem.casefold()
 
 
 def test_common_settings_do_not_ask(repo: Path) -> None:
@@ -458,21 +458,21 @@ def test_common_settings_do_not_ask(repo: Path) -> None:
     )
     for name, value in (*HARMLESS_SETTINGS, *more):
         git(repo, "config", name, value)
-    assert probe(repo)().complaint == ""
+    assert probe(repo)().problem == ""
 
 
 def test_list_of_ignored_commits_asks_if_it_is_a_link(repo: Path) -> None:
     git(repo, "config", "blame.ignoreRevsFile", ".git-blame-ignore-revs")
     found = probe(repo)
-    assert found().complaint == ""
+    assert found().problem == ""
     (repo / ".git-blame-ignore-revs").symlink_to("/etc/passwd")
-    assert "ignorerevsfile" in found().complaint
+    assert "ignorerevsfile" in found().problem
 
 
 def test_diff_program_of_the_user_asks(repo: Path) -> None:
     for setting in ('[diff "x"]\ncommand = y\n', "[diff]\nexternal = y\n"):
         (repo.parent / ".gitconfig").write_text(setting)
-        assert "diff." in probe(repo)().complaint
+        assert "diff." in probe(repo)().problem
 
 
 @pytest.mark.parametrize(
@@ -493,7 +493,7 @@ def test_diff_program_of_the_user_asks(repo: Path) -> None:
 def test_credentials_are_distinguished_from_user_names(name: str, value: str, is_credential: bool, repo: Path) -> None:
     git(repo, "config", name, value)
     found = probe(repo)()
-    assert (found.complaint, found.has_credentials) == ("", is_credential)
+    assert (found.problem, found.has_credentials) == ("", is_credential)
 
 
 def test_credentials_of_the_user_count_and_programs_that_ask_for_them_do_not(repo: Path) -> None:

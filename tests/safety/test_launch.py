@@ -72,7 +72,7 @@ def test_plain_repository_is_clean(repo: Path) -> None:
     _git(repo, "config", "remote.origin.url", "https://host.example/x.git")
     _git(repo, "config", "core.hooksPath", ".husky")
     seen = _look(repo)()
-    assert (seen.complaint, seen.has_submodules, seen.has_credentials) == ("", False, False)
+    assert (seen.problem, seen.has_submodules, seen.has_credentials) == ("", False, False)
 
 
 @pytest.mark.parametrize(
@@ -89,28 +89,28 @@ def test_plain_repository_is_clean(repo: Path) -> None:
 )  # fmt: skip
 def test_setting_that_could_start_a_program_makes_git_ask(name: str, value: str, repo: Path) -> None:
     look = _look(repo)
-    assert look().complaint == ""
+    assert look().problem == ""
     _git(repo, "config", name, value)
-    assert name.casefold() in look().complaint.casefold()
+    assert name.casefold() in look().problem.casefold()
     assert not policy_for(repo, type(CLEAN)(CLEAN.syntax, look)).judge_command("git status").is_allowed
     _git(repo, "config", "--unset-all", name)
-    assert look().complaint == ""
+    assert look().problem == ""
 
 
 def test_included_file_counts_and_its_change_is_detected(repo: Path) -> None:
     (repo / "more").write_text("[user]\nname = a\n")
     _git(repo, "config", "include.path", "../more")
     look = _look(repo)
-    assert look().complaint == ""
+    assert look().problem == ""
     (repo / "more").write_text("[core]\nfsmonitor = ./run-me\n")
-    assert "fsmonitor" in look().complaint
+    assert "fsmonitor" in look().problem
 
 
 def test_diff_program_of_the_user_asks(repo: Path) -> None:
     (repo.parent / ".gitconfig").write_text("[diff]\nexternal = difft\n[core]\npager = delta\n")
-    assert "diff.external" in _look(repo)().complaint
+    assert "diff.external" in _look(repo)().problem
     (repo.parent / ".gitconfig").write_text('[core]\npager = delta\n[filter "lfs"]\nclean = git-lfs clean -- %f\n')
-    assert _look(repo)().complaint == ""
+    assert _look(repo)().problem == ""
 
 
 def test_credentials_in_the_configuration_are_found(repo: Path) -> None:
@@ -148,8 +148,8 @@ def test_probe_result_is_cached_until_a_file_changes(repo: Path, tmp_path: Path)
 def test_git_of_the_workspace_is_never_run(repo: Path) -> None:
     (repo / "git").write_text(f"#!/bin/sh\ntouch {repo}/mark\n")
     (repo / "git").chmod(0o755)
-    assert GitConfig(repo, {"PATH": str(repo), "HOME": "/"})().complaint
-    assert GitConfig(repo, {"PATH": f"{repo}:{PATH}", "HOME": str(repo.parent)})().complaint == ""
+    assert GitConfig(repo, {"PATH": str(repo), "HOME": "/"})().problem
+    assert GitConfig(repo, {"PATH": f"{repo}:{PATH}", "HOME": str(repo.parent)})().problem == ""
     assert not (repo / "mark").exists()
 
 

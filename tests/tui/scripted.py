@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 
 from qcode.agent.checkpoints.checkpoints import Checkpoints
-from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, RewindReport, RewindScope, SessionFileDiff
+from qcode.agent.checkpoints.rewind import RewindPlan, RewindPoint, RewindReport, RewindScope, SessionFileDiff
 from qcode.agent.conversation import Conversation
 from qcode.agent.hooks.session import SessionHooks
 from qcode.agent.models.client import ModelClient
@@ -251,7 +251,7 @@ class ScriptedRewinds(Checkpoints):
     def __init__(self) -> None:
         pass
 
-    def user_prompts(self) -> tuple[OwnMessage, ...]:
+    def user_prompts(self) -> tuple[RewindPoint, ...]:
         return ()
 
     async def plan_undo(self) -> RewindPlan:

@@ -697,6 +697,7 @@ def test_choices_are_in_view_on_the_smallest_screens(size: tuple[int, int], appr
             ]
             assert len(shown) >= min(len(options), size[1] - 2), run.screen
             assert any(row.startswith(f"› {number} ") for row in rows), run.screen
+            assert "……" not in run.screen
             await run.pilot.press("down")
 
     drive(test, conversation, size=size)

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from qcode.agent.checkpoints.rewind import OwnMessage
+from qcode.agent.checkpoints.rewind import RewindPoint
 from qcode.agent.context.attachments import shell_block
 from qcode.agent.reports import ContextReport, TurnUsage
 from qcode.agent.sessions.library import SessionInfo
@@ -56,9 +56,9 @@ class _Library(ScriptedLibrary):
 
 
 class _Rewinds(ScriptedRewinds):
-    def user_prompts(self) -> tuple[OwnMessage, ...]:
+    def user_prompts(self) -> tuple[RewindPoint, ...]:
         at = "2025-06-15T15:06:40Z"
-        return OwnMessage(1, "why does it fail?", at), OwnMessage(2, "mend it", at, ("Makefile", "src/a.py"))
+        return RewindPoint(1, "why does it fail?", at), RewindPoint(2, "mend it", at, ("Makefile", "src/a.py"))
 
 
 class _Conversation(ScriptedConversation):

@@ -162,15 +162,15 @@ class AfterEdit:
             return edit
         load = scope.workspace.load  # in a thread: it may ask an editor, whose answer comes over this event loop
         try:
-            place = scope.workspace.resolve(edit.path)
-            formatted = await asyncio.to_thread(load, place)
+            location = scope.workspace.resolve(edit.path)
+            formatted = await asyncio.to_thread(load, location)
         except Refused:
             return edit
         run = await self._commands.run("format", edit.path, scope)
         if run is None:
             return edit
         try:
-            now = await asyncio.to_thread(load, place)
+            now = await asyncio.to_thread(load, location)
         except Refused as refused:
             notes.append(f"After the formatter ran, the file cannot be read: {refused}")
             return edit
@@ -181,9 +181,9 @@ class AfterEdit:
             return edit
         # Recorded like an edit of the model, so that undo restores the previous version. Comparing the whole tree, as
         # for other commands, would slow down every edit.
-        with scope.workspace.recorder.record_change(place.path, formatted, now.data):
-            scope.workspace.remember(place, now)
-        notes.append(_format_note(run, place.label, formatted.data, now.data))
+        with scope.workspace.recorder.record_change(location.path, formatted, now.data):
+            scope.workspace.remember(location, now)
+        notes.append(_format_note(run, location.label, formatted.data, now.data))
         return EditedFile(edit.path, edit.before, now.data)
 
     # Checks

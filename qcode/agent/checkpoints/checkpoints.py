@@ -26,9 +26,9 @@ from qcode.tools.workspace import UNRECORDED, Workspace
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.blobs import Blobs
     from qcode.agent.checkpoints.rewind import (
-        OwnMessage,
         Rewinder,
         RewindPlan,
+        RewindPoint,
         RewindReport,
         RewindScope,
         SessionFileDiff,
@@ -82,7 +82,7 @@ class Checkpoints:
         self._workspace.recorder = UNRECORDED
         self._recorder.close()
 
-    def user_prompts(self) -> tuple[OwnMessage, ...]:
+    def user_prompts(self) -> tuple[RewindPoint, ...]:
         """Return the prompts to which the conversation can be rewound, oldest first."""
         return self._rewinder.user_prompts()
 

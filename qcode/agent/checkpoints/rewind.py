@@ -41,7 +41,7 @@ RewindScope: TypeAlias = Literal["conversation", "files", "both"]
 
 
 @dataclass(frozen=True, slots=True)
-class OwnMessage:
+class RewindPoint:
     """A prompt to which the conversation can be rewound; `files` were changed after it.
 
     `number` identifies the message. `at` is an ISO 8601 time.
@@ -135,7 +135,7 @@ class Rewinder:
     def _history(self) -> SessionHistory:
         return self._session.history
 
-    def user_prompts(self) -> tuple[OwnMessage, ...]:
+    def user_prompts(self) -> tuple[RewindPoint, ...]:
         """Return the prompts that led to the current state, oldest first."""
         prompts = self._history.prompts()
         changes = self._history.live_changes(0)
@@ -149,7 +149,7 @@ class Rewinder:
             ]
             entry = self._history.stored[prompt.number].entry
             files = tuple(dict.fromkeys(self._label(path) for path in paths))
-            messages.append(OwnMessage(prompt.number, typed_text(entry.message), entry.at, files))
+            messages.append(RewindPoint(prompt.number, typed_text(entry.message), entry.at, files))
         return tuple(messages)
 
     def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:

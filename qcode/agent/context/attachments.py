@@ -78,8 +78,8 @@ def mentions(
     foreign: `why_not_read` returns why the model may not read its path without asking, empty if it may.
     """
     found, missing = _find_mentions(typed, folder, foreign)
-    blocks, complaints = _read_mentions(found, why_not_read)
-    return blocks, (*complaints, *_missing_lines(missing, is_other))
+    blocks, problems = _read_mentions(found, why_not_read)
+    return blocks, (*problems, *_missing_lines(missing, is_other))
 
 
 def missing_mentions(typed: str, folder: Path, foreign: Spans, is_other: Callable[[str], bool]) -> tuple[str, ...]:
@@ -106,18 +106,18 @@ def _read_mentions(
     found: Iterable[_Mention], why_not_read: Callable[[Path], str]
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     blocks: list[Block] = []
-    complaints: list[str] = []
+    problems: list[str] = []
     for mention in found:
         why_not = why_not_read(mention.path) if mention.is_foreign else ""
         if why_not:
             source = "in text of the project or a tool server"
-            complaints.append(f"not attached: @{visible(mention.name)}, mentioned {source}: {why_not}")
+            problems.append(f"not attached: @{visible(mention.name)}, mentioned {source}: {why_not}")
             continue
         try:
             blocks.append(_mention_block(mention))
         except InputError as error:
-            complaints.append(f"not attached: {error}")
-    return tuple(blocks), tuple(complaints)
+            problems.append(f"not attached: {error}")
+    return tuple(blocks), tuple(problems)
 
 
 @dataclass(frozen=True, slots=True)

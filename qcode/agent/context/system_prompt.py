@@ -200,7 +200,7 @@ class PendingAttachments:
         self._find_mentions = find_mentions
         self._held_blocks: tuple[Block, ...] = ()
         self._steering_messages: list[tuple[str, tuple[Block, ...]]] = []
-        self.complaints: list[str] = []
+        self.problems: list[str] = []
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
         """Hold blocks for the next prompt."""
@@ -208,8 +208,8 @@ class PendingAttachments:
 
     def take_blocks(self, text: str, attached: tuple[Block, ...], foreign: Spans = ()) -> tuple[Block, ...]:
         """Return the blocks to put before `text`: pending blocks, its attachments, and the files it mentions."""
-        mentioned, complaints = self._find_mentions(text, foreign)
-        self.complaints += complaints
+        mentioned, problems = self._find_mentions(text, foreign)
+        self.problems += problems
         pending, self._held_blocks = self._held_blocks, ()
         return (*pending, *attached, *mentioned)
 
@@ -231,6 +231,6 @@ class PendingAttachments:
 
     def end_turn(self) -> None:
         """Keep the blocks of steering messages that the turn did not take, for the next turn."""
-        self.complaints.clear()
+        self.problems.clear()
         self._held_blocks = (*(block for _, blocks in self._steering_messages for block in blocks), *self._held_blocks)
         self._steering_messages.clear()

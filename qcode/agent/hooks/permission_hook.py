@@ -101,7 +101,7 @@ class HookEvent:
     is_bypassed: bool = False
 
 
-def settings_of(user: HookUser, command: str) -> tuple[str, str]:
+def hook_settings(user: HookUser, command: str) -> tuple[str, str]:
     """Return the settings file of a program, and the text to add to it so that it runs `command` as a hook."""
     hook_format = _FORMATS[user]
     timeout = TIMEOUT_S * 1000 if hook_format.milliseconds else TIMEOUT_S

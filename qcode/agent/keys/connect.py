@@ -1,4 +1,4 @@
-"""Connecting to a provider: check a key, store it, and the source of the credential of each provider.
+"""Connects a provider: checks and stores a key, and describes the source of each provider's credential.
 
 `read_key` cleans up a pasted key: it strips quotes, `export NAME=` and other wrapping, and rejects text that cannot be
 a key with a `ValueError` that never contains the pasted text. `check_key` validates a key with one small request: for
@@ -16,8 +16,8 @@ from typing import Literal, TypeAlias
 from qcode.agent.choices import Choices
 from qcode.agent.crash import redact_in_crash_reports
 from qcode.agent.keys.keys import Keys
-from qcode.agent.keys.store import Place, StoredKey
-from qcode.agent.models.selection import Selection, address_of, default_of, known_specs, needs_key, source_words
+from qcode.agent.keys.store import KeyLocation, StoredKey
+from qcode.agent.models.selection import Selection, address_of, default_of, known_specs, needs_key, source_text
 from qcode.agent.options import RunContext
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ErrorKind, KeyStoreError, ProviderError, QcodeError
@@ -39,13 +39,13 @@ Source: TypeAlias = Literal[
 class CredentialRow:
     """The credential of a provider. `name` is the variable, setting or command of the source.
 
-    `shadowed` is the place of a stored key that this source overrides.
+    `shadowed` is the location of a stored key that this source overrides.
     """
 
     provider: str
     source: Source
     name: str = ""
-    shadowed: Place | None = None
+    shadowed: KeyLocation | None = None
     status: str = ""
 
     @property
@@ -70,23 +70,23 @@ class CredentialRow:
                 description = "needs no key"
             case _:
                 description = f"no key; {self.status}"
-        place = "keyring" if self.shadowed == "keyring" else "key file"
-        return description + (f"; the key in the {place} is not used" if self.shadowed else "")
+        location = "keyring" if self.shadowed == "keyring" else "key file"
+        return description + (f"; the key in the {location} is not used" if self.shadowed else "")
 
     def as_json(self) -> dict[str, object]:
         row = {"provider": self.provider, "source": self.source, "name": self.name, "shadowed": self.shadowed}
         return {**row, "ready": self.is_ready}
 
 
-def rows_of(settings: Settings, keys: Keys) -> list[CredentialRow]:
+def credential_rows(settings: Settings, keys: Keys) -> list[CredentialRow]:
     """Return a row for every provider except the demo; providers of the configuration come last."""
-    return [row_of(spec, settings, keys) for name, spec in known_specs(settings).items() if name != "demo"]
+    return [credential_row(spec, settings, keys) for name, spec in known_specs(settings).items() if name != "demo"]
 
 
-def row_of(spec: ProviderSpec, settings: Settings, keys: Keys) -> CredentialRow:
+def credential_row(spec: ProviderSpec, settings: Settings, keys: Keys) -> CredentialRow:
     """Return the row of one provider. A key in the keyring is read, to check that it exists."""
     variable = registry.credential_of(spec, keys.env)
-    stored = keys.place_of(spec)
+    stored = keys.location_of(spec)
     if variable:
         chain: Source = "google" if spec.is_vertex else "aws"
         is_chain = registry.has_chain(spec) and variable not in spec.key_variables
@@ -141,7 +141,7 @@ class _ProviderText:
     key_page: str = ""
 
 
-_ABOUT: Mapping[str, _ProviderText] = {
+_PROVIDER_TEXTS: Mapping[str, _ProviderText] = {
     "anthropic": _ProviderText("Anthropic", "Claude models", "https://console.anthropic.com/settings/keys"),
     "openai": _ProviderText("OpenAI", "GPT models", "https://platform.openai.com/api-keys"),
     "gemini": _ProviderText("Google Gemini", "Gemini models, with a free tier", "https://aistudio.google.com/apikey"),
@@ -185,12 +185,12 @@ class CheckedKey:
     models: tuple[str, ...] = ()
 
 
-SHORTEST = 8
+MIN_KEY_CHARS = 8
 
 # The brackets of a bracketed paste, with and without the escape character, which some programs drop.
 _BRACKETS = re.compile(r"\x1b?\[20[01]~")
 _INVISIBLE = "".join(map(chr, (0x00A0, 0x00AD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF)))
-_AROUND = _INVISIBLE + " \t\r\n\v\f,;"
+_WRAPPING = _INVISIBLE + " \t\r\n\v\f,;"
 _QUOTES = "\"'`\u2018\u2019\u201c\u201d"
 _ASSIGNED = re.compile(
     r"(?P<word>export\s+|set\s+(?:-\w+\s+)*|setenv\s+|\$env:)?[\"'`]?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)[\"'`]?"
@@ -199,9 +199,9 @@ _ASSIGNED = re.compile(
 )
 _KEY_NAME = re.compile(r"key|token|secret|credential", re.IGNORECASE)
 _BEARER = re.compile(r"(?:authorization\s*:\s*)?bearer\s+(?P<value>\S.*)", re.IGNORECASE | re.DOTALL)
-_HIDDEN = re.compile(r"\.\.\.|\*{3}|^[x.*•-]+$", re.IGNORECASE)
+_MASKED = re.compile(r"\.\.\.|\*{3}|^[x.*•-]+$", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"^<.*>$|^\[.*\]$|\byour[-_ ]?(?:\w+[-_ ])?(?:api[-_ ]?)?key\b", re.IGNORECASE)
-_SIGNS: Mapping[str, tuple[str, ...]] = {
+_KEY_PREFIXES: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("sk-ant-",),
     "gemini": ("AIza",),
     "openai": ("sk-proj-", "sk-svcacct-"),
@@ -229,13 +229,13 @@ def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
         raise ValueError("that is a URL, not a key")
     if key.startswith(("{", "-----BEGIN")):
         raise ValueError(f"that looks like the content of a file; a key for {spec.name} is one word")
-    if _HIDDEN.search(key):
+    if _MASKED.search(key):
         raise ValueError("part of that key is hidden; copy it where it is shown in full")
     if _PLACEHOLDER.search(key):
         raise ValueError("that is a placeholder, not a key; copy your own key")
     if not is_sendable(key):
         raise ValueError(f"that contains characters that no {spec.name} key has; copy only the key")
-    if len(key) < SHORTEST and not is_local(address):
+    if len(key) < MIN_KEY_CHARS and not is_local(address):
         raise ValueError("that is too short for a key; copy it again")
     other = _owner_of_key(key)
     if other and address == spec.base_url and key_name(spec) != other and spec.name in PROVIDERS:
@@ -246,9 +246,9 @@ def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
 def _unwrap_key(pasted: str) -> tuple[str, str]:
     """Return the first line with content, without the wrapping of the key, and the variable it was assigned to."""
     text, name = _BRACKETS.sub("", pasted), ""
-    text = next((line for line in text.splitlines() if line.strip(_AROUND)), "")
+    text = next((line for line in text.splitlines() if line.strip(_WRAPPING)), "")
     while True:
-        before, text = text, text.strip(_AROUND)
+        before, text = text, text.strip(_WRAPPING)
         if len(text) > 1 and text[0] in _QUOTES and text[-1] in _QUOTES:
             text = text[1:-1]
         elif (bearer := _BEARER.fullmatch(text)) is not None:
@@ -267,7 +267,7 @@ def _is_assignment(found: re.Match[str]) -> bool:
 
 def _first_word(value: str) -> str:
     """Return a value up to its closing quote, or up to the space before a comment."""
-    value = value.lstrip(_AROUND)
+    value = value.lstrip(_WRAPPING)
     if value[:1] in _QUOTES and value[:1]:
         end = next((index for index, char in enumerate(value[1:], start=1) if char in _QUOTES), -1)
         return value[1:end] if end > 0 else value[1:]
@@ -284,12 +284,12 @@ def _reads(spec: ProviderSpec, name: str) -> bool:
 
 
 def _owner_of_key(key: str) -> str:
-    return next((name for name, signs in _SIGNS.items() if key.startswith(signs)), "")
+    return next((name for name, prefixes in _KEY_PREFIXES.items() if key.startswith(prefixes)), "")
 
 
-LIMIT_S = 15.0
+CHECK_TIMEOUT_S = 15.0
 _LACKS_SCOPE = re.compile(r"missing scope", re.IGNORECASE)
-_TAKEN = (ErrorKind.QUOTA, ErrorKind.RATE_LIMIT)
+_ACCEPTED_KINDS = (ErrorKind.QUOTA, ErrorKind.RATE_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -304,7 +304,7 @@ class KeyCheck:
     models: tuple[str, ...] = ()
 
 
-async def check_key(provider: Provider, key_path: str = "", limit_s: float = LIMIT_S) -> KeyCheck:
+async def check_key(provider: Provider, key_path: str = "", limit_s: float = CHECK_TIMEOUT_S) -> KeyCheck:
     """Check the key of `provider` within `limit_s` seconds, and close the provider. Raises only if cancelled.
 
     `key_path`: see `ProviderSpec`.
@@ -331,7 +331,7 @@ def _check_result(error: ProviderError) -> KeyCheck:
         if error.status == 403 and _LACKS_SCOPE.search(error.message):
             return KeyCheck("accepted", "the key is valid but cannot list models")
         return KeyCheck("refused", error.message)
-    if error.kind in _TAKEN:
+    if error.kind in _ACCEPTED_KINDS:
         return KeyCheck("accepted", error.message)
     return KeyCheck("unknown", error.message)
 
@@ -343,7 +343,9 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *,
     """Return the messages about a stored key: its validity, its location, and a variable that overrides it."""
     unchecked = "the key could not be checked" if note else "the key was not checked"
     first = f"{spec.name} accepted the key" if is_accepted else unchecked
-    location = f"the keyring ({stored.where})" if stored.place == "keyring" else f"{stored.where}, readable only by you"
+    location = (
+        f"the keyring ({stored.where})" if stored.location == "keyring" else f"{stored.where}, readable only by you"
+    )
     lines = [first + (f" ({note})" if note else ""), f"stored in {location}"]
     if stored.why_no_keyring:
         lines.append(f"the keyring {stored.why_no_keyring}")
@@ -413,12 +415,12 @@ class KeysService:
 
         settings = self._context.settings
         configured = [spec for name, spec in known_specs(settings).items() if name in settings.providers]
-        servers = await find_local_servers(configured=filter(_is_here, configured))
+        servers = await find_local_servers(configured=filter(_is_local_server, configured))
         return {spec.name: model for spec, model in servers}
 
     def _describe_choice(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
-        description = _ABOUT.get(choice.name, _ProviderText(choice.name, spec.base_url))
-        group: Group = "popular" if choice.name in _POPULAR else "local" if _is_here(spec) else "other"
+        description = _PROVIDER_TEXTS.get(choice.name, _ProviderText(choice.name, spec.base_url))
+        group: Group = "popular" if choice.name in _POPULAR else "local" if _is_local_server(spec) else "other"
         return replace(
             choice, title=description.title, hint=description.hint, key_page=description.key_page, group=group
         )
@@ -434,7 +436,7 @@ class KeysService:
         if typed.strip() or not self._choice(spec).is_ready:
             key = Secret(read_key(typed, spec, address_of(spec, settings, keys.env)[0]))
             redact_in_crash_reports(key)
-            keys.note(key)
+            keys.add_known_key(key)
         checked = await check(settings, keys, spec, key)
         if checked.verdict == "refused" or (key is None and checked.verdict == "unknown"):
             raise ValueError(checked.note)
@@ -484,12 +486,12 @@ class KeysService:
             )
         source = keys.source_of(spec)
         if source:
-            return ProviderChoice(spec.name, source_words(source), is_ready=True)
+            return ProviderChoice(spec.name, source_text(source), is_ready=True)
         if not needs_key(spec, settings, keys.env):
             return ProviderChoice(spec.name, "needs no key", is_ready=True)
         return ProviderChoice(spec.name)
 
 
-def _is_here(spec: ProviderSpec) -> bool:
+def _is_local_server(spec: ProviderSpec) -> bool:
     """Whether the server of a provider is on this machine or in its network."""
     return bool(spec.base_url) and is_local(spec.base_url)

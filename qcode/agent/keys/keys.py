@@ -18,7 +18,7 @@ from qcode.providers.registry import ProviderSpec
 from qcode.safety.secret import Secret
 
 if TYPE_CHECKING:
-    from qcode.agent.keys.store import KeyStore, Place
+    from qcode.agent.keys.store import KeyLocation, KeyStore
     from qcode.config.settings import Settings
 
 SERVICE = "qcode"
@@ -29,10 +29,10 @@ LOGIN_PREFIX = "mcp:"
 
 
 class Keys:
-    """The credentials of this run. `open_store` is called on the first request that the environment cannot satisfy.
+    """The credentials of this run. `open_store` is called for the first key that is not in the environment.
 
-    If it is None, no stored key is used. `commands` are the key commands of the configuration. `complaints` are lines
-    for the user, one for each stored key that could not be read and for each command that failed.
+    If it is None, no stored key is used. `commands` are the key commands of the configuration. `problems` has a line
+    for each stored key that could not be read, and for each command that failed.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Keys:
         self._open_store = open_store
         self._commands = commands or KeyCommands({}, Path())
         self._is_waiting_limited = False
-        self._complaints: dict[str, None] = {}
+        self._problems: dict[str, None] = {}
 
     @cached_property
     def store(self) -> KeyStore | None:
@@ -56,8 +56,8 @@ class Keys:
         return store
 
     @property
-    def complaints(self) -> tuple[str, ...]:
-        return (*self._complaints, *self._commands.failures.values())
+    def problems(self) -> tuple[str, ...]:
+        return (*self._problems, *self._commands.failures.values())
 
     def key_of(self, spec: ProviderSpec) -> tuple[str, str]:
         """Return the key and its source, a variable or the command that stored it; both empty if there is none."""
@@ -77,7 +77,7 @@ class Keys:
     def source_of(self, spec: ProviderSpec) -> str:
         """Return the source of the credential without reading the keyring; a key stored there may be unusable."""
         source = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
-        return source or (registry.login_command(spec) if self.place_of(spec) is not None else "")
+        return source or (registry.login_command(spec) if self.location_of(spec) is not None else "")
 
     def setting_of(self, spec: ProviderSpec) -> str:
         """Return the name of the setting with the key command, empty without one."""
@@ -87,18 +87,18 @@ class Keys:
         """Return why the key command of `spec` failed, empty if it did not fail or did not run."""
         return self._commands.failures.get(self._commands.setting_of(spec), "")
 
-    def place_of(self, spec: ProviderSpec) -> Place | None:
+    def location_of(self, spec: ProviderSpec) -> KeyLocation | None:
         """Return where a key of `spec` is stored, None if there is none."""
-        return self._places().get(registry.key_name(spec)) if registry.takes_key(spec) else None
+        return self._locations().get(registry.key_name(spec)) if registry.takes_key(spec) else None
 
     def stored_names(self) -> tuple[str, ...]:
         """Return the names of the stored keys."""
-        return tuple(self._places())
+        return tuple(self._locations())
 
-    def note(self, key: Secret) -> None:
-        """Add `key`, which the user just entered, to the known keys."""
+    def add_known_key(self, key: Secret) -> None:
+        """Add a key that the user just entered to the known keys, which are redacted."""
         if self.store is not None:
-            self.store.note(key)
+            self.store.add_known_key(key)
 
     def limit_waiting(self) -> None:
         """Use the keyring silently and with a short timeout from now on, because the app is on screen."""
@@ -113,24 +113,24 @@ class Keys:
         stored: frozenset[Secret] = frozenset() if store is None else store.known_keys()
         return stored | self._commands.known
 
-    def _places(self) -> Mapping[str, Place]:
+    def _locations(self) -> Mapping[str, KeyLocation]:
         try:
-            return self.store.places() if self.store is not None else {}
+            return self.store.locations() if self.store is not None else {}
         except KeyStoreError as error:
-            self._complaints[str(error)] = None
+            self._problems[str(error)] = None
             return {}
 
     def _stored_key(self, spec: ProviderSpec) -> Secret | None:
-        if self.place_of(spec) is None or self.store is None:
+        if self.location_of(spec) is None or self.store is None:
             return None
         try:
             key = self.store.get(registry.key_name(spec))
         except KeyringError as error:
             command = registry.login_command(spec)
-            self._complaints[f"cannot read the key of {spec.name}: the keyring {error} ({command})"] = None
+            self._problems[f"cannot read the key of {spec.name}: the keyring {error} ({command})"] = None
             return None
         except KeyStoreError as error:
-            self._complaints[str(error)] = None
+            self._problems[str(error)] = None
             return None
         if key is not None:
             from qcode.agent.crash import redact_in_crash_reports
@@ -141,15 +141,15 @@ class Keys:
 
 COMMAND_TIMEOUT_S = 10.0
 _MAX_ERROR = 200
-printed: dict[tuple[str, ...], Secret] = {}
-_running = threading.Lock()
+printed_keys: dict[tuple[str, ...], Secret] = {}
+_command_lock = threading.Lock()
 
 
 class KeyCommands:
     """The commands of the configuration that print a key, by provider.
 
-    They run in the configuration folder, so that a relative path never means a program of the project. `failures` has
-    a line for each failed command, by its setting.
+    They run in the configuration folder, so that a relative path never names a program of the project. `failures` has
+    a line for each failed command, by its setting; `known` are the keys that were printed.
     """
 
     def __init__(self, commands: Mapping[str, tuple[str, ...]], folder: Path) -> None:
@@ -174,14 +174,14 @@ class KeyCommands:
             return ""
         program, *arguments = self._commands[self._name_of(spec)]
         argv = (os.path.expanduser(program), *arguments)  # noqa: PTH111  # pathlib raises for an unknown user
-        with _running:
-            if argv not in printed:
+        with _command_lock:
+            if argv not in printed_keys:
                 try:
-                    printed[argv] = Secret(_first_line(argv, env, self._folder))
+                    printed_keys[argv] = Secret(_first_line(argv, env, self._folder))
                 except ValueError as error:
                     self.failures[setting] = f"{setting} failed: {error}"
                     return ""
-            key = printed[argv]
+            key = printed_keys[argv]
         self.known |= {key}
         from qcode.agent.crash import redact_in_crash_reports
 
@@ -221,7 +221,7 @@ def key_store(
     state_dir: Path,
     env: Mapping[str, str],
     *,
-    patience_s: float = UNATTENDED_S,
+    timeout_s: float = UNATTENDED_S,
     on_wait: Callable[[], None] | None = None,
 ) -> KeyStore:
     """Return the store of the user's keys; with `QCODE_HOME`, that folder has its own keyring service."""
@@ -229,4 +229,4 @@ def key_store(
     from qcode.agent.keys.store import KeyStore
 
     service = f"{SERVICE} {state_dir}" if env.get("QCODE_HOME", "").strip() else SERVICE
-    return KeyStore(state_dir, Keyring(service, patience_s=patience_s, on_wait=on_wait))
+    return KeyStore(state_dir, Keyring(service, timeout_s=timeout_s, on_wait=on_wait))

@@ -28,26 +28,26 @@ _NOT_SAFE = ("null", "fail", "plaintext", "uncrypted")
 
 
 class Keyring:
-    """Keys by name under one `service`. If a call takes longer than `patience_s`, the keyring is not used again.
+    """Keys by name under one `service`. If a call takes longer than `timeout_s`, the keyring is not used again.
 
     `on_wait` is called when a call takes longer than a moment: the user may have to unlock the keyring.
     """
 
-    def __init__(self, service: str, *, patience_s: float = 5.0, on_wait: Callable[[], None] | None = None) -> None:
+    def __init__(self, service: str, *, timeout_s: float = 5.0, on_wait: Callable[[], None] | None = None) -> None:
         self._service = service
-        self._patience_s = patience_s
-        self._get_timeout_s = patience_s
+        self._timeout_s = timeout_s
+        self._get_timeout_s = timeout_s
         self._on_wait = on_wait
-        self._fault = ""
+        self._failure = ""
 
-    def limit_waiting(self, patience_s: float = 5.0) -> None:
+    def limit_waiting(self, timeout_s: float = 5.0) -> None:
         """Do not call `on_wait` from now on, and shorten the timeout of `get`, because the app is on screen."""
-        self._get_timeout_s = min(self._patience_s, patience_s)
+        self._get_timeout_s = min(self._timeout_s, timeout_s)
         self._on_wait = None
 
     def get(self, name: str) -> Secret | None:
         """Return the key, None if there is none; raise `KeyringError`."""
-        key = self._ask(lambda: _backend().get_password(self._service, name), self._get_timeout_s)
+        key = self._call(lambda: _backend().get_password(self._service, name), self._get_timeout_s)
         return Secret(key) if key else None
 
     def store(self, name: str, key: Secret) -> str:
@@ -58,7 +58,7 @@ class Keyring:
             backend.set_password(self._service, name, key.reveal())
             return str(backend.name), backend.get_password(self._service, name) == key.reveal()
 
-        title, is_stored = self._ask(store)
+        title, is_stored = self._call(store)
         if not is_stored:
             raise KeyringError("does not store keys")
         return title
@@ -73,39 +73,39 @@ class Keyring:
             backend.delete_password(self._service, name)
             return True, backend.get_password(self._service, name) is not None
 
-        had_key, still_has_key = self._ask(forget)
+        had_key, still_has_key = self._call(forget)
         if still_has_key:
             raise KeyringError("does not delete the key")
         return had_key
 
-    def _ask(self, work: Callable[[], T], patience_s: float | None = None) -> T:
-        patience_s = self._patience_s if patience_s is None else patience_s
-        if self._fault:
-            raise KeyringError(self._fault)
-        question = _Question[T]()
+    def _call(self, work: Callable[[], T], timeout_s: float | None = None) -> T:
+        timeout_s = self._timeout_s if timeout_s is None else timeout_s
+        if self._failure:
+            raise KeyringError(self._failure)
+        call = _CallResult[T]()
 
         def run() -> None:
-            with question:
-                question.result.append(work())
+            with call:
+                call.result.append(work())
 
         # A daemon thread: a keyring that hangs must not block exit.
         threading.Thread(target=run, name="qcode-keyring", daemon=True).start()
-        notice = min(_NOTICE_S, patience_s)
-        is_answered = question.done.wait(notice)
+        notice = min(_NOTICE_S, timeout_s)
+        is_answered = call.done.wait(notice)
         if not is_answered:
             if self._on_wait is not None:
                 self._on_wait()
-            is_answered = question.done.wait(patience_s - notice)
+            is_answered = call.done.wait(timeout_s - notice)
         if not is_answered:
-            self._fault = f"did not answer within {patience_s:g} s; it may be locked"
-            raise KeyringError(self._fault)
-        if question.error is not None:
-            raise KeyringError(_words(question.error))
-        return question.result[0]
+            self._failure = f"did not answer within {timeout_s:g} s; it may be locked"
+            raise KeyringError(self._failure)
+        if call.error is not None:
+            raise KeyringError(_failure_text(call.error))
+        return call.result[0]
 
 
-class _Question(Generic[T]):
-    """Carries the result or the exception of a call out of its thread."""
+class _CallResult(Generic[T]):
+    """The result or the exception of a call in another thread."""
 
     def __init__(self) -> None:
         self.result: list[T] = []
@@ -146,7 +146,7 @@ def _is_safe(backend: KeyringBackend) -> bool:
     return not is_known_unsafe and float(backend.priority) >= _MIN_PRIORITY
 
 
-def _words(error: BaseException) -> str:
+def _failure_text(error: BaseException) -> str:
     """Return the kind of failure without its message, because a backend may quote the key in it."""
     if isinstance(error, KeyringError):
         return str(error)

@@ -1,8 +1,8 @@
 """Stores API keys by name: in the keyring, or in a private file if no keyring works.
 
-A key is in one place only. The file (mode 0600 in a folder of mode 0700, written atomically, never opened through a
-link) also lists the names of the keys in the keyring, so that the keyring package is imported only if it is needed.
-This module does not read the environment, knows no provider, and shows no key.
+A key is stored in one of the two only. The file (mode 0600 in a folder of mode 0700, written atomically, never opened
+through a link) also lists the names of the keys in the keyring, so that the keyring package is imported only if it is
+needed. This module does not read the environment, knows no provider, and shows no key.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from qcode.safety.secret import Secret
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
-Place: TypeAlias = Literal["keyring", "file"]
+KeyLocation: TypeAlias = Literal["keyring", "file"]
 
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """The place of a stored key. `where` names the keyring or the file; `why_no_keyring` continues "the keyring …"."""
+    """The storage of a key: `where` names the keyring or the file; `why_no_keyring` continues "the keyring …"."""
 
-    place: Place
+    location: KeyLocation
     where: str
     why_no_keyring: str = ""
 
@@ -46,44 +46,44 @@ class KeyStore:
         self._cached_keys: dict[str, Secret] = {}
         self._all_known_keys: set[Secret] | None = None
 
-    def places(self) -> dict[str, Place]:
-        """Return the place of each stored key, without using the keyring; raise `KeyStoreError`."""
+    def locations(self) -> dict[str, KeyLocation]:
+        """Return the location of each stored key, without using the keyring; raise `KeyStoreError`."""
         return {name: "keyring" if key is None else "file" for name, key in self.file.read().items()}
 
-    def get(self, name: str, *, is_fresh: bool = False) -> Secret | None:
+    def get(self, name: str, *, skips_cache: bool = False) -> Secret | None:
         """Return the key, None if none is stored; raise `KeyStoreError`, or `KeyringError` if the keyring fails.
 
-        `is_fresh`: read the keyring again, because another process may have replaced the key.
+        `skips_cache`: read the keyring again, because another process may have replaced the key.
         """
         rows = self.file.read()
-        if is_fresh:
+        if skips_cache:
             self._cached_keys.pop(name, None)
         if name not in rows:
             self._cached_keys.pop(name, None)
             return None
         key = rows[name]
         if key is not None:
-            self._note(key)
+            self._add_known(key)
             return key
         if name not in self._cached_keys:
             key_in_keyring = self.keyring.get(name)
             if key_in_keyring is None:
                 raise KeyringError("no longer has the key; store it again")
-            self._note(key_in_keyring)
+            self._add_known(key_in_keyring)
             self._cached_keys[name] = key_in_keyring
         return self._cached_keys[name]
 
     def known_keys(self) -> frozenset[Secret]:
         """Return the keys to redact everywhere: all keys in the file, and every key that was read or added."""
-        return frozenset(self._note())
+        return frozenset(self._add_known())
 
-    def note(self, key: Secret) -> None:
+    def add_known_key(self, key: Secret) -> None:
         """Add `key` to the known keys before it is stored."""
-        self._note(key)
+        self._add_known(key)
 
     def store(self, name: str, key: Secret) -> StoredKey:
         """Store or replace a key; raise `KeyStoreError` if neither the keyring nor the file works."""
-        self._note(key)
+        self._add_known(key)
         reason = ""
         try:
             title = self.keyring.store(name, key)
@@ -99,26 +99,26 @@ class KeyStore:
             self._forget_in_keyring(name)
         return StoredKey("file", str(self.file.path), reason)
 
-    def remove(self, name: str) -> tuple[Place, ...]:
-        """Delete the key everywhere; return where it was. Raise `KeyringError` if it is still in the keyring."""
-        places: list[Place] = []
+    def remove(self, name: str) -> tuple[KeyLocation, ...]:
+        """Delete the key everywhere; return its locations. Raise `KeyringError` if it is still in the keyring."""
+        locations: list[KeyLocation] = []
         self._cached_keys.pop(name, None)
         is_in_keyring = False
         with self.file.edit_rows() as rows:
             if name in rows:
                 is_in_keyring = rows[name] is None
                 if not is_in_keyring:
-                    places.append("file")
+                    locations.append("file")
                     del rows[name]
         # Also if the file lists none in the keyring: the file may have been lost, or not written yet.
-        if self._forget_in_keyring(name, is_needed=is_in_keyring):
-            places.append("keyring")
+        if self._forget_in_keyring(name, must_succeed=is_in_keyring):
+            locations.append("keyring")
         if is_in_keyring:
             with self.file.edit_rows() as rows:
                 rows.pop(name, None)
-        return tuple(places)
+        return tuple(locations)
 
-    def _note(self, *keys: Secret) -> set[Secret]:
+    def _add_known(self, *keys: Secret) -> set[Secret]:
         """Add `keys` to the known keys, which at first are the keys in the file; return all."""
         if self._all_known_keys is None:
             try:
@@ -128,11 +128,11 @@ class KeyStore:
         self._all_known_keys.update(keys)
         return self._all_known_keys
 
-    def _forget_in_keyring(self, name: str, *, is_needed: bool = False) -> bool:
+    def _forget_in_keyring(self, name: str, *, must_succeed: bool = False) -> bool:
         try:
             return self.keyring.remove(name)
         except KeyringError:
-            if is_needed:
+            if must_succeed:
                 raise
             return False
 
@@ -143,8 +143,8 @@ FILE_NAME = "keys.json"
 _VERSION = 1
 _MAX_FILE_BYTES = 1 << 20
 _TEMPORARY = ".keys-"
-_LOCK_S = 5.0
-_AGAIN_S = 0.02
+_LOCK_TIMEOUT_S = 5.0
+_LOCK_RETRY_S = 0.02
 _UNSUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 _READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -216,7 +216,7 @@ class KeyFile:
         return handle
 
     def _lock(self, folder: int) -> None:
-        deadline = time.monotonic() + _LOCK_S
+        deadline = time.monotonic() + _LOCK_TIMEOUT_S
         while True:
             try:
                 fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -224,7 +224,7 @@ class KeyFile:
             except BlockingIOError:
                 if time.monotonic() > deadline:
                     raise KeyStoreError(f"{self.folder} is in use by another qcode; try again") from None
-                time.sleep(_AGAIN_S)
+                time.sleep(_LOCK_RETRY_S)
             except OSError as error:
                 if error.errno in _UNSUPPORTED:
                     return

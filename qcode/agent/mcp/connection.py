@@ -14,8 +14,8 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from qcode.agent.mcp import SERVER_LOG
+from qcode.agent.mcp.context import NotApprovedError, ServerContext
 from qcode.agent.mcp.elicitation import Ask, fill_form, visit
-from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.session import (
     Rejected,
     ServerListing,

@@ -76,11 +76,11 @@ class Credentials:
     @property
     def is_stored(self) -> bool:
         """Whether there is a login, without reading it; raise `KeyStoreError`."""
-        return self.name in self._store.places()
+        return self.name in self._store.locations()
 
     def load(self) -> Login | None:
         """Read the login, which another process may have changed; raise `KeyStoreError` or `KeyringError`."""
-        found = self._store.get(self.name, is_fresh=True)
+        found = self._store.get(self.name, skips_cache=True)
         row = parse_object(found.reveal()) if found is not None else None
         if row is None or row.get("url") != self.url:
             return None
@@ -128,7 +128,7 @@ class Credentials:
         from qcode.agent.crash import redact_in_crash_reports
 
         for secret in login.secrets():
-            self._store.note(secret)
+            self._store.add_known_key(secret)
             redact_in_crash_reports(secret)
 
     @asynccontextmanager

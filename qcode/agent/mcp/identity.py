@@ -10,29 +10,15 @@ import hashlib
 import os
 import shutil
 import stat
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import field
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
 
-from qcode.agent.mcp.spec import NOT_FOUND, TOO_LARGE, ServerError, ServerSpec
+from qcode.agent.mcp.spec import NOT_FOUND, TOO_LARGE, ServerError
 from qcode.agent.trust import TrustedFile
 from qcode.config.settings import McpServer
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.workspace import command_environment
-from qcode.values import dataclass
-
-if TYPE_CHECKING:
-    from mcp_types import CreateMessageRequestParams, CreateMessageResult, ErrorData
-
-    from qcode.agent.keys.store import KeyStore
-    from qcode.agent.mcp.credentials import Credentials
-    from qcode.agent.mcp.elicitation import Ask
-
-    Sample: TypeAlias = Callable[
-        [str, CreateMessageRequestParams, Ask | None], Awaitable[CreateMessageResult | ErrorData]
-    ]
 
 _MAX_TEXT = 32 * 1024
 MAX_FILES = 5_000
@@ -65,42 +51,6 @@ _PRELOAD_VARIABLES = (
 _MODULE = lazy_pattern(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*")
 _SEPARATORS = lazy_pattern(r"[\s=:,;'\"<>|&(){}]+")
 _CHANGED_FOLDER = lazy_pattern(r"\bcd\s+([^\s;&|<>()'\"]+)")
-
-
-@dataclass(frozen=True, slots=True)
-class ServerContext:
-    """The folder and environment of servers. `groups` holds the running process groups.
-
-    `roots` are further folders in which the model can change files. `keys` returns the store of logins, None without
-    one. `sample` asks the model for a server with `sampling`, None if that is not possible.
-    """
-
-    cwd: Path
-    env: Mapping[str, str]
-    groups: set[int] = field(default_factory=set)
-    roots: tuple[Path, ...] = ()
-    keys: Callable[[], KeyStore | None] = lambda: None
-    sample: Sample | None = None
-
-    def credentials_of(self, spec: ServerSpec, config: McpServer) -> Credentials | None:
-        """Return the stored login of a server, None if it cannot have one. `config` has its variables expanded."""
-        from qcode.agent.mcp.credentials import Credentials
-        from qcode.agent.mcp.login import supports_login
-
-        store = None if spec.is_from_client or not supports_login(config) else self.keys()
-        return None if store is None or config.url is None else Credentials(spec, config.url, store)
-
-    def files_of(self, spec: ServerSpec) -> dict[str, TrustedFile]:
-        """Return the files that a server would start now; raise `ServerError`. Blocking."""
-        return files_of(spec.expanded(self.env), self.cwd, self.env, (self.cwd, *self.roots))
-
-
-class NotApprovedError(Exception):
-    """A server must not be started: the user has not approved the current contents of its files."""
-
-    def __init__(self, files: Mapping[str, TrustedFile]) -> None:
-        super().__init__("the files that it runs are not approved")
-        self.files = files
 
 
 def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequence[Path]) -> dict[str, TrustedFile]:

@@ -15,8 +15,8 @@ from dataclasses import field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from qcode.agent.mcp.context import NotApprovedError, ServerContext
 from qcode.agent.mcp.deferred import DEFER_SHARE, FindTools, UseTool, estimate_tokens, search_specs
-from qcode.agent.mcp.identity import NotApprovedError, ServerContext
 from qcode.agent.mcp.pins import Pins, ToolChange, approval_id, ask_login, changes_of, pin_of, start_reason, start_text
 from qcode.agent.mcp.spec import (
     INLINE_SCOPE,

@@ -285,6 +285,8 @@ def possible_secrets(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tup
     """Return possible secrets sent to servers: values of variables and headers, expanded with `env`."""
     values: list[str] = []
     for spec in specs:
+        if not spec.is_from_client and not any(map(may_be_secret, (*spec.config.env, *spec.config.headers))):
+            continue
         try:
             config = spec.expanded(env)
         except ServerError:

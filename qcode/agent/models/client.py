@@ -275,7 +275,7 @@ class Clients:
             return client
         except (QcodeError, ProviderError) as error:
             is_without_key = isinstance(error, ProviderError) and error.kind is ErrorKind.NO_CREDENTIAL
-            reasons = self._context.keys.complaints if is_without_key else ()
+            reasons = self._context.keys.problems if is_without_key else ()
             raise ValueError("; ".join(dict.fromkeys((str(error), *reasons)))) from None
 
     def check_budget(self, client: ModelClient) -> None:

@@ -11,7 +11,7 @@ from qcode.agent.choices import Choices
 from qcode.agent.keys.connect import check
 from qcode.agent.models.client import facts_of
 from qcode.agent.models.limits import LimitStore
-from qcode.agent.models.selection import address_of, default_of, known_specs, needs_key, source_words
+from qcode.agent.models.selection import address_of, default_of, known_specs, needs_key, source_text
 from qcode.agent.options import RunContext
 from qcode.engine.model_facts import HostKnowledge
 from qcode.protocol.errors import QcodeError
@@ -129,7 +129,7 @@ class ModelsService:
         names = dict.fromkeys((*self._configured_models(spec), *listed, *self._learned_models(spec, learned)))
         return OfferedProvider(
             spec.name,
-            source_words(source) if source else "",
+            source_text(source) if source else "",
             is_ready,
             models=tuple(self._model(spec, name, learned) for name in names),
             is_to_ask=not listed and not has_chain(spec),

@@ -222,7 +222,7 @@ def _with_key(settings: Settings, keys: Keys, base_url: str | None) -> Selection
         spec = specs.get(name)
         source = keys.credential_of(spec) if spec is not None else ""
         if spec is not None and source:
-            return default_of(spec, settings, source_words(source))
+            return default_of(spec, settings, source_text(source))
     return None
 
 
@@ -237,10 +237,10 @@ async def _without_key(settings: Settings, keys: Keys, *, has_demo: bool) -> Sel
     if has_demo:
         note = "no key is set or stored, and no local server responds"
         return Selection(specs["demo"], "demo", note, is_last_resort=True)
-    raise QcodeError("\n".join((NO_CREDENTIAL_TEXT, *keys.complaints)), ExitCode.NO_CREDENTIAL)
+    raise QcodeError("\n".join((NO_CREDENTIAL_TEXT, *keys.problems)), ExitCode.NO_CREDENTIAL)
 
 
-def source_words(source: str) -> str:
+def source_text(source: str) -> str:
     """Return words for the source of a credential: a variable that is set, or the command that stored a key."""
     return f"a key is stored ({source})" if is_command(source) else f"{source} is set"
 
@@ -344,5 +344,5 @@ def provider_failures(keys: Keys) -> Iterator[None]:
         yield
     except ProviderError as error:
         if error.kind in (ErrorKind.NO_CREDENTIAL, ErrorKind.AUTH):
-            raise CredentialError("\n".join(dict.fromkeys((error.message, *keys.complaints)))) from None
+            raise CredentialError("\n".join(dict.fromkeys((error.message, *keys.problems)))) from None
         raise UsageError(error.message) from None

@@ -73,7 +73,7 @@ class AnswerSchema:
         result = self._read(answer)
         return result if isinstance(result, StructuredAnswer) else None
 
-    def complaint(self, answer: str) -> InvalidAnswer | None:
+    def validate(self, answer: str) -> InvalidAnswer | None:
         """Return why an answer is invalid, None if it is valid."""
         result = self._read(answer)
         if isinstance(result, StructuredAnswer):
@@ -188,7 +188,7 @@ def _shortened(message: str) -> str:
     message = " ".join(message.split())
     if len(message) <= _ERROR_CHARS:
         return message
-    # The message begins with the value and ends with the complaint.
+    # The message begins with the value and ends with the error.
     half = _ERROR_CHARS // 2
     return f"{message[:half]} ... {message[-half:]}"
 

@@ -440,7 +440,7 @@ class TurnStream:
             max_turns=fields.get("max_turns"),
             max_tool_calls=fields.get("max_tool_calls"),
             max_budget_usd=None if budget is None else Decimal(str(budget)),
-            check=None if self._answer_type is None else self._answer_type.schema.complaint,
+            check=None if self._answer_type is None else self._answer_type.schema.validate,
         )
 
     def _see(self, event: TurnEvent) -> None:

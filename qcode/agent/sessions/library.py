@@ -208,8 +208,9 @@ def _one_line() -> Iterator[None]:
     try:
         yield
     except SessionError as error:
-        text = str(error)
-        raise ValueError(f"{text[:1].upper()}{text[1:]}.") from None
+        from qcode.text.sentences import capitalized
+
+        raise ValueError(f"{capitalized(str(error))}.") from None
 
 
 def _info(summary: SessionSummary, is_open: bool) -> SessionInfo:

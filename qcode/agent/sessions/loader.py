@@ -15,14 +15,14 @@ from qcode.agent.sessions.records import (
     block_from_json,
     change_from,
     inner_from,
+    int_field,
     move_from,
     new_messages_from,
     result_from,
     runs_from,
     shown_from,
     stored_from,
-    text,
-    whole,
+    str_field,
 )
 from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
@@ -110,7 +110,7 @@ class _SessionReader:
         match record.get("kind"):
             case "session":
                 self.header = self.header or record
-                self._use(self.model or text(record, "model"))
+                self._use(self.model or str_field(record, "model"))
             case "message":
                 self.history.add(*stored_from(record, self.history.next_number))
             case "intent" | "result" | "note" | "compaction" | "shown":
@@ -122,11 +122,11 @@ class _SessionReader:
             case "change" | "void" | "move" | "moved":
                 self._read_move(record)
             case "model":
-                self._use(text(record, "model"))
+                self._use(str_field(record, "model"))
             case "mode":
-                self.history.mode = text(record, "mode")
+                self.history.mode = str_field(record, "mode")
             case "title":
-                self.title = text(record, "title")
+                self.title = str_field(record, "title")
             case str():
                 self.newer += 1
             case _:
@@ -145,7 +145,7 @@ class _SessionReader:
                 new = new_messages_from(record)
                 history.compact(runs_from(record.get("runs")), new)
             case "intent" if last is not None:
-                call_id = text(record, "call_id")
+                call_id = str_field(record, "call_id")
                 last.intents.add(call_id)
                 ran, sent = record.get("arguments"), {call.call_id: call.arguments for call in last.entry.message.calls}
                 if isinstance(ran, str) and call_id in sent and parse_object(ran) != parse_object(sent[call_id]):
@@ -158,7 +158,7 @@ class _SessionReader:
             case "shown":
                 self._show(record)
             case "note" if last is not None:
-                last.entry = _with_note(last.entry, text(record, "text"))
+                last.entry = _with_note(last.entry, str_field(record, "text"))
             case _:
                 pass
 
@@ -172,9 +172,9 @@ class _SessionReader:
         self.history.show([item for item in shown_items if item is not None])
 
     def _agent(self, record: JsonObject) -> None:
-        call_id = text(record, "call_id")
+        call_id = str_field(record, "call_id")
         if "intent" in record:
-            self.history.intend_inner(call_id, text(record, "intent"), text(record, "arguments", ""))
+            self.history.intend_inner(call_id, str_field(record, "intent"), str_field(record, "arguments", ""))
         else:
             self.history.add_inner(call_id, inner_from(record))
 
@@ -185,9 +185,9 @@ class _SessionReader:
             case "move":
                 self.history.move(move_from(record, self.history))
             case "void":
-                self.history.void(whole(record, "change"))
+                self.history.void(int_field(record, "change"))
             case _:
-                self.history.finish(whole(record, "move"))
+                self.history.finish(int_field(record, "move"))
 
     def finish(self, session_id: str, notice: str, partial: Message | None) -> LoadedSession:
         recovered = None
@@ -204,8 +204,8 @@ class _SessionReader:
             loaded.entries,
             self.model,
             self.title,
-            text(self.header, "cwd", ""),
-            text(self.header, "created", ""),
+            str_field(self.header, "cwd", ""),
+            str_field(self.header, "created", ""),
             tuple(self._notices(notice, loaded.unknown_outcomes, is_recovered=recovered is not None)),
             bool(self.header),
             self.history,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.agent.sessions.file import read_records
-from qcode.agent.sessions.records import text, to_line, whole
+from qcode.agent.sessions.records import int_field, str_field, to_line
 from qcode.protocol.events import PartialRestored, ReplyFinished, Retry, TurnEvent
 from qcode.protocol.messages import Block, Message, Reasoning, Text, assistant
 from qcode.protocol.reply import ReasoningDelta, TextDelta
@@ -38,9 +38,9 @@ Kind: TypeAlias = Literal["text", "reasoning"]
 class PartialReply:
     """Writes the text of the current reply to `path`; with None nothing is written.
 
-    `number` returns the number of the message that is committed next. `undecided` returns the length of the suffix of a
-    text that may be the start of a secret; it is written later. `handle` needs a running event loop. After a write
-    error the rest of the reply is not saved; the session file reports the same error.
+    `number` returns the number of the message that is committed next. `partial_secret_length` returns the length of the
+    suffix of a text that may be the start of a secret; it is written later. `handle` needs a running event loop. After
+    a write error the rest of the reply is not saved; the session file reports the same error.
     """
 
     def __init__(
@@ -48,12 +48,12 @@ class PartialReply:
         path: Path | None,
         number: Callable[[], int],
         redact: Callable[[str], str],
-        undecided: Callable[[str], int],
+        partial_secret_length: Callable[[str], int],
     ) -> None:
         self._path = path
         self._number = number
         self._redact = redact
-        self._undecided_length = undecided
+        self._partial_secret_length = partial_secret_length
         self._handle: int | None = None
         self._has_failed = False
         self._is_begun = False
@@ -164,7 +164,7 @@ class PartialReply:
             self._begin_segment(self._kind, self._block)
         end = 0 if cut and is_full else len(text) if is_whole else _end_of_words(text)
         if end > self._written_chars:
-            end = min(end, len(text) - self._undecided_length(text))
+            end = min(end, len(text) - self._partial_secret_length(text))
         if end > self._written_chars:
             self._write_segment(text[:end])
             self._written_chars = end
@@ -175,7 +175,7 @@ class PartialReply:
     def _end_of_segment(self, text: str) -> int:
         """Return the end of a full segment, 0 if it is not full; the cut never divides a secret."""
         cut = _end_of_segment(text)
-        return cut - self._undecided_length(text[:cut]) if cut else 0
+        return cut - self._partial_secret_length(text[:cut]) if cut else 0
 
     def _end_segment(self) -> None:
         self.flush(is_whole=True)
@@ -277,14 +277,18 @@ def _fold_records(records: Iterable[JsonObject]) -> tuple[_ShownText, int | None
     live, superseded, number = _ShownText(), _ShownText(), None
     for record in records:
         if "n" in record:
-            number = whole(record, "n")
+            number = int_field(record, "n")
         elif "over" in record:
             live, superseded = _ShownText(), max(superseded, live, key=lambda shown_text: shown_text.size)
         elif "restored" in record:
             live, superseded = _ShownText(), _ShownText()
-            live.segments[-2] = ("reasoning", -2, text(record, "reasoning"))
-            live.segments[-1] = ("text", -1, text(record, "restored"))
+            live.segments[-2] = ("reasoning", -2, str_field(record, "reasoning"))
+            live.segments[-1] = ("text", -1, str_field(record, "restored"))
         else:
-            kind: Kind = "reasoning" if text(record, "kind") == "reasoning" else "text"
-            live.segments[whole(record, "segment")] = (kind, whole(record, "block"), text(record, "text"))
+            kind: Kind = "reasoning" if str_field(record, "kind") == "reasoning" else "text"
+            live.segments[int_field(record, "segment")] = (
+                kind,
+                int_field(record, "block"),
+                str_field(record, "text"),
+            )
     return (live if live.size > superseded.size else superseded), number

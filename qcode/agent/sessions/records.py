@@ -75,27 +75,27 @@ def message_from_json(value: JsonObject) -> Message:
     role = value.get("role")
     if role not in _ROLES:
         raise ValueError("no such role")
-    return Message(cast("Role", role), tuple([block_from_json(item) for item in _list(value, "blocks")]))
+    return Message(cast("Role", role), tuple([block_from_json(item) for item in _list_field(value, "blocks")]))
 
 
 def block_to_json(block: Block) -> JsonObject:
     match block:
         case Text(text, opaque):
-            return {"type": "text", "text": text, **_opaque(opaque)}
+            return {"type": "text", "text": text, **_opaque_to_json(opaque)}
         case Reasoning(text, opaque):
-            return {"type": "reasoning", "text": text, **_opaque(opaque)}
+            return {"type": "reasoning", "text": text, **_opaque_to_json(opaque)}
         case ToolCall(call_id, name, arguments, opaque, is_from_text):
             call: JsonObject = {"type": "call", "call_id": call_id, "name": name, "arguments": arguments}
-            return {**call, **({"from_text": True} if is_from_text else {}), **_opaque(opaque)}
+            return {**call, **({"from_text": True} if is_from_text else {}), **_opaque_to_json(opaque)}
         case ToolResult():
-            return _result(block)
+            return _result_to_json(block)
         case Image(media_type, data):
             return {"type": "image", "media_type": media_type, "data": data}
 
 
 def block_from_json(value: Json) -> Block:
-    found = _record_object(value)
-    reader = _READERS.get(text(found, "type"))
+    found = _as_object(value)
+    reader = _READERS.get(str_field(found, "type"))
     if reader is None:
         raise ValueError("no such block")
     return reader(found)
@@ -130,7 +130,7 @@ def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
     found = []
     for item in value if isinstance(value, list) else ():
         with suppress(ValueError):
-            found.append(_attempt(_record_object(item)))
+            found.append(_attempt(_as_object(item)))
     return tuple(found)
 
 
@@ -169,29 +169,29 @@ def _stored_attempts(record: JsonObject) -> Sequence[AttemptRecord]:
 
 
 def _attempt(value: JsonObject) -> AttemptRecord:
-    usage = _record_object(value.get("usage"))
-    counts = {name: whole(usage, name) for name in _USAGE_FIELDS if name in usage}
-    kind = text(value, "kind")
+    usage = _as_object(value.get("usage"))
+    counts = {name: int_field(usage, name) for name in _USAGE_FIELDS if name in usage}
+    kind = str_field(value, "kind")
     if kind not in _ATTEMPT_KINDS:
         raise ValueError("no such attempt")
     facts: dict[str, Any] = {"kind": kind, "usage": Usage(**counts)}
     return AttemptRecord(
-        max_tokens=whole(value, "max_tokens"),
-        stop=text(value, "stop"),
-        is_discarded=_flag(value, "is_discarded"),
+        max_tokens=int_field(value, "max_tokens"),
+        stop=str_field(value, "stop"),
+        is_discarded=_bool_field(value, "is_discarded"),
         is_retry=value.get("is_retry") is True,
         is_unanswered=value.get("is_unanswered") is True,
-        model=text(value, "model", ""),
+        model=str_field(value, "model", ""),
         damaged_events=count_in(value.get("damaged_events")) or 0,
         **facts,
     )
 
 
-def _opaque(opaque: Opaque | None) -> JsonObject:
+def _opaque_to_json(opaque: Opaque | None) -> JsonObject:
     return {} if opaque is None else {"opaque": {"source": opaque.source, "data": opaque.data}}
 
 
-def _result(block: ToolResult) -> JsonObject:
+def _result_to_json(block: ToolResult) -> JsonObject:
     row: JsonObject = {"type": "result", "call_id": block.call_id, "name": block.name}
     row |= {"content": block.content, "is_error": block.is_error}
     if block.is_signal:
@@ -204,36 +204,40 @@ def _result(block: ToolResult) -> JsonObject:
 def _read_opaque(value: JsonObject) -> Opaque | None:
     if "opaque" not in value:
         return None
-    found = _record_object(value["opaque"])
-    return Opaque(text(found, "source"), text(found, "data"))
+    found = _as_object(value["opaque"])
+    return Opaque(str_field(found, "source"), str_field(found, "data"))
 
 
 def _read_result(value: JsonObject) -> ToolResult:
-    images = tuple(map(_read_image, _list(value, "images"))) if "images" in value else ()
-    call_id, name, content = text(value, "call_id"), text(value, "name"), text(value, "content")
-    return ToolResult(call_id, name, content, _flag(value, "is_error"), images, value.get("is_signal") is True)
+    images = tuple(map(_read_image, _list_field(value, "images"))) if "images" in value else ()
+    call_id, name, content = str_field(value, "call_id"), str_field(value, "name"), str_field(value, "content")
+    return ToolResult(call_id, name, content, _bool_field(value, "is_error"), images, value.get("is_signal") is True)
 
 
 def _read_call(value: JsonObject) -> ToolCall:
-    call_id, name, arguments = text(value, "call_id"), text(value, "name"), text(value, "arguments")
+    call_id, name, arguments = (
+        str_field(value, "call_id"),
+        str_field(value, "name"),
+        str_field(value, "arguments"),
+    )
     return ToolCall(call_id, name, arguments, _read_opaque(value), value.get("from_text") is True)
 
 
 def _read_image(value: Json) -> Image:
-    found = _record_object(value)
-    return Image(text(found, "media_type"), text(found, "data"))
+    found = _as_object(value)
+    return Image(str_field(found, "media_type"), str_field(found, "data"))
 
 
 _READERS: dict[str, Callable[[JsonObject], Block]] = {
-    "text": lambda value: Text(text(value, "text"), _read_opaque(value)),
-    "reasoning": lambda value: Reasoning(text(value, "text"), _read_opaque(value)),
+    "text": lambda value: Text(str_field(value, "text"), _read_opaque(value)),
+    "reasoning": lambda value: Reasoning(str_field(value, "text"), _read_opaque(value)),
     "call": _read_call,
     "result": _read_result,
     "image": _read_image,
 }
 
 
-def _flag(value: JsonObject, name: str) -> bool:
+def _bool_field(value: JsonObject, name: str) -> bool:
     found = value.get(name)
     if not isinstance(found, bool):
         raise ValueError(f"{name} is missing or of the wrong kind")
@@ -260,9 +264,9 @@ def stored_to_json(number: int, stored: StoredMessage) -> JsonObject:
 
 def stored_from(record: JsonObject, next_number: int) -> tuple[int, StoredMessage]:
     """Return a message and its number, which is `next_number` if the record has none."""
-    number = whole(record, "n", next_number)
+    number = int_field(record, "n", next_number)
     message = message_from_json(record)
-    attempts, note, at = _stored_attempts(record), text(record, "note", ""), text(record, "at", "")
+    attempts, note, at = _stored_attempts(record), str_field(record, "note", ""), str_field(record, "at", "")
     entry = HistoryEntry(message, attempts, note, at, numbers=(number,))
     return number, StoredMessage(entry, is_a_prompt(message) and record.get("is_own") is not False)
 
@@ -270,8 +274,8 @@ def stored_from(record: JsonObject, next_number: int) -> tuple[int, StoredMessag
 def new_messages_from(record: JsonObject) -> list[tuple[int, StoredMessage]]:
     """Return the messages with which a compaction replaced older ones."""
     found = []
-    for item in _list(record, "new"):
-        number, stored = stored_from(_record_object(item), -1)
+    for item in _list_field(record, "new"):
+        number, stored = stored_from(_as_object(item), -1)
         stored.is_summary, stored.is_own = True, False
         found.append((number, stored))
     return found
@@ -283,7 +287,7 @@ def inner_to_json(call_id: str, inner: InnerMessage) -> JsonObject:
 
 
 def inner_from(record: JsonObject) -> InnerMessage:
-    return InnerMessage(message_from_json(_record_object(record.get("message"))), _stored_attempts(record))
+    return InnerMessage(message_from_json(_as_object(record.get("message"))), _stored_attempts(record))
 
 
 def runs_to_json(runs: Iterable[Run]) -> list[Json]:
@@ -317,8 +321,8 @@ def change_to_json(at: int, change: RecordedChange) -> JsonObject:
 def change_from(record: JsonObject) -> tuple[int, RecordedChange]:
     """Return a change and its position."""
     by: Literal["tool", "command"] = "command" if record.get("by") == "command" else "tool"
-    states = _state(record, "before"), _state(record, "after")
-    return whole(record, "change"), RecordedChange(whole(record, "n"), text(record, "path"), *states, by)
+    states = _file_state(record, "before"), _file_state(record, "after")
+    return int_field(record, "change"), RecordedChange(int_field(record, "n"), str_field(record, "path"), *states, by)
 
 
 def move_to_json(move: Move) -> JsonObject:
@@ -333,22 +337,22 @@ def move_to_json(move: Move) -> JsonObject:
 
 
 def move_from(record: JsonObject, history: SessionHistory) -> Move:
-    to = _record_object(record.get("to"))
+    to = _as_object(record.get("to"))
     own_number = to.get("own")
-    after = history.head_of(runs_from(to.get("runs")), whole(to, "own") if own_number is not None else None)
-    files = tuple(_file_move(_record_object(item)) for item in _list(record, "files"))
-    changes = tuple(_record_index(item) for item in _list(record, "changes"))
-    return Move(whole(record, "move"), _move_kind(record), history.head, after, files, changes)
+    after = history.head_of(runs_from(to.get("runs")), int_field(to, "own") if own_number is not None else None)
+    files = tuple(_file_move(_as_object(item)) for item in _list_field(record, "files"))
+    changes = tuple(_as_index(item) for item in _list_field(record, "changes"))
+    return Move(int_field(record, "move"), _move_kind(record), history.head, after, files, changes)
 
 
-def text(record: JsonObject, name: str, default: str | None = None) -> str:
+def str_field(record: JsonObject, name: str, default: str | None = None) -> str:
     found = record.get(name, default)
     if not isinstance(found, str):
         raise ValueError(f"{name} is missing or not a string")
     return found
 
 
-def whole(record: JsonObject, name: str, default: int | None = None) -> int:
+def int_field(record: JsonObject, name: str, default: int | None = None) -> int:
     found = record.get(name, default)
     if not isinstance(found, int) or isinstance(found, bool) or found < 0:
         raise ValueError(f"{name} is missing or not a number")
@@ -356,7 +360,7 @@ def whole(record: JsonObject, name: str, default: int | None = None) -> int:
 
 
 def _move_kind(record: JsonObject) -> MoveKind:
-    name = text(record, "why")
+    name = str_field(record, "why")
     for kind in MOVE_KINDS:
         if kind == name:
             return kind
@@ -364,7 +368,7 @@ def _move_kind(record: JsonObject) -> MoveKind:
 
 
 def _file_move(value: JsonObject) -> FileMove:
-    return FileMove(text(value, "path"), _state(value, "source"), _state(value, "target"))
+    return FileMove(str_field(value, "path"), _file_state(value, "source"), _file_state(value, "target"))
 
 
 def _state_to_json(state: FileState | None) -> Json:
@@ -374,32 +378,32 @@ def _state_to_json(state: FileState | None) -> Json:
     return found if state.is_kept else {**found, "is_kept": False}
 
 
-def _state(record: JsonObject, name: str) -> FileState | None:
+def _file_state(record: JsonObject, name: str) -> FileState | None:
     if name not in record:
         raise ValueError(f"{name} is missing")
     found = record[name]
     if found is None:
         return None
-    value = _record_object(found)
+    value = _as_object(found)
     is_kept = value.get("is_kept") is not False
-    return FileState(text(value, "digest"), whole(value, "size"), whole(value, "mode"), is_kept)
+    return FileState(str_field(value, "digest"), int_field(value, "size"), int_field(value, "mode"), is_kept)
 
 
-def _list(record: JsonObject, name: str) -> list[Json]:
+def _list_field(record: JsonObject, name: str) -> list[Json]:
     found = record.get(name)
     if not isinstance(found, list):
         raise ValueError(f"{name} is missing or not a list")
     return found
 
 
-def _record_object(value: Json) -> JsonObject:
+def _as_object(value: Json) -> JsonObject:
     if not isinstance(value, dict):
         raise ValueError("not an object")
     return value
 
 
-def _record_index(value: Json) -> int:
-    return whole({"at": value}, "at")
+def _as_index(value: Json) -> int:
+    return int_field({"at": value}, "at")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -414,7 +418,7 @@ _SHOWN_FIELDS: Mapping[str, tuple[type[Any], Mapping[str, type]]] = {
     "prompt": (ShownPrompt, {"text": str}),
 }
 """Classes of items whose fields are plain values, by their name in the file."""
-_SHOWN_NAMES = {cls: name for name, (cls, _) in _SHOWN_FIELDS.items()}
+_SHOWN_TYPE_NAMES = {cls: name for name, (cls, _) in _SHOWN_FIELDS.items()}
 
 
 def result_to_json(result: ShownResult, content: str, redact: Callable[[str], str]) -> JsonObject:
@@ -457,7 +461,7 @@ def shown_to_json(item: ShownItem, redact: Callable[[str], str]) -> JsonObject:
             sources: list[Json] = [[source.url, source.title] for source in event.sources]
             found = {"type": "searched", "queries": [redact(query) for query in event.queries], "sources": sources}
         case _:
-            name = _SHOWN_NAMES[type(event)]
+            name = _SHOWN_TYPE_NAMES[type(event)]
             values = {field: getattr(event, field) for field in _SHOWN_FIELDS[name][1]}
             found = {"type": name, **{key: redact(v) if isinstance(v, str) else v for key, v in values.items()}}
     return {**found, "at": item.at} if item.at else found

@@ -86,8 +86,8 @@ class Session:
 
     `redact` removes secrets from every text before it is written; the conversation itself is not changed. `history` is
     the history so far and is updated here. `blobs` is the folder for the contents of changed files, `partial` the file
-    for the current reply; None if nothing is saved. `undecided` returns the length of the suffix of a text that may be
-    the start of a secret.
+    for the current reply; None if nothing is saved. `partial_secret_length` returns the length of the suffix of a text
+    that may be the start of a secret.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Session:
         title: str = "",
         blobs: Path | None = None,
         partial: Path | None = None,
-        undecided: Callable[[str], int] = lambda text: 0,
+        partial_secret_length: Callable[[str], int] = lambda text: 0,
     ) -> None:
         self.session_id = session_id
         self.history = history or SessionHistory()
@@ -112,7 +112,7 @@ class Session:
         self.redact = redact
         self._lock = threading.RLock()
         self._mode = ""
-        self.partial = PartialReply(partial, lambda: self.history.next_number, redact, undecided)
+        self.partial = PartialReply(partial, lambda: self.history.next_number, redact, partial_secret_length)
         self.loaded: tuple[Head, tuple[HistoryEntry, ...]] | None = None
         """The messages up to a head, if they have been assembled already."""
 

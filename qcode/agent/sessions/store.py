@@ -65,7 +65,7 @@ class SessionStore:
     """The sessions of the project at `project_root`, stored below `state_dir`.
 
     `clock` returns a time with a zone, `new_id` an id for a session that starts at a time, `redact` a text without
-    secrets. See `Session` for `undecided`.
+    secrets. See `Session` for `partial_secret_length`.
     """
 
     def __init__(
@@ -76,14 +76,14 @@ class SessionStore:
         new_id: Callable[[datetime], str] = new_session_id,
         *,
         redact: Callable[[str], str] = _unredacted,
-        undecided: Callable[[str], int] = _nothing,
+        partial_secret_length: Callable[[str], int] = _nothing,
     ) -> None:
         self.folder = state_dir / "sessions" / project_folder_name(project_root)
         self._root = project_root
         self._clock = clock
         self._new_id = new_id
         self._redact = redact
-        self._undecided_length = undecided
+        self._partial_secret_length = partial_secret_length
 
     def create(
         self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "", imported: JsonObject | None = None
@@ -98,7 +98,13 @@ class SessionStore:
             raise SessionError(f"no free name for a new session in {self.folder}")
         blobs, partial = (self._blobs(session_id), self._partial(session_id)) if is_kept else (None, None)
         session = Session(
-            session_id, file, self._clock, self._redact, blobs=blobs, partial=partial, undecided=self._undecided_length
+            session_id,
+            file,
+            self._clock,
+            self._redact,
+            blobs=blobs,
+            partial=partial,
+            partial_secret_length=self._partial_secret_length,
         )
         session.begin(
             model=model,
@@ -166,7 +172,7 @@ class SessionStore:
             title=loaded.title,
             blobs=self._blobs(session_id),
             partial=self._partial(session_id),
-            undecided=self._undecided_length,
+            partial_secret_length=self._partial_secret_length,
         )
         session.loaded = loaded.history.head, loaded.entries
         if not loaded.has_header:

@@ -10,13 +10,22 @@ from collections.abc import Sequence
 from functools import partial
 
 from qcode.agent.crash import redact_in_crash_reports
-from qcode.agent.keys.connect import CredentialRow, KeyCheck, check, login_lines, read_key, row_of, rows_of, store
+from qcode.agent.keys.connect import (
+    CredentialRow,
+    KeyCheck,
+    check,
+    credential_row,
+    credential_rows,
+    login_lines,
+    read_key,
+    store,
+)
 from qcode.agent.keys.keys import ATTENDED_S, LOGIN_PREFIX, UNATTENDED_S, Keys, key_commands, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.context import folder_context
-from qcode.cli.terminal import InputEnded, ask, ask_unseen, write_stderr, write_stdout
+from qcode.cli.terminal import InputEnded, ask, ask_hidden, write_stderr, write_stdout
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, KeyringError, KeyStoreError, QcodeError, UsageError
 from qcode.providers import registry
@@ -28,12 +37,12 @@ from qcode.values import dataclass
 USAGE = (
     "use: qcode auth login PROVIDER [--no-check], qcode auth status [PROVIDER] [--json], or qcode auth logout PROVIDER"
 )
-_OF_A_FOLDER = {"cwd", "trust", "settings"}
-_FLAGS = {"login": {"no_check", *_OF_A_FOLDER}, "status": {"json", *_OF_A_FOLDER}, "logout": _OF_A_FOLDER}
-LEFT = 130
+_FOLDER_FLAGS = {"cwd", "trust", "settings"}
+_FLAGS = {"login": {"no_check", *_FOLDER_FLAGS}, "status": {"json", *_FOLDER_FLAGS}, "logout": _FOLDER_FLAGS}
+INPUT_ENDED_EXIT = 130
 _MAX_LINE = 64 * 1024
 _MAX_NAME = 16
-_TRIES = 3
+_MAX_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +83,7 @@ def run_auth(rest: Sequence[str]) -> int:
                 spec = _spec(context, name, "status") if name is not None else None
                 code = _status(context, spec, is_json="json" in flags)
     except InputEnded:
-        return LEFT
+        return INPUT_ENDED_EXIT
     return code or (ExitCode.OK if problem is None else problem.exit_code)
 
 
@@ -82,9 +91,9 @@ def _keys(folder: RunContext, *, is_attended: bool) -> Keys:
     def on_wait() -> None:
         write_stderr("waiting for the keyring; it may need to be unlocked")
 
-    patience_s = ATTENDED_S if is_attended else UNATTENDED_S
+    timeout_s = ATTENDED_S if is_attended else UNATTENDED_S
     paths = folder.paths
-    open_store = partial(key_store, paths.state_dir, os.environ, patience_s=patience_s, on_wait=on_wait)
+    open_store = partial(key_store, paths.state_dir, os.environ, timeout_s=timeout_s, on_wait=on_wait)
     return Keys(os.environ, open_store, key_commands(folder.settings, paths.config_dir))
 
 
@@ -118,8 +127,8 @@ def _ask_provider(context: AuthContext, command: str) -> str:
 def _login(context: AuthContext, spec: ProviderSpec, *, is_checked: bool) -> int:
     _refuse_without_key(spec)
     address, _ = address_of(spec, context.settings, context.keys.env)
-    is_needed = needs_key(spec, context.settings, context.keys.env)
-    key = _read_key(spec, address, is_needed=is_needed)
+    key_required = needs_key(spec, context.settings, context.keys.env)
+    key = _read_key(spec, address, key_required=key_required)
     if not key:
         write_stdout(f"{spec.name} needs no key; nothing was stored\n")
         return 0
@@ -146,27 +155,27 @@ def _refuse_without_key(spec: ProviderSpec) -> None:
         raise UsageError(f"{spec.name} needs no key")
 
 
-def _read_key(spec: ProviderSpec, address: str, *, is_needed: bool) -> Secret:
+def _read_key(spec: ProviderSpec, address: str, *, key_required: bool) -> Secret:
     """Return the key, empty if none was given and none is needed; at a terminal ask again for an invalid one."""
-    tries = _TRIES if os.isatty(0) else 1
+    attempts_left = _MAX_ATTEMPTS if os.isatty(0) else 1
     while True:
-        tries -= 1
-        pasted = _pasted(spec, is_needed=is_needed)
-        if not pasted.strip() and not is_needed:
+        attempts_left -= 1
+        pasted = _read_pasted_line(spec, key_required=key_required)
+        if not pasted.strip() and not key_required:
             return Secret("")
         try:
             return Secret(read_key(pasted, spec, address))
         except ValueError as error:
-            if not tries:
+            if not attempts_left:
                 raise QcodeError(f"{error}; nothing was stored", ExitCode.NO_CREDENTIAL) from None
             write_stderr(str(error))
 
 
-def _pasted(spec: ProviderSpec, *, is_needed: bool) -> str:
+def _read_pasted_line(spec: ProviderSpec, *, key_required: bool) -> str:
     """Return the text that was typed or piped, without showing it."""
     if os.isatty(0):
-        hint = "" if is_needed else "; optional, press Enter to skip"
-        return ask_unseen(f"Paste your API key for {spec.name} (it stays hidden{hint}): ")
+        hint = "" if key_required else "; optional, press Enter to skip"
+        return ask_hidden(f"Paste your API key for {spec.name} (it stays hidden{hint}): ")
     if sys.stdin is None:
         return ""
     while line := sys.stdin.buffer.readline(_MAX_LINE):
@@ -188,11 +197,11 @@ def _logout(context: AuthContext, spec: ProviderSpec) -> int:
     if context.keys.store is None:
         raise KeyStoreError("keys cannot be stored here")
     try:
-        places = context.keys.store.remove(name)
+        locations = context.keys.store.remove(name)
     except KeyringError as error:
         raise QcodeError(f"cannot remove the key for {name}: the keyring {error}") from None
-    stores = " and ".join("the keyring" if place == "keyring" else "the key file" for place in places)
-    lines = [f"removed the key for {name} from {stores}" if places else f"no key for {name} was stored"]
+    stores = " and ".join("the keyring" if place == "keyring" else "the key file" for place in locations)
+    lines = [f"removed the key for {name} from {stores}" if locations else f"no key for {name} was stored"]
     left = registry.credential_of(spec, context.keys.env)
     if left:
         lines.append(f"{left} is still set and provides a credential")
@@ -202,10 +211,12 @@ def _logout(context: AuthContext, spec: ProviderSpec) -> int:
 
 def _status(context: AuthContext, spec: ProviderSpec | None, *, is_json: bool) -> int:
     rows = (
-        [row_of(spec, context.settings, context.keys)] if spec is not None else rows_of(context.settings, context.keys)
+        [credential_row(spec, context.settings, context.keys)]
+        if spec is not None
+        else credential_rows(context.settings, context.keys)
     )
-    for complaint in context.keys.complaints:
-        write_stderr(complaint)
+    for problem in context.keys.problems:
+        write_stderr(problem)
     write_stdout(_as_json(rows) if is_json else _as_text(rows))
     return 41 if spec is not None and not rows[0].is_ready else 0
 

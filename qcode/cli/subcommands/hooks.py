@@ -1,6 +1,6 @@
-"""`qcode hooks`: the hooks that apply in this folder, and their answers to an event.
+"""`qcode hooks`: lists the hooks that apply in this folder, and tests their answers to an event.
 
-`test` runs them for real, with the input on stdin. A separate module, as every subcommand.
+`test` really runs them, with the input on stdin. A separate module, like every subcommand.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""`qcode import`: list the settings of other programs that qcode can use, and write them with `--write`.
+"""`qcode import`: lists the settings of other programs that qcode can use, and with `--write` imports them.
 
-It runs nothing that it finds and changes no file of another program. A separate module, as every subcommand.
+It runs none of them, and changes no file of another program. A separate module, like every subcommand.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ def run_import(rest: Sequence[str]) -> int:
     is_read = context.reads_project
     folder = context.root / PROJECT_FOLDER
     project = Target(folder / CONFIG_NAME, folder, home, context.root) if is_read else None
-    places = ImportFolders(context.env, context.root, is_read)
-    plans = {name: _plan(name, places, user_target, project) for name in words or PROGRAMS}
+    folders = ImportFolders(context.env, context.root, is_read)
+    plans = {name: _plan_import(name, folders, user_target, project) for name in words or PROGRAMS}
     files = [] if "write" not in flags else [*user_target.write(), *(project.write() if project is not None else ())]
     if "json" in flags:
         write_stdout(json.dumps(_as_json(plans, files), ensure_ascii=False, indent=2) + "\n")
@@ -54,10 +54,10 @@ def run_import(rest: Sequence[str]) -> int:
     return ExitCode.FAILED if denials else ExitCode.OK
 
 
-def _plan(program: str, places: ImportFolders, own: Target, project: Target | None) -> list[Row]:
-    found = list(find(program, places))
+def _plan_import(program: str, folders: ImportFolders, user_target: Target, project: Target | None) -> list[Row]:
+    found = list(find(program, folders))
     return [
-        (project if is_project and project is not None else own).plan(item, is_project=is_project)
+        (project if is_project and project is not None else user_target).plan(item, is_project=is_project)
         for item, is_project in found
     ]
 
@@ -85,7 +85,8 @@ def _lines(
     )
     home = context.env.get("HOME", "")
     for path in files:
-        yield f"{'kept a copy:' if '.bak' in path else 'wrote'} {path.replace(f'{home}/', '~/', 1) if home else path}"
+        label = path.replace(f"{home}/", "~/", 1) if home else path
+        yield f"{'saved a backup:' if '.bak' in path else 'wrote'} {label}"
     if counts["new"] and not is_written:
         yield f"nothing was written; add --write to write {count_text(counts['new'], 'item')}"
     if files and any(row.is_project and row.status == "new" for row in rows):

@@ -1,6 +1,6 @@
-"""`qcode mcp`: the tool servers of this folder, approvals and logins; adds and removes servers; serves qcode itself.
+"""`qcode mcp`: lists, approves, adds and removes tool servers, signs in to them, and serves qcode as a tool server.
 
-No tool server is started here.
+It starts no tool server.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from typing import Any
 
 from qcode.agent.context.project import find_project_root
 from qcode.agent.keys.keys import ATTENDED_S, Keys, key_store
+from qcode.agent.mcp.context import ServerContext
 from qcode.agent.mcp.credentials import Credentials
-from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.login import (
     ClientRegistration,
     Paste,
@@ -41,7 +41,7 @@ from qcode.agent.mcp.spec import (
 from qcode.agent.options import Options
 from qcode.agent.trust import TrustedFile, TrustStore
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
-from qcode.cli.terminal import InputEnded, ask_unseen, working_folder, write_stderr, write_stdout
+from qcode.cli.terminal import InputEnded, ask_hidden, working_folder, write_stderr, write_stdout
 from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
 from qcode.config.load import load, validated
@@ -61,14 +61,14 @@ _USE = (
 )
 _SHARED_FLAGS = ("cwd", "mcp_config", "trust")
 _ADD_FLAGS = ("env", "header", "transport")
-_LEFT = 130
+_INPUT_ENDED_EXIT = 130
 _LOGIN_FLAGS = ("no_browser", "client_id", "callback_port")
 
 
 def run_mcp(rest: Sequence[str]) -> int:
-    """List, show or approve, and return 0; raise `CommandLineError` or `QcodeError`."""
+    """Run an action and return the exit code; raise `CommandLineError` or `QcodeError`."""
     options, words, flags = parse_subcommand("mcp", rest, _USE)
-    _refuse_stray(words, flags)
+    _refuse_other_flags(words, flags)
     match words:
         case ["serve"]:
             from qcode.cli.subcommands.mcp_serve import serve
@@ -95,7 +95,7 @@ def run_mcp(rest: Sequence[str]) -> int:
     return _approve(spec, pins, files) if words[0] == "approve" else 0
 
 
-def _refuse_stray(words: Sequence[str], flags: Mapping[str, Any]) -> None:
+def _refuse_other_flags(words: Sequence[str], flags: Mapping[str, Any]) -> None:
     """Raise `CommandLineError` for a flag of another action."""
     match words[:1]:
         case ["serve"]:
@@ -153,13 +153,13 @@ def _own_settings(paths: ConfigPaths) -> Settings:
     return load(paths, os.environ, {}, find_project_root(working_folder(None)), is_trusted=False)
 
 
-def _pairs(typed: Sequence[str], mark: str, form: str) -> dict[str, str]:
+def _pairs(typed: Sequence[str], separator: str, form: str) -> dict[str, str]:
     found: dict[str, str] = {}
     for text in typed:
-        name, has_value, value = text.partition(mark)
+        name, has_value, value = text.partition(separator)
         if not (name.strip() and has_value):
             raise UsageError(f'"{single_spaced(name, 40)}" does not have the form {form}')
-        found[name.strip()] = value.strip() if mark == ":" else value
+        found[name.strip()] = value.strip() if separator == ":" else value
     return found
 
 
@@ -194,7 +194,7 @@ def _forget_login(name: str, settings: Settings, paths: ConfigPaths) -> None:
 
 
 def _keys(paths: ConfigPaths) -> Keys:
-    return Keys(os.environ, partial(key_store, paths.state_dir, os.environ, patience_s=ATTENDED_S))
+    return Keys(os.environ, partial(key_store, paths.state_dir, os.environ, timeout_s=ATTENDED_S))
 
 
 def _list(options: Options, *, is_json: bool) -> int:
@@ -343,7 +343,7 @@ def _change_login(action: str, spec: ServerSpec, pins: Pins, context: ServerCont
     try:
         return asyncio.run(_sign_in(spec, config, credentials, flags))
     except (InputEnded, KeyboardInterrupt):
-        return _LEFT
+        return _INPUT_ENDED_EXIT
     except ServerError as error:
         raise QcodeError(f"{spec.name}: {error}", ExitCode.NO_CREDENTIAL) from None
 
@@ -361,14 +361,14 @@ async def _sign_in(spec: ServerSpec, config: McpServer, credentials: Credentials
         write_stdout("It opens in your browser. Waiting for the answer, Ctrl+C cancels.\n")
         await asyncio.to_thread(open_browser, address)
 
-    paste: Paste | None = _pasted if problem else None
+    paste: Paste | None = _read_pasted_line if problem else None
     login, stored = await sign_in(config, credentials, show, paste, client)
     write_stdout(f"Signed in to {spec.name} at {visible(login.issuer)}. The login is stored in {stored.where}.\n")
     return 0
 
 
-async def _pasted() -> str:
-    """Return the next line of the input; raise `InputEnded` at its end. Its thread does not hold up the exit."""
+async def _read_pasted_line() -> str:
+    """Return the next line of the input; raise `InputEnded` at its end. Its thread does not delay the exit."""
     loop = asyncio.get_running_loop()
     line: asyncio.Future[str] = loop.create_future()
 
@@ -387,11 +387,11 @@ async def _pasted() -> str:
 
 
 def _client_secret() -> str:
-    """Return the secret of a registered client: from its variable, or typed unseen; empty for a public client."""
+    """Return the secret of a registered client: from its variable, or typed without echo; empty for a public client."""
     found = os.environ.get("MCP_CLIENT_SECRET", "").strip()
     if found or not (os.isatty(0) and os.isatty(1)):
         return found
-    return ask_unseen("Client secret (empty if there is none; it stays hidden): ").strip()
+    return ask_hidden("Client secret (empty if there is none; it stays hidden): ").strip()
 
 
 def _sign_out(spec: ServerSpec, credentials: Credentials) -> int:

@@ -35,7 +35,7 @@ from qcode.agent.agent import Agent
 from qcode.agent.options import Options
 from qcode.agent.permissions import TRIED_KINDS
 from qcode.cli.context import run_context
-from qcode.cli.subcommands.permissions import judge_of
+from qcode.cli.subcommands.permissions import permission_check
 from qcode.cli.terminal import working_folder
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.events import ReplyFinished, StepStarted, ToolStarted, TurnEvent
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from qcode.agent.programs.turns import Result
 
 MAX_RUNNING = 4
-"""The turns that run at a time; further calls wait."""
+"""The maximum number of concurrent turns; further calls wait."""
 
 MAX_PROMPT = 1_000_000
 """The maximum number of characters of a prompt: the operator pays for it."""
@@ -78,7 +78,7 @@ def serve(options: Options) -> int:
 
 async def _serve(server: MCPServer) -> None:
     descriptor = os.dup(0)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # what a tool starts cannot read the requests
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)  # processes of tools must not read the requests
     lines = _Lines(descriptor)
     try:
         async with stdio_server(stdin=cast("AsyncFile[str]", lines)) as (read, write):
@@ -155,12 +155,12 @@ def _server(options: Options, root: Path) -> MCPServer:
             raise ToolError("the prompt is empty")
         if len(prompt) > MAX_PROMPT:
             raise ToolError(f"the prompt has {len(prompt):,} characters, more than {MAX_PROMPT:,}")
-        place = _folder_in(root, folder)
-        if place is None:
+        path = _folder_in(root, folder)
+        if path is None:
             raise ToolError(f"folder must be an existing folder in {root}")
         async with turns:
             try:
-                return await _run_prompt(replace(options, cwd=place), prompt, ctx.report_progress)
+                return await _run_prompt(replace(options, cwd=path), prompt, ctx.report_progress)
             except QcodeError as error:
                 raise ToolError(str(error)) from None
 
@@ -169,7 +169,7 @@ def _server(options: Options, root: Path) -> MCPServer:
         found = next((known for known in TRIED_KINDS if known == kind), None)
         if found is None:
             raise ToolError(f"kind must be one of {', '.join(TRIED_KINDS)}")
-        judge = await asyncio.to_thread(lambda: judge_of(run_context(options, root, is_attended=False)))
+        judge = await asyncio.to_thread(lambda: permission_check(run_context(options, root, is_attended=False)))
         verdict = await asyncio.to_thread(judge, found, value)
         row = {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}
         return _result(f"{verdict.verdict}: {verdict.reason}", row)

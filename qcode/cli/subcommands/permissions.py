@@ -1,7 +1,7 @@
-"""`qcode permissions`: the rules in force and their origins; with `check`, the verdict on a call; `hook` for others.
+"""`qcode permissions`: lists the rules and their origins, checks calls, and serves as a hook of other programs.
 
-Calls are judged as in a session, and never run. With `--jsonl` there is an answer to each line, and an invalid line
-does not end the stream. `hook` answers an event of another program, and never allows a call that it cannot read.
+Calls are judged as in a session, and never run. With `--jsonl` each line gets an answer, and an invalid line does not
+end the stream. `hook` answers an event of another program, and never allows a call that it cannot read.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import TRIED_KINDS, Permissions, TriedKind, permissions_of, verdict_on
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
-from qcode.cli.context import folder_context, run_context, unconfigured
+from qcode.cli.context import context_without_config, folder_context, run_context
 from qcode.cli.terminal import working_folder, write_stderr, write_stdout
 from qcode.protocol.approvals import mode_label
 from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
@@ -60,7 +60,7 @@ def run_permissions(rest: Sequence[str]) -> int:
         raise CommandLineError(f"with --jsonl, calls are read from standard input; {_USE}")
     if not has_lines:
         return _check(options, words[1:])
-    judge = judge_of(_context(options))
+    judge = permission_check(_context(options))
     for line in sys.stdin.buffer:
         if line.strip():
             write_stdout(json.dumps(_answer(judge, line)) + "\n")
@@ -73,11 +73,11 @@ def _list(options: Options, *, is_json: bool) -> int:
     try:
         permissions = permissions_of(context)
     except ConfigError:
-        permissions = permissions_of(unconfigured(options))
+        permissions = permissions_of(context_without_config(options))
     if is_json:
         write_stdout(json.dumps(_listed_json(permissions)) + "\n")
     else:
-        write_stdout(_lines(listed(permissions, is_whole=problem is None)))
+        write_stdout(_lines(list_lines(permissions, is_complete=problem is None)))
     if problem is None:
         return ExitCode.OK
     write_stderr(f"{problem}; no rule of the configuration is listed")
@@ -90,7 +90,7 @@ def _check(options: Options, words: Sequence[str]) -> int:
         problem = f"unknown kind {words[0]!r}" if words and kind is None else "a kind and one value are needed"
         quoting = "; put a command with spaces in quotes" if len(words) > 2 else ""
         raise CommandLineError(f"{problem}{quoting}; {_USE}")
-    judge = judge_of(_context(options))
+    judge = permission_check(_context(options))
     verdict = judge(kind, _as_text(words[1]))
     write_stdout(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")
     if note := judge.note(kind, verdict):
@@ -109,14 +109,14 @@ def _hook(options: Options, user: HookUser, *, only_prints: bool) -> int:
         MAX_EVENT,
         UnreadableEventError,
         answer,
+        hook_settings,
         judge_event,
         read_event,
-        settings_of,
     )
 
     if only_prints:
-        place, settings = settings_of(user, _command_line(user))
-        sys.stderr.write(f"Add this to {place}, beside what is there:\n")
+        file, settings = hook_settings(user, _command_line(user))
+        sys.stderr.write(f"Add this to {file}, next to its other settings:\n")
         write_stdout(f"{settings}\n")
         return 0
     try:
@@ -125,7 +125,7 @@ def _hook(options: Options, user: HookUser, *, only_prints: bool) -> int:
             write_stdout("{}\n")
             return 0
         policy = permissions_of(_context(replace(options, cwd=event.folder))).policy
-        # No sandbox of qcode surrounds the command, so only the core of the table may run.
+        # The other program runs the command without qcode's sandbox, so only commands that need none are allowed.
         policy = replace(policy, probes=replace(policy.probes, sandbox=SandboxSupport))
         decision, reason = judge_event(policy, event)
     except (UnreadableEventError, QcodeError) as problem:
@@ -145,8 +145,8 @@ def _context(options: Options) -> RunContext:
     return run_context(options, working_folder(options.cwd), is_attended=False)
 
 
-def judge_of(context: RunContext) -> PermissionCheck:
-    """Return the judge of a session, with the sandbox of this machine, which is detected for the first command."""
+def permission_check(context: RunContext) -> PermissionCheck:
+    """Return a check with the rules of a session. The sandbox of this machine is detected for the first command."""
     from qcode.safety.sandbox.detection import find_sandbox  # a hook needs neither, and must answer at once
     from qcode.safety.sandbox.index import WorkspaceIndex
 
@@ -177,15 +177,15 @@ def _listed_json(permissions: Permissions) -> JsonObject:
     }
 
 
-def listed(permissions: Permissions, *, is_whole: bool = True) -> Iterator[str]:
-    """Yield the mode and every rule in force as lines, each with its origin; `is_whole`: no rule is left out."""
+def list_lines(permissions: Permissions, *, is_complete: bool = True) -> Iterator[str]:
+    """Yield the mode and every rule as lines, each with its origin; `is_complete`: the configuration is valid."""
     yield visible(f"mode {mode_label(permissions.mode)} ({permissions.mode_origin})")
     if not permissions.is_trusted:
         yield "this folder is not trusted: allow rules are ignored, and in every mode all but reading needs approval"
     rules = permissions.rules()
     for rule in rules:
         yield visible(f"{rule.effect} {rule.text} ({rule.origin})")
-    if not rules and is_whole:
+    if not rules and is_complete:
         yield "no rules: everything that the mode does not allow needs approval"
 
 
@@ -193,8 +193,8 @@ def listed(permissions: Permissions, *, is_whole: bool = True) -> Iterator[str]:
 class PermissionCheck:
     """Judges calls of one run.
 
-    If no mode was chosen, a path gets the verdict that holds in every mode: default mode asks before every edit,
-    which says nothing about the path.
+    If no mode was chosen, paths are judged in accept-edits mode: default mode asks before every edit, so its verdict
+    would say nothing about the path.
     """
 
     policy: Policy
@@ -207,7 +207,7 @@ class PermissionCheck:
         )
 
     def note(self, kind: TriedKind, verdict: Verdict) -> str:
-        """Return what a verdict leaves open because no mode was chosen; empty if nothing."""
+        """Return a note about a verdict that depends on the mode, if no mode was chosen; otherwise empty."""
         if kind == "write" and verdict.is_allowed and not self.has_mode:
             return "this applies in every mode; default mode still asks before each change"
         return ""
@@ -215,20 +215,20 @@ class PermissionCheck:
 
 def _answer(judge: PermissionCheck, line: bytes) -> JsonObject:
     try:
-        question = json.loads(line)
+        request = json.loads(line)
     except (ValueError, RecursionError):
         return {"error": "the line is not valid JSON"}
-    if not isinstance(question, dict):
+    if not isinstance(request, dict):
         return {"error": 'the line is not an object such as {"kind": "shell", "value": "ls"}'}
-    kind, value = question.get("kind"), question.get("value")
+    kind, value = request.get("kind"), request.get("value")
     if kind not in TRIED_KINDS:
         return {"error": f"kind must be one of {', '.join(TRIED_KINDS)}"}
     if not isinstance(value, str):
         return {"error": "value must be a string"}
     verdict = judge(kind, value)
     note = judge.note(kind, verdict)
-    said: JsonObject = {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}
-    return {**said, "note": note} if note else said
+    row: JsonObject = {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}
+    return {**row, "note": note} if note else row
 
 
 def _as_text(text: str) -> str:

@@ -1,8 +1,7 @@
 """`qcode replay`: plays back a recording in the current folder, and shows where the run differs from it.
 
-The recorded prompts are sent again, with the recorded attachments. Calls of tools are judged by the rules of this run,
-as in pipe mode, so the recording of another user can do no more than a model could. Separate from `batch`, which
-runs many prompts.
+The recorded prompts are sent again, with their attachments. Tool calls are judged by the rules of this run, as in pipe
+mode, so a recording of another user can do no more than a model could. Separate from `batch`, which runs many prompts.
 """
 
 from __future__ import annotations
@@ -40,10 +39,10 @@ def run_replay(rest: Sequence[str]) -> int:
     provider = "replay-timed" if "timed" in flags else "replay"
     options = replace(options, model=f"{provider}/{path}", no_session=True)
     context = run_context(options, working_folder(options.cwd), is_attended=False)
-    return asyncio.run(_play(Agent.begin(context), recorded, shows_departures="diff" in flags))
+    return asyncio.run(_play(Agent.begin(context), recorded, shows_diff="diff" in flags))
 
 
-async def _play(agent: Agent, recorded: Recorded, *, shows_departures: bool) -> int:
+async def _play(agent: Agent, recorded: Recorded, *, shows_diff: bool) -> int:
     assert isinstance(agent.selection.provider, ReplayProvider)
     code = ExitCode.OK
     try:
@@ -51,13 +50,13 @@ async def _play(agent: Agent, recorded: Recorded, *, shows_departures: bool) -> 
         for prompt in recorded.prompts:
             ended = await _turn(agent, prompt, _attached_blocks(recorded, prompt))
             code = exit_code(ended)
-            if not shows_departures:
+            if not shows_diff:
                 write_stdout(f"{clean(ended.text).rstrip()}\n")
             if ended.error is not None:
                 write_stderr(ended.error.message)
     finally:
         await agent.close()
-    if not shows_departures:
+    if not shows_diff:
         return code
     playback = agent.selection.provider
     lines = departures(recorded, playback, agent.redact)

@@ -36,11 +36,11 @@ _USE = {
     "export": "use: qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]",
     "import": "use: qcode sessions import [PATH...] [--all] [--yes] [--json]",
 }
-_OF_A_FOLDER = {"cwd", "trust", "settings"}
+_FOLDER_FLAGS = {"cwd", "trust", "settings"}
 _FLAGS = {
-    "list": {"json", *_OF_A_FOLDER},
-    "export": {"format", "turns", "no_tools", "output", *_OF_A_FOLDER},
-    "import": {"all", "yes", "json", *_OF_A_FOLDER},
+    "list": {"json", *_FOLDER_FLAGS},
+    "export": {"format", "turns", "no_tools", "output", *_FOLDER_FLAGS},
+    "import": {"all", "yes", "json", *_FOLDER_FLAGS},
 }
 
 
@@ -54,16 +54,16 @@ def run_sessions(rest: Sequence[str]) -> int:
     state_dir, root, settings = context.paths.state_dir, context.root, context.settings
     store = SessionStore(state_dir, root)
     match words or ["list"]:
-        case ["list", *wanted] if flags.keys() <= _FLAGS["list"]:
-            code = _list(store, " ".join(wanted), settings.sessions.retention_days, is_json="json" in flags)
-        case ["export", wanted] if flags.keys() <= _FLAGS["export"]:
-            code = _export(store, wanted, flags, settings)
-        case ["import", *places] if flags.keys() <= _FLAGS["import"]:
-            code = _import(state_dir, root, [Path(path) for path in places], flags)
-        case ["show", wanted] if flags.keys() <= _OF_A_FOLDER:
-            code = _show(store, wanted)
-        case ["delete", wanted] if flags.keys() <= _OF_A_FOLDER:
-            write_stdout(f"deleted {store.delete(wanted)}\n")
+        case ["list", *selection] if flags.keys() <= _FLAGS["list"]:
+            code = _list(store, " ".join(selection), settings.sessions.retention_days, is_json="json" in flags)
+        case ["export", selection] if flags.keys() <= _FLAGS["export"]:
+            code = _export(store, selection, flags, settings)
+        case ["import", *paths] if flags.keys() <= _FLAGS["import"]:
+            code = _import(state_dir, root, [Path(path) for path in paths], flags)
+        case ["show", selection] if flags.keys() <= _FOLDER_FLAGS:
+            code = _show(store, selection)
+        case ["delete", selection] if flags.keys() <= _FOLDER_FLAGS:
+            write_stdout(f"deleted {store.delete(selection)}\n")
             code = ExitCode.OK
         case _:
             raise invalid_arguments(rest, _USE[action])
@@ -112,7 +112,7 @@ def _row(summary: SessionSummary, expiry: datetime | None, now: datetime) -> tup
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """Return rows with aligned columns; the last one, which is free text, is as long as it is."""
+    """Return rows with aligned columns, except the last one, which is free text."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)][:-1]
     lines = ("  ".join((*map(str.ljust, row, widths), row[-1])).rstrip() for row in rows)
     return "".join(f"{line}\n" for line in lines)
@@ -159,26 +159,26 @@ def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], setti
     return 0
 
 
-def _import(state_dir: Path, root: Path, places: Sequence[Path], flags: Mapping[str, Any]) -> int:
-    """Import sessions of other programs: those in `places`, by default those found on this machine."""
+def _import(state_dir: Path, root: Path, paths: Sequence[Path], flags: Mapping[str, Any]) -> int:
+    """Import sessions of other programs: those in `paths`, by default those found on this machine."""
     from qcode.agent.imports.sources import find, sessions_in
 
     is_everywhere, is_json = "all" in flags, "json" in flags
-    if places:
-        found = [session for path in places for session in sessions_in(path)]
+    if paths:
+        found = [session for path in paths for session in sessions_in(path)]
     else:
         found = find(os.environ, None if is_everywhere else root)
     if not found:
         scope = "" if is_everywhere else f" for {short(root)}; --all looks in all folders"
-        scope = f" in {', '.join(map(str, places))}" if places else scope
+        scope = f" in {', '.join(map(str, paths))}" if paths else scope
         write_stderr(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{scope}")
         write_stdout("[]\n" if is_json else "")
         return 0
-    is_chosen = "yes" in flags or (bool(places) and not any(path.is_dir() for path in places))
+    is_chosen = "yes" in flags or (bool(paths) and not any(path.is_dir() for path in paths))
     chosen = found if is_chosen else _choose_sessions(found, is_json=is_json)
     # The oldest first, so that `-c` continues the newest.
     done = [
-        _imported(state_dir, root, session, is_everywhere=is_everywhere, is_json=is_json)
+        _import_session(state_dir, root, session, is_everywhere=is_everywhere, is_json=is_json)
         for session in reversed(chosen)
     ]
     if is_json and chosen:
@@ -187,7 +187,7 @@ def _import(state_dir: Path, root: Path, places: Sequence[Path], flags: Mapping[
 
 
 def _choose_sessions(found: Sequence[FoundSession], *, is_json: bool) -> list[FoundSession]:
-    """List what was found and ask which to import; without a terminal only list it."""
+    """List the sessions that were found and ask which to import; without a terminal only list them."""
     from qcode.agent.imports.sources import PROGRAMS
 
     if is_json:
@@ -239,7 +239,7 @@ def chosen_numbers(answer: str, count: int) -> list[int]:
     return list(numbers)
 
 
-def _imported(
+def _import_session(
     state_dir: Path, root: Path, found: FoundSession, *, is_everywhere: bool, is_json: bool
 ) -> tuple[JsonObject, int]:
     """Import one session; return a row about it and an exit code. A failure does not stop the others."""
@@ -274,7 +274,7 @@ def _imported(
 
 
 def _report(foreign: ForeignSession, done: ImportResult, target: str) -> str:
-    """Return lines about what was imported, and what was left out of it."""
+    """Return the lines that report an import: the added messages, and the content that was left out."""
     title = single_spaced(_title(foreign))
     facts = {
         "imported": f"{done.session_id}  imported {count_text(done.added, 'message')}{target}  {title}",

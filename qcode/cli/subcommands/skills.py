@@ -1,6 +1,6 @@
-"""`qcode skills`: the skills that apply in this folder, and a check of skills by the rules of the format.
+"""`qcode skills`: lists the skills that apply in this folder, and validates skills against the format.
 
-Nothing of a skill is run, and no model is needed. A separate module, as every subcommand.
+It runs no command of a skill, and needs no model. A separate module, like every subcommand.
 """
 
 from __future__ import annotations

@@ -79,8 +79,8 @@ def run_uninstall(rest: Sequence[str]) -> int:
     paths = ConfigPaths.from_env(os.environ)
     items, keys = kept_items(paths), Keys(os.environ, partial(key_store, paths.state_dir, os.environ))
     names = sorted(keys.stored_names())
-    for complaint in keys.complaints:
-        write_stderr(complaint)
+    for problem in keys.problems:
+        write_stderr(problem)
     write_stdout("".join(f"{visible(line)}\n" for line in _listing(paths, items, names)))
     if not items:
         return 0

@@ -1,4 +1,4 @@
-"""`qcode update`: how this copy was installed, how to update it, and with `--check` whether the index has a newer one.
+"""`qcode update`: shows how this copy was installed, how to update it, and with `--check` the newest version.
 
 Only `--check` uses the network, and it sends nothing but the request for the list of files.
 """
@@ -30,7 +30,7 @@ INDEX = "https://pypi.org/simple"
 INDEX_VARIABLES = ("PIP_INDEX_URL", "UV_DEFAULT_INDEX")
 _USE = "use: qcode update [--check]"
 _JSON = "application/vnd.pypi.simple.v1+json"
-_MAX_S = 15.0
+_TIMEOUT_S = 15.0
 MAX_BYTES = 10 * 1024 * 1024
 _FILE = re.compile(r"qcode[-_.]cli-(\d+(?:\.\d+)*)(?:\.tar\.gz|-[^/]*\.whl)", re.IGNORECASE)
 
@@ -90,24 +90,24 @@ class Installation:
 
 
 def installation(prefix: str | None = None) -> Installation:
-    """Return how this copy was installed, from the folder of its interpreter and the notes of the installer."""
+    """Return how this copy was installed, from the folder of its interpreter and the installer's metadata."""
     installer, pip = _installer(Path(sys.prefix if prefix is None else prefix)), _pip()
     try:
-        noted = json.loads(metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
-        url = str(noted.get("url", ""))
+        direct_url = json.loads(metadata.distribution(DISTRIBUTION).read_text("direct_url.json") or "{}")
+        url = str(direct_url.get("url", ""))
         path = unquote(urlsplit(url).path) if urlsplit(url).scheme == "file" else ""
-        if "dir_info" in noted:
-            is_editable = noted["dir_info"].get("editable") is True
+        if "dir_info" in direct_url:
+            is_editable = direct_url["dir_info"].get("editable") is True
             return Installation(installer, Path(path) if path else None, pip, is_editable=is_editable)
-        if "vcs_info" in noted:
-            return Installation(installer, pip=pip, repository=f"{noted['vcs_info']['vcs']}+{url}")
+        if "vcs_info" in direct_url:
+            return Installation(installer, pip=pip, repository=f"{direct_url['vcs_info']['vcs']}+{url}")
         return Installation(installer, pip=pip, archive=path or url)
     except (metadata.PackageNotFoundError, ValueError, TypeError, KeyError, AttributeError):
         return Installation(installer, pip=pip)
 
 
 def _installer(prefix: Path) -> Installer:
-    """Return what made the environment. pipx and uv leave a file in it, also in a folder of the user's choice."""
+    """Return the installer that created the environment. pipx and uv leave a file in it, wherever it is."""
     pairs = set(pairwise(prefix.parts))
     if ("pipx", "venvs") in pairs or (prefix / "pipx_metadata.json").exists():
         return "pipx"
@@ -167,7 +167,7 @@ def newest_release(env: Mapping[str, str]) -> str | None:
     host = urlsplit(index).hostname or index
     try:
         with (
-            httpx2.Client(timeout=_MAX_S, follow_redirects=True, verify=httpx2.create_ssl_context()) as client,
+            httpx2.Client(timeout=_TIMEOUT_S, follow_redirects=True, verify=httpx2.create_ssl_context()) as client,
             client.stream("GET", f"{index}/{DISTRIBUTION}/", headers={"Accept": _JSON}) as response,
         ):
             if response.status_code == 404:

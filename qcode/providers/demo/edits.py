@@ -9,7 +9,7 @@ import ast
 import re
 from pathlib import PurePosixPath
 
-from qcode.providers.demo.scene import MAX_WISH
+from qcode.providers.demo.scene import MAX_PROMPT_CHARS
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
@@ -41,25 +41,25 @@ def text_in_result(result: str) -> str:
     return "\n".join(match[2] for match in matches if match)
 
 
-def plan_edit(wish: str, path: str, text: str) -> DemoEdit | None:
-    """Return the edit that `wish` asks for in the file at `path`, None if there is nothing to do.
+def plan_edit(prompt: str, path: str, text: str) -> DemoEdit | None:
+    """Return the edit that `prompt` asks for in the file at `path`, None if there is nothing to do.
 
     The edit is a replacement that the prompt contains, or for Python the first missing docstring. Otherwise it is a
     comment as a new last line, unless the prompt asks for a docstring.
     """
-    asked = _REPLACE.search(wish[-MAX_WISH:])
+    asked = _REPLACE.search(prompt[-MAX_PROMPT_CHARS:])
     if asked:
         return _replacement(asked["old"], asked["new"], text)
     if path.endswith(".py"):
         edit = _docstring(path, text)
-        if edit or "docstring" in wish.lower():
+        if edit or "docstring" in prompt.lower():
             return edit
     return _last_line(path, text)
 
 
-def without_replacement(wish: str) -> str:
-    """Return `wish` without the quoted texts of a replacement, so that neither is mistaken for a file name."""
-    return _REPLACE.sub("", wish[-MAX_WISH:])
+def without_replacement(prompt: str) -> str:
+    """Return `prompt` without the quoted texts of a replacement, so that neither is mistaken for a file name."""
+    return _REPLACE.sub("", prompt[-MAX_PROMPT_CHARS:])
 
 
 def new_file(path: str) -> str:

@@ -148,7 +148,7 @@ class DemoProvider:
         return script
 
     def _refuse_once(self, scene: Scene, messages: tuple[Message, ...]) -> None:
-        scenario = find_scenario(scene.wish)
+        scenario = find_scenario(scene.prompt)
         if scenario is None or not scenario.is_rate_limited:
             return
         if messages in self._refused_histories:
@@ -168,7 +168,7 @@ def _compose(scene: Scene, request: ModelRequest) -> Script:
     summary = summary_of(request)
     if summary:
         return (Text(summary),)
-    scenario = find_scenario(scene.wish)
+    scenario = find_scenario(scene.prompt)
     script = (scenario.play if scenario else play_help)(scene)
     if scene.steering:
         script = (Text(f"You added: {scene.steering}\n\nI follow a script, so I cannot act on it.\n\n"), *script)

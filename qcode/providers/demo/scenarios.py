@@ -228,7 +228,7 @@ Open questions: none.
 
 def play_init(scene: Scene) -> Script:
     """List the folder, read the manifest and an existing AGENTS.md, and write or complete the AGENTS.md."""
-    named = _INSTRUCTIONS.search(scene.wish)
+    named = _INSTRUCTIONS.search(scene.prompt)
     path = named[0] if named else "AGENTS.md"
     if scene.last is None:
         return call(scene, "I will list the folder first.", "ls")
@@ -250,14 +250,14 @@ def play_init(scene: Scene) -> Script:
         return call(scene, f"This is my proposal for `{path}`.", "write", path=path, content=content)
     missing = missing_part(current, names)
     if not missing:
-        return reply(f"`{path}` already has everything a script can find. A real model would read the code as well.\n")
+        return reply(f"`{path}` already contains all that a script can find. A real model would also read the code.\n")
     content = f"{current.rstrip()}\n\n{missing}\n"
     return call(scene, f"`{path}` does not describe the layout; I would add that.", "write", path=path, content=content)
 
 
 def play_plan(scene: Scene) -> Script:
     """Submit a plan in plan mode; after approval, carry out its one step."""
-    path = file_in(scene.wish, "planned.py")
+    path = file_in(scene.prompt, "planned.py")
     step = scene.last
     if step is None:
         plan = _PLAN.format(path=path)
@@ -274,7 +274,7 @@ _TESTS = lazy_pattern(
     r"\b(?:run|rerun|execute|repeat)\s+(?:(?:all|my|our|the|these|its|unit|of)\s+)*+tests?\b(?![./-]\w)", re.IGNORECASE
 )
 """A request such as "run all the tests", but not "run test.sh"."""
-_NOT_THERE = lazy_pattern(r"no such|not exist|not found|missing|cannot find|no file", re.IGNORECASE)
+_MISSING_FILE = lazy_pattern(r"no such|not exist|not found|missing|cannot find|no file", re.IGNORECASE)
 _HUGE_PARTS = 3
 
 
@@ -290,9 +290,9 @@ class Scenario:
     is_rate_limited: bool = False
 
 
-def find_scenario(wish: str) -> Scenario | None:
-    """Return the scenario that matches the last paragraph of `wish`, otherwise the first one; None if neither does."""
-    parts = paragraphs(wish)
+def find_scenario(prompt: str) -> Scenario | None:
+    """Return the scenario that matches the last paragraph of `prompt`, or the first one; None if neither does."""
+    parts = paragraphs(prompt)
     for part in dict.fromkeys([*parts[-1:], *parts[:1]]):
         for scenario in SCENARIOS:
             if scenario.pattern.search(part):
@@ -303,7 +303,7 @@ def find_scenario(wish: str) -> Scenario | None:
 def play_help(scene: Scene) -> Script:
     """Reply with an introduction: the demo, the prompts to try, and how to get a real model. The default scenario."""
     tries = "\n".join(f"- **{scenario.request}**: {scenario.shows}" for scenario in SCENARIOS)
-    return short_help(scene) or reply(f"{introduction(scene.wish)}\n\nPrompts to try:\n\n{tries}\n\n{REAL_MODEL}")
+    return short_help(scene) or reply(f"{introduction(scene.prompt)}\n\nPrompts to try:\n\n{tries}\n\n{REAL_MODEL}")
 
 
 def _play_list(scene: Scene) -> Script:
@@ -313,7 +313,7 @@ def _play_list(scene: Scene) -> Script:
 
 
 def _play_read(scene: Scene) -> Script:
-    path = file_in(scene.wish, "README.md")
+    path = file_in(scene.prompt, "README.md")
     if scene.last is None:
         return call(scene, f"I will read `{path}`.", "read", path=path)
     problem = failure_reply(scene.last)
@@ -326,11 +326,11 @@ def _play_read(scene: Scene) -> Script:
 
 
 def _play_edit(scene: Scene) -> Script:
-    path = file_in(without_replacement(scene.wish), "hello.py")
+    path = file_in(without_replacement(scene.prompt), "hello.py")
     step = scene.last
     if step is None:
         return call(scene, f"I will read `{path}` before I change it.", "read", path=path)
-    if step.call.name == "read" and step.result.is_error and _NOT_THERE.search(step.result.content):
+    if step.call.name == "read" and step.result.is_error and _MISSING_FILE.search(step.result.content):
         return call(scene, f"There is no `{path}`, so I will write it.", "write", path=path, content=new_file(path))
     if step.result.is_error:
         return failure_reply(step)
@@ -339,7 +339,7 @@ def _play_edit(scene: Scene) -> Script:
         return call(scene, f"`{path}` is empty, so I will write it.", "write", path=path, content=new_file(path))
     if step.call.name == "write":
         return reply(f"Done: `{path}` is new. Ask me to *add a docstring to {path}* to see an edit with its diff.\n")
-    edit = plan_edit(scene.wish, path, text_in_result(scene.steps[0].result.content))
+    edit = plan_edit(scene.prompt, path, text_in_result(scene.steps[0].result.content))
     if step.call.name == "read":
         return _edit(scene, path, edit) if edit else reply(f"There is nothing to change in `{path}`.\n")
     return reply(f"Done: I {edit.summary if edit else 'made the edit'} in `{path}`.\n")
@@ -362,7 +362,7 @@ def _play_agents(scene: Scene) -> Script:
 
 
 def _play_shell(scene: Scene) -> Script:
-    command = _command_in(scene.wish)
+    command = _command_in(scene.prompt)
     if scene.last is None:
         return call(scene, "I will run this with the `shell` tool.", "shell", command=command)
     return unfinished_reply(scene.last) or reply(f"Output of the command:\n\n{shortened(scene.last.result.content)}\n")
@@ -389,7 +389,7 @@ def _play_tests(scene: Scene) -> Script:
 
 
 def _play_failure(scene: Scene) -> Script:
-    path = file_in(scene.wish, "no-such-file.txt")
+    path = file_in(scene.prompt, "no-such-file.txt")
     if scene.last is None:
         return call(scene, f"I will read `{path}`, which should fail.", "read", path=path)
     if not scene.last.result.is_error:
@@ -424,7 +424,7 @@ def _play_very_long(scene: Scene) -> Script:
 
 
 def _play_huge_write(scene: Scene) -> Script:
-    path = file_in(scene.wish, "huge_demo.md")
+    path = file_in(scene.prompt, "huge_demo.md")
     step = scene.last
     if step is None:
         text = f"I will write all of `{path}` in one call, which is more than one reply can hold."
@@ -433,7 +433,7 @@ def _play_huge_write(scene: Scene) -> Script:
     if step.result.is_error:
         if step.call.name != "write" or "split" not in step.result.content.lower() or len(scene.steps) > 1:
             return failure_reply(step)
-        skeleton = "".join(f"{_part_mark(path, part)}\n" for part in range(1, _HUGE_PARTS + 1))
+        skeleton = "".join(f"{_part_comment(path, part)}\n" for part in range(1, _HUGE_PARTS + 1))
         content = f"{comment(path, 'A file in three parts, by the qcode demo model.')}\n\n{skeleton}"
         return call(
             scene,
@@ -446,9 +446,9 @@ def _play_huge_write(scene: Scene) -> Script:
     if not was_rejected or done == _HUGE_PARTS:
         steps = f"a skeleton and {_HUGE_PARTS} edits" if was_rejected else "one call"
         return reply(f"Done: `{path}` is written, in {steps}. Nothing was lost to the output limit.\n")
-    mark = _part_mark(path, done + 1)
+    marker = _part_comment(path, done + 1)
     lines = [comment(path, f"Part {done + 1}, line {number}.") for number in range(1, 6)]
-    return _edit(scene, path, DemoEdit(mark, "\n".join([mark, *lines]), f"filled part {done + 1}"))
+    return _edit(scene, path, DemoEdit(marker, "\n".join([marker, *lines]), f"filled part {done + 1}"))
 
 
 def _play_rate_limit(scene: Scene) -> Script:
@@ -459,7 +459,7 @@ def _play_rate_limit(scene: Scene) -> Script:
 
 
 def _thinking(scene: Scene, thought: str, answer: str) -> Script:
-    return reply(answer) if scene.is_sparing else (Reasoning(thought), Text(answer))
+    return reply(answer) if scene.skips_thinking else (Reasoning(thought), Text(answer))
 
 
 def _edit(scene: Scene, path: str, edit: DemoEdit) -> Script:
@@ -469,19 +469,19 @@ def _edit(scene: Scene, path: str, edit: DemoEdit) -> Script:
     return call(scene, "This is the change.", "edit", **arguments)
 
 
-def _command_in(wish: str) -> str:
-    """Return the command in `wish`: the text in backquotes, otherwise the rest of its line."""
-    found = last_match(_COMMAND, wish)
+def _command_in(prompt: str) -> str:
+    """Return the command in `prompt`: the text in backquotes, otherwise the rest of its line."""
+    found = last_match(_COMMAND, prompt)
     line = found[1].strip() if found else "ls"
     quoted = re.search(r"`([^`]+)`", line)
     return quoted[1] if quoted else re.sub(r"(?<=\w)[.!?]+$", "", line)
 
 
-def _part_mark(path: str, part: int) -> str:
+def _part_comment(path: str, part: int) -> str:
     return comment(path, f"part {part}")
 
 
-def _words(pattern: str) -> re.Pattern[str]:
+def _pattern(pattern: str) -> re.Pattern[str]:
     return lazy_pattern(pattern, re.IGNORECASE | re.DOTALL)
 
 
@@ -490,28 +490,28 @@ SCENARIOS: tuple[Scenario, ...] = (
         "ask two sub-agents",
         "Sub-agents",
         "two tasks in parallel, each by a model with a separate context",
-        _words(r"\bsub-?agents?\b"),
+        _pattern(r"\bsub-?agents?\b"),
         _play_agents,
     ),
     Scenario(
         "/init",
         "A first AGENTS.md",
         "reads the folder, then writes or completes an AGENTS.md with your approval",
-        _words(r"^\s*/init\b|\b(write|create|make|improve|update)\b.*\b(agents|claude|gemini|qwen)\.md\b"),
+        _pattern(r"^\s*/init\b|\b(write|create|make|improve|update)\b.*\b(agents|claude|gemini|qwen)\.md\b"),
         play_init,
     ),
     Scenario(
         "/plan make a plan",
         "A plan to approve",
         "plan mode: a plan to approve, then the work you approved",
-        _words(r"\b(make|write|show|hand in|have)\b.*\bplan\b"),
+        _pattern(r"\b(make|write|show|hand in|have)\b.*\bplan\b"),
         play_plan,
     ),
     Scenario(
         "rate limit",
         "A rate limit",
         "the provider refuses, qcode counts down and retries",
-        _words(r"\brate.?limit|\b429\b|too many requests"),
+        _pattern(r"\brate.?limit|\b429\b|too many requests"),
         _play_rate_limit,
         is_rate_limited=True,
     ),
@@ -533,49 +533,49 @@ SCENARIOS: tuple[Scenario, ...] = (
         "write a huge file",
         "A truncated file write",
         "a write that is truncated twice, never run, and then split into a skeleton and edits",
-        _words(r"\b(huge|giant|enormous|(very|really) (long|big|large))\b.*\bfile\b"),
+        _pattern(r"\b(huge|giant|enormous|(very|really) (long|big|large))\b.*\bfile\b"),
         _play_huge_write,
     ),
     Scenario(
         "a very long reply",
         "A reply truncated twice",
         "about 80,000 tokens: truncated at 8,000 and at 64,000, then continued seamlessly to its end",
-        _words(r"\b(very|really|extremely|super)[ -]+long\b"),
+        _pattern(r"\b(very|really|extremely|super)[ -]+long\b"),
         _play_very_long,
     ),
     Scenario(
         "a long reply",
         "A reply truncated once",
         "about 10,000 tokens: truncated at 8,000, then requested again with a larger limit",
-        _words(r"\blong\b.*\b(reply|answer|text|guide|story|essay|output)\b"),
+        _pattern(r"\blong\b.*\b(reply|answer|text|guide|story|essay|output)\b"),
         _play_long,
     ),
     Scenario(
         "overthink it",
         "Endless thinking",
         "thinking fills the output cap twice, then the model is asked to answer",
-        _words(r"\bover.?think|\bthink\w*\b.*\b(too long|too much|forever|without end)\b"),
+        _pattern(r"\bover.?think|\bthink\w*\b.*\b(too long|too much|forever|without end)\b"),
         _play_overthinking,
     ),
     Scenario(
         "think about something",
         "Thinking",
         "a collapsed thinking block, then the answer",
-        _words(r"\b(think|thinking|reason|reasoning|ponder)\b"),
+        _pattern(r"\b(think|thinking|reason|reasoning|ponder)\b"),
         _play_thinking,
     ),
     Scenario(
         "read a missing file",
         "A failing tool",
         "a failed call, and the error that the model gets",
-        _words(r"\b(missing|fail|fails|failing|failure|nonexistent)\b|not exist|n't exist|not there"),
+        _pattern(r"\b(missing|fail|fails|failing|failure|nonexistent)\b|not exist|n't exist|not there"),
         _play_failure,
     ),
     Scenario(
         "add a docstring to hello.py",
         "An edit",
         "reads a file, then shows the change as a diff for your approval; creates the file if it is missing",
-        _words(
+        _pattern(
             r"\bdocstring\b|\b(add|edit|change|fix|insert|rename|replace|refactor|update|modify|write|create)\b"
             r".*(\bfile\b|\w\.[a-z]\w{0,7}\b)"
         ),
@@ -585,14 +585,14 @@ SCENARIOS: tuple[Scenario, ...] = (
         "list the folder",
         "A folder listing",
         "a read-only call that needs no approval",
-        _words(r"\b(list|show|what|which|see)\b.*\b(folder|files|directory|dir|here|workspace)\b|^\W*(ls|dir)\W*$"),
+        _pattern(r"\b(list|show|what|which|see)\b.*\b(folder|files|directory|dir|here|workspace)\b|^\W*(ls|dir)\W*$"),
         _play_list,
     ),
     Scenario(
         "read README.md",
         "Reading a file",
         "the file you name, or README.md",
-        _words(r"\b(read|show|open|cat|print|explain|summari[sz]e|look)\b.*\b(file|readme|[\w-]+\.\w+)\b|\breadme\b"),
+        _pattern(r"\b(read|show|open|cat|print|explain|summari[sz]e|look)\b.*\b(file|readme|[\w-]+\.\w+)\b|\breadme\b"),
         _play_read,
     ),
 )

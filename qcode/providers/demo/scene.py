@@ -1,7 +1,7 @@
 """The demo model's view of a request, and its reply as blocks within the output cap. Pure.
 
 A `Scene` is the prompt, the calls that ran, and the point where a truncated reply stopped. It is derived from the
-request alone, so the same request gets the same reply. Requests that qcode itself makes are recognized by their words.
+request alone, so the same request gets the same reply. Messages of qcode, such as "continue", are recognized by words.
 A script is a tuple of `Reasoning`, `Text` and `ToolCall` blocks. One token is `CHARS_PER_TOKEN` characters of output:
 reasoning, text and the argument JSON of calls count, names and ids do not.
 """
@@ -22,17 +22,19 @@ from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-_GO_ON = lazy_pattern(r"\b(continue|resume|go on|carry on|pick up)\b", re.IGNORECASE)
-_WAS_CUT = lazy_pattern(r"\b(limit|cut|stopped|broke|broken|interrupted)\b", re.IGNORECASE)
-_TYPED_GO_ON = lazy_pattern(r"\W*(please\s+)?(continue|go on|keep going|carry on|resume)(\s+please)?\W*", re.IGNORECASE)
-_HURRY = lazy_pattern(r"\banswer\b[^.\n]{0,40}\b(now|directly|straight away|right away|at once)\b", re.IGNORECASE)
-_MACHINE = lazy_pattern(r"\boutput[- ](token )?limit|\boutput tokens\b|\braw JSON\b", re.IGNORECASE)
+_CONTINUE = lazy_pattern(r"\b(continue|resume|go on|carry on|pick up)\b", re.IGNORECASE)
+_TRUNCATED = lazy_pattern(r"\b(limit|cut|stopped|broke|broken|interrupted)\b", re.IGNORECASE)
+_TYPED_CONTINUE = lazy_pattern(
+    r"\W*(please\s+)?(continue|go on|keep going|carry on|resume)(\s+please)?\W*", re.IGNORECASE
+)
+_ANSWER_NOW = lazy_pattern(r"\banswer\b[^.\n]{0,40}\b(now|directly|straight away|right away|at once)\b", re.IGNORECASE)
+_LIMIT_WORDS = lazy_pattern(r"\boutput[- ](token )?limit|\boutput tokens\b|\braw JSON\b", re.IGNORECASE)
 _TAGGED = lazy_pattern(r"<([A-Za-z][\w-]*)[^>\n]*>\n?(.*?)\n?</\1>", re.DOTALL)
-_TICKED = lazy_pattern(r"^(`{3,}|~{3,})[^\n]*\n(.*?)\n\1", re.DOTALL | re.MULTILINE)
+_FENCED = lazy_pattern(r"^(`{3,}|~{3,})[^\n]*\n(.*?)\n\1", re.DOTALL | re.MULTILINE)
 _MAX_QUOTED = 20_000
-MAX_WISH = 2_000
+MAX_PROMPT_CHARS = 2_000
 """The maximum length of the searched end of a prompt, because the patterns take more than linear time."""
-_SPARING = frozenset({"none", "minimal", "low"})
+_LOW_EFFORTS = frozenset({"none", "minimal", "low"})
 _ENDED_TURN = lazy_pattern(r"(Denied|Cancelled) by the user|Interrupted before it finished")
 """The start of the result of a call that ended the turn by the user's decision. Text after it is a new prompt."""
 _DENIED = lazy_pattern(r"Denied(?: by the user\.|: (.*))", re.DOTALL)
@@ -54,7 +56,7 @@ class DemoStep:
 class Scene:
     """A parsed request."""
 
-    wish: str
+    prompt: str
     """The prompt of the user."""
     steps: tuple[DemoStep, ...] = ()
     steering: str = ""
@@ -65,7 +67,7 @@ class Scene:
     """Whether the user typed a request to continue."""
     tails: tuple[str, ...] = ()
     """Quotes from a truncated call, if the request asks for the missing part of the call as text."""
-    is_sparing: bool = False
+    skips_thinking: bool = False
     """Whether to reply without thinking."""
     number: int = 1
     """The number of the next call in the transcript."""
@@ -80,19 +82,19 @@ class Scene:
 def read_scene(request: ModelRequest, *, may_resume: bool = True) -> Scene:
     """Return the scene of `request`. If `may_resume` is False, its last message is a new prompt."""
     messages = list(request.messages)
-    latest = _words(messages[-1]) if messages else ""
+    latest = _message_text(messages[-1]) if messages else ""
     tails = () if request.allows_calls and request.tools else _quoted(latest)
-    partial, is_typed = _take_partial(messages, bool(tails)) if may_resume else (None, False)
-    start = max((at for at, message in enumerate(messages) if _is_wish(message)), default=0)
+    partial, is_typed = _pop_partial(messages, bool(tails)) if may_resume else (None, False)
+    start = max((at for at, message in enumerate(messages) if _is_prompt(message)), default=0)
     turn = messages[start:]
     return Scene(
-        wish=_request_text(turn[0]) if turn else "",
+        prompt=_request_text(turn[0]) if turn else "",
         steps=_steps(turn),
-        steering=_typed_text(_words(turn[-1])) if len(turn) > 1 else "",
+        steering=_typed_text(_message_text(turn[-1])) if len(turn) > 1 else "",
         partial=partial,
         is_typed=is_typed,
         tails=tails,
-        is_sparing=request.effort in _SPARING or bool(_HURRY.search(latest)),
+        skips_thinking=request.effort in _LOW_EFFORTS or bool(_ANSWER_NOW.search(latest)),
         number=sum(len(message.calls) for message in messages) + 1,
         is_introduced=any(INTRODUCTION in message.text for message in messages[:start] if message.role == "assistant"),
     )
@@ -102,16 +104,16 @@ def paragraphs(text: str) -> list[str]:
     return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
-def _take_partial(messages: list[Message], is_repair: bool) -> tuple[str | None, bool]:
+def _pop_partial(messages: list[Message], is_repair: bool) -> tuple[str | None, bool]:
     """Remove the unfinished assistant text, and the message that asks to continue it, from the end of `messages`."""
     partial: str | None = None
     is_typed = False
     if messages and messages[-1].role == "assistant":
         partial = messages.pop().text
-    while len(messages) > 1 and _is_text_reply(messages[-2]) and _is_wish(messages[-1]):
-        asked = _words(messages[-1])
-        typed = bool(_TYPED_GO_ON.fullmatch(asked))
-        if not (typed or is_repair or (_GO_ON.search(asked) and _WAS_CUT.search(asked))):
+    while len(messages) > 1 and _is_text_reply(messages[-2]) and _is_prompt(messages[-1]):
+        asked = _message_text(messages[-1])
+        typed = bool(_TYPED_CONTINUE.fullmatch(asked))
+        if not (typed or is_repair or (_CONTINUE.search(asked) and _TRUNCATED.search(asked))):
             break
         is_typed = is_typed or typed
         partial = messages[-2].text + (partial or "")
@@ -124,13 +126,13 @@ def _is_text_reply(message: Message) -> bool:
     return message.role == "assistant" and not message.calls and bool(message.text)
 
 
-def _is_wish(message: Message) -> bool:
+def _is_prompt(message: Message) -> bool:
     """Return whether `message` is a prompt or a resume message, rather than the results of calls.
 
     A prompt after an interrupted turn is in one message with the results of the calls that did not run.
     """
     results = [block for block in message.blocks if isinstance(block, ToolResult)]
-    has_ended = any(_ENDED_TURN.match(result.content) for result in results) and bool(_words(message).strip())
+    has_ended = any(_ENDED_TURN.match(result.content) for result in results) and bool(_message_text(message).strip())
     return message.role == "user" and (not results or has_ended)
 
 
@@ -140,19 +142,19 @@ def _steps(turn: list[Message]) -> tuple[DemoStep, ...]:
     return tuple(DemoStep(calls[result.call_id], result) for result in results if result.call_id in calls)
 
 
-def _words(message: Message) -> str:
+def _message_text(message: Message) -> str:
     return "\n\n".join(block.text for block in message.blocks if isinstance(block, Text))
 
 
 def _request_text(message: Message) -> str:
-    return _typed_text(_words(message)) or _words(message)
+    return _typed_text(_message_text(message)) or _message_text(message)
 
 
 def _typed_text(text: str) -> str:
     """Return the paragraphs of `text` before the first one that qcode itself must have written."""
     result: list[str] = []
     for paragraph in paragraphs(text):
-        if _MACHINE.search(paragraph) or _HURRY.search(paragraph):
+        if _LIMIT_WORDS.search(paragraph) or _ANSWER_NOW.search(paragraph):
             break
         result.append(paragraph)
     return "\n\n".join(result)
@@ -160,7 +162,7 @@ def _typed_text(text: str) -> str:
 
 def _quoted(text: str) -> tuple[str, ...]:
     start = text[:_MAX_QUOTED]
-    return tuple(match[2] for pattern in (_TAGGED, _TICKED) for match in pattern.finditer(start) if match[2].strip())
+    return tuple(match[2] for pattern in (_TAGGED, _FENCED) for match in pattern.finditer(start) if match[2].strip())
 
 
 CHARS_PER_TOKEN = 4
@@ -260,7 +262,7 @@ def call(scene: Scene, text: str, name: str, **arguments: Json) -> Script:
 
 def summary_of(request: ModelRequest) -> str:
     """Return the summary that a compaction requests, empty for any other request."""
-    text = _words(request.messages[-1]) if request.messages else ""
+    text = _message_text(request.messages[-1]) if request.messages else ""
     if request.tools or _SUMMARY not in text:
         return ""
     prompts = _USER_LINE.findall(text)
@@ -307,9 +309,9 @@ REAL_MODEL = (
 
 def short_help(scene: Scene) -> Script:
     """Return a short reply to a prompt without a scenario; empty before the introduction, or if help is asked for."""
-    if not scene.is_introduced or _ABILITIES.search(scene.wish):
+    if not scene.is_introduced or _ABILITIES.search(scene.prompt):
         return ()
-    is_polite = _GREETING.fullmatch(scene.wish) or _THANKS.fullmatch(scene.wish)
+    is_polite = _GREETING.fullmatch(scene.prompt) or _THANKS.fullmatch(scene.prompt)
     lead = "I am still here." if is_polite else "I follow a script and do not understand your message."
     return reply(
         f"{lead} Try *run ls*, *add a docstring to hello.py* or *think about something*. `/help demo` lists all "
@@ -317,10 +319,10 @@ def short_help(scene: Scene) -> Script:
     )
 
 
-def introduction(wish: str) -> str:
+def introduction(prompt: str) -> str:
     """Return the first paragraph of the introduction."""
-    is_greeting = _GREETING.fullmatch(wish)
-    is_understood = is_greeting or _THANKS.fullmatch(wish) or _ABILITIES.search(wish)
+    is_greeting = _GREETING.fullmatch(prompt)
+    is_understood = is_greeting or _THANKS.fullmatch(prompt) or _ABILITIES.search(prompt)
     return (
         f"{'Hello! ' if is_greeting else ''}{INTRODUCTION} I run a script on your machine, without a network or an API "
         f"key, to show how qcode works.{'' if is_understood else ' I do not understand your message.'}"
@@ -335,13 +337,13 @@ def shortened(text: str) -> str:
     return fenced("\n".join([*lines[:_SHOWN_LINES], *more]))
 
 
-def file_in(wish: str, otherwise: str) -> str:
-    """Return the file that `wish` names, or `otherwise`."""
-    found = last_match(_FILE, wish)
+def file_in(prompt: str, otherwise: str) -> str:
+    """Return the file that `prompt` names, or `otherwise`."""
+    found = last_match(_FILE, prompt)
     return str(found[1] or found[2]) if found else otherwise
 
 
-def last_match(pattern: re.Pattern[str], wish: str) -> re.Match[str] | None:
-    """Return the first match in the last matching paragraph of `wish`: piped input comes before the prompt."""
-    parts = reversed(paragraphs(wish[-MAX_WISH:]))
+def last_match(pattern: re.Pattern[str], prompt: str) -> re.Match[str] | None:
+    """Return the first match in the last matching paragraph of `prompt`: piped input comes before the prompt."""
+    parts = reversed(paragraphs(prompt[-MAX_PROMPT_CHARS:]))
     return next((found for part in parts if (found := pattern.search(part))), None)

@@ -164,8 +164,8 @@ def repository_refusal(use: GitUse, repository: Repository) -> str:
     """Return the reason why git needs approval in this repository, empty if it does not."""
     if use.reads == "nothing":
         return ""
-    if repository.complaint:
-        return repository.complaint
+    if repository.problem:
+        return repository.problem
     if not repository.is_present:
         return "git finds no repository here"
     if use.reads == "work tree" and repository.has_submodules:

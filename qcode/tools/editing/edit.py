@@ -37,23 +37,23 @@ class PlannedChange:
     report: str
 
 
-def plan_creation(place: WorkspacePath, data: bytes, document: Document | None, report: str) -> PlannedChange:
+def plan_creation(location: WorkspacePath, data: bytes, document: Document | None, report: str) -> PlannedChange:
     """Return the change that creates a file; `document` is None if it is not text."""
-    return PlannedChange((FileChange(place, None, data),), text_file.diff_of(place.name, None, document), report)
+    return PlannedChange((FileChange(location, None, data),), text_file.diff_of(location.name, None, document), report)
 
 
 def plan_replacement(
-    place: WorkspacePath, loaded: Loaded, old: Document, new: Document, data: bytes, report: str
+    location: WorkspacePath, loaded: Loaded, old: Document, new: Document, data: bytes, report: str
 ) -> PlannedChange:
     """Return the change that replaces `old` with `new`."""
-    return PlannedChange((FileChange(place, loaded, data),), text_file.diff_of(place.name, old, new), report)
+    return PlannedChange((FileChange(location, loaded, data),), text_file.diff_of(location.name, old, new), report)
 
 
-def open_for_change(place: WorkspacePath, workspace: Workspace) -> Loaded:
+def open_for_change(location: WorkspacePath, workspace: Workspace) -> Loaded:
     """Return the current file. Raise `Refused` if the model has not seen this version, or the file is not writable."""
-    loaded = workspace.load(place)
-    workspace.check_fresh(place, loaded)
-    workspace.check_writable(place, loaded)
+    loaded = workspace.load(location)
+    workspace.check_fresh(location, loaded)
+    workspace.check_writable(location, loaded)
     return loaded
 
 
@@ -74,11 +74,11 @@ class ChangeTool(ABC):
             return Preview("Change a file?", "", str(refused))
         first = change.steps[0]
         if len(change.steps) > 1:
-            question = f"Edit {len({step.place for step in change.steps})} files"
+            question = f"Edit {len({step.location for step in change.steps})} files"
         elif first.data is None:
-            question = f"Delete {visible(first.place.name)}"
+            question = f"Delete {visible(first.location.name)}"
         else:
-            question = f"{'Create' if first.old is None else 'Edit'} {visible(first.place.name)}"
+            question = f"{'Create' if first.old is None else 'Edit'} {visible(first.location.name)}"
         changes = changed_files(change, workspace)
         return Preview(f"{question}?", change.diff or "[an empty file]\n", is_diff=True, changes=changes)
 
@@ -101,7 +101,7 @@ def edited_files(change: PlannedChange) -> Iterator[EditedFile]:
     """Yield each file of a change once, with its content before the first step and after the last one."""
     files: dict[str, EditedFile] = {}
     for step in change.steps:
-        path = str(step.place.path)
+        path = str(step.location.path)
         before = None if step.old is None else step.old.data
         files[path] = EditedFile(path, files[path].before if path in files else before, step.data)
     yield from files.values()
@@ -114,11 +114,11 @@ def changed_files(change: PlannedChange, workspace: Workspace) -> tuple[ChangedF
     files: list[ChangedFile] = []
     for step in change.steps:
         try:
-            old = None if step.old is None else text_file.decode(step.old.data, step.place.label).text
-            new = "" if step.data is None else text_file.decode(step.data, step.place.label).text
+            old = None if step.old is None else text_file.decode(step.old.data, step.location.label).text
+            new = "" if step.data is None else text_file.decode(step.data, step.location.label).text
         except Refused:
             continue
-        files.append(ChangedFile(str(step.place.path), old, new))
+        files.append(ChangedFile(str(step.location.path), old, new))
     return tuple(files)
 
 
@@ -148,27 +148,29 @@ class Edit(ChangeTool):
     )
 
     def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
-        place = workspace.resolve(arguments.text("path"), "write")
+        location = workspace.resolve(arguments.text("path"), "write")
         old_text, new_text = (with_plain_newlines(arguments.text(name)) for name in ("old_text", "new_text"))
-        if not workspace.exists(place):
+        if not workspace.exists(location):
             if old_text:
-                raise Refused(f"{place.label} does not exist; use write to create it")
-            return plan_new_file(place, new_text)
-        loaded = open_for_change(place, workspace)
-        old = text_file.decode(loaded.data, place.label)
-        edited = replace_passage(old.text, old_text, new_text, place.label, replaces_all=arguments.flag("replace_all"))
+                raise Refused(f"{location.label} does not exist; use write to create it")
+            return plan_new_file(location, new_text)
+        loaded = open_for_change(location, workspace)
+        old = text_file.decode(loaded.data, location.label)
+        edited = replace_passage(
+            old.text, old_text, new_text, location.label, replaces_all=arguments.flag("replace_all")
+        )
         new = text_file.with_text(old, edited.text)
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.label} already contains this text; no change made")
-        report = f"Edited {place.label} {edit_location(edited)}.{f' {edited.note}' if edited.note else ''}"
-        return plan_replacement(place, loaded, old, new, data, report)
+            raise Refused(f"{location.label} already contains this text; no change made")
+        report = f"Edited {location.label} {edit_location(edited)}.{f' {edited.note}' if edited.note else ''}"
+        return plan_replacement(location, loaded, old, new, data, report)
 
 
-def plan_new_file(place: WorkspacePath, content: str) -> PlannedChange:
+def plan_new_file(location: WorkspacePath, content: str) -> PlannedChange:
     """Return the change that creates a file with `content`."""
     document = text_file.from_text(content)
-    return plan_creation(place, text_file.encode(document), document, f"Created {place.label}.")
+    return plan_creation(location, text_file.encode(document), document, f"Created {location.label}.")
 
 
 def replace_passage(content: str, old_text: str, new_text: str, label: str, *, replaces_all: bool) -> EditResult:
@@ -213,20 +215,20 @@ class Write(ChangeTool):
     )
 
     def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
-        place = workspace.resolve(arguments.text("path"), "write")
+        location = workspace.resolve(arguments.text("path"), "write")
         content = arguments.text("content")
         lines = content.count("\n") + (not content.endswith("\n") and content != "")
         size = count_text(lines, "line")
-        if not workspace.exists(place):
+        if not workspace.exists(location):
             document = text_file.from_text(content)
-            return plan_creation(place, text_file.encode(document), document, f"Created {place.label} ({size}).")
-        loaded = open_for_change(place, workspace)
-        old = text_file.decode(loaded.data, place.label)
+            return plan_creation(location, text_file.encode(document), document, f"Created {location.label} ({size}).")
+        loaded = open_for_change(location, workspace)
+        old = text_file.decode(loaded.data, location.label)
         new = _with_endings_of(old, content)
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.label} already has exactly this content; no change made")
-        return plan_replacement(place, loaded, old, new, data, f"Wrote {place.label} ({size}).")
+            raise Refused(f"{location.label} already has exactly this content; no change made")
+        return plan_replacement(location, loaded, old, new, data, f"Wrote {location.label} ({size}).")
 
 
 def _with_endings_of(old: Document, content: str) -> Document:
@@ -273,22 +275,22 @@ class MultiEdit(ChangeTool):
     )
 
     def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
-        place = workspace.resolve(arguments.text("path"), "write")
+        location = workspace.resolve(arguments.text("path"), "write")
         edits = arguments.objects("edits")
-        if not workspace.exists(place):
+        if not workspace.exists(location):
             if with_plain_newlines(edits[0].text("old_text")):
-                raise Refused(f"{place.label} does not exist; use write to create it")
-            content, _ = _apply_edits("", edits, place.label)
-            return plan_new_file(place, content)
-        loaded = open_for_change(place, workspace)
-        old = text_file.decode(loaded.data, place.label)
-        content, reports = _apply_edits(old.text, edits, place.label)
+                raise Refused(f"{location.label} does not exist; use write to create it")
+            content, _ = _apply_edits("", edits, location.label)
+            return plan_new_file(location, content)
+        loaded = open_for_change(location, workspace)
+        old = text_file.decode(loaded.data, location.label)
+        content, reports = _apply_edits(old.text, edits, location.label)
         new = text_file.with_text(old, content)
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.label} already contains this text; no change made")
-        report = "\n".join([f"Made {count_text(len(edits), 'edit')} in {place.label}.", *reports])
-        return plan_replacement(place, loaded, old, new, data, report)
+            raise Refused(f"{location.label} already contains this text; no change made")
+        report = "\n".join([f"Made {count_text(len(edits), 'edit')} in {location.label}.", *reports])
+        return plan_replacement(location, loaded, old, new, data, report)
 
 
 def _apply_edits(content: str, edits: list[Arguments], label: str) -> tuple[str, list[str]]:

@@ -78,9 +78,11 @@ class ApplyPatch(ChangeTool):
         for section in sections:
             part = _part(section, workspace)
             for step in part.steps:
-                if step.place in paths:
-                    raise Refused(f"the patch has two sections for {step.place.label}: merge them. Nothing was changed")
-                paths.add(step.place)
+                if step.location in paths:
+                    raise Refused(
+                        f"the patch has two sections for {step.location.label}: merge them. Nothing was changed"
+                    )
+                paths.add(step.location)
             parts.append(part)
         steps = tuple(step for part in parts for step in part.steps)
         diff = "".join(part.diff for part in parts)
@@ -101,65 +103,65 @@ class _Part:
 def _part(section: Section, workspace: Workspace) -> _Part:
     from qcode.text.diff import AddedFile, DeletedFile
 
-    place = workspace.resolve(section.path, "write")
+    location = workspace.resolve(section.path, "write")
     if isinstance(section, AddedFile):
-        return _addition(place, section.content, workspace)
-    if not workspace.exists(place):
-        raise Refused(f"{place.label} does not exist. Nothing was changed")
+        return _addition(location, section.content, workspace)
+    if not workspace.exists(location):
+        raise Refused(f"{location.label} does not exist. Nothing was changed")
     is_moved = isinstance(section, DeletedFile) or bool(section.moved_to)
     if is_moved and workspace.is_link(section.path):
-        raise Refused(f"{section.path} is a link to {place.label}: name that file, or change the link in the shell")
+        raise Refused(f"{section.path} is a link to {location.label}: name that file, or change the link in the shell")
     if isinstance(section, DeletedFile):
-        return _deletion(place, workspace)
-    return _update(place, section, workspace)
+        return _deletion(location, workspace)
+    return _update(location, section, workspace)
 
 
-def _addition(place: WorkspacePath, content: str, workspace: Workspace) -> _Part:
-    if workspace.exists(place):
+def _addition(location: WorkspacePath, content: str, workspace: Workspace) -> _Part:
+    if workspace.exists(location):
         raise Refused(
-            f"{place.label} already exists: use '*** Update File:' to change it, or write to replace it. "
+            f"{location.label} already exists: use '*** Update File:' to change it, or write to replace it. "
             "Nothing was changed"
         )
     document = text_file.from_text(content)
-    diff = text_file.diff_of(place.name, None, document)
-    return _Part((FileChange(place, None, text_file.encode(document)),), diff, f"A {place.label}")
+    diff = text_file.diff_of(location.name, None, document)
+    return _Part((FileChange(location, None, text_file.encode(document)),), diff, f"A {location.label}")
 
 
-def _deletion(place: WorkspacePath, workspace: Workspace) -> _Part:
-    loaded = workspace.load(place)
-    workspace.check_fresh(place, loaded, is_required=False)
-    workspace.check_writable(place, loaded)
-    return _Part((FileChange(place, loaded, None),), _whole_diff(place, loaded), f"D {place.label}")
+def _deletion(location: WorkspacePath, workspace: Workspace) -> _Part:
+    loaded = workspace.load(location)
+    workspace.check_fresh(location, loaded, is_required=False)
+    workspace.check_writable(location, loaded)
+    return _Part((FileChange(location, loaded, None),), _whole_diff(location, loaded), f"D {location.label}")
 
 
-def _whole_diff(place: WorkspacePath, loaded: Loaded) -> str:
+def _whole_diff(location: WorkspacePath, loaded: Loaded) -> str:
     """Return the diff of a deleted file, or its name and size if it is not text."""
-    name = text_file.name_in_diff(place.name)
+    name = text_file.name_in_diff(location.name)
     try:
-        document = text_file.decode(loaded.data, place.label)
+        document = text_file.decode(loaded.data, location.label)
     except Refused:
         return f"--- a/{name}\n+++ /dev/null\n[a binary file of {len(loaded.data):,} bytes]\n"
-    return text_file.diff_of(place.name, document, None) or f"--- a/{name}\n+++ /dev/null\n[an empty file]\n"
+    return text_file.diff_of(location.name, document, None) or f"--- a/{name}\n+++ /dev/null\n[an empty file]\n"
 
 
-def _update(place: WorkspacePath, section: UpdatedFile, workspace: Workspace) -> _Part:
+def _update(location: WorkspacePath, section: UpdatedFile, workspace: Workspace) -> _Part:
     from qcode.tools.editing.hunks import apply_hunks  # loads with the first patch, not at start
 
-    loaded = open_for_change(place, workspace)
-    old = text_file.decode(loaded.data, place.label)
-    patched = apply_hunks(old.text, section.hunks, place.label)
+    loaded = open_for_change(location, workspace)
+    old = text_file.decode(loaded.data, location.label)
+    patched = apply_hunks(old.text, section.hunks, location.label)
     new = text_file.with_text(old, patched.text)
     data = text_file.encode(new)
     if section.moved_to:
-        return _move(place, section.moved_to, loaded, old, new, patched.notes, workspace)
+        return _move(location, section.moved_to, loaded, old, new, patched.notes, workspace)
     if data == loaded.data:
-        raise Refused(f"{place.label} already contains this text; no change made")
-    diff = text_file.diff_of(place.name, old, new)
-    return _Part((FileChange(place, loaded, data),), diff, f"M {place.label}", patched.notes)
+        raise Refused(f"{location.label} already contains this text; no change made")
+    diff = text_file.diff_of(location.name, old, new)
+    return _Part((FileChange(location, loaded, data),), diff, f"M {location.label}", patched.notes)
 
 
 def _move(
-    place: WorkspacePath,
+    location: WorkspacePath,
     path: str,
     loaded: Loaded,
     old: Document,
@@ -167,10 +169,14 @@ def _move(
     notes: tuple[str, ...],
     workspace: Workspace,
 ) -> _Part:
-    new_place = workspace.resolve(path, "write")
-    if workspace.exists(new_place):
-        raise Refused(f"{new_place.label} already exists, so {place.label} cannot be moved there. Nothing was changed")
-    header = f"rename from {text_file.name_in_diff(place.name)}\nrename to {text_file.name_in_diff(new_place.name)}\n"
-    diff = header + text_file.diff_of(new_place.name, old, new, old_name=place.name)
-    steps = (FileChange(new_place, None, text_file.encode(new), like=loaded), FileChange(place, loaded, None))
-    return _Part(steps, diff, f"R {place.label} -> {new_place.label}", notes)
+    new_location = workspace.resolve(path, "write")
+    if workspace.exists(new_location):
+        raise Refused(
+            f"{new_location.label} already exists, so {location.label} cannot be moved there. Nothing was changed"
+        )
+    header = (
+        f"rename from {text_file.name_in_diff(location.name)}\nrename to {text_file.name_in_diff(new_location.name)}\n"
+    )
+    diff = header + text_file.diff_of(new_location.name, old, new, old_name=location.name)
+    steps = (FileChange(new_location, None, text_file.encode(new), like=loaded), FileChange(location, loaded, None))
+    return _Part(steps, diff, f"R {location.label} -> {new_location.label}", notes)

@@ -301,9 +301,9 @@ class Grep:
 
 
 def _query(arguments: Arguments, workspace: Workspace) -> Query:
-    place = workspace.resolve(arguments.text("path", "."))
-    if not workspace.exists(place):
-        raise Refused(f"{place.label} does not exist")
+    location = workspace.resolve(arguments.text("path", "."))
+    if not workspace.exists(location):
+        raise Refused(f"{location.label} does not exist")
     pattern = arguments.text("pattern")
     is_multiline = arguments.flag("multiline")
     if not pattern or "\0" in pattern:
@@ -312,8 +312,8 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
         raise Refused("the pattern contains a line break; set multiline to match across lines")
     output = arguments.text("output", "content")
     query = Query(
-        place.base,
-        place.path,
+        location.base,
+        location.path,
         pattern,
         glob=arguments.text("glob"),
         ignore_case=arguments.flag("ignore_case"),
@@ -321,12 +321,12 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
         max_count=1 if output == "files" else 0,
         is_multiline=is_multiline,
     )
-    if workspace.is_folder(place.path):
+    if workspace.is_folder(location.path):
         return query
-    data = workspace.load(place).data  # refuses anything but a regular file
+    data = workspace.load(location).data  # refuses anything but a regular file
     if is_multiline and len(data) > MAX_FILE_BYTES:
-        raise Refused(f"{place.label} is too large to be searched across lines")
-    return replace(query, start=place.path.parent, only=place.path.name)
+        raise Refused(f"{location.label} is too large to be searched across lines")
+    return replace(query, start=location.path.parent, only=location.path.name)
 
 
 def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Query, workspace: Workspace) -> list[str]:

@@ -70,12 +70,12 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
     folder = arguments.text("path", ".")
     if pattern.startswith(("/", "~/")):
         folder, fixed = fixed, ""
-    place = folder_at(workspace, folder)
-    start = place.path / fixed
+    location = folder_at(workspace, folder)
+    start = location.path / fixed
     if fixed and workspace.is_folder(start):
-        place = folder_at(workspace, str(start))
-        start = place.path
-    matches, is_complete = _matches(place.base, start, rest, stop)
+        location = folder_at(workspace, str(start))
+        start = location.path
+    matches, is_complete = _matches(location.base, start, rest, stop)
     newest = sorted(matches, key=lambda item: (-item[0], str(item[1])))[:MAX_FILES]
     labels = [workspace.show(path) for _, path in newest]
     notes = []
@@ -84,7 +84,7 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
     if not is_complete:
         notes.append(f"[the search stopped after {walk.MAX_ENTRIES:,} entries; name a folder with path]")
     if not matches:
-        deeper = _matches(place.base, start, f"**/{rest}", stop)[0] if "**" not in rest else []
+        deeper = _matches(location.base, start, f"**/{rest}", stop)[0] if "**" not in rest else []
         hint = f"; {len(deeper):,} below match {fixed + '/' if fixed else ''}**/{rest}" if deeper else ""
         return ToolOutcome("\n".join([f"[no file matches {pattern}{hint}]", *notes]), summary="no files")
     return ToolOutcome("\n".join([*labels, *notes]), summary=count_text(len(matches), "file"))
@@ -92,10 +92,12 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
 
 def folder_at(workspace: Workspace, path: str) -> WorkspacePath:
     """Return the folder at `path`. Raise `Refused` if there is none."""
-    place = workspace.resolve(path)
-    if not workspace.is_folder(place.path):
-        raise Refused(f"{place.label} is not a folder" if workspace.exists(place) else f"{place.label} does not exist")
-    return place
+    location = workspace.resolve(path)
+    if not workspace.is_folder(location.path):
+        raise Refused(
+            f"{location.label} is not a folder" if workspace.exists(location) else f"{location.label} does not exist"
+        )
+    return location
 
 
 def _matches(root: Path, start: Path, pattern: str, stop: threading.Event) -> tuple[list[tuple[int, Path]], bool]:
@@ -172,12 +174,12 @@ class _Listing:
 def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     from qcode.tools.files import walk
 
-    place = folder_at(workspace, arguments.text("path") or ".")
+    location = folder_at(workspace, arguments.text("path") or ".")
     budget = [MAX_ENTRIES]
     listing = _Listing()
     _fill(
         listing,
-        walk.folder(place.base, place.path),
+        walk.folder(location.base, location.path),
         arguments.integer("depth", 2),
         0,
         budget,
@@ -189,9 +191,9 @@ def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     if listing.ignored:
         notes.append(f"[{listing.ignored:,} ignored by git; set all to list them]")
     if not listing.lines:
-        notes.insert(0, f"[{_label(place)} is empty]")
+        notes.insert(0, f"[{_label(location)} is empty]")
     return ToolOutcome(
-        "\n".join([f"{_label(place)}/", *listing.lines, *notes]),
+        "\n".join([f"{_label(location)}/", *listing.lines, *notes]),
         summary=count_text(len(listing.lines), "entry", "entries"),
     )
 
@@ -228,5 +230,5 @@ def _count(folder: walk.Folder) -> str:
     return f"  ({count_text(folder.size(), 'entry', 'entries')})"
 
 
-def _label(place: WorkspacePath) -> str:
-    return place.label if place.parts else str(place.base)
+def _label(location: WorkspacePath) -> str:
+    return location.label if location.parts else str(location.base)

@@ -205,21 +205,21 @@ class NotebookEdit(ChangeTool):
         mode = arguments.text("mode", "replace")
         if mode != "delete" and not arguments.has("source"):
             raise Refused("notebook_edit: source is missing")
-        place = workspace.resolve(arguments.text("path"), "write")
-        if not workspace.exists(place):
-            raise Refused(f"{place.label} does not exist")
-        loaded = open_for_change(place, workspace)
-        old = text_file.decode(loaded.data, place.label)
+        location = workspace.resolve(arguments.text("path"), "write")
+        if not workspace.exists(location):
+            raise Refused(f"{location.label} does not exist")
+        loaded = open_for_change(location, workspace)
+        old = text_file.decode(loaded.data, location.label)
         notebook = parse_notebook(old.text)
         if notebook is None:
-            raise Refused(f"{place.label} is not a notebook of format 4; change its text with edit. No change made")
-        cells, description = _change_cells(notebook, arguments, mode, place.label)
+            raise Refused(f"{location.label} is not a notebook of format 4; change its text with edit. No change made")
+        cells, description = _change_cells(notebook, arguments, mode, location.label)
         changed: JsonObject = {**notebook, "cells": list(cells)}
         new = text_file.with_text(old, format_notebook(changed, notebook, old.text))
         data = text_file.encode(new)
         if data == loaded.data:
-            raise Refused(f"{place.label} already contains this text; no change made")
-        return plan_replacement(place, loaded, old, new, data, f"{description} in {place.label}.")
+            raise Refused(f"{location.label} already contains this text; no change made")
+        return plan_replacement(location, loaded, old, new, data, f"{description} in {location.label}.")
 
 
 def _change_cells(notebook: JsonObject, arguments: Arguments, mode: str, label: str) -> tuple[list[JsonObject], str]:

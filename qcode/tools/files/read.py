@@ -74,44 +74,44 @@ class Read:
 def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> ToolOutcome:
     from qcode.tools.files import pictures  # loads with the first file that is read, not at start
 
-    place = workspace.resolve(arguments.text("path"))
-    if workspace.is_folder(place.path):
-        raise Refused(f"{place.label} is a folder; list it with ls")
-    if not workspace.exists(place):
-        raise Refused(f"{place.label} does not exist{_neighbors(place, workspace)}")
+    location = workspace.resolve(arguments.text("path"))
+    if workspace.is_folder(location.path):
+        raise Refused(f"{location.label} is a folder; list it with ls")
+    if not workspace.exists(location):
+        raise Refused(f"{location.label} does not exist{_neighbors(location, workspace)}")
     first, limit = arguments.integer("offset", 1), min(arguments.integer("limit", MAX_LINES), MAX_LINES)
-    if workspace.size(place) > MAX_FILE_BYTES:
-        return _read_part(place, first, limit, workspace)
-    loaded = workspace.load(place)
+    if workspace.size(location) > MAX_FILE_BYTES:
+        return _read_part(location, first, limit, workspace)
+    loaded = workspace.load(location)
     media_type = pictures.image_type(loaded.data)
     if media_type:
-        picture = pictures.encode_image(loaded.data, media_type, place.label)
-        workspace.remember(place, loaded)
+        picture = pictures.encode_image(loaded.data, media_type, location.label)
+        workspace.remember(location, loaded)
         return ToolOutcome(
-            f"[{place.label}: {picture.description}]", summary=picture.description, images=(picture.image,)
+            f"[{location.label}: {picture.description}]", summary=picture.description, images=(picture.image,)
         )
     if loaded.data.startswith(b"%PDF-"):
-        return read_pdf(loaded.data, place.label, page_range(arguments.text("pages")), process)
-    read = text_file.decode_to_show(loaded.data, place.label)
-    workspace.remember(place, loaded)
+        return read_pdf(loaded.data, location.label, page_range(arguments.text("pages")), process)
+    read = text_file.decode_to_show(loaded.data, location.label)
+    workspace.remember(location, loaded)
     notes = [f"[{read.note}]"] if read.note else []
     notes += ["[these are unsaved changes in the user's editor]"] if loaded.is_unsaved else []
-    if place.path.suffix == ".ipynb":
+    if location.path.suffix == ".ipynb":
         notebook = notebooks.parse_notebook(read.document.text)
         if notebook is not None:
-            return _cells(notebook, first, limit, place)
+            return _cells(notebook, first, limit, location)
         notes.append("[not a notebook of format 4, so it is shown as text]")
-    return _lines(read.document.text, first, limit, place, notes)
+    return _lines(read.document.text, first, limit, location, notes)
 
 
-def _lines(content: str, first: int, limit: int, place: WorkspacePath, notes: list[str]) -> ToolOutcome:
+def _lines(content: str, first: int, limit: int, location: WorkspacePath, notes: list[str]) -> ToolOutcome:
     lines = content.split("\n")
     if lines[-1] == "":
         lines.pop()
     if not lines:
-        return ToolOutcome(f"[{place.label} is empty]", summary="empty")
+        return ToolOutcome(f"[{location.label} is empty]", summary="empty")
     if first > len(lines):
-        raise Refused(f"{place.label} has {len(lines):,} lines; offset {first:,} is beyond its end")
+        raise Refused(f"{location.label} has {len(lines):,} lines; offset {first:,} is beyond its end")
     numbered = _number_lines(lines[first - 1 : first - 1 + limit], first)
     last = first + len(numbered) - 1
     summary = count_text(len(numbered), "line")
@@ -137,13 +137,13 @@ def _number_lines(lines: list[str], first: int) -> list[str]:
     return numbered
 
 
-def _read_part(place: WorkspacePath, first: int, limit: int, workspace: Workspace) -> ToolOutcome:
+def _read_part(location: WorkspacePath, first: int, limit: int, workspace: Workspace) -> ToolOutcome:
     """Return lines of a file that is too large to be read as a whole. The editing tools cannot change such a file."""
-    part = workspace.load_lines(place, first, limit, MAX_BYTES)
+    part = workspace.load_lines(location, first, limit, MAX_BYTES)
     if any(b"\0" in line for line in part.lines):
-        raise Refused(f"{place.label} is a binary file ({part.size:,} bytes)")
+        raise Refused(f"{location.label} is a binary file ({part.size:,} bytes)")
     if not part.lines:
-        raise Refused(f"{place.label} has fewer than {first:,} lines")
+        raise Refused(f"{location.label} has fewer than {first:,} lines")
     lines = [line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r") for line in part.lines]
     numbered = _number_lines(lines, first)
     last = first + len(numbered) - 1
@@ -154,12 +154,12 @@ def _read_part(place: WorkspacePath, first: int, limit: int, workspace: Workspac
     return ToolOutcome("\n".join([*numbered, note]), summary=f"lines {first}-{last}")
 
 
-def _cells(notebook: JsonObject, first: int, limit: int, place: WorkspacePath) -> ToolOutcome:
+def _cells(notebook: JsonObject, first: int, limit: int, location: WorkspacePath) -> ToolOutcome:
     cells = notebooks.cells_of(notebook)
     if not cells:
-        return ToolOutcome(f"[{place.label} has no cells]", summary="no cells")
+        return ToolOutcome(f"[{location.label} has no cells]", summary="no cells")
     if first > len(cells):
-        raise Refused(f"{place.label} has {len(cells):,} cells; offset {first:,} is beyond its end")
+        raise Refused(f"{location.label} has {len(cells):,} cells; offset {first:,} is beyond its end")
     content, count, images = notebooks.show(cells, first, limit)
     last = first + count - 1
     if first > 1 or last < len(cells):
@@ -168,15 +168,15 @@ def _cells(notebook: JsonObject, first: int, limit: int, place: WorkspacePath) -
     return ToolOutcome(content, summary=count_text(count, "cell"), images=images)
 
 
-def _neighbors(place: WorkspacePath, workspace: Workspace) -> str:
+def _neighbors(location: WorkspacePath, workspace: Workspace) -> str:
     """Return a hint with similar file names in the same folder."""
     try:
-        names = sorted(entry.name for entry in place.path.parent.iterdir())
+        names = sorted(entry.name for entry in location.path.parent.iterdir())
     except OSError:
         return ""
     from qcode.text.match import guess, similar
 
-    hint = guess([workspace.show(place.path.parent / name) for name in similar(place.path.name, names)])
+    hint = guess([workspace.show(location.path.parent / name) for name in similar(location.path.name, names)])
     return hint and f"; {hint}"
 
 

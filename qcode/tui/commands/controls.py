@@ -16,6 +16,7 @@ from qcode.protocol.errors import QcodeError
 from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line
 from qcode.text.match import unknown
+from qcode.text.sentences import capitalized
 from qcode.tui.commands.command import Command, CommandContext
 from qcode.tui.panels.servers import details, listing
 
@@ -236,7 +237,7 @@ async def _send_skill(context: CommandContext, skill: Skill, arguments: str) -> 
         text, options = await context.agent.skill_prompt(skill, arguments, partial(_may_run, context))
     except QcodeError as refusal:
         message = str(refusal)
-        context.view.notify("warning", f"{message[:1].upper()}{message[1:]}.")
+        context.view.notify("warning", f"{capitalized(message)}.")
     else:
         context.view.send(text, options.shown_prompt, options)
 

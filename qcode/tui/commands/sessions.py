@@ -11,7 +11,7 @@ from qcode.text.clean import one_line
 from qcode.tui.commands.command import Command, CommandContext
 
 if TYPE_CHECKING:
-    from qcode.agent.checkpoints.rewind import OwnMessage, RewindPlan, RewindScope, SessionFileDiff
+    from qcode.agent.checkpoints.rewind import RewindPlan, RewindPoint, RewindScope, SessionFileDiff
     from qcode.agent.checkpoints.turn_changes import TurnChanges
     from qcode.tui.screens.changes import ChangePart
 
@@ -84,7 +84,7 @@ def _rewind(context: CommandContext, _argument: str) -> None:
     _pick_message(context, messages)
 
 
-def _pick_message(context: CommandContext, messages: Sequence[OwnMessage], highlighted: str = "") -> None:
+def _pick_message(context: CommandContext, messages: Sequence[RewindPoint], highlighted: str = "") -> None:
     def on_pick(number: str | None) -> None:
         later = [message for message in messages if number is not None and message.number >= int(number)]
         if later:
@@ -95,7 +95,7 @@ def _pick_message(context: CommandContext, messages: Sequence[OwnMessage], highl
     context.screen.open_screen(RewindPicker(messages, highlighted), on_pick)
 
 
-def _pick_rewind_scope(context: CommandContext, messages: Sequence[OwnMessage], later: Sequence[OwnMessage]) -> None:
+def _pick_rewind_scope(context: CommandContext, messages: Sequence[RewindPoint], later: Sequence[RewindPoint]) -> None:
     """Ask what to rewind; `later` are the message to rewind to and those after it. Esc returns to the messages."""
     number = later[0].number
 

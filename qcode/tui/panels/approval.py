@@ -417,7 +417,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             spans += [(f"  {option.detail}", ink("dim"))] if option.detail else []
             rows = wrap(spans, max(1, width - 2 - len(number)))
             if is_low and len(rows) > 1 and not (is_chosen and wraps_chosen):
-                rows = [Line(((crop(visible(option.label), width - 3 - len(number)) + "…", paint),))]
+                rows = [Line(((crop(visible(option.label), width - 2 - len(number)), paint),))]
             mark = "› " if is_chosen else "  "
             lines += prefix(rows, (f"{mark}{number}", paint), (" " * (2 + len(number)), ink()))
         return lines

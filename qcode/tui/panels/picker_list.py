@@ -144,7 +144,10 @@ class PickerList(Widget):
             return Content("")
         shape = self._shape(width)
         head = [self._head(shape, width)] if self._has_head else []
-        lines = self._shown_lines = self._scrolled_lines(self._room)
+        lines = self._scrolled_lines(self._room)
+        if isinstance(lines[-1], str):
+            lines.pop()  # a heading whose rows are all below
+        self._shown_lines = lines
         content = [*head, *(self._line(line, shape, width) for line in lines)]
         if len(lines) < len(self._lines):
             shown = [line for line in lines if isinstance(line, int)]

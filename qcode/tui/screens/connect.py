@@ -21,6 +21,7 @@ from textual.worker import Worker, WorkerState
 
 from qcode.agent.keys.connect import CheckedKey, Group, KeysService, ProviderChoice
 from qcode.text.clean import one_line
+from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens.picker import Finder
 from qcode.tui.widgets import SteadyInput, foot
@@ -227,7 +228,7 @@ class ConnectScreen(Screen[ConnectResult]):
 
     def _choose_provider(self, name: str) -> None:
         self._choice = choice = self._choices[name]
-        text = f"{choice.state[:1].upper()}{choice.state[1:]}. " if choice.state else ""
+        text = f"{capitalized(choice.state)}. " if choice.state else ""
         if choice.takes_key:
             if choice.key_page and not choice.is_ready:
                 text += f"Create a key at {choice.key_page}\n"

@@ -26,7 +26,7 @@ from qcode.text.numbers import tokens_text
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens.control_text import first_sentence, tool_text, tools_heading
 from qcode.tui.screens.pager import PagerScreen, hanging_lines
-from qcode.tui.screens.picker import Picker
+from qcode.tui.screens.picker import DescribedPicker, Picker
 from qcode.tui.widgets import HangingText, foot
 
 _FINDINGS_KEYS = (("Esc", "close"), ("c", "copy"), ("↑↓", "scroll"))
@@ -149,7 +149,7 @@ class CommandPicker(Picker):
         yield Static(Content("\n").join([command, reason]), id="picker-said", markup=False)
 
 
-class ToolPicker(Picker):
+class ToolPicker(DescribedPicker):
     """Shows the tools. Enter opens the details of one above the list, so that Esc returns to it."""
 
     ENTER = "show details"
@@ -164,13 +164,9 @@ class ToolPicker(Picker):
         ]
         super().__init__(tools_heading(tools), rows, empty="The model has no tools.")
 
-    def compose_more(self) -> ComposeResult:
-        yield Static(id="picker-said", markup=False)
-
     def select(self, row: PickerRow) -> None:
         text = tool_text(self._tools[row.id])
         self.app.push_screen(PagerScreen(f"Tool {row.label}", lambda width: hanging_lines(text, width)))
 
-    def show_row(self, row: PickerRow | None) -> None:
-        sentence = first_sentence(self._tools[row.id].description) if row is not None else ""
-        self.query_one("#picker-said", Static).update(Content.styled(sentence, "$muted"))
+    def describe(self, row: PickerRow) -> str:
+        return first_sentence(self._tools[row.id].description)

@@ -14,14 +14,14 @@ from typing import ClassVar
 from qcode.tui.commands.command import Command, CommandContext, frequency_rank, key_names
 from qcode.tui.commands.help import keys_of
 from qcode.tui.panels.picker_list import Column, PickerRow
-from qcode.tui.screens.picker import Picker
+from qcode.tui.screens.picker import DescribedPicker, Picker
 
 NO_ARGUMENT = "\0"
 """Id of the row that runs a command without an argument."""
 _EXCLUDED = frozenset({"palette", "escape", "interrupt", "keys-empty", "quit-empty"})
 
 
-class PalettePicker(Picker):
+class PalettePicker(DescribedPicker):
     """Picks a command by its id."""
 
     ENTER = "run"

@@ -382,3 +382,23 @@ class Picker(ListScreen[str]):
 
     def select(self, row: PickerRow) -> None:
         self.dismiss(row.id)
+
+
+_NARROW_CELLS = 60
+
+
+class DescribedPicker(Picker):
+    """A picker that shows the description of the highlighted row below the list, which the row may cut."""
+
+    def compose_more(self) -> ComposeResult:
+        description = Static(id="picker-description", markup=False)
+        # Always the same height: the list must not move while the user moves in it.
+        description.styles.height = 2 if self.app.size.width >= _NARROW_CELLS else 3
+        yield description
+
+    def show_row(self, row: PickerRow | None) -> None:
+        text = self.describe(row) if row is not None else ""
+        self.query_one("#picker-description", Static).update(Content.styled(text, "$muted"))
+
+    def describe(self, row: PickerRow) -> str:
+        return row.detail

@@ -20,7 +20,7 @@ from qcode.tui.screens.picker import Picker
 from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
-    from qcode.agent.checkpoints.rewind import FilePlan, OwnMessage, RewindPlan
+    from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, RewindPoint
 
 _MAX_SHOWN_FILES = 4
 _MAX_SHOWN_DOUBTS = 6
@@ -32,7 +32,7 @@ class RewindPicker(Picker):
 
     ENTER = "select"
 
-    def __init__(self, messages: Sequence[OwnMessage], highlighted: str = "") -> None:
+    def __init__(self, messages: Sequence[RewindPoint], highlighted: str = "") -> None:
         rows = [message_row(message) for message in reversed(messages)]
         title = "Rewind to the state before a message"
         super().__init__(title, rows, empty="No messages yet.", highlighted=highlighted)
@@ -43,7 +43,7 @@ class RewindScopePicker(Picker):
 
     ESCAPE = "back"
 
-    def __init__(self, messages: Sequence[OwnMessage]) -> None:
+    def __init__(self, messages: Sequence[RewindPoint]) -> None:
         files = {name for message in messages for name in message.files}
         removed = f"removes {count_text(len(messages), 'turn')}"
         restored = f"restores {count_text(len(files), 'file')}" if files else "no files were changed"
@@ -72,7 +72,7 @@ class DoubtPicker(Picker):
             PickerRow("skip", f"Keep {self._named} as {'it is' if len(doubts) == 1 else 'they are'}"),
             PickerRow("overwrite", f"Restore {self._named} too"),
         ]
-        super().__init__(plan.summary, rows)
+        super().__init__(f"{plan.summary.partition(':')[0]}: keep or restore {self._named}?", rows)
 
     def compose_more(self) -> ComposeResult:
         width = max(20, self.app.size.width - 4)
@@ -103,7 +103,7 @@ def effect_lines(plan: RewindPlan, answer: str, named: str) -> tuple[str, str]:
     return f"Files: {files}.", f"Conversation: {conversation}."
 
 
-def message_row(message: OwnMessage) -> PickerRow:
+def message_row(message: RewindPoint) -> PickerRow:
     names = [name.rpartition("/")[2] for name in message.files]
     more = f" +{len(names) - _MAX_SHOWN_FILES}" if len(names) > _MAX_SHOWN_FILES else ""
     return PickerRow(

@@ -16,12 +16,14 @@ from textual.widgets import Input, Static
 
 from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
 from qcode.text.clean import one_line
+from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.picker import FIELD_KEYS, ListScreen
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import SteadyInput
 
 _VALUE_CELLS = 28
+_WRAP_CELLS = 8
 _GROUPS = {
     "ui": "Screen and prompt",
     "permissions": "Permissions",
@@ -269,7 +271,7 @@ class SettingsScreen(ListScreen[None]):
 def setting_row(setting: Setting) -> PickerRow:
     """Return a row: the key in words or within its table, its value and the value's source."""
     table, _, key = setting.name.partition(".")
-    group = _GROUPS.get(table if key else "", f"{table[:1].upper()}{table[1:]}".replace("_", " "))
+    group = _GROUPS.get(table if key else "", capitalized(table).replace("_", " "))
     command = key.removeprefix("keys.")
     label = f"Keys of {command}" if table == "ui" and command != key else WORDS.get(setting.name, key)
     cells = (shorten(value_text(setting), _VALUE_CELLS), shorten(setting.owner, 16))
@@ -310,8 +312,10 @@ def about_setting(setting: Setting, width: int) -> Content:
     moment = "immediately" if setting.name in AT_ONCE else "after a restart"
     when = setting.fixed_reason or f"changes apply {moment}"
     origin = f"from {setting.origin}" if setting.origin != "default" else "the default"
-    lines = [one_line(setting.meaning or setting.name), one_line(f"{setting.name} · {origin} · {when}")]
-    return Content.styled("\n".join(shorten(line, max(20, width * 2)) for line in lines), "$muted")
+    facts = shorten(one_line(f"{setting.name} · {origin} · {when}"), max(20, width))
+    # Two of the three rows, which words do not always fill.
+    meaning = shorten(one_line(setting.meaning or setting.name), max(20, 2 * width - _WRAP_CELLS))
+    return Content.styled(f"{meaning}\n{facts}", "$muted")
 
 
 def _plain(value: object) -> str:

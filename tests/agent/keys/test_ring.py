@@ -24,8 +24,8 @@ from tests.arch.sources import ROOT
 KEY = Secret("sk-canary-0123456789abcdef")
 
 
-def ring(patience_s: float = 5.0) -> Keyring:
-    return Keyring("qcode test", patience_s=patience_s)
+def ring(timeout_s: float = 5.0) -> Keyring:
+    return Keyring("qcode test", timeout_s=timeout_s)
 
 
 def test_key_is_stored_found_and_removed(use_keyring: UseKeyring) -> None:
@@ -79,7 +79,7 @@ def test_backend_that_cannot_be_loaded_is_not_available(monkeypatch: pytest.Monk
 def test_hanging_keyring_is_asked_once(use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Stuck))
     notices: list[str] = []
-    stuck = Keyring("qcode test", patience_s=0.05, on_wait=lambda: notices.append("waiting"))
+    stuck = Keyring("qcode test", timeout_s=0.05, on_wait=lambda: notices.append("waiting"))
     with pytest.raises(KeyringError, match="did not answer within"):
         stuck.get("openai")
     use_keyring(make(backends.Working))
@@ -91,7 +91,7 @@ def test_hanging_keyring_is_asked_once(use_keyring: UseKeyring) -> None:
 def test_wait_is_not_reported_once_the_screen_is_up(use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Stuck))
     notices: list[str] = []
-    stuck = Keyring("qcode test", patience_s=60, on_wait=lambda: notices.append("waiting"))
+    stuck = Keyring("qcode test", timeout_s=60, on_wait=lambda: notices.append("waiting"))
     stuck.limit_waiting(0.05)
     with pytest.raises(KeyringError, match=r"0\.05 s"):
         stuck.get("openai")
@@ -103,8 +103,8 @@ def test_hanging_keyring_does_not_block_exit(tmp_path: Path) -> None:
         "from qcode.agent.keys.ring import Keyring\n"
         "from qcode.agent.keys.store import KeyStore\n"
         "from qcode.safety.redaction import Secret\n"
-        f"store = KeyStore(__import__('pathlib').Path({str(tmp_path)!r}), Keyring('qcode test', patience_s=0.2))\n"
-        "assert store.store('openai', Secret('sk-canary')).place == 'file'"
+        f"store = KeyStore(__import__('pathlib').Path({str(tmp_path)!r}), Keyring('qcode test', timeout_s=0.2))\n"
+        "assert store.store('openai', Secret('sk-canary')).location == 'file'"
     )
     env = {**os.environ, "PYTHON_KEYRING_BACKEND": backends.NAME.replace("Working", "Stuck")}
     assert subprocess.run([sys.executable, "-c", program], env=env, cwd=ROOT, timeout=30).returncode == 0

@@ -33,16 +33,16 @@ def holding(base: Path) -> list[str]:
 def test_working_keyring_gets_the_key_and_the_file_does_not(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Working))
     stored = store(tmp_path).store("openai", KEY)
-    assert (stored.place, stored.why_no_keyring) == ("keyring", "")
+    assert (stored.location, stored.why_no_keyring) == ("keyring", "")
     assert holding(tmp_path) == ["qcode test~openai"]
-    assert store(tmp_path).places() == {"openai": "keyring"}
+    assert store(tmp_path).locations() == {"openai": "keyring"}
     assert store(tmp_path).get("openai") == KEY
 
 
 def test_key_goes_to_the_file_without_a_keyring(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(fail.Keyring))
     stored = store(tmp_path).store("openai", KEY)
-    assert stored.place == "file"
+    assert stored.location == "file"
     assert "not available" in stored.why_no_keyring
     assert holding(tmp_path) == ["keys.json"]
     assert store(tmp_path).get("openai") == KEY
@@ -83,7 +83,7 @@ def test_key_in_a_locked_keyring_is_not_reported_as_removed(tmp_path: Path, use_
     use_keyring(make(backends.Locked))
     with pytest.raises(KeyringError, match="locked"):
         store(tmp_path).remove("openai")
-    assert store(tmp_path).places() == {"openai": "keyring"}
+    assert store(tmp_path).locations() == {"openai": "keyring"}
     with pytest.raises(KeyringError, match="locked"):
         store(tmp_path).get("openai")
 

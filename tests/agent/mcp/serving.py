@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from qcode.agent.mcp.context import ServerContext
 from qcode.agent.mcp.elicitation import Ask
-from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.pins import Pins
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec

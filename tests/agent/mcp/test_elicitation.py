@@ -219,7 +219,7 @@ def test_server_asks_during_a_call_and_the_limit_pauses(folders: ServerFolders) 
 
 
 def test_cancelled_call_withdraws_its_question_and_the_next_one_is_asked(folders: ServerFolders) -> None:
-    form = {"message": "Who?", "requestedSchema": schema(who={"type": "string"})}
+    form: dict[str, Any] = {"message": "Who?", "requestedSchema": schema(who={"type": "string"})}
 
     async def body() -> None:
         async with open_servers(folders.servers(folders.spec())) as servers:

@@ -17,8 +17,8 @@ import pytest
 
 from qcode.agent.keys.ring import Keyring
 from qcode.agent.keys.store import KeyStore
+from qcode.agent.mcp.context import ServerContext
 from qcode.agent.mcp.credentials import Credentials, Login
-from qcode.agent.mcp.identity import ServerContext
 from qcode.agent.mcp.login import ClientRegistration, sign_in, sign_out
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerError, ServerSpec
@@ -418,7 +418,7 @@ def test_pasted_address_completes_a_login_without_a_browser(server: OAuthServer,
     config = spec_of(server).config
     login, stored = asyncio.run(sign_in(config, credentials_of(server, folders), show, paste))
     assert login.token in server.valid
-    assert stored.place == "file"
+    assert stored.location == "file"
 
 
 def test_callback_answers_once_and_nothing_but_its_path(server: OAuthServer, folders: ServerFolders) -> None:
@@ -451,7 +451,7 @@ def test_logout_revokes_the_tokens_and_deletes_the_login(server: OAuthServer, fo
     assert asyncio.run(sign_out(credentials_of(server, folders))) == ""
     assert [form["token"] for form in server.forms("/revoke")] == [login.tokens["refresh_token"], login.token]
     assert credentials_of(server, folders).load() is None
-    assert store_of(folders).places() == {}
+    assert store_of(folders).locations() == {}
     server.revokes = False
     log_in(server, folders)
     assert "503" in asyncio.run(sign_out(credentials_of(server, folders)))
@@ -474,7 +474,7 @@ def test_login_that_is_too_large_is_not_stored_and_leaves_the_keys(server: OAuth
     server.padding = 40_000
     with pytest.raises(ServerError, match="cannot be stored"):
         log_in(server, folders)
-    assert set(store_of(folders).places()) == {"openai"}
+    assert set(store_of(folders).locations()) == {"openai"}
 
 
 def test_header_of_the_user_replaces_the_login(server: OAuthServer, folders: ServerFolders) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.mcp.identity import ServerContext
+from qcode.agent.mcp.context import ServerContext
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.models import sampling
 from qcode.agent.models.asides import Asides

@@ -111,7 +111,7 @@ def test_no_part_of_a_secret_is_written_while_the_stream_pauses(
     filler = "word " * (FLUSH_CHARS // 5) + "\n"
 
     async def stream() -> None:
-        reply = PartialReply(path, lambda: 4, redactor.redact, redactor.undecided)
+        reply = PartialReply(path, lambda: 4, redactor.redact, redactor.partial_secret_length)
         for piece in (filler, "It is ", *secret):
             reply.handle(TextDelta(0, piece))
             for _ in range(6):
@@ -128,10 +128,10 @@ def test_no_part_of_a_secret_is_written_while_the_stream_pauses(
 def test_word_like_the_start_of_a_key_is_written_once_more_text_follows(tmp_path: Path) -> None:
     redactor = Redactor([SECRET])
     for text in ("use sk-learn", "zebra", "a token bearer x", "http://localhost:80"):
-        assert redactor.undecided(f"Here: {text}") > 0, text
-        assert redactor.undecided(f"Here: {text} and so on") == 0, text
+        assert redactor.partial_secret_length(f"Here: {text}") > 0, text
+        assert redactor.partial_secret_length(f"Here: {text} and so on") == 0, text
     for text in ("task", "risk-free", "the token", "sk", "", "a b", "zeb"):
-        assert redactor.undecided(text) == 0, text
+        assert redactor.partial_secret_length(text) == 0, text
 
 
 def test_private_key_over_many_lines_is_never_written(tmp_path: Path) -> None:

@@ -199,18 +199,62 @@ def test_unchanged_file_is_read_once_and_a_changed_one_again(places: Places) -> 
     assert changed.skills[1].description == "Changed text."
 
 
-@pytest.mark.parametrize("content", ["", "[]", '{"files": 1}', "CUT", "WRONG"])
+@pytest.mark.parametrize("content", ["", "[]", '{"files": 1}', "CUT", "WRONG", "MISSING", "UNKNOWN"])
 def test_unusable_cache_is_ignored_and_replaced(places: Places, content: str) -> None:
     put(places.home / ".claude/skills", "a")
     reads: list[Path] = []
     first = cached(places, reads=reads)
     file = places.config / "state/skill_cache.json"
     text = file.read_text()
-    file.write_text({"CUT": text[:-20], "WRONG": text.replace('"Does a."', "5")}.get(content, content))
+    spoiled = {
+        "CUT": text[:-20],
+        "WRONG": text.replace('"Does a."', "5"),
+        "MISSING": text.replace('"handle": "a",', ""),
+        "UNKNOWN": text.replace('"handle": "a"', '"handle": "a", "later": 1'),
+    }
+    assert spoiled.get(content) != text
+    file.write_text(spoiled.get(content, content))
     assert cached(places, reads=reads) == first
     assert len(reads) == 2
     assert cached(places, reads=reads) == first
     assert len(reads) == 2
+
+
+def test_cache_notices_added_removed_and_replaced_skills(places: Places) -> None:
+    base = places.home / ".claude/skills"
+    for name in "abc":
+        put(base, name)
+    reads: list[Path] = []
+    cached(places, reads=reads)
+    put(base, "d")
+    (base / "a/SKILL.md").unlink()
+    put(places.home / "elsewhere", "b", description="Another one.")
+    (base / "b").rename(places.home / "old")
+    (places.home / "elsewhere/b").rename(base / "b")
+    found = cached(places, reads=reads)
+    assert [(skill.handle, skill.description) for skill in found.skills] == [
+        ("b", "Another one."),
+        ("c", "Does c."),
+        ("d", "Does d."),
+    ]
+    assert reads[3:] == [base / "b/SKILL.md", base / "d/SKILL.md"]
+
+
+def test_cached_skill_behind_a_link_has_its_real_folder(places: Places) -> None:
+    base = places.home / ".claude/skills"
+    base.mkdir(parents=True)
+    for version in ("1", "2"):
+        put(places.home / f"store/{version}", "a", description=f"Version {version}.")
+    (base / "a").symlink_to(places.home / "store/1/a")
+    reads: list[Path] = []
+    first = cached(places, reads=reads)
+    assert first.skills[0].folder == places.home / "store/1/a"
+    assert cached(places, reads=reads) == first
+    assert len(reads) == 1
+    (base / "a").unlink()
+    (base / "a").symlink_to(places.home / "store/2/a")
+    (skill,) = cached(places, reads=reads).skills
+    assert (skill.description, skill.folder) == ("Version 2.", places.home / "store/2/a")
 
 
 def test_cache_that_others_can_write_is_ignored(places: Places) -> None:

@@ -77,12 +77,12 @@ def test_other_files_get_a_comment_as_their_last_line(path: str, line: str) -> N
 
 
 def test_explicit_replacement_is_made() -> None:
-    wish = "please replace `foo` with 'bar baz' in hello.py"
-    assert plan_edit(wish, "hello.py", "foo\n") == DemoEdit("foo", "bar baz", "replaced `foo` with `bar baz`")
-    several = plan_edit(wish, "hello.py", "foo foo\n")
+    prompt = "please replace `foo` with 'bar baz' in hello.py"
+    assert plan_edit(prompt, "hello.py", "foo\n") == DemoEdit("foo", "bar baz", "replaced `foo` with `bar baz`")
+    several = plan_edit(prompt, "hello.py", "foo foo\n")
     assert several is not None
     assert several.replace_all
-    assert plan_edit(wish, "hello.py", "nothing\n") is None
+    assert plan_edit(prompt, "hello.py", "nothing\n") is None
 
 
 def test_new_python_file_is_a_program() -> None:

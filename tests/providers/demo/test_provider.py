@@ -97,17 +97,17 @@ def test_continuation_of_a_complete_reply_adds_nothing() -> None:
 
 def test_prompt_that_resembles_a_continuation_is_a_new_request() -> None:
     text = reply_to(request([user("tell me a joke")])).text
-    for wish in ("continue", "read the limit where I stopped and go on with notes.md"):
-        reply = reply_to(request([user("run ls"), assistant(Text("Not from the script.")), user(wish)]))
+    for prompt in ("continue", "read the limit where I stopped and go on with notes.md"):
+        reply = reply_to(request([user("run ls"), assistant(Text("Not from the script.")), user(prompt)]))
         assert reply.text == text or "notes.md" in reply.text
 
 
 def test_rest_of_a_truncated_call_is_sent_as_raw_json() -> None:
-    wish = user("write a huge file")
-    cut = reply_to(request([wish], 64_000))
+    prompt = user("write a huge file")
+    cut = reply_to(request([prompt], 64_000))
     asking = user(synthetic.resumed_call_text("write", cut.arguments))
-    told = request([wish, assistant(Text(cut.text)), asking], 64_000, tools=())
-    merged = request([Message("user", (*wish.blocks, *asking.blocks))], 64_000)
+    told = request([prompt, assistant(Text(cut.text)), asking], 64_000, tools=())
+    merged = request([Message("user", (*prompt.blocks, *asking.blocks))], 64_000)
     for asked in (told, merged):
         rest = reply_to(replace(asked, allows_calls=False))
         arguments = json.loads(cut.arguments + rest.text)
@@ -178,11 +178,11 @@ def test_thinking_comes_before_the_answer_and_not_with_low_effort() -> None:
 
 
 def test_endless_thinking_answers_when_instructed() -> None:
-    wish = user("overthink it")
+    prompt = user("overthink it")
     for cap in (8_000, 64_000):
-        reply = reply_to(request([wish], cap))
+        reply = reply_to(request([prompt], cap))
         assert (reply.stop, reply.text) == (StopReason.MAX_TOKENS, "")
-    nudged = reply_to(request([Message("user", (*wish.blocks, Text(synthetic.ANSWER_NOW)))], 64_000))
+    nudged = reply_to(request([Message("user", (*prompt.blocks, Text(synthetic.ANSWER_NOW)))], 64_000))
     assert (nudged.stop, nudged.reasoning) == (StopReason.END_TURN, "")
     assert "**42**" in nudged.text
 

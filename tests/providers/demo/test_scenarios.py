@@ -20,9 +20,9 @@ def _arguments(call: ToolCall) -> JsonObject:
     return arguments
 
 
-def _after(wish: str, *contents: str, is_error: bool = False) -> Reply:
+def _after(prompt: str, *contents: str, is_error: bool = False) -> Reply:
     """Return the reply after each content was given as the result of the next call; the last may be an error."""
-    messages: list[Message] = [user(wish)]
+    messages: list[Message] = [user(prompt)]
     for number, content in enumerate(contents):
         reply = reply_to(request(messages))
         failed = is_error and number == len(contents) - 1
@@ -38,7 +38,7 @@ def test_prompt_in_the_table_plays_its_scenario(scenario: Scenario) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "title"),
+    ("prompt", "title"),
     [
         ("What files are here?", "A folder listing"),
         ("ls", "A folder listing"),
@@ -61,15 +61,15 @@ def test_prompt_in_the_table_plays_its_scenario(scenario: Scenario) -> None:
         ("list the folder\n\n# contents of an attached file\n\nx = 1", "A folder listing"),
     ],
 )
-def test_natural_phrases_find_their_scenario(wish: str, title: str) -> None:
-    found = find_scenario(wish)
+def test_natural_phrases_find_their_scenario(prompt: str, title: str) -> None:
+    found = find_scenario(prompt)
     assert found is not None
     assert found.title == title
 
 
-@pytest.mark.parametrize("wish", ["hello", "What can you do?", "fix my life", "", "tell me a joke"])
-def test_other_prompts_get_an_introduction_and_how_to_connect_a_model(wish: str) -> None:
-    reply = reply_to(request([user(wish)]))
+@pytest.mark.parametrize("prompt", ["hello", "What can you do?", "fix my life", "", "tell me a joke"])
+def test_other_prompts_get_an_introduction_and_how_to_connect_a_model(prompt: str) -> None:
+    reply = reply_to(request([user(prompt)]))
     assert "built-in demo model" in reply.text
     assert all(name in reply.text for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY"))
     assert all(scenario.request in reply.text for scenario in SCENARIOS)
@@ -119,7 +119,7 @@ def test_compaction_gets_a_summary_that_is_shorter_than_the_introduction() -> No
 
 
 @pytest.mark.parametrize(
-    ("wish", "name", "arguments"),
+    ("prompt", "name", "arguments"),
     [
         ("list the folder", "glob", {"pattern": "*"}),
         ("read it, the file", "read", {"path": "README.md"}),
@@ -133,8 +133,8 @@ def test_compaction_gets_a_summary_that_is_shorter_than_the_introduction() -> No
         ("read a missing file", "read", {"path": "no-such-file.txt"}),
     ],
 )
-def test_first_call_matches_the_request(wish: str, name: str, arguments: JsonObject) -> None:
-    call = reply_to(request([user(wish)])).call
+def test_first_call_matches_the_request(prompt: str, name: str, arguments: JsonObject) -> None:
+    call = reply_to(request([user(prompt)])).call
     assert (call.name, _arguments(call)) == (name, arguments)
 
 
@@ -152,12 +152,12 @@ def test_docstring_is_added_to_the_file_that_was_read(tmp_path: Path) -> None:
 
 
 def test_missing_file_is_created() -> None:
-    wish = "add a docstring to hello.py"
+    prompt = "add a docstring to hello.py"
     missing = "No such file: hello.py"
-    reply = _after(wish, missing, is_error=True)
+    reply = _after(prompt, missing, is_error=True)
     assert reply.call.name == "write"
     assert "def main" in str(_arguments(reply.call)["content"])
-    messages = [user(wish)]
+    messages = [user(prompt)]
     first = reply_to(request(messages))
     messages += [first.message, result(first.call, missing, is_error=True), reply.message, result(reply.call, "ok")]
     assert "`hello.py` is new" in reply_to(request(messages)).text
@@ -167,9 +167,11 @@ def test_empty_file_is_written() -> None:
     assert _after("add a docstring to hello.py", "(empty file)").call.name == "write"
 
 
-@pytest.mark.parametrize("wish", ["list the folder", "read README.md", "run ls", "edit hello.py", "write a huge file"])
-def test_denied_call_is_explained_and_not_tried_again(wish: str) -> None:
-    reply = _after(wish, "The person denied this call.", is_error=True)
+@pytest.mark.parametrize(
+    "prompt", ["list the folder", "read README.md", "run ls", "edit hello.py", "write a huge file"]
+)
+def test_denied_call_is_explained_and_not_tried_again(prompt: str) -> None:
+    reply = _after(prompt, "The person denied this call.", is_error=True)
     assert not reply.has_calls
     assert "The person denied this call." in reply.text
 
@@ -210,10 +212,10 @@ MAKEFILE = "     1\tall: build\n     2\t\techo\n     3\ttest:\n     4\tX := 1\n"
 
 
 def test_init_describes_the_contents_of_the_folder() -> None:
-    wish = init_prompt("", "say how to release hello.py")
-    assert find_scenario(wish) is find_scenario("/init")
-    assert _after(wish).call.name == "ls"
-    reply = _after(wish, LISTING.replace("  AGENTS.md  30\n", ""), MAKEFILE)
+    prompt = init_prompt("", "say how to release hello.py")
+    assert find_scenario(prompt) is find_scenario("/init")
+    assert _after(prompt).call.name == "ls"
+    reply = _after(prompt, LISTING.replace("  AGENTS.md  30\n", ""), MAKEFILE)
     assert reply.call.name == "write"
     arguments = _arguments(reply.call)
     assert arguments["path"] == "AGENTS.md"
@@ -252,11 +254,11 @@ def test_folder_without_tests_is_reported() -> None:
 
 
 def test_init_keeps_existing_text_and_adds_missing_sections() -> None:
-    wish = init_prompt("AGENTS.md")
-    reply = _after(wish, LISTING, "     1\t# Mine\n     2\tuse tabs\n", MAKEFILE)
+    prompt = init_prompt("AGENTS.md")
+    reply = _after(prompt, LISTING, "     1\t# Mine\n     2\tuse tabs\n", MAKEFILE)
     arguments = _arguments(reply.call)
     assert str(arguments["content"]).startswith("# Mine\nuse tabs\n\n## Layout\n")
-    done = _after(wish, LISTING, "     1\t## Layout\n", MAKEFILE)
+    done = _after(prompt, LISTING, "     1\t## Layout\n", MAKEFILE)
     assert not done.has_calls
 
 

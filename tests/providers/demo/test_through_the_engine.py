@@ -81,7 +81,7 @@ async def _attempt(turn: Turn, request: ModelRequest, provider: DemoProvider) ->
 
 
 def _play(
-    wish: str,
+    prompt: str,
     output: OutputSettings | None = None,
     *,
     history: Sequence[Message] = (),
@@ -91,7 +91,7 @@ def _play(
     settings = TurnSettings("Be brief.", _TOOLS, output=output or OutputSettings())
     turn = Turn(settings, KnownModel("demo", "demo", DEMO_FACTS), history, PromptCounter())
     provider = DemoProvider(pace=0)
-    effects = deque(turn.handle(UserSubmitted(user(wish))))
+    effects = deque(turn.handle(UserSubmitted(user(prompt))))
     while effects:
         match effects.popleft():
             case SendRequest(request):

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.mcp.identity import ServerContext
+from qcode.agent.mcp.context import ServerContext
 from qcode.agent.mcp.pins import Pins
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec

@@ -57,7 +57,7 @@ def nested(tmp_path_factory: pytest.TempPathFactory) -> GitScratch:
 def test_repository_with_traps_is_one_that_the_probe_lets_through(scratch: GitScratch, nested: GitScratch) -> None:
     for place in (scratch, nested):
         found = probe(place)()
-        assert (found.complaint, found.is_present) == ("", True)
+        assert (found.problem, found.is_present) == ("", True)
         assert found.has_submodules is (place is nested)
 
 

@@ -90,7 +90,7 @@ def test_git_asks_if_a_probe_found_something() -> None:
         probes = replace(CLEAN, repository=lambda: Repository(**found))
         return judge_shell(command, REPO, probes, home=HOME).verdict
 
-    assert judge("git log", complaint="it sets core.fsmonitor") == "ask"
+    assert judge("git log", problem="it sets core.fsmonitor") == "ask"
     assert judge("git status", has_submodules=True) == "ask"
     assert judge("git show-ref", has_submodules=True) == "allow"
     assert judge("git remote -v", has_credentials=True) == "ask"

@@ -145,3 +145,15 @@ def test_command_whose_name_starts_with_the_filter_comes_first(typed: str, first
         assert picker.rows[0].id == first
 
     drive(test)
+
+
+def test_whole_description_of_the_highlighted_command_is_shown() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+p")
+        await run.pilot.pause()
+        await run.pilot.press(*"suspend")
+        await run.pilot.pause()
+        text = " ".join(run.screen.replace("▌", " ").split())
+        assert "Ctrl+Z first undoes changes of the prompt; then pause." in text
+
+    drive(test)

@@ -194,6 +194,19 @@ def test_heading_of_the_first_row_stays_in_view() -> None:
     play(scene, Recording(rows))
 
 
+def test_heading_without_a_visible_row_is_not_shown() -> None:
+    rows = tuple(PickerRow(f"id{n}", f"name {n}", group=f"group {n // 10}") for n in range(40))
+
+    async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
+        for _ in range(40):
+            listed = [line.strip(" ▌›") for line in app.lines() if "group" in line or "name" in line]
+            assert listed[0].startswith("group")
+            assert listed[-1].startswith("name")
+            await pilot.press("down")
+
+    play(scene, Recording(rows))
+
+
 def test_view_does_not_scroll_while_the_highlight_moves_inside_it() -> None:
     rows = tuple(PickerRow(f"id{n}", f"name {n}", group=f"group {n // 20}") for n in range(40))
 

@@ -113,7 +113,7 @@ def test_question_about_an_externally_changed_file_says_what_each_answer_does(
         await run.send("/undo")
         await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
         await run.until(lambda: "Conversation:" in run.screen)
-        assert "Undo: removes 4 messages" in run.screen
+        assert "Undo: keep or restore a.txt?" in run.screen
         assert "› " in run.screen
         assert "Keep a.txt as it is" in run.screen
         assert "a.txt has been changed since" in run.screen

@@ -269,3 +269,11 @@ def test_unknown_theme_is_not_written(file: Path) -> None:
         assert file.read_text() == FILE
 
     drive(test, ScriptedConversation(), settings=configuring(file))
+
+
+def test_description_keeps_the_name_of_the_setting_on_a_narrow_screen(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        rows = [row.strip(" ▌") for row in run.screen.split("\n")]
+        assert any(row.startswith("output.learn_first_cap · ") for row in rows), run.screen
+
+    play(test, configuring(file), "output.learn_first_cap", size=(40, 20))
