@@ -67,7 +67,7 @@ context = Values(
     options=Values(prompt="", no_session=True),
     is_trusted=True,
 )
-selection = Values(name="demo/x", spec=Values(name="demo"))
+selection = Values(name="demo/x", spec=Values(name="demo"), is_last_resort=False)
 welcome = Welcome(("ready-to-type",), "~/project")
 
 class App(QcodeApp):

@@ -169,15 +169,15 @@ class AfterEdit:
         run = await self._commands.run("format", edit.path, scope)
         if run is None:
             return edit
-        if run.failure:
-            notes.append(f"The formatter failed and left the file as written: {run.failure}")
-            return edit
         try:
             now = await asyncio.to_thread(load, location)
         except Refused as refused:
             notes.append(f"After the formatter ran, the file cannot be read: {refused}")
             return edit
-        if now.data == formatted.data:
+        is_changed = now.data != formatted.data
+        if run.failure:  # `eslint --fix` changes the file and fails for the problems that are left
+            notes.append(f"The formatter failed{'' if is_changed else ' and left the file as written'}: {run.failure}")
+        if not is_changed:
             return edit
         # Recorded like an edit of the model, so that undo restores the previous version. Comparing the whole tree, as
         # for other commands, would slow down every edit.

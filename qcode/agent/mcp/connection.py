@@ -11,7 +11,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from qcode.agent.mcp import SERVER_LOG
 from qcode.agent.mcp.context import NotApprovedError, ServerContext
@@ -78,6 +78,8 @@ _MAX_ROUNDS = 10
 _MIN_PAUSE_S, _MAX_PAUSE_S = 0.05, 0.25
 
 
+ValueT = TypeVar("ValueT")
+
 Answers: TypeAlias = dict[str, Any]
 """The arguments of a request that is sent again: `input_responses` and `request_state`."""
 
@@ -92,6 +94,27 @@ class RunningRequest:
     ask: Ask | None = None
     notes: list[str] = field(default_factory=list)
     timer: asyncio.Timeout | None = None
+    questions: set[asyncio.Future[Any]] = field(default_factory=set)
+
+    async def until_over(self, question: Awaitable[ValueT], default: ValueT) -> ValueT:
+        """Return the result of a question of the server, `default` if this request ends before its answer."""
+        task = asyncio.ensure_future(question)
+        self.questions.add(task)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if task in self.questions:  # the connection ends
+                raise
+            return default
+        finally:
+            task.cancel()
+            self.questions.discard(task)
+
+    def close_questions(self) -> None:
+        """Withdraw the open questions: without this, the next question of the server would wait behind them."""
+        questions, self.questions = self.questions, set()
+        for question in questions:
+            question.cancel()
 
     @asynccontextmanager
     async def paused(self) -> AsyncIterator[None]:
@@ -277,6 +300,7 @@ class ServerConnection:
             raise ServerError(explain(error, self.log.status_line)) from None
         finally:
             self._running_requests.remove(running)
+            running.close_questions()
 
     async def _final_result(
         self,
@@ -336,6 +360,15 @@ class ServerConnection:
             running.notes.append(
                 "[The server requested a reply of the model. No user can approve this, so it was refused.]"
             )
+        import mcp_types as types
+
+        over = types.ErrorData(code=types.INTERNAL_ERROR, message="the request that this was for has ended")
+        return await running.until_over(self._sample_for(running, params), over)
+
+    async def _sample_for(
+        self, running: RunningRequest, params: CreateMessageRequestParams
+    ) -> CreateMessageResult | ErrorData:
+        assert self._context.sample is not None
         async with self._question_lock, running.paused():
             return await self._context.sample(self._spec.name, params, running.ask)
 
@@ -349,12 +382,21 @@ class ServerConnection:
             message = visible(single_spaced(params.message, MAX_REASON))
             running.notes.append(f'[The server asked the user: "{message}". No user can answer, so it was cancelled.]')
             return types.ElicitResult(action="cancel")
+        return await running.until_over(
+            self._question(running, running.ask, params), types.ElicitResult(action="cancel")
+        )
+
+    async def _question(
+        self, running: RunningRequest, ask: Ask, params: ElicitRequestFormParams | ElicitRequestURLParams
+    ) -> ElicitResult:
+        import mcp_types as types
+
         async with self._question_lock, running.paused():
             try:
                 if isinstance(params, types.ElicitRequestURLParams):
-                    return types.ElicitResult(action=await visit(params.message, params.url, running.ask))
+                    return types.ElicitResult(action=await visit(params.message, params.url, ask))
                 schema = params.requested_schema
-                action, values = await fill_form(self._spec.name, params.message, schema, running.ask)
+                action, values = await fill_form(self._spec.name, params.message, schema, ask)
             except ValueError as problem:
                 running.notes.append(f"[The server asked for input, which was declined: {problem}.]")
                 return types.ElicitResult(action="decline")

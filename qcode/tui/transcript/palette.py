@@ -12,6 +12,7 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
 from textual.color import Color
+from textual.style import Style as ContentStyle
 from textual.widget import Widget
 
 from qcode.tui.transcript.ansi import SGR_SLOT_PREFIX
@@ -178,14 +179,24 @@ class Palette:
         self._widget = widget
         self._slots: dict[str, Style] = {}
         self._inks: dict[Ink, Style] = {}
+        self._padding: Style | None = None
 
     def clear(self) -> None:
         self._slots.clear()
         self._inks.clear()
+        self._padding = None
 
     @property
     def base(self) -> Style:
         return self._widget.rich_style
+
+    @property
+    def padding(self) -> Style:
+        """The style of the widget's padding, as Textual has it."""
+        if self._padding is None:
+            base, background = self._widget.background_colors
+            self._padding = ContentStyle(background=base + background).rich_style
+        return self._padding
 
     def style(self, ink: Ink) -> Style:
         """Return the style of `ink` on top of the widget's style."""

@@ -193,12 +193,30 @@ class Pane(ScrollView):
         if self.is_attached and self.text_selection is not None:
             self.screen.clear_selection()
 
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """Return whole rows of the view, with the padding at their right.
+
+        Textual would apply padding, styles and filters to every row of every frame. Here a row that only moved keeps
+        its strip, which has cached the results of filters.
+        """
+        width, gutter = self.region.width, self.gutter
+        if gutter.left or gutter.top or gutter.bottom:
+            return super().render_lines(crop)
+        try:
+            rows = [self.render_line(y) for y in crop.line_range]
+        except Exception:  # noqa: BLE001  # the app's edge: the widget's own painting reports the error in its rows
+            return super().render_lines(crop)
+        background = self.background_colors[1]
+        for filter in self.get_line_filters():
+            rows = [row.apply_filter(filter, background) for row in rows]
+        return rows if crop.column_span == (0, width) else [row.crop(*crop.column_span) for row in rows]
+
     def render_line(self, y: int) -> Strip:
-        """Return row `y` of the view."""
+        """Return row `y` of the view, with the padding at its right."""
         row, width = round(self.scroll_y) + y, self.text_width
         line = self.column.line(row)
         if line is None:
-            return Strip.blank(width, self.palette.base)
+            return Strip.blank(width, self.palette.base).extend_cell_length(self.region.width, self.palette.padding)
         selection = self.text_selection
         span = selection.get_span(row) if selection is not None else None
         chosen = self._chosen_entry
@@ -225,7 +243,8 @@ class Pane(ScrollView):
         if is_chosen:
             segments = painted_over(segments, 0, -1, style(_CHOSEN_INK))
         strip = Strip(segments, max(cells, width))
-        return strip.crop(0, width) if cells > width else strip
+        strip = strip.crop(0, width) if cells > width else strip
+        return strip.extend_cell_length(self.region.width, self.palette.padding)
 
     def _selection_style(self) -> Style:
         # Most themes do not change the foreground of selected text; only the partial style shows that.

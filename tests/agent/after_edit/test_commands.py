@@ -86,6 +86,17 @@ def test_formatter_that_fails_leaves_the_edit(tmp_path: Path) -> None:
     assert "The formatter failed and left the file as written: [no output]\n[exit code 1]" in editing.told[0]
 
 
+def test_formatter_that_changes_the_file_and_fails_is_recorded_as_a_change(tmp_path: Path) -> None:
+    settings = {**FORMAT, "format": "sed -i s/one/two/ {file}; echo 1 problem left; exit 1"}
+    replies = write("one\n", "a.txt"), edit("two", "three", "a.txt"), DONE
+    editing = Editing(tmp_path, *replies, settings=settings, mode="bypass")
+    _, second = editing.run()
+    assert "The formatter failed: 1 problem left\n[exit code 1]" in editing.told[0]
+    assert "The formatter changed a.txt after this edit" in editing.told[0]
+    assert second.state == "done", second
+    assert (editing.work / "a.txt").read_text() == "three\n"
+
+
 def test_command_that_would_ask_does_not_run_unattended_and_is_reported_once(tmp_path: Path) -> None:
     editing = Editing(tmp_path, write("bad\n", "a.txt"), write("bad\n", "b.txt"), DONE, settings=FORMAT)
     editing.run()

@@ -218,6 +218,32 @@ def test_server_asks_during_a_call_and_the_limit_pauses(folders: ServerFolders) 
     asyncio.run(body())
 
 
+def test_cancelled_call_withdraws_its_question_and_the_next_one_is_asked(folders: ServerFolders) -> None:
+    form: dict[str, Any] = {"message": "Who?", "requestedSchema": schema(who={"type": "string"})}
+
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.spec())) as servers:
+            asked, withdrawn = asyncio.Event(), asyncio.Event()
+
+            async def wait(question: str, detail: str, choices: Sequence[Choice]) -> str | None:
+                asked.set()
+                try:
+                    return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+                finally:
+                    withdrawn.set()
+
+            work = asyncio.ensure_future(call(servers, "fake__ask", {"params": form}, ask=wait))
+            await asked.wait()
+            work.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await work
+            await withdrawn.wait()
+            outcome = await call(servers, "fake__ask", {"params": form}, ask=Asked("Jo"))
+            assert "Jo" in outcome.content
+
+    asyncio.run(body())
+
+
 def test_result_that_requires_input_is_requested_again_with_the_answer(folders: ServerFolders) -> None:
     async def body() -> None:
         async with open_servers(folders.servers(folders.sdk_spec())) as servers:

@@ -355,7 +355,8 @@ def test_user_message_is_a_band_across_the_width() -> None:
         assert grounds[1] == band != text
 
     def strips(app: TranscriptApp, count: int) -> list[Strip]:
-        return [app.transcript.render_line(row) for row in range(count)]
+        width = app.transcript.text_width
+        return [app.transcript.render_line(row).crop(0, width) for row in range(count)]
 
     play(scene)
 
