@@ -195,20 +195,27 @@ class PathJudge:
         return ResolvedPath(tuple(f"{point.rstrip('/')}/{name}" for point in above.points), target, info)
 
     def _objections(self, trail: ResolvedPath, access: Access) -> Iterator[Verdict]:
-        """Yield a verdict for each reason against the access, in the order of the points of the path."""
+        """Yield a verdict for each reason against the access, in the order of the points of the path.
+
+        The location outside the workspace comes last: an equally strict reason, such as a secret name, says more.
+        """
         is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
         for point in trail.points:
             yield from self._at_point(point, access, is_folder=is_folder)
         yield from _judge_file_kind(trail, access)
         yield from _judge_existing(trail)
+        for point in trail.points:
+            if not self._folders_with(point) and not any(self._protected_locations(point)):
+                yield _pick(protected_paths.outside(point, self._homes), access)
+
+    def _folders_with(self, point: str) -> list[str]:
+        """Return the folders of the workspace that contain `point`."""
+        return [folder for folder in (*self.roots, *self._read_only) if protected_paths.is_within(point, folder)]
 
     def _at_point(self, point: str, access: Access, *, is_folder: bool) -> Iterator[Verdict]:
-        located = list(self._protected_locations(point))
-        inside = [folder for folder in (*self.roots, *self._read_only) if protected_paths.is_within(point, folder)]
-        if not located and not inside:
-            located = [protected_paths.outside(point, self._homes)]
-        for protected in located:
+        for protected in self._protected_locations(point):
             yield _pick(protected, access)
+        inside = self._folders_with(point)
         folder = max(inside, key=len, default="")
         parts = tuple(part for part in point.removeprefix(folder).split("/") if part)
         yield from _judge_names(parts, access, is_folder=is_folder)

@@ -57,7 +57,13 @@ class PathVerdict(Protocol):
     @property
     def reason(self) -> str: ...
 
+    @property
+    def rule(self) -> str:
+        """The rule that decided; `OUTSIDE_RULE` if the path asks only because it is outside the workspace."""
+        ...
 
+
+OUTSIDE_RULE = "path:outside"
 PathJudge: TypeAlias = Callable[[str, Access], PathVerdict]
 
 
@@ -83,9 +89,9 @@ UNRECORDED: ChangeRecorder = _NoRecorder()
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePath:
-    """A path inside the workspace with all links resolved: `parts` below `base`.
+    """A path with all links resolved: `parts` below `base`, a folder of the workspace, or `/` for a path outside.
 
-    `name` is relative to the root, or absolute in an added folder; `label` is the `printable` name for the model.
+    `name` is relative to the root of the workspace, or absolute; `label` is the `printable` name for the model.
     """
 
     base: Path
@@ -173,7 +179,10 @@ class Workspace:
             self._readable_folders = (*self._readable_folders, folder)
 
     def resolve(self, path: str, access: Access = "read") -> WorkspacePath:
-        """Resolve `path` and its links. Raise `Refused` if the path may not be used."""
+        """Resolve `path` and its links. Raise `Refused` if the path may not be used.
+
+        Outside the workspace nothing is written, and reading needs a verdict that allows it or the user's approval.
+        """
         label = printable(path)
         if not path.strip():
             raise Refused("the path is empty")
@@ -181,8 +190,13 @@ class Workspace:
             raise Refused(f"{label} contains a NUL character")
         real = Path(os.path.realpath(self._anchored(path)))
         location = self._place(real)
-        if location is None or (access == "write" and location.base in (self._scratch, *self._readable_folders)):
+        is_writable = location is not None and location.base not in (self._scratch, *self._readable_folders)
+        if (access == "write" and not is_writable) or (location is None and self._judge is None):
             raise Refused(f"{label} is outside the workspace; only files below {self._folder_names()} can be used")
+        if location is None:
+            # Only `_check` decides. Opening from `/` follows no links, so no folder can be swapped for one meanwhile.
+            root = Path(real.anchor)
+            location = WorkspacePath(root, real.relative_to(root).parts, str(real), printable(str(real)))
         if access == "write":
             _refuse_write(location, label, path)
         self._check(path, access, real, label)
@@ -218,8 +232,17 @@ class Workspace:
             )
 
     def is_open(self, path: Path) -> bool:
-        """Return whether a search may show the content of `path`, although no call named it."""
-        return self._judge is None or self._judge(str(path), "read").verdict == "allow"
+        """Return whether a search may show the content of `path`, although no call named it.
+
+        The approval of a folder outside the workspace covers the files below it, except those that ask for another
+        reason, such as `.env`.
+        """
+        if self._judge is None:
+            return True
+        verdict = self._judge(str(path), "read")
+        if verdict.verdict != "ask" or verdict.rule != OUTSIDE_RULE:
+            return verdict.verdict == "allow"
+        return any(path.is_relative_to(target) for target in _GRANTED.get() or ())
 
     def load(self, location: WorkspacePath) -> Loaded:
         """Return the file at `location`. Raise `Refused` if it is not a readable file."""
