@@ -42,7 +42,7 @@ from qcode.protocol.approvals import (
 from qcode.protocol.events import ApprovalRequested, TurnEvent
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ChangedFile, Runs, ToolOutcome, ToolSpec
-from qcode.safety.paths import GUARDED
+from qcode.safety.paths import SENSITIVE_FILE
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.verdict import RESTRICTED, Level, Verdict
@@ -85,7 +85,7 @@ class ResolvedCall:
 
 def holds_secrets(policy: Policy, path: str) -> bool:
     """Whether the contents of this file must not be shown without asking."""
-    return policy.judge_file(path, "read").rule == GUARDED
+    return policy.judge_file(path, "read").rule == SENSITIVE_FILE
 
 
 def is_planning(policy: Policy) -> bool:

@@ -144,7 +144,7 @@ def _size(is_terminal: bool) -> tuple[int, int] | None:
 
 def _folder(context: RunContext) -> Iterator[Finding]:
     yield Finding("root", str(context.root))
-    status = TrustStore(context.paths.state_dir, context.folder).look(context.root)
+    status = TrustStore(context.paths.state_dir, context.folder).status_of(context.root)
     if context.is_trusted:
         yield Finding("trust", "trusted", "ok")
         yield from (Finding("pinned", name) for name in status.files)

@@ -400,7 +400,7 @@ class AgentParts:
             origin = settings.origin("tools.sandbox")
             text = f'{origin}: tools.sandbox is "required", but no sandbox works here; run qcode doctor for details'
             raise QcodeError(text, ExitCode.BAD_CONFIG)
-        probes = replace(policy.probes, sandbox=lambda: sandbox.support, contents=lambda: sandbox.index.look())
+        probes = replace(policy.probes, sandbox=lambda: sandbox.support, contents=lambda: sandbox.index.refresh())
         return replace(policy, read_only=(scratch.path,), probes=probes), sandbox
 
     def redact(self, text: str) -> str:

@@ -98,7 +98,7 @@ class SessionSandbox:
         if sandbox is None or level not in sandbox.levels:
             raise RuntimeError(f"no sandbox can give the level {level!r}")
         self._check_running()
-        contents = self.index.look()
+        contents = self.index.refresh()
         view = self._machine_view() if level == "read-only" else None
         confinement = confinement_for(level, self._scope, contents, keeps_git_config=keeps_git_config, view=view)
         launch = sandbox.launch(argv, confinement)
@@ -124,7 +124,7 @@ class SessionSandbox:
         programs = (*program_folders(":".join(folders), self._scope.home_path), *toolchain_folders(self._scope))
         packages, mark, _ = real.partition("/node_modules/")  # a program of npm needs the packages beside its own
         programs += (f"{packages}{mark.rstrip('/')}",) if mark else ()
-        confinement = reader_confinement(self._scope, self.index.look(), programs, str(cache))
+        confinement = reader_confinement(self._scope, self.index.refresh(), programs, str(cache))
         return sandbox.launch(argv, confinement)
 
     def show(self, folder: Path) -> None:
@@ -144,7 +144,7 @@ class SessionSandbox:
         if not self.support.masks:
             return frozenset()
         # `config` would match almost any text; git's errors without remotes are clear enough.
-        secrets = (path for path in self.index.look().secrets if not path.endswith("/.git/config"))
+        secrets = (path for path in self.index.refresh().secrets if not path.endswith("/.git/config"))
         return frozenset(path.rpartition("/")[2] for path in secrets)
 
     def _machine_view(self) -> MachineView:
@@ -179,10 +179,10 @@ class SessionSandbox:
         """Return the existing paths that a level protects, and whether the index is complete."""
         from qcode.safety.sandbox.confinement import protected_outside
 
-        contents = self.index.look(is_forced=True)
+        contents = self.index.refresh(is_forced=True)
         if level == "workspace":
-            return contents.steering_paths, contents.is_complete
-        return (*contents.git_steering, *protected_outside(self._scope)), contents.is_complete
+            return contents.control_paths, contents.is_complete
+        return (*contents.git_control_paths, *protected_outside(self._scope)), contents.is_complete
 
     def _check_running(self) -> None:
         """Restore protected files that running commands have changed so far."""

@@ -100,7 +100,7 @@ class TrustStore:
     def path(self) -> Path:
         return self.state_dir / FILE_NAME
 
-    def look(self, root: Path) -> TrustStatus:
+    def status_of(self, root: Path) -> TrustStatus:
         """Return the current trust status of `root` itself (not of its parents)."""
         row = self._row(root)
         try:
@@ -124,12 +124,12 @@ class TrustStore:
     def changes_below(self, root: Path, folder: Path) -> tuple[TrustedFileChange, ...]:
         """Return the pinned files below `folder` that differ now; none if the project has no pins."""
         name = _name_in(root, folder)
-        status = self.look(root)
+        status = self.status_of(root)
         return tuple(change for change in status.changes if name and change.name.startswith(f"{name}/"))
 
     def is_trusted(self, root: Path) -> bool:
         """Return whether the user trusted this folder itself and its pinned files are unchanged."""
-        return self.look(root).is_trusted
+        return self.status_of(root).is_trusted
 
     def remember(self, root: Path, files: Mapping[str, TrustedFile] | None = None) -> None:
         """Trust this folder from now on with these files, by default the current ones.
@@ -167,7 +167,7 @@ class TrustStore:
         """
         folders = tuple(f"{name}/" for name in pinned_folders(root, self.folder))
         names = {name for name in (_name_in(root, Path(target)) for target in targets) if name.startswith(folders)}
-        before = self.look(root) if names else TrustStatus("unknown")
+        before = self.status_of(root) if names else TrustStatus("unknown")
         yield
         if before.kind not in ("trusted", "changed"):
             return
@@ -540,7 +540,7 @@ class TrustService:
             return ()
         from qcode.protocol.events import Notice
 
-        why = why_restricted(self._store.look(self._root))
+        why = why_restricted(self._store.status_of(self._root))
         if not why:
             return (Notice("info", RESTRICTED_NOTICE),)
         from qcode.text.sentences import capitalized
@@ -549,7 +549,7 @@ class TrustService:
 
     def show(self, folder: Path) -> str:
         """Return what trusting the folder would allow; `accept_shown` then trusts exactly that."""
-        self._last_shown = status = self._store.look(self._root)
+        self._last_shown = status = self._store.status_of(self._root)
         if self._is_trusted() and status.is_trusted:
             return f"This folder is trusted{_contents_text(status)}. qcode asks again if these files change."
         if status.kind in ("changed", "unpinned"):
@@ -560,12 +560,12 @@ class TrustService:
 
     def accept_shown(self, folder: Path) -> str:
         """Trust the folder if its files are those of the last `show`; otherwise show them."""
-        status = self._store.look(self._root)
+        status = self._store.status_of(self._root)
         return self.accept() if self._last_shown is not None and status == self._last_shown else self.show(folder)
 
     def accept(self) -> str:
         """Trust the folder, or first show its changes; return the message for the user."""
-        status = self._store.look(self._root)
+        status = self._store.status_of(self._root)
         if status.kind in ("changed", "unpinned") and status != self._last_shown:
             self._last_shown = status
             return f"{_difference(status)}\n\nType /trust again to trust it as shown, after a restart."

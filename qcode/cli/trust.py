@@ -73,7 +73,7 @@ def run_trust(rest: Sequence[str]) -> int:
     match words:
         case [] | ["show"]:
             root = find_project_root(folder)
-            status = replace(store, folder=folder).look(root)
+            status = replace(store, folder=folder).status_of(root)
             if "json" in flags:
                 write_stdout(json.dumps(_shown_json(folder, root, status)) + "\n")
             else:
@@ -84,11 +84,11 @@ def run_trust(rest: Sequence[str]) -> int:
         case ["forget", *folders] if len(folders) <= 1:
             return _forget(store, Path(folders[0]) if folders else find_project_root(folder))
         case ["list"] if "json" in flags:
-            listed = [{"folder": str(path), "state": store.look(path).kind} for path in store.folders()]
+            listed = [{"folder": str(path), "state": store.status_of(path).kind} for path in store.folders()]
             write_stdout(json.dumps(listed) + "\n")
             return 0
         case ["list"]:
-            rows = [f"{visible(str(path))}  {_STATES[store.look(path).kind]}\n" for path in store.folders()]
+            rows = [f"{visible(str(path))}  {_STATES[store.status_of(path).kind]}\n" for path in store.folders()]
             write_stdout("".join(rows) or "no folder is trusted\n")
             return 0
         case _:
@@ -122,7 +122,7 @@ def _shown_json(folder: Path, root: Path, status: TrustStatus) -> JsonObject:
 def _trust_folder(store: TrustStore, folder: Path) -> int:
     root = find_project_root(folder)
     store = replace(store, folder=folder)
-    status = store.look(root)
+    status = store.status_of(root)
     write_stdout("".join(f"{line}\n" for line in _status_lines(folder, root, status)))
     if status.is_trusted:
         return 0
@@ -180,7 +180,7 @@ def is_trusted(
     """
     if by_flag:
         return True
-    status = TrustStore(state_dir, folder).look(root)
+    status = TrustStore(state_dir, folder).status_of(root)
     if status.is_trusted or ask is None:
         return status.is_trusted
     question = _question(folder, root, status)
@@ -196,7 +196,7 @@ def is_trusted(
 
 def note_for_pipes(folder: Path, root: Path, state_dir: Path, arguments: Sequence[str]) -> str:
     """Return the note of pipe mode for a folder that lost its trust: the reason, and the command to run again."""
-    why = why_restricted(TrustStore(state_dir, folder).look(root))
+    why = why_restricted(TrustStore(state_dir, folder).status_of(root))
     if not why:
         return ""
     command = visible(shlex.join(("qcode", "--trust", *arguments)))

@@ -17,7 +17,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from itertools import islice
 
-from qcode.safety.paths import MAX_PATH, PathJudge, SessionFolders, anchored, home_of
+from qcode.safety.paths import MAX_PATH, PathJudge, SessionFolders, absolute_path, home_of
 from qcode.safety.protected_paths import CREDENTIALS, PROTECTED_RULES, STARTUP, fold, is_history, is_within
 from qcode.values import dataclass
 
@@ -299,7 +299,7 @@ class _FolderWrites:
             return None
         if len(known) > MAX_PATH:
             return None
-        return os.path.realpath(anchored(known, self.folder or "/", home))
+        return os.path.realpath(absolute_path(known, self.folder or "/", home))
 
     def _protected_paths(self) -> Iterator[str]:
         home = os.path.realpath(home_of(self.session_folders))
@@ -353,7 +353,7 @@ class _FileJudge:
         """Yield the paths that a token may name, except for paths that can be judged by their text."""
         if len(token) > MAX_PATH:
             return
-        path = os.path.normpath(anchored(token, folder, self._paths.home)) if token else folder
+        path = os.path.normpath(absolute_path(token, folder, self._paths.home)) if token else folder
         first = token.partition("/")[0]
         is_relative = not token.startswith(("/", "~"))
         is_wild = _UNKNOWN.search(token) is not None

@@ -20,20 +20,20 @@ from qcode.safety.verdict import Access, Verdict, strictest
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-GUARDED = "path:secret"
+SENSITIVE_FILE = "path:secret"
 """The rule of a verdict on a file with the name or the first bytes of a secret."""
 
 _URL = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ESCAPE = lazy_pattern(r"[\x1b\x80-\x9f]")
 _KEY_START = lazy_pattern(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-GUARDED-KEY-")
-_HEAD = 128
-_identity = attrgetter("st_dev", "st_ino", "st_nlink", "st_size", "st_ctime_ns")
-known_without_key: set[tuple[int, ...]] = set()
+_KEY_START_BYTES = 128
+_identity_of = attrgetter("st_dev", "st_ino", "st_nlink", "st_size", "st_ctime_ns")
+files_without_key: set[tuple[int, ...]] = set()
 """Identities of files with one hard link that do not start like a key.
 
 Programs cannot set the ctime of a file, so a changed file has another identity.
 """
-_MAX_KNOWN = 10_000
+_MAX_FILES_WITHOUT_KEY = 10_000
 TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_000_000_000
 """The maximum tick of a file system's clock, for timestamps with fractions of a second and for whole seconds."""
 _UNUSED_NAME = "qcode-unused-name"
@@ -121,16 +121,16 @@ class PathJudge:
     def __init__(self, session_folders: SessionFolders) -> None:
         self.session_folders = session_folders
         self.home = home_of(session_folders)
-        homes, locked = _spellings((Path(self.home),)), _spellings(session_folders.read_only)
-        self._homes, self._read_only = homes, locked
-        self.root_spellings = _spellings((session_folders.root,))
-        self.roots = tuple(dict.fromkeys((*self.root_spellings, *_spellings(session_folders.added_folders))))
+        homes, read_only = _with_real_paths((Path(self.home),)), _with_real_paths(session_folders.read_only)
+        self._homes, self._read_only = homes, read_only
+        self.root_paths = _with_real_paths((session_folders.root,))
+        self.roots = tuple(dict.fromkeys((*self.root_paths, *_with_real_paths(session_folders.added_folders))))
         self._own_folders = (
-            *_spellings(session_folders.own_folders),
+            *_with_real_paths(session_folders.own_folders),
             *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS),
         )
         self._folders: dict[str, ResolvedPath] = {}
-        special = (*homes, *locked, *self.roots, *self._own_folders)
+        special = (*homes, *read_only, *self.roots, *self._own_folders)
         self._special_names = frozenset(folder.rpartition("/")[2].casefold() for folder in special)
 
     def judge(self, path: str, access: Access) -> Verdict:
@@ -138,17 +138,17 @@ class PathJudge:
         problem = _text_problem(path)
         if problem:
             return Verdict("deny", problem, "path:malformed")
-        trail = self.trail(path)
-        if trail.is_loop:
+        resolved = self.resolve(path)
+        if resolved.is_loop:
             return Verdict("deny", "its symbolic links form a loop", "path:loop")
-        verdict = strictest(Verdict("allow", "in the workspace", "path:workspace"), *self._objections(trail, access))
-        if protected_paths.has_unclear_characters(path) or protected_paths.has_unclear_characters(trail.target):
+        verdict = strictest(Verdict("allow", "in the workspace", "path:workspace"), *self._objections(resolved, access))
+        if protected_paths.has_unclear_characters(path) or protected_paths.has_unclear_characters(resolved.target):
             verdict = strictest(verdict, Verdict("ask", "its name contains invisible characters", "path:unclear"))
-        if verdict.is_allowed and trail.info is not None and _starts_like_a_key(trail.target, trail.info):
-            return Verdict("ask", "it contains a private key", GUARDED)
+        if verdict.is_allowed and resolved.info is not None and _starts_like_a_key(resolved.target, resolved.info):
+            return Verdict("ask", "it contains a private key", SENSITIVE_FILE)
         return verdict
 
-    def undecided_in(self, prefix: str, names: list[str]) -> list[str]:
+    def names_to_judge(self, prefix: str, names: list[str]) -> list[str]:
         """Return the names that must be judged one by one with `judge(f"{prefix}{name}", "read")`.
 
         All other names may be read; this check is many times cheaper than `judge`. `prefix` is empty or ends with a
@@ -159,7 +159,7 @@ class PathJudge:
         unused = f"{prefix}{_UNUSED_NAME}"
         if len(names) < _MIN_NAMES or not self.judge(unused, "read").is_allowed:
             return names
-        folder = self._folders.get(anchored(unused, str(self.session_folders.root), self.home).rpartition("/")[0])
+        folder = self._folders.get(absolute_path(unused, str(self.session_folders.root), self.home).rpartition("/")[0])
         if folder is None:
             return names
         try:
@@ -170,8 +170,8 @@ class PathJudge:
         if not self._special_names.isdisjoint(map(str.casefold, ordinary)):
             ordinary = [name for name in ordinary if name.casefold() not in self._special_names]
         try:
-            existing, infos = _statuses(ordinary, descriptor)
-            if len(existing) == len(names) and known_without_key.issuperset(map(_identity, infos)):
+            existing, infos = _stat_all(ordinary, descriptor)
+            if len(existing) == len(names) and files_without_key.issuperset(map(_identity_of, infos)):
                 return []
             pairs = zip(existing, infos, strict=True)
             readable = {name for name, info in pairs if _is_readable(name, info, descriptor)}
@@ -179,9 +179,9 @@ class PathJudge:
             os.close(descriptor)
         return [name for name in names if name not in readable]
 
-    def trail(self, path: str) -> ResolvedPath:
+    def resolve(self, path: str) -> ResolvedPath:
         """Resolve `path`. Its folder is resolved once and cached."""
-        absolute = anchored(path, str(self.session_folders.root), self.home)
+        absolute = absolute_path(path, str(self.session_folders.root), self.home)
         folder, _, name = absolute.rpartition("/")
         if name in ("", ".", "..") or not folder:
             return follow(absolute)
@@ -189,32 +189,32 @@ class PathJudge:
             self._folders[folder] = follow(folder)
         above = self._folders[folder]
         target = f"{above.target.rstrip('/')}/{name}"
-        info = _status(target)
+        info = _stat(target)
         if above.is_loop or (info is not None and stat.S_ISLNK(info.st_mode)):
             return follow(absolute)
         return ResolvedPath(tuple(f"{point.rstrip('/')}/{name}" for point in above.points), target, info)
 
-    def _objections(self, trail: ResolvedPath, access: Access) -> Iterator[Verdict]:
+    def _objections(self, resolved: ResolvedPath, access: Access) -> Iterator[Verdict]:
         """Yield a verdict for each reason against the access, in the order of the points of the path.
 
         The location outside the workspace comes last: an equally strict reason, such as a secret name, says more.
         """
-        is_folder = trail.info is not None and stat.S_ISDIR(trail.info.st_mode)
-        for point in trail.points:
-            yield from self._at_point(point, access, is_folder=is_folder)
-        yield from _judge_file_kind(trail, access)
-        yield from _judge_existing(trail)
-        for point in trail.points:
+        is_folder = resolved.info is not None and stat.S_ISDIR(resolved.info.st_mode)
+        for point in resolved.points:
+            yield from self._judge_point(point, access, is_folder=is_folder)
+        yield from _judge_file_kind(resolved, access)
+        yield from _judge_existing(resolved)
+        for point in resolved.points:
             if not self._folders_with(point) and not any(self._protected_locations(point)):
-                yield _pick(protected_paths.outside(point, self._homes), access)
+                yield _verdict_for(protected_paths.judge_outside_path(point, self._homes), access)
 
     def _folders_with(self, point: str) -> list[str]:
         """Return the folders of the workspace that contain `point`."""
         return [folder for folder in (*self.roots, *self._read_only) if protected_paths.is_within(point, folder)]
 
-    def _at_point(self, point: str, access: Access, *, is_folder: bool) -> Iterator[Verdict]:
+    def _judge_point(self, point: str, access: Access, *, is_folder: bool) -> Iterator[Verdict]:
         for protected in self._protected_locations(point):
-            yield _pick(protected, access)
+            yield _verdict_for(protected, access)
         inside = self._folders_with(point)
         folder = max(inside, key=len, default="")
         parts = tuple(part for part in point.removeprefix(folder).split("/") if part)
@@ -225,20 +225,20 @@ class PathJudge:
             yield Verdict("ask", "the folder was added as read-only", "path:read-only")
 
     def _protected_locations(self, point: str) -> Iterator[protected_paths.Located]:
-        found = [protected_paths.in_kernel(point)]
+        found = [protected_paths.judge_kernel_path(point)]
         found += [
-            protected_paths.in_home(point.removeprefix(home).strip("/"))
+            protected_paths.judge_home_path(point.removeprefix(home).strip("/"))
             for home in self._homes
             if point != home and protected_paths.is_within(point, home)
         ]
         # A folder of qcode that the session may read, such as a skill of the user, is not protected like the others.
         folders = (folder for folder in self._read_only if protected_paths.is_within_any(folder, self._own_folders))
         if not protected_paths.is_within_any(point, folders):
-            found.append(protected_paths.in_own(point, self._own_folders))
+            found.append(protected_paths.judge_qcode_path(point, self._own_folders))
         return (protected for protected in found if protected is not None)
 
 
-def anchored(path: str, root: str, home: str) -> str:
+def absolute_path(path: str, root: str, home: str) -> str:
     """Return `path` as an absolute path: `~` stands for the home folder, other relative paths start at `root`."""
     if path == "~" or path.startswith("~/"):
         return f"{home}{path[1:]}"
@@ -261,77 +261,80 @@ def _text_problem(path: str) -> str:
 
 
 def _judge_names(parts: tuple[str, ...], access: Access, *, is_folder: bool) -> Iterator[Verdict]:
-    """Judge the names of the components of a path, without the workspace folder that contains it."""
-    spelled = [piece.partition(":")[0] for part in parts for piece in part.split("\\")]
-    folded = [protected_paths.fold(name) for name in spelled]
-    if any(map(protected_paths.is_git_look_alike, spelled)):
-        yield _pick(("ask", "deny", "it is a look-alike of .git", "path:git"), access)
+    """Judge the names of the components of a path, without the workspace folder that contains it.
+
+    Other systems read a backslash as a separator, and a colon as the start of a stream's name.
+    """
+    names = [name.partition(":")[0] for part in parts for name in part.split("\\")]
+    folded = [protected_paths.fold(name) for name in names]
+    if any(map(protected_paths.is_git_look_alike, names)):
+        yield _verdict_for(("ask", "deny", "it is a look-alike of .git", "path:git"), access)
     if ".git" in folded:
         is_config = folded[-1] in ("config", "config.worktree")
         reason = "git's configuration can run programs" if is_config else "only git may write in .git"
         if is_config or access == "write":
-            yield _pick(("ask", "deny", reason, "path:git"), access)
+            yield _verdict_for(("ask", "deny", reason, "path:git"), access)
     if parts and not is_folder and protected_paths.is_secret(parts[-1]):
-        yield Verdict("ask", "files with this name contain secrets", GUARDED)
-    if access == "write" and protected_paths.is_steering(parts):
-        yield Verdict("ask", protected_paths.steering_reason(parts), "path:steering")
+        yield Verdict("ask", "files with this name contain secrets", SENSITIVE_FILE)
+    if access == "write" and protected_paths.is_control_path(parts):
+        yield Verdict("ask", protected_paths.control_path_reason(parts), "path:steering")
     if access == "write" and any(map(protected_paths.is_dependency_folder, parts)):
         yield Verdict("ask", "it is part of an installed dependency", "path:dependency")
 
 
-def _judge_file_kind(trail: ResolvedPath, access: Access) -> Iterator[Verdict]:
-    if trail.info is None or stat.S_ISDIR(trail.info.st_mode):
+def _judge_file_kind(resolved: ResolvedPath, access: Access) -> Iterator[Verdict]:
+    if resolved.info is None or stat.S_ISDIR(resolved.info.st_mode):
         return
-    if not stat.S_ISREG(trail.info.st_mode):
+    if not stat.S_ISREG(resolved.info.st_mode):
         yield Verdict("deny", "it is a device, pipe or socket", "path:kernel")
-    elif trail.info.st_nlink > 1:
+    elif resolved.info.st_nlink > 1:
         yield Verdict("ask", "the file has several hard links, so it also exists elsewhere", "path:hard-link")
-    elif access == "write" and not trail.info.st_mode & 0o222:
+    elif access == "write" and not resolved.info.st_mode & 0o222:
         yield Verdict("ask", "the file is read-only", "path:read-only")
 
 
-def _judge_existing(trail: ResolvedPath) -> Iterator[Verdict]:
+def _judge_existing(resolved: ResolvedPath) -> Iterator[Verdict]:
     """Judge names that matter only for existing files, or for new files in existing folders."""
-    is_file = trail.info is not None and stat.S_ISREG(trail.info.st_mode)
-    names = [point.rsplit("/", 1)[-1] for point in trail.points]
-    is_new = trail.info is None and os.path.isdir(os.path.dirname(trail.target))  # noqa: PTH112, PTH120  # text, as in `follow`
+    is_file = resolved.info is not None and stat.S_ISREG(resolved.info.st_mode)
+    names = [point.rsplit("/", 1)[-1] for point in resolved.points]
+    is_new = resolved.info is None and os.path.isdir(os.path.dirname(resolved.target))  # noqa: PTH112, PTH120  # text, as in `follow`
     if (is_file and any(map(protected_paths.is_key, names))) or (
         is_new and any(map(protected_paths.is_ssh_key, names))
     ):
-        yield Verdict("ask", "files with this name contain private keys", GUARDED)
+        yield Verdict("ask", "files with this name contain private keys", SENSITIVE_FILE)
 
 
 def _starts_like_a_key(path: str, info: os.stat_result, folder: int | None = None) -> bool:
-    """Return whether a file contains a private key. `path` may be relative to an open `folder`."""
-    if not stat.S_ISREG(info.st_mode) or _identity(info) in known_without_key:
+    """Return whether a file starts with a private key. `path` may be relative to an open `folder`."""
+    if not stat.S_ISREG(info.st_mode) or _identity_of(info) in files_without_key:
         return False
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=folder)
     except OSError:
         return False
     try:
-        begun_ns, opened = time.time_ns(), os.fstat(descriptor)
-        if _KEY_START.match(os.read(descriptor, _HEAD)) is not None:
+        start_ns, opened = time.time_ns(), os.fstat(descriptor)
+        if _KEY_START.match(os.read(descriptor, _KEY_START_BYTES)) is not None:
             return True
     except OSError:
         return False
     finally:
         os.close(descriptor)
-    if stat.S_ISREG(opened.st_mode) and has_settled(opened, begun_ns):
-        if len(known_without_key) >= _MAX_KNOWN:
-            known_without_key.clear()
+    if stat.S_ISREG(opened.st_mode) and is_ctime_final(opened, start_ns):
+        if len(files_without_key) >= _MAX_FILES_WITHOUT_KEY:
+            files_without_key.clear()
         if opened.st_nlink == 1:
-            known_without_key.add(_identity(opened))
+            files_without_key.add(_identity_of(opened))
     return False
 
 
-def has_settled(info: os.stat_result, now_ns: int) -> bool:
-    """Return whether a change of a file or folder after `now_ns` is certain to change its ctime."""
+def is_ctime_final(info: os.stat_result, now_ns: int) -> bool:
+    """Return whether each change of a file or folder after `now_ns` is certain to give it another ctime."""
     tick_ns = _COARSE_TICK_NS if info.st_ctime_ns % 1_000_000_000 == 0 else TICK_NS
     return info.st_ctime_ns < now_ns - tick_ns
 
 
-def _statuses(names: list[str], folder: int) -> tuple[list[str], list[os.stat_result]]:
+def _stat_all(names: list[str], folder: int) -> tuple[list[str], list[os.stat_result]]:
     """Return the names that exist in an open folder, and the status of each."""
     try:
         return names, [os.stat(name, dir_fd=folder, follow_symlinks=False) for name in names]
@@ -339,25 +342,25 @@ def _statuses(names: list[str], folder: int) -> tuple[list[str], list[os.stat_re
         if len(names) == 1:
             return [], []
         half = len(names) // 2
-        (first, infos), (second, more) = _statuses(names[:half], folder), _statuses(names[half:], folder)
+        (first, infos), (second, more) = _stat_all(names[:half], folder), _stat_all(names[half:], folder)
         return first + second, infos + more
 
 
 def _is_readable(name: str, info: os.stat_result, folder: int) -> bool:
     """Return whether a file or subfolder with an ordinary name may certainly be read if its folder may be read."""
-    if _identity(info) in known_without_key:
+    if _identity_of(info) in files_without_key:
         return True
     if stat.S_ISREG(info.st_mode):
         return info.st_nlink == 1 and not _starts_like_a_key(name, info, folder)
     return stat.S_ISDIR(info.st_mode)
 
 
-def forget_files() -> None:
+def clear_key_cache() -> None:
     """Clear the cache of files without a private key, so that each file is read again."""
-    known_without_key.clear()
+    files_without_key.clear()
 
 
-def _pick(location: protected_paths.Located, access: Access) -> Verdict:
+def _verdict_for(location: protected_paths.Located, access: Access) -> Verdict:
     read, write, reason, rule = location
     return Verdict(read if access == "read" else write, reason, rule)
 
@@ -370,7 +373,7 @@ def home_of(session_folders: SessionFolders) -> str:
     return str(home)
 
 
-def _spellings(folders: Iterable[Path]) -> tuple[str, ...]:
+def _with_real_paths(folders: Iterable[Path]) -> tuple[str, ...]:
     """Return each folder as given and with its links resolved, because a path may use either form."""
     paths: list[str] = []
     for folder in folders:
@@ -420,11 +423,11 @@ def follow(path: str) -> ResolvedPath:
         pending.extendleft(reversed(link.split("/")))
         points.append(os.path.normpath("/".join([current, *pending])))
     points.append(current)
-    return ResolvedPath(tuple(dict.fromkeys(points)), current, _status(current))
+    return ResolvedPath(tuple(dict.fromkeys(points)), current, _stat(current))
 
 
 def _link_at(path: str) -> str | None:
-    info = _status(path)
+    info = _stat(path)
     if info is None or not stat.S_ISLNK(info.st_mode):
         return None
     try:
@@ -433,7 +436,7 @@ def _link_at(path: str) -> str | None:
         return None
 
 
-def _status(path: str) -> os.stat_result | None:
+def _stat(path: str) -> os.stat_result | None:
     try:
         return os.lstat(path)
     except (OSError, ValueError):

@@ -1,7 +1,7 @@
 """The policy of a session: the verdict on a call, from rules, mode, trust, the path layer and the shell judge.
 
-Checks are made in this order: denials of the path layer, deny rules, plan mode; verdicts that ask in every mode; trust;
-rules and modes that allow. A policy is immutable: `with_mode` and `with_allow` return a new one. The model cannot
+The checks run in this order: denials of the path layer; deny rules; plan mode; reasons to ask in every mode; trust;
+modes and rules that allow. A policy is immutable: `with_mode` and `with_allow` return a new one. The model cannot
 change it. The shell judge and `addresses` load with the first command and the first URL.
 """
 
@@ -121,29 +121,29 @@ class Policy:
             return Verdict("allow", "it only affects what this session created", "tool:harmless")
         if isinstance(safety, Runs) and safety.command:
             command = arguments.get(safety.command)
-            verdict = self._judge_text(command, "command", self._judge_shell)
-            return self._with_confinement(verdict, command, wants_out=arguments.get(safety.unconfined) is True)
+            verdict = self._judge_string(command, "command", self._judge_shell)
+            return self._with_confinement(verdict, command, wants_unconfined=arguments.get(safety.unconfined) is True)
         if isinstance(safety, Files):
             verdict = self._judge_files(safety, arguments)
         elif isinstance(safety, Fetches) and (safety.url or self.search_url):
             url = arguments.get(safety.url) if safety.url else self.search_url
-            verdict = self._judge_text(url, "url", self._judge_fetch)
+            verdict = self._judge_string(url, "url", self._judge_fetch)
         else:
             # A tool of a server is called `server__tool`; the name of a server never contains two underscores.
             name = spec.name.replace("__", "/", 1)
-            verdict = self._judge_other("mcp", name, name)
+            verdict = self._judge_by_rules("mcp", name, name)
             if isinstance(safety, Runs):
                 # If the equivalent shell command is known, that is judged instead: see `Toolbox.resolve_call`.
                 verdict = replace(verdict, proposed_rule="")
         return _without_sandbox(verdict) if self.mode == "auto" and not self._has_workspace_sandbox else verdict
 
-    def _with_confinement(self, verdict: Verdict, command: object, *, wants_out: bool) -> Verdict:
+    def _with_confinement(self, verdict: Verdict, command: object, *, wants_unconfined: bool) -> Verdict:
         """Return the verdict on a shell command, with the sandbox in which it runs.
 
         A command that only reads runs in the read-only sandbox. If it also writes to permitted files, it runs in the
         workspace sandbox; in auto mode, so does a command on which neither the user nor a rule decided. In bypass mode
-        protected files are mounted read-only. A command that the user or a rule allowed runs unconfined. `wants_out`:
-        the call asks to run outside the sandbox, which can only make the verdict stricter.
+        protected files are mounted read-only. A command that the user or a rule allowed runs unconfined.
+        `wants_unconfined`: the call asks to run outside the sandbox, which can only make the verdict stricter.
         """
         if verdict.verdict == "deny" or not isinstance(command, str):
             return verdict
@@ -151,14 +151,14 @@ class Policy:
         if verdict.rule == _BYPASS.rule:
             return replace(verdict, confinement="protect") if "protect" in levels else verdict
         if verdict.is_allowed and verdict.rule == SHELL_READS:
-            if wants_out:
+            if wants_unconfined:
                 return Verdict("ask", "it asks to run outside the sandbox", "sandbox:outside")
-            level: Level = "workspace" if self._writes(command) else "read-only"
+            level: Level = "workspace" if self._redirects_output(command) else "read-only"
             if level in levels:
                 return replace(verdict, confinement=level)
             return _NO_SANDBOX_TO_WRITE if level == "workspace" else verdict
         is_undecided = verdict.verdict == "ask" and verdict.rule.startswith("shell:") and verdict.rule != SHELL_PATH
-        if not self.is_trusted or not is_undecided or wants_out:
+        if not self.is_trusted or not is_undecided or wants_unconfined:
             return verdict
         if verdict.rule == SHELL_UNKNOWN and self._is_sandboxed(command):
             reason = "it runs in the workspace sandbox, as you chose"
@@ -169,7 +169,7 @@ class Policy:
             return _without_sandbox(verdict)
         return Verdict("allow", "it runs in the workspace sandbox", "mode:auto", confinement="workspace")
 
-    def _writes(self, command: str) -> bool:
+    def _redirects_output(self, command: str) -> bool:
         return any(part.command.outputs for part in self._flow(command).parts)
 
     @property
@@ -204,14 +204,14 @@ class Policy:
         return verdict if self.limit is None else strictest(verdict, self.limit.judge_file(path, access))
 
     def _judge_file(self, path: str, access: Access, paths: PathJudge) -> Verdict:
-        layer = paths.judge(path, access)
-        if layer.verdict == "deny":
-            return layer
+        path_verdict = paths.judge(path, access)
+        if path_verdict.verdict == "deny":
+            return path_verdict
         kind = "read" if access == "read" else "edit"
-        points = paths.trail(path).points
+        points = paths.resolve(path).points
 
         def is_covered(rule: Rule) -> bool:
-            return any(_covers(rule, point, paths, folds=True) for point in points)
+            return any(_covers_point(rule, point, paths, folds=True) for point in points)
 
         denied = first_rule(self.rules.deny, kind, is_covered)
         if denied is not None:
@@ -221,8 +221,8 @@ class Policy:
         asked = first_rule(self.rules.ask, kind, is_covered)
         if asked is not None and (self.mode != "bypass" or not self.is_trusted):
             return verdict_of_rule(asked, "ask")
-        if layer.verdict == "ask" or access == "read":
-            return layer
+        if path_verdict.verdict == "ask" or access == "read":
+            return path_verdict
         return self._judge_write(points, paths)
 
     def _judge_files(self, files: Files, arguments: JsonObject) -> Verdict:
@@ -244,7 +244,7 @@ class Policy:
             return Verdict("allow", "edits in the workspace are accepted", f"mode:{self.mode}")
 
         def is_covered(rule: Rule) -> bool:
-            return all(_covers(rule, point, paths) for point in points)
+            return all(_covers_point(rule, point, paths) for point in points)
 
         allowed = first_rule(self.rules.allow, "edit", is_covered)
         if allowed is not None:
@@ -265,15 +265,15 @@ class Policy:
         except UnsupportedSyntax as found:
             return self._judge_unclear(command, str(found))
         commands = [part.command for part in flow.parts]
-        if any(word.is_open for command in commands for word in command.words):
-            return self._judge_open(command, flow)
+        if any(word.may_differ for command in commands for word in command.words):
+            return self._judge_unresolved(command, flow)
         denied = first_rule(
             self.rules.deny, "shell", lambda rule: any(reaches(rule, simple_command) for simple_command in commands)
         )
         if denied is not None:
             return verdict_of_rule(denied, "deny")
         if self.mode == "bypass" and self.is_trusted:
-            return self._judge_bypassed(command, flow)
+            return self._judge_in_bypass(command, flow)
         asked = first_rule(
             self.rules.ask, "shell", lambda rule: any(reaches(rule, simple_command) for simple_command in commands)
         )
@@ -281,13 +281,13 @@ class Policy:
             return _PLAN if self.mode == "plan" else verdict_of_rule(asked, "ask")
         return self._checked_by_bash(command, self._judge_parts(flow))
 
-    def _judge_bypassed(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:
+    def _judge_in_bypass(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:
         """Allow a command in bypass mode unless it may write a protected file.
 
         If no sandbox protects these files, a command is denied if its text contains a protected name in any spelling,
         unless the command is known to be read-only.
         """
-        verdict = _BYPASS if flow is None else self._unless_protected(flow.parts, _BYPASS)
+        verdict = _BYPASS if flow is None else self._deny_protected_outputs(flow.parts, _BYPASS)
         if not verdict.is_allowed or "protect" in self.probes.sandbox().levels:
             return verdict
         if flow is not None and _only_reads(flow) and not any(part.command.outputs for part in flow.parts):
@@ -297,7 +297,7 @@ class Policy:
         found = may_write_protected(command, self._session_folders)
         return Verdict("deny", f"{found}, and {why}", "path:protected") if found else verdict
 
-    def _judge_open(self, command: str, flow: Flow) -> Verdict:
+    def _judge_unresolved(self, command: str, flow: Flow) -> Verdict:
         """Judge a command with unresolved words; a deny rule that might match makes it ask."""
         unclear = self._judge_unclear(command, "it depends on values that are known only when it runs")
         rules = [rule for rule in (*self.rules.deny, *self.rules.ask) if rule.kind == "shell"]
@@ -306,16 +306,16 @@ class Policy:
             return unclear
         verdict, judge = _READS, self._judge_of(flow)
         for part in flow.parts:
-            asked = judge.judge_part(part)
-            if asked.is_allowed:
+            part_verdict = judge.judge_part(part)
+            if part_verdict.is_allowed:
                 continue
             is_undecided = unclear.rule in ("shell:not-plain", "rule:unclear")
-            rule = self._allowing_rule(part, asked, judge) if is_undecided else None
-            if rule is None or any(word.is_open for word in part.command.words):
-                return replace(unclear, reason=asked.reason, rule=asked.rule) if is_undecided else unclear
+            rule = self._allowing_rule(part, part_verdict, judge) if is_undecided else None
+            if rule is None or any(word.may_differ for word in part.command.words):
+                return replace(unclear, reason=part_verdict.reason, rule=part_verdict.rule) if is_undecided else unclear
             verdict = verdict_of_rule(rule, "allow")
-        exposed = self._sandbox_dependent(flow) if verdict != _READS else []
-        return exposed[0][1] if exposed else self._checked_by_bash(command, verdict)
+        unsafe_parts = self._parts_only_safe_in_sandbox(flow) if verdict != _READS else []
+        return unsafe_parts[0][1] if unsafe_parts else self._checked_by_bash(command, verdict)
 
     def _judge_parts(self, flow: Flow) -> Verdict:
         """Allow if each part only reads or a rule allows it; otherwise ask, and propose a rule for a single part."""
@@ -331,11 +331,15 @@ class Policy:
                 undecided.append((part, verdict))
             used = rule or used
         if used is not None and used.body and not undecided:
-            undecided = self._sandbox_dependent(flow)
+            undecided = self._parts_only_safe_in_sandbox(flow)
         if not undecided:
             verdict = _READS if used is None else verdict_of_rule(used, "allow")
             covers_all = used is not None and not used.body
-            return self._unless_protected(parts, verdict) if covers_all else self._with_outputs(parts, verdict)
+            return (
+                self._deny_protected_outputs(parts, verdict)
+                if covers_all
+                else self._with_output_verdicts(parts, verdict)
+            )
         if self.mode == "plan":
             return replace(_PLAN_SHELL, reason=f"{_PLAN_SHELL.reason}: {undecided[0][1].reason}")
         if not self.is_trusted:
@@ -364,7 +368,7 @@ class Policy:
             return False
         return any(covers_command(rule, parts[0].command.words) for rule in self.sandbox_rules)
 
-    def _sandbox_dependent(self, flow: Flow) -> list[tuple[FlowPart, Verdict]]:
+    def _parts_only_safe_in_sandbox(self, flow: Flow) -> list[tuple[FlowPart, Verdict]]:
         """Return the parts that are read-only only inside a sandbox.
 
         They matter if a rule allows another part, because the whole command then runs without a sandbox.
@@ -393,25 +397,30 @@ class Policy:
         if any(part.command.outputs for part in flow.parts):
             support = replace(probes.sandbox(), masks=False)
             probes = replace(probes, sandbox=lambda: support)
-        return Judge.of(flow, self._session_folders, probes, self.search_path, self._reader())
+        return Judge.of(flow, self._session_folders, probes, self.search_path, self._read_judge())
 
-    def _with_outputs(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
-        """Return the strictest of `verdict` and the verdicts on output files; some denials for tools only ask here."""
+    def _with_output_verdicts(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
+        """Return the strictest of `verdict` and the verdicts on output files.
+
+        A path that the path layer denies to file tools only asks here, unless its rule is in `PROTECTED_RULES`.
+        """
         verdicts = [verdict]
         for word, path in self._outputs(parts):
             output_verdict = self.judge_file(path, "write")
-            is_layer = (
+            is_path_rule = (
                 output_verdict.verdict == "deny"
                 and output_verdict.rule.startswith("path:")
                 and output_verdict.rule not in PROTECTED_RULES
             )
-            decision = "ask" if is_layer or (word.has_glob and output_verdict.is_allowed) else output_verdict.verdict
+            decision = (
+                "ask" if is_path_rule or (word.has_glob and output_verdict.is_allowed) else output_verdict.verdict
+            )
             is_ordinary = output_verdict.rule.startswith("mode:")
             why = f"it writes to {word.text}" + ("" if is_ordinary else f": {output_verdict.reason}")
             verdicts.append(Verdict(decision, why, output_verdict.rule))
         return strictest(*verdicts)
 
-    def _unless_protected(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
+    def _deny_protected_outputs(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
         """Return `verdict`, or a denial if a part writes to a protected file; the denial holds in every mode."""
         for word, path in self._outputs(parts):
             output_verdict = judge_on(self._session_folders, path, "write")
@@ -431,6 +440,7 @@ class Policy:
         return Verdict("ask", problem, "shell:syntax") if problem else verdict
 
     def _allowing_rule(self, part: FlowPart, verdict: Verdict, judge: Judge) -> Rule | None:
+        """Return the first allow rule that covers a part, None if there is none or it must not decide."""
         # A rule applies in the workspace folder: in a subfolder, the same words may run a different program.
         if part.folders != {str(self.root)}:
             return None
@@ -440,10 +450,10 @@ class Policy:
         rule = first_rule(
             self.rules.allow,
             "shell",
-            lambda rule: covers_command(rule, words) and not (is_path and rule.body and rule.is_open),
+            lambda rule: covers_command(rule, words) and not (is_path and rule.body and rule.has_wildcard),
         )
-        is_fed = judge.judge_inputs(part).is_allowed
-        return rule if is_fed or (rule is not None and not rule.body) else None
+        has_allowed_inputs = judge.judge_inputs(part).is_allowed
+        return rule if has_allowed_inputs or (rule is not None and not rule.body) else None
 
     def _judge_unclear(self, command: str, why: str) -> Verdict:
         """Judge a command that cannot be analyzed: only a rule for every command can allow it."""
@@ -458,7 +468,7 @@ class Policy:
             return _RESTRICTED
         has_rules = any(rule.kind == "shell" for rule in self.rules.deny)
         if self.mode == "bypass" and not has_rules:
-            return self._judge_bypassed(command, None, why)
+            return self._judge_in_bypass(command, None, why)
         general_rule = first_rule(self.rules.allow, "shell", lambda rule: not rule.body)
         if has_rules or any(rule.kind == "shell" for rule in self.rules.ask):
             # A sandbox does not enforce rules, so auto mode asks too: `$'\\x72m' x` may be the `rm` of a deny rule.
@@ -479,11 +489,11 @@ class Policy:
             if not (target.is_loopback and is_listed):
                 hint = f"; the rule fetch({target.name}) would allow it" if target.is_loopback else ""
                 return Verdict("deny", f"{target.host} is not a public address{hint}", "fetch:address")
-        return self._judge_other(
+        return self._judge_by_rules(
             "fetch", target.name, target.host, lambda rule, strict: covers_target(rule, target, strict)
         )
 
-    def _judge_other(
+    def _judge_by_rules(
         self, kind: str, name: str, label: str, covers: Callable[[Rule, bool], bool] | None = None
     ) -> Verdict:
         """Return the verdict of the rules. `covers` tests one rule; its flag is True for deny and ask rules."""
@@ -507,12 +517,12 @@ class Policy:
         why = f"{label} has not been allowed yet" if kind == "fetch" else f"{label} may do more than read"
         return Verdict("ask", why, kind, proposed if is_rule(proposed) else "")
 
-    def _judge_text(self, value: object, name: str, judge: Callable[[str], Verdict]) -> Verdict:
+    def _judge_string(self, value: object, name: str, judge: Callable[[str], Verdict]) -> Verdict:
         if isinstance(value, str):
             return judge(value)
         return Verdict("ask", f"the call has no valid {name}", "call:malformed")
 
-    def _reader(self) -> Callable[[str], Verdict] | None:
+    def _read_judge(self) -> Callable[[str], Verdict] | None:
         """Return the verdict function for files that a command reads; None if no rule is about reading."""
         if not any(rule.kind == "read" for rule in (*self.rules.deny, *self.rules.ask)):
             return None
@@ -534,8 +544,8 @@ _NO_SANDBOX_TO_WRITE = Verdict(
 )
 
 
-def _covers(rule: Rule, point: str, paths: PathJudge, *, folds: bool = False) -> bool:
-    return any(rule.matches_path(point, root, paths.home, folds=folds) for root in paths.root_spellings)
+def _covers_point(rule: Rule, point: str, paths: PathJudge, *, folds: bool = False) -> bool:
+    return any(rule.matches_path(point, root, paths.home, folds=folds) for root in paths.root_paths)
 
 
 def _only_reads(flow: Flow) -> bool:

@@ -83,13 +83,13 @@ class WorkspaceContents:
 
     secrets: tuple[str, ...] = ()
     """Files with the name of a secret, git configurations with credentials, and hard links to these files."""
-    steering_paths: tuple[str, ...] = ()
+    control_paths: tuple[str, ...] = ()
     """Files and folders that run or instruct programs later, but not those in dependency folders."""
-    git_steering: tuple[str, ...] = ()
-    """The `steering_paths` that belong to git."""
+    git_control_paths: tuple[str, ...] = ()
+    """The `control_paths` that belong to git."""
     git_configs: tuple[str, ...] = ()
-    other_names: tuple[str, ...] = ()
-    """Hard links in the workspace to files in `steering_paths`."""
+    control_path_links: tuple[str, ...] = ()
+    """Hard links in the workspace to files in `control_paths`."""
     is_complete: bool = True
     """Whether the walk finished in time."""
 

@@ -1,4 +1,4 @@
-"""Tables of protected files: by name (`is_secret`, `is_steering`) and by location (`in_home`, `outside`). Pure.
+"""Tables of protected files, by name (`is_secret`, `is_control_path`) and by location (`judge_home_path`). Pure.
 
 Names are compared in NFC, casefolded, without invisible characters and without trailing dots and blanks (`fold`),
 because a file system that folds them would open the protected file. Locations in the home follow the documentation
@@ -35,17 +35,17 @@ _INSTRUCTION_FILES = frozenset(
         "copilot-instructions.md", ".cursorrules", ".windsurfrules", ".clinerules",
     }
 )  # fmt: skip
-_STEERING_FILES = _INSTRUCTION_FILES | {
+_CONTROL_FILES = _INSTRUCTION_FILES | {
     ".mcp.json", "opencode.json", "opencode.jsonc", ".aider.conf.yml", ".gitattributes", ".gitmodules",
     ".gitlab-ci.yml", ".pre-commit-config.yaml", ".npmrc", ".yarnrc", ".yarnrc.yml", "jenkinsfile",
 }  # fmt: skip
-_STEERING_FOLDERS = frozenset(
+_CONTROL_FOLDERS = frozenset(
     {
         ".qcode", ".vscode", ".idea", ".husky", ".claude", ".cursor", ".gemini", ".qwen", ".codex", ".windsurf",
         ".devcontainer", ".circleci", ".opencode", ".zed", ".fleet", ".clinerules", ".agents", ".vibe", ".kimi",
     }
 )  # fmt: skip
-_STEERING_PAIRS = frozenset({(".github", "workflows"), (".github", "actions")})
+_CONTROL_PAIRS = frozenset({(".github", "workflows"), (".github", "actions")})
 _DEPENDENCY_FOLDERS = frozenset({"node_modules", "site-packages", "dist-packages", ".venv", "venv", "bower_components"})
 
 
@@ -88,16 +88,16 @@ def is_key(part: str) -> bool:
     return is_ssh_key(part) or _KEY.fullmatch(fold(part)) is not None
 
 
-def is_steering(parts: tuple[str, ...]) -> bool:
+def is_control_path(parts: tuple[str, ...]) -> bool:
     """Return whether a path below a root is a file that is executed later, or that instructs a program."""
     names = tuple(fold(part) for part in parts)
-    if any(pair in _STEERING_PAIRS for pair in pairwise(names)):
+    if any(pair in _CONTROL_PAIRS for pair in pairwise(names)):
         return True
-    return bool(names) and (names[-1] in _STEERING_FILES or any(name in _STEERING_FOLDERS for name in names))
+    return bool(names) and (names[-1] in _CONTROL_FILES or any(name in _CONTROL_FOLDERS for name in names))
 
 
-def steering_reason(parts: tuple[str, ...]) -> str:
-    """Return why writing a file that `is_steering` needs approval."""
+def control_path_reason(parts: tuple[str, ...]) -> str:
+    """Return why writing a file that `is_control_path` needs approval."""
     if fold(parts[-1]) in _INSTRUCTION_FILES:
         return "later sessions follow the instructions in this file"
     return "this file decides what other programs run"
@@ -181,14 +181,14 @@ def is_system_secret(path: str) -> bool:
     return _SECRET_SYSTEM.fullmatch(path) is not None
 
 
-def in_kernel(path: str) -> Located | None:
+def judge_kernel_path(path: str) -> Located | None:
     """Return the verdict for devices and kernel interfaces, even inside a workspace; None for other paths."""
     if any(is_within(path, folder) for folder in KERNEL_FOLDERS):
         return "deny", "deny", "it is a device or an interface of the kernel", "path:kernel"
     return None
 
 
-def in_home(below_home: str) -> Located | None:
+def judge_home_path(below_home: str) -> Located | None:
     """Return the verdict for a protected path, which is relative to the home folder; None for other paths."""
     name = "/".join(fold(part) for part in below_home.split("/"))
     places = {name, *(name[: found.start()] for found in _SLASH.finditer(name))}
@@ -205,7 +205,7 @@ def in_home(below_home: str) -> Located | None:
     return None
 
 
-def in_own(path: str, folders: Iterable[str]) -> Located | None:
+def judge_qcode_path(path: str, folders: Iterable[str]) -> Located | None:
     """Return the verdict for qcode's own files below `folders`, None for other paths."""
     for folder in folders:
         if is_within(path, folder):
@@ -215,7 +215,7 @@ def in_own(path: str, folders: Iterable[str]) -> Located | None:
     return None
 
 
-def outside(path: str, homes: tuple[str, ...]) -> Located:
+def judge_outside_path(path: str, homes: tuple[str, ...]) -> Located:
     """Return the verdict for a path outside every root."""
     if _SECRET_SYSTEM.fullmatch(path):
         return "deny", "deny", "it holds secrets of the system", "path:credentials"

@@ -47,7 +47,7 @@ class Rule:
     words: tuple[Word, ...] = ()
 
     @property
-    def is_open(self) -> bool:
+    def has_wildcard(self) -> bool:
         """Whether a shell rule contains a wildcard."""
         return any(word.has_glob for word in self.words)
 
@@ -213,7 +213,7 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
 
     if not rule.matches_words(words):
         return False
-    if not rule.body or not rule.is_open:
+    if not rule.body or not rule.has_wildcard:
         return True
     literal = [word.text for word in rule.words if not word.has_glob]
     named = {text for text in literal if text.startswith("-")}
@@ -285,7 +285,7 @@ def _without_options(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
 
 def may_reach(rule: Rule, part: SimpleCommand) -> bool:
     """Return whether a deny or ask rule may cover a command. If words are unknown, the program decides."""
-    if not any(word.is_open for word in part.words):
+    if not any(word.may_differ for word in part.words):
         return reaches(rule, part)
     return not rule.words or any(word.text.rsplit("/", 1)[-1] == rule.words[0].text for word in part.words)
 

@@ -48,7 +48,7 @@ class Buffers:
         self._source = source
         self._files: OrderedDict[Path, _File] = OrderedDict()
 
-    def look(self, path: Path, label: str, loaded: Loaded) -> Loaded:
+    def with_unsaved_text(self, path: Path, label: str, loaded: Loaded) -> Loaded:
         """Return the file with the unsaved text of the editor, or `loaded` if there are no unsaved changes."""
         if len(loaded.data) > MAX_BUFFER_BYTES:
             return loaded

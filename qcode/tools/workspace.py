@@ -257,7 +257,7 @@ class Workspace:
             # The name may have been linked to another file after the verdict.
             self._check(str(location.path), "read", location.path, location.label)
         if self.buffers is not None and location.base != self._scratch:
-            return self.buffers.look(location.path, location.label, loaded)
+            return self.buffers.with_unsaved_text(location.path, location.label, loaded)
         return loaded
 
     def load_lines(self, location: WorkspacePath, first: int, count: int, max_bytes: int) -> FileSlice:

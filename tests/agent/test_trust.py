@@ -131,7 +131,7 @@ def test_folder_with_changed_files_is_not_trusted_until_they_are_accepted(store:
     put(root, ".qcode/config.toml", 'model = "demo/demo"\n[tools]\nsandbox = "required"\n')
     put(root, ".qcode/agents/new.md", "You are new.\n")
     (root / ".qcode/commands/gone.toml").unlink()
-    status = store.look(root)
+    status = store.status_of(root)
     assert status.kind == "changed"
     assert [change.name for change in status.changes] == [
         ".qcode/agents/new.md",
@@ -147,10 +147,10 @@ def test_folder_with_changed_files_is_not_trusted_until_they_are_accepted(store:
 
 def test_file_changed_after_it_was_shown_is_not_accepted(store: TrustStore, root: Path) -> None:
     put(root, ".qcode/config.toml", 'model = "a/b"\n')
-    status = store.look(root)
+    status = store.status_of(root)
     put(root, ".qcode/config.toml", 'model = "c/d"\n')
     store.remember(root, status.files)
-    assert store.look(root).kind == "changed"
+    assert store.status_of(root).kind == "changed"
 
 
 @pytest.mark.parametrize(
@@ -188,7 +188,7 @@ def test_only_files_that_qcode_uses_without_asking_are_pinned(
     put(root, ".qcode/config.toml", 'model = "a/b"\n')
     store.remember(root)
     put(root, name, text)
-    assert (store.look(root).kind == "changed") is is_asked
+    assert (store.status_of(root).kind == "changed") is is_asked
 
 
 def test_links_are_pinned_by_their_target(store: TrustStore, root: Path, tmp_path: Path) -> None:
@@ -200,10 +200,10 @@ def test_links_are_pinned_by_their_target(store: TrustStore, root: Path, tmp_pat
     (root / ".qcode/loop").symlink_to(".")
     store.remember(root)
     put(root, "shared/commands/go.toml", 'prompt = "stop"\n')
-    assert [change.name for change in store.look(root).changes] == [".qcode/commands/go.toml"]
+    assert [change.name for change in store.status_of(root).changes] == [".qcode/commands/go.toml"]
     store.remember(root)
     outside.write_text('model = "canary"\n')
-    (change,) = store.look(root).changes
+    (change,) = store.status_of(root).changes
     assert change.name == ".qcode/config.toml"
     assert "canary" not in store.path.read_text() + change.diff()
 
@@ -215,7 +215,7 @@ def test_special_file_neither_blocks_nor_hides_a_change(store: TrustStore, root:
     assert store.is_trusted(root)
     (root / ".qcode/config.toml").unlink()
     put(root, ".qcode/config.toml", 'model = "a/b"\n')
-    assert store.look(root).kind == "changed"
+    assert store.status_of(root).kind == "changed"
 
 
 @pytest.mark.parametrize(("limit", "value"), [("MAX_PINNED_BYTES", 1_000), ("MAX_PINNED_FILES", 1)])
@@ -226,7 +226,7 @@ def test_folder_with_too_much_to_pin_is_never_trusted(
     store.remember(root)
     put(root, ".qcode/commands/go.toml", "x" * 600)
     put(root, ".claude/skills/x/SKILL.md", "x" * 600)
-    status = store.look(root)
+    status = store.status_of(root)
     assert status.kind == "unpinnable"
     assert "more than" in status.problem
     with pytest.raises(TooLargeToPin):
@@ -240,7 +240,7 @@ def test_pins_of_another_subfolder_neither_count_nor_are_lost(root: Path, tmp_pa
     in_a.remember(root)
     assert in_a.is_trusted(root)
     assert TrustStore(tmp_path / "state").is_trusted(root)
-    assert [change.name for change in in_b.look(root).changes] == ["b/.claude/skills/x/SKILL.md"]
+    assert [change.name for change in in_b.status_of(root).changes] == ["b/.claude/skills/x/SKILL.md"]
     in_b.remember(root)
     assert in_a.is_trusted(root)
     assert in_b.is_trusted(root)
@@ -272,7 +272,7 @@ def test_skill_is_one_row_of_the_files_in_use(store: TrustStore, root: Path) -> 
     put(root, ".claude/skills/x/SKILL.md", "x")
     put(root, ".claude/skills/x/scripts/run.py", "x")
     put(root, ".claude/commands/go.md", "x")
-    assert list(files_in_use(root, root, store.look(root))) == [
+    assert list(files_in_use(root, root, store.status_of(root))) == [
         (".claude/skills/x", "a skill, 2 files"),
         (".claude/commands/go.md", "one of its commands"),
     ]
@@ -283,7 +283,7 @@ def test_long_file_is_stored_only_as_a_hash(store: TrustStore, root: Path) -> No
     store.remember(root)
     assert len(store.path.read_text()) < 2_000
     put(root, ".qcode/notes/long", "y\n" * 50_000)
-    assert "so no diff is shown" in store.look(root).differences()
+    assert "so no diff is shown" in store.status_of(root).differences()
 
 
 def test_trust_of_earlier_versions_applies_only_without_project_files(store: TrustStore, root: Path) -> None:
@@ -293,7 +293,7 @@ def test_trust_of_earlier_versions_applies_only_without_project_files(store: Tru
     store.path.write_text(json.dumps({**rows, "version": 1}))
     assert store.is_trusted(root)
     put(root, ".qcode/config.toml", "")
-    assert store.look(root).kind == "unpinned"
+    assert store.status_of(root).kind == "unpinned"
     assert not store.is_trusted(root)
 
 
@@ -312,7 +312,7 @@ def test_approved_change_is_pinned_alone(store: TrustStore, root: Path) -> None:
         mine.write_text("2")
         other.write_text("2")
         put(root, ".qcode/new", "x")
-    assert [change.name for change in store.look(root).changes] == [".qcode/commands/b.toml"]
+    assert [change.name for change in store.status_of(root).changes] == [".qcode/commands/b.toml"]
 
 
 def test_approved_change_does_not_cover_earlier_changes(store: TrustStore, root: Path) -> None:
@@ -321,14 +321,14 @@ def test_approved_change_does_not_cover_earlier_changes(store: TrustStore, root:
     mine.write_text("from elsewhere")
     with store.accept_changes(root, frozenset({str(mine)})):
         mine.write_text("from elsewhere, edited")
-    assert store.look(root).kind == "changed"
+    assert store.status_of(root).kind == "changed"
 
 
 def test_approved_change_does_not_trust_the_folder(store: TrustStore, root: Path) -> None:
     mine = put(root, ".qcode/commands/a.toml", "1")
     with store.accept_changes(root, frozenset({str(mine)})):
         mine.write_text("2")
-    assert store.look(root).kind == "unknown"
+    assert store.status_of(root).kind == "unknown"
     assert not store.path.exists()
 
 
@@ -347,12 +347,12 @@ def test_broken_link_is_ignored(target: str, store: TrustStore, root: Path) -> N
     store.remember(root)
     assert store.is_trusted(root)
     (root / ".qcode/a").unlink()
-    assert store.look(root).kind == "changed"
+    assert store.status_of(root).kind == "changed"
 
 
 def test_project_folder_that_links_to_itself_is_empty(store: TrustStore, root: Path) -> None:
     (root / ".qcode").symlink_to(".qcode")
-    assert store.look(root).kind == "unknown"
+    assert store.status_of(root).kind == "unknown"
     store.remember(root)
     assert store.is_trusted(root)
 
@@ -364,4 +364,4 @@ def test_settings_of_any_depth_are_pinned(store: TrustStore, root: Path) -> None
     store.remember(root)
     assert store.is_trusted(root)
     deep.write_text(f"a{'.a' * 3_000} = 2\n")
-    assert store.look(root).kind == "changed"
+    assert store.status_of(root).kind == "changed"

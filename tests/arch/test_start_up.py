@@ -177,7 +177,7 @@ def test_unused_extensions_load_only_their_configuration(tmp_path: Path) -> None
         f"import os, sys; os.chdir({str(tmp_path)!r})\n"
         f"os.environ.update(HOME={str(tmp_path)!r}, QCODE_HOME={str(tmp_path)!r}); sys.stdin = None\n"
         "from qcode.agent.skills import discovery\n"
-        "discovery.has_settled = lambda *_: True\n"  # the file was written just now
+        "discovery.is_ctime_final = lambda *_: True\n"  # the file was written just now
         "sys.argv = ['qcode', '-p', 'hello', '-m', 'demo/demo']\n"
         "from qcode.__main__ import main\nassert main() == 0"
     )

@@ -116,11 +116,11 @@ def spelled(folder: Path, session_folders: SessionFolders) -> list[str]:
 
 def assert_same(session_folders: SessionFolders, prefix: str, names: list[str]) -> set[str]:
     """Hold the verdicts on names together against those one by one; return the names that were decided together."""
-    left = PathJudge(session_folders).undecided_in(prefix, names)
+    left = PathJudge(session_folders).names_to_judge(prefix, names)
     assert [name for name in names if name in left] == left
     decided = set(names) - set(left)
     for name in decided:
-        paths.forget_files()
+        paths.clear_key_cache()
         verdict = PathJudge(session_folders).judge(f"{prefix}{name}", "read")
         assert verdict.is_allowed, f"{prefix}{name} in {session_folders.root}: {verdict.reason}"
     return decided
@@ -194,12 +194,12 @@ def test_file_that_becomes_a_key_is_detected(home: Path) -> None:
         make_file(src / name)
     time.sleep(0.03)  # the clock of a file system ticks; within one tick nothing is remembered
     judge = PathJudge(session_folders_for(home, "repo"))
-    assert judge.undecided_in("src/", names) == []
+    assert judge.names_to_judge("src/", names) == []
     times = (src / names[2]).stat()
     with (src / names[2]).open("r+") as file:
         file.write(KEY)
     os.utime(src / names[2], ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert judge.undecided_in("src/", names) == [names[2]]
+    assert judge.names_to_judge("src/", names) == [names[2]]
     assert judge.judge(f"src/{names[2]}", "read").verdict == "ask"
 
 
@@ -209,9 +209,9 @@ def test_recently_written_file_is_not_cached(home: Path, monkeypatch: pytest.Mon
         make_file(src / name)
     changed = (src / names[0]).stat().st_ctime_ns
     monkeypatch.setattr(time, "time_ns", lambda: changed + 1_000_000)
-    paths.forget_files()
-    assert PathJudge(session_folders_for(home, "repo")).undecided_in("src/", names) == []
-    assert not paths.known_without_key
+    paths.clear_key_cache()
+    assert PathJudge(session_folders_for(home, "repo")).names_to_judge("src/", names) == []
+    assert not paths.files_without_key
 
 
 def test_names_added_to_a_listed_folder_are_in_the_next_verdict(home: Path) -> None:
@@ -231,5 +231,5 @@ def test_names_added_to_a_listed_folder_are_in_the_next_verdict(home: Path) -> N
 @pytest.mark.parametrize(("ctime_ns", "waits_ns"), [(5_000_000_001, 20_000_000), (5_000_000_000, 2_000_000_000)])
 def test_folder_is_settled_after_a_tick_of_its_file_system(home: Path, ctime_ns: int, waits_ns: int) -> None:
     info = SimpleNamespace(st_ctime_ns=ctime_ns)
-    settled = [paths.has_settled(cast("os.stat_result", info), ctime_ns + waits_ns + more) for more in (0, 1)]
+    settled = [paths.is_ctime_final(cast("os.stat_result", info), ctime_ns + waits_ns + more) for more in (0, 1)]
     assert settled == [False, True]

@@ -1,4 +1,4 @@
-"""File contents, stored under their hash. A content is either complete or missing."""
+"""File contents, each stored under its hash. A content is complete or missing, never partial."""
 
 from __future__ import annotations
 
@@ -22,32 +22,37 @@ def digest_of(data: bytes) -> str:
 
 
 class Blobs:
-    """A store of contents. `folder` None: a private folder, created on demand and removed by `close`."""
+    """A content-addressed store of file contents.
+
+    Without a `folder`, it creates a private one on demand, which `close` removes.
+    """
 
     def __init__(
-        self, folder: Path | None, *, largest: int = MAX_FILE_BYTES, largest_sum: int = MAX_TOTAL_BYTES
+        self, folder: Path | None, *, max_file_bytes: int = MAX_FILE_BYTES, max_total_bytes: int = MAX_TOTAL_BYTES
     ) -> None:
         self.folder = folder
         self._scratch: Scratch | None = None
-        self._largest = largest
+        self._max_file_bytes = max_file_bytes
         self._bytes_left: int | None = None
-        self.largest_sum = largest_sum
+        self.max_total_bytes = max_total_bytes
 
-    def store(self, data: bytes, *, is_spare: bool = False) -> bool:
+    def store(self, data: bytes, *, is_optional: bool = False) -> bool:
         """Store a content; return True once it is on disk, False if it is too large or cannot be written.
 
-        `is_spare`: no undo needs it, so it may use only half of the remaining space.
+        `is_optional`: no undo needs it, so it may use only half of the remaining space.
         """
-        if len(data) > self._largest:
+        if len(data) > self._max_file_bytes:
             return False
         try:
-            folder = self._create_folder()
+            folder = self._ensure_folder()
             path = folder / digest_of(data)
             if path.exists() and path.stat().st_size == len(data):
                 return True
             if self._bytes_left is None:
-                self._bytes_left = self.largest_sum - sum(candidate.stat().st_size for candidate in folder.iterdir())
-            if len(data) > (self._bytes_left // 2 if is_spare else self._bytes_left):
+                self._bytes_left = self.max_total_bytes - sum(
+                    candidate.stat().st_size for candidate in folder.iterdir()
+                )
+            if len(data) > (self._bytes_left // 2 if is_optional else self._bytes_left):
                 return False
             state_file.replace(path, data, is_synced=True)
             self._bytes_left -= len(data)
@@ -71,7 +76,7 @@ class Blobs:
             self._scratch.close()
             self._scratch = self.folder = None
 
-    def _create_folder(self) -> Path:
+    def _ensure_folder(self) -> Path:
         if self.folder is None:
             self._scratch = Scratch()
             self.folder = self._scratch.path

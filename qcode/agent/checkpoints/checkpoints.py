@@ -140,7 +140,7 @@ class Checkpoints:
 
                     self._watch = FolderWatch(self._workspace.root)
                 recorder, watch = self._recorder, self._watch
-                await asyncio.to_thread(watch.look)
+                await asyncio.to_thread(watch.scan)
                 try:
                     outcome = await work
                 finally:
@@ -213,7 +213,7 @@ class Recorder:
             raise
         if data is not None:
             # `/diff` needs the new content if another program changes the file later.
-            self.blobs.store(data, is_spare=True)
+            self.blobs.store(data, is_optional=True)
 
     def record_observed(
         self, path: Path, before: FileState | None, content: bytes | None, after: FileState | None

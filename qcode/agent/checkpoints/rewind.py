@@ -192,7 +192,7 @@ class Rewinder:
     def _part_step(self, file: FileVersions, hunk: int | None) -> FileStep:
         label = self._label(file.path)
         try:
-            current = look(file.path)
+            current = read_state(file.path)
             if hunk is None and _is_same(current, file.after):
                 if file.before is not None and not file.before.is_kept:
                     raise ConflictError("its old content was not saved")
@@ -360,7 +360,7 @@ class NotRestorable(Exception):  # noqa: N818  # a state of the disk, not an err
     """A path is not a readable regular file inside the folders. The text says why."""
 
 
-def look(path: str) -> FileState | None:
+def read_state(path: str) -> FileState | None:
     """Return the state of the file or link at `path`, None if missing. Raise `NotRestorable` for anything else."""
     try:
         info = os.lstat(path)
@@ -442,7 +442,7 @@ def _step(
     change by a tool a different mode was set by the user.
     """
     try:
-        current = look(path)
+        current = read_state(path)
     except NotRestorable as refused:
         return FileStep(path, None, target, refusal=str(refused), changes=changes)
     if _is_same_file(current, target) or (_is_same(current, target) and not has_modes):
@@ -571,7 +571,7 @@ def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -
 
 def _diff(path: str, before: FileState | None, blobs: Blobs, label: str) -> SessionFileDiff | None:
     try:
-        now = look(path)
+        now = read_state(path)
     except NotRestorable as refused:
         return SessionFileDiff(label, "", str(refused))
     if _is_same_file(now, before):

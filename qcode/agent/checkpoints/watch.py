@@ -47,7 +47,7 @@ class Difference:
 
 
 class FolderWatch:
-    """Compares one folder: call `look` before a command and `differences` after it, each in a thread."""
+    """Compares one folder: call `scan` before a command and `differences` after it, each in a thread."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
@@ -56,16 +56,16 @@ class FolderWatch:
         self._is_too_large = False
         self._warnings: list[str] = []
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Record the state of every file."""
-        self._observe = self._look(self._observe or {}) if not self._is_too_large else None
+        self._observe = self._read_all(self._observe or {}) if not self._is_too_large else None
 
     def differences(self) -> tuple[Difference, ...]:
-        """Return the changes since `look`; none if the tree is too large to compare."""
+        """Return the changes since `scan`; none if the tree is too large to compare."""
         before = self._observe
         if before is None:
             return ()
-        after = self._look(before)
+        after = self._read_all(before)
         self._observe = after
         if after is None:
             return ()
@@ -75,7 +75,7 @@ class FolderWatch:
         warnings, self._warnings = tuple(self._warnings), []
         return warnings
 
-    def _look(self, known: dict[str, ObservedFile]) -> dict[str, ObservedFile] | None:
+    def _read_all(self, known: dict[str, ObservedFile]) -> dict[str, ObservedFile] | None:
         end = self._clock() + MAX_SECONDS
         is_over_limit = False
 

@@ -19,7 +19,7 @@ from qcode import __version__
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill
 from qcode.config import state_file
 from qcode.config.paths import SKILL_FOLDERS
-from qcode.safety.paths import has_settled
+from qcode.safety.paths import is_ctime_final
 from qcode.text.clean import one_line
 from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
@@ -156,7 +156,7 @@ def _identity(file: str, label: str) -> list[Json]:
         state = os.stat(file)  # noqa: PTH116 - a path is not needed for it
     except OSError:
         return []
-    if not has_settled(state, time.time_ns()):
+    if not is_ctime_final(state, time.time_ns()):
         return []
     return [label, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns]
 

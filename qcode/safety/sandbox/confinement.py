@@ -210,7 +210,7 @@ def confinement_for(
         return _read_only(scope, view or machine_view(scope), masked)
     folders = _folders(scope)
     if level == "workspace":
-        protected = _real_targets((*contents.steering_paths, *contents.other_names))
+        protected = _real_targets((*contents.control_paths, *contents.control_path_links))
         inside = tuple(path for path in protected if any(is_within(path, folder) for folder in folders))[:MAX_PROTECTED]
         return Confinement(
             level,
@@ -222,7 +222,7 @@ def confinement_for(
                 path for path in _secrets(scope) if not any(is_within(folder, path) for folder in folders)
             ),
         )
-    named = (*contents.git_steering, *contents.other_names, *protected_outside(scope))
+    named = (*contents.git_control_paths, *contents.control_path_links, *protected_outside(scope))
     protected = _real_targets(named)[:MAX_PROTECTED]
     return Confinement(level, pinned_folders=_parents(protected, ("/",)), protected_paths=protected)
 

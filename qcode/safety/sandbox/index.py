@@ -17,67 +17,71 @@ from dataclasses import field
 from itertools import chain
 
 from qcode.safety import protected_paths
-from qcode.safety.paths import has_settled
+from qcode.safety.paths import is_ctime_final
 from qcode.safety.probes import WorkspaceContents
 from qcode.safety.protected_paths import KERNEL_FOLDERS, is_within
 
 MAX_WALK_S = 10.0
 LARGE_TREE = 5_000
-"""The number of folders from which on the index is not refreshed at every call."""
+"""If the index has more folders than this, it is not refreshed at every call."""
 LARGE_TREE_S = 2.0
 """The minimum time between two refreshes of the index of a large tree."""
-_CLOCK_EVERY = 64
+_STEPS_PER_CLOCK_CHECK = 64
 
 _ENVIRONMENT_FILE = re.compile(r"\.env([._~-].*)?|\.envrc(\..*)?")
 _GIT_CONFIGS = frozenset({"config", "config.worktree"})
-_GIT_STEERING = _GIT_CONFIGS | {"hooks", "info", "commondir", "gitdir"}
-_NOT_WALKED_IN_GIT = frozenset({"objects", "refs", "logs", "lfs"})
+_GIT_CONTROL = _GIT_CONFIGS | {"hooks", "info", "commondir", "gitdir"}
+_SKIPPED_GIT_FOLDERS = frozenset({"objects", "refs", "logs", "lfs"})
 """Folders in `.git` that are skipped: git chooses all names there, and there are too many files for a quick walk."""
-_MAX_CONFIG = 64 * 1024
+_MAX_CONFIG_BYTES = 64 * 1024
 _CREDENTIALS = re.compile(rb"://[^/\s]*@|extraheader|token|password|secret|oauth", re.IGNORECASE)
 
-_SECRET, _STEERING, _DEPENDENCY, _GIT, _PAIRED = 1, 2, 4, 8, 16
-"""The categories of a name. `_PAIRED` names count only in certain folders: `workflows` in `.github`."""
+_SECRET, _CONTROL, _DEPENDENCY, _GIT, _NESTED_CONTROL = 1, 2, 4, 8, 16
+"""The categories of a name. `_NESTED_CONTROL` names count only in certain folders: `workflows` in `.github`."""
 
-_UNKNOWN, _GONE = -1, -2
+_NOT_SCANNED, _MISSING = -1, -2
 
 
 @mutable_dataclass(slots=True)
 class _Folder:
-    """The result of scanning one folder."""
+    """The result of scanning one folder.
+
+    `is_settled`: a later change of the folder is certain to change its ctime. `secret_links` are links with the name of
+    a secret.
+    """
 
     in_dependency: bool
     in_git: bool
-    ctime_ns: int = _UNKNOWN
+    ctime_ns: int = _NOT_SCANNED
     is_settled: bool = False
     children: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)
-    steering: list[str] = field(default_factory=list)
-    git_steering: list[str] = field(default_factory=list)
+    control_paths: list[str] = field(default_factory=list)
+    git_control_paths: list[str] = field(default_factory=list)
     secret_links: list[str] = field(default_factory=list)
 
 
 class WorkspaceIndex:
-    """An index of `WorkspaceContents` below some folders. Thread-safe."""
+    """An index of the protected files in some folders and all their subfolders. Thread-safe."""
 
     def __init__(self, roots: Sequence[str], clock: Callable[[], float] = time.monotonic) -> None:
         """`roots` are real paths."""
-        self._roots = tuple(dict.fromkeys(root for root in roots if not _is_in_others(root, roots)))
+        self._roots = tuple(dict.fromkeys(root for root in roots if not _is_in_other(root, roots)))
         self._clock = clock
         self._lock = threading.Lock()
         self._folders: dict[str, _Folder] = {}
         self._contents: WorkspaceContents | None = None
         self._watched_paths: dict[str, tuple[int, ...]] = {}
-        self._kinds: dict[str, int] = {}
+        self._categories: dict[str, int] = {}
         self._next_refresh = 0.0
 
-    def look(self, *, is_forced: bool = False) -> WorkspaceContents:
-        """Return the current contents. `is_forced`: refresh a large tree even if it was refreshed a moment ago."""
+    def refresh(self, *, is_forced: bool = False) -> WorkspaceContents:
+        """Return the current contents. `is_forced`: scan a large tree even if it was scanned a moment ago."""
         with self._lock:
             now = self._clock()
             if self._contents is not None and not is_forced and now < self._next_refresh:
                 return self._contents
-            walk = _FolderPass(self._folders, self._kinds, self._clock, now + MAX_WALK_S)
+            walk = _FolderPass(self._folders, self._categories, self._clock, now + MAX_WALK_S)
             has_changed = walk.refresh(self._roots)
             if has_changed or self._contents is None or self._watched_paths != _identities(self._watched_paths):
                 self._contents = self._collect(walk)
@@ -88,23 +92,25 @@ class WorkspaceIndex:
 
     def _collect(self, walk: _FolderPass) -> WorkspaceContents:
         folders = self._folders.values()
-        steering = [path for folder in folders for path in (*folder.steering, *folder.git_steering)]
-        git_steering = [path for folder in folders for path in folder.git_steering]
-        configs = [path for path in git_steering if protected_paths.fold(_name(path)) in _GIT_CONFIGS]
+        control_paths = [path for folder in folders for path in (*folder.control_paths, *folder.git_control_paths)]
+        git_control_paths = [path for folder in folders for path in folder.git_control_paths]
+        configs = [path for path in git_control_paths if protected_paths.fold(_base_name(path)) in _GIT_CONFIGS]
         secrets = [path for folder in folders for path in folder.secrets]
         secrets += [path for path in configs if _may_contain_credentials(path)]
-        self._watched_paths = _identities(chain(steering, secrets))
-        aliases = walk.other_names(self._watched_paths)
-        secrets += [name for path in secrets for name in aliases.get(self._inode(path), ())]
+        self._watched_paths = _identities(chain(control_paths, secrets))
+        hard_links = walk.hard_links(self._watched_paths)
+        secrets += [name for path in secrets for name in hard_links.get(self._inode(path), ())]
         # The target of a link with a secret name is a secret.
-        named = [os.path.realpath(path) for folder in folders for path in folder.secret_links]
-        secrets += [path for path in named if self._is_inside(path) and os.path.isfile(path)]  # noqa: PTH113  # text
+        link_targets = [os.path.realpath(path) for folder in folders for path in folder.secret_links]
+        secrets += [path for path in link_targets if self._is_inside(path) and os.path.isfile(path)]  # noqa: PTH113  # text
         return WorkspaceContents(
-            _sorted(secrets),
-            _sorted(steering),
-            _sorted(git_steering),
-            _sorted(configs),
-            _sorted(name for path in steering for name in aliases.get(self._inode(path), ()) if name != path),
+            _sort_unique(secrets),
+            _sort_unique(control_paths),
+            _sort_unique(git_control_paths),
+            _sort_unique(configs),
+            _sort_unique(
+                name for path in control_paths for name in hard_links.get(self._inode(path), ()) if name != path
+            ),
             walk.is_complete,
         )
 
@@ -119,38 +125,38 @@ class _FolderPass:
     """One pass over the folders of an index, with a time limit."""
 
     def __init__(
-        self, folders: dict[str, _Folder], kinds: dict[str, int], clock: Callable[[], float], deadline: float
+        self, folders: dict[str, _Folder], categories: dict[str, int], clock: Callable[[], float], deadline: float
     ) -> None:
         self._folders = folders
-        self._kinds = kinds
+        self._categories = categories
         self._clock = clock
         self._deadline = deadline
         self._steps = 0
         self.is_complete = True
 
     def refresh(self, roots: Sequence[str]) -> bool:
-        """Scan new and changed folders, and drop deleted ones; return whether there were any."""
+        """Scan new and changed folders, and drop deleted ones; return whether anything changed."""
         if self._folders and not self._has_changed():
             return False
-        reached: set[str] = set()
+        visited: set[str] = set()
         pending = [(root, False, False) for root in roots]
         while pending:
-            if self._is_over():
+            if self._is_timed_out():
                 self.is_complete = False
                 return True
             path, in_dependency, in_git = pending.pop()
             folder = self._folders.get(path)
             if folder is None or (folder.in_dependency, folder.in_git) != (in_dependency, in_git):
                 folder = self._folders[path] = _Folder(in_dependency, in_git)
-            reached.add(path)
-            if folder.ctime_ns == _UNKNOWN:
+            visited.add(path)
+            if folder.ctime_ns == _NOT_SCANNED:
                 self._scan(path, folder)
             for child in folder.children:
-                kind = self.kind_of(child)
-                is_git = in_git or bool(kind & _GIT)
-                if not (in_git and protected_paths.fold(child) in _NOT_WALKED_IN_GIT):
-                    pending.append((_joined(path, child), in_dependency or bool(kind & _DEPENDENCY), is_git))
-        for path in self._folders.keys() - reached:
+                categories = self.categories_of(child)
+                is_git = in_git or bool(categories & _GIT)
+                if not (in_git and protected_paths.fold(child) in _SKIPPED_GIT_FOLDERS):
+                    pending.append((_join(path, child), in_dependency or bool(categories & _DEPENDENCY), is_git))
+        for path in self._folders.keys() - visited:
             del self._folders[path]
         return True
 
@@ -161,27 +167,27 @@ class _FolderPass:
             try:
                 ctime_ns = os.lstat(path).st_ctime_ns
             except OSError:
-                ctime_ns = _UNKNOWN
+                ctime_ns = _NOT_SCANNED
             if ctime_ns != folder.ctime_ns or not folder.is_settled:
-                folder.ctime_ns = _UNKNOWN
+                folder.ctime_ns = _NOT_SCANNED
                 has_changed = True
         return has_changed
 
-    def kind_of(self, name: str) -> int:
-        """Return the categories of a name, as a set of bits."""
-        kind = self._kinds.get(name)
-        if kind is None:
-            kind = self._kinds[name] = _kind(name)
-        return kind
+    def categories_of(self, name: str) -> int:
+        """Return the categories of a name, as a set of bits. The result is cached."""
+        categories = self._categories.get(name)
+        if categories is None:
+            categories = self._categories[name] = _classify(name)
+        return categories
 
-    def other_names(self, watched: dict[str, tuple[int, ...]]) -> dict[int, list[str]]:
-        """Return all names of watched files that have several hard links, by inode."""
-        linked = {identity[0] for identity in watched.values() if identity and identity[2] > 1}
+    def hard_links(self, watched_paths: dict[str, tuple[int, ...]]) -> dict[int, list[str]]:
+        """Return all paths of watched files with several hard links, by inode."""
+        linked = {identity[0] for identity in watched_paths.values() if identity and identity[2] > 1}
         names: dict[int, list[str]] = {}
         if not linked:
             return names
         for path in list(self._folders):
-            if self._is_over():
+            if self._is_timed_out():
                 self.is_complete = False
                 break
             for entry in _entries(path):
@@ -189,73 +195,81 @@ class _FolderPass:
                     names.setdefault(entry.inode(), []).append(entry.path)
         return names
 
-    def _is_over(self) -> bool:
+    def _is_timed_out(self) -> bool:
         self._steps += 1
-        return self._steps % _CLOCK_EVERY == 0 and self._clock() > self._deadline
+        return self._steps % _STEPS_PER_CLOCK_CHECK == 0 and self._clock() > self._deadline
 
     def _scan(self, path: str, folder: _Folder) -> None:
-        for paths in (folder.children, folder.secrets, folder.steering, folder.git_steering, folder.secret_links):
+        for paths in (
+            folder.children,
+            folder.secrets,
+            folder.control_paths,
+            folder.git_control_paths,
+            folder.secret_links,
+        ):
             paths.clear()
         start = time.time_ns()
         try:
             info = os.lstat(path)
         except OSError:
             folder.is_settled = False
-            folder.ctime_ns = _GONE
+            folder.ctime_ns = _MISSING
             return
         # The change must be clearly older than the scan: otherwise a second change could have the same ctime.
         folder.ctime_ns = info.st_ctime_ns
-        folder.is_settled = stat.S_ISDIR(info.st_mode) and has_settled(info, start)
+        folder.is_settled = stat.S_ISDIR(info.st_mode) and is_ctime_final(info, start)
         for entry in _entries(path):
             self._record(entry, folder, path)
 
     def _record(self, entry: os.DirEntry[str], folder: _Folder, parent: str) -> None:
-        name, kind = entry.name, self.kind_of(entry.name)
+        name, categories = entry.name, self.categories_of(entry.name)
         if entry.is_dir(follow_symlinks=False):
             if entry.path not in KERNEL_FOLDERS:
                 folder.children.append(name)
             is_secret = False
         else:
-            is_secret = bool(kind & _SECRET)
-        if not kind and not folder.in_git:
+            is_secret = bool(categories & _SECRET)
+        if not categories and not folder.in_git:
             return
         if is_secret:
             folder.secrets.append(entry.path)
             if entry.is_symlink():
                 folder.secret_links.append(entry.path)
         if not folder.in_dependency:
-            self._record_steering(entry, folder, parent, kind)
+            self._record_control_path(entry, folder, parent, categories)
 
-    def _record_steering(self, entry: os.DirEntry[str], folder: _Folder, parent: str, kind: int) -> None:
+    def _record_control_path(self, entry: os.DirEntry[str], folder: _Folder, parent: str, categories: int) -> None:
         if folder.in_git:
-            if protected_paths.fold(entry.name) in _GIT_STEERING:
-                folder.git_steering.append(entry.path)
+            if protected_paths.fold(entry.name) in _GIT_CONTROL:
+                folder.git_control_paths.append(entry.path)
             return
         is_file = not entry.is_dir(follow_symlinks=False)
-        if kind & _GIT:
+        if categories & _GIT:
             # A file or a link of this name points to the repository.
             if is_file:
-                folder.git_steering.append(entry.path)
+                folder.git_control_paths.append(entry.path)
             return
-        if kind & _PAIRED and not protected_paths.is_steering((_name(parent), entry.name)):
+        if categories & _NESTED_CONTROL and not protected_paths.is_control_path((_base_name(parent), entry.name)):
             return
-        if kind & (_STEERING | _PAIRED) or (is_file and kind & _SECRET and _is_environment_file(entry.name)):
-            folder.steering.append(entry.path)
+        if categories & (_CONTROL | _NESTED_CONTROL) or (
+            is_file and categories & _SECRET and _is_environment_file(entry.name)
+        ):
+            folder.control_paths.append(entry.path)
 
 
-def _kind(name: str) -> int:
-    kind = 0
+def _classify(name: str) -> int:
+    categories = 0
     if protected_paths.is_secret(name) or protected_paths.is_key(name):
-        kind |= _SECRET
-    if protected_paths.is_steering((name,)):
-        kind |= _STEERING
+        categories |= _SECRET
+    if protected_paths.is_control_path((name,)):
+        categories |= _CONTROL
     if protected_paths.fold(name) in ("workflows", "actions"):
-        kind |= _PAIRED
+        categories |= _NESTED_CONTROL
     if protected_paths.is_dependency_folder(name):
-        kind |= _DEPENDENCY
+        categories |= _DEPENDENCY
     if protected_paths.fold(name) == ".git" or protected_paths.is_git_look_alike(name):
-        kind |= _GIT
-    return kind
+        categories |= _GIT
+    return categories
 
 
 def _is_environment_file(name: str) -> bool:
@@ -291,25 +305,25 @@ def _may_contain_credentials(path: str) -> bool:
     except OSError:
         return True
     try:
-        data = os.read(descriptor, _MAX_CONFIG + 1)
+        data = os.read(descriptor, _MAX_CONFIG_BYTES + 1)
     except OSError:
         return True
     finally:
         os.close(descriptor)
-    return len(data) > _MAX_CONFIG or _CREDENTIALS.search(data) is not None
+    return len(data) > _MAX_CONFIG_BYTES or _CREDENTIALS.search(data) is not None
 
 
-def _is_in_others(root: str, roots: Sequence[str]) -> bool:
+def _is_in_other(root: str, roots: Sequence[str]) -> bool:
     return any(root != other and is_within(root, other) for other in roots)
 
 
-def _joined(folder: str, name: str) -> str:
+def _join(folder: str, name: str) -> str:
     return f"{folder.rstrip('/')}/{name}"
 
 
-def _name(path: str) -> str:
+def _base_name(path: str) -> str:
     return path.rpartition("/")[2]
 
 
-def _sorted(paths: Iterable[str]) -> tuple[str, ...]:
+def _sort_unique(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(paths)))

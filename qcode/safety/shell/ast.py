@@ -70,7 +70,7 @@ class Word:
         return not (self.holes or self.unknown)
 
     @property
-    def is_open(self) -> bool:
+    def may_differ(self) -> bool:
         """Whether the program may receive another text, so that a rule may match although `text` does not."""
         return not self.is_known or self.is_one
 

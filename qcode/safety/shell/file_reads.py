@@ -12,7 +12,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from qcode.safety.paths import PathJudge, anchored, has_settled
+from qcode.safety.paths import PathJudge, absolute_path, is_ctime_final
 from qcode.safety.probes import WorkspaceContents
 from qcode.safety.shell.ast import UNSPLIT, Word
 from qcode.safety.verdict import SHELL_PATH, SHELL_UNKNOWN, Verdict
@@ -127,7 +127,7 @@ class ReadChecker:
         for prefix, names in groups:
             by_prefix.setdefault(prefix, []).extend(names)
         if self.reader is None:
-            judge = self.paths.undecided_in
+            judge = self.paths.names_to_judge
             by_prefix = {prefix: judge(self._from_root(prefix), names) for prefix, names in by_prefix.items()}
         if not any(by_prefix.values()):
             return []
@@ -185,7 +185,7 @@ class ReadChecker:
         return [group for group in groups if group[1]]
 
     def _absolute(self, path: str) -> str:
-        return anchored(path, self.folder, self.paths.home)
+        return absolute_path(path, self.folder, self.paths.home)
 
 
 def _matching(folder: str, part: str) -> list[str]:
@@ -194,7 +194,7 @@ def _matching(folder: str, part: str) -> list[str]:
         return [part] if os.path.lexists(f"{folder}/{part}") and (part or os.path.isdir(folder)) else []  # noqa: PTH112  # text
     try:
         info = os.stat(folder or "/")  # noqa: PTH116  # text
-        listed = _matching_entries if has_settled(info, time.time_ns()) else _matching_entries.__wrapped__
+        listed = _matching_entries if is_ctime_final(info, time.time_ns()) else _matching_entries.__wrapped__
         return listed(folder or "/", part, (info.st_dev, info.st_ino, info.st_ctime_ns))
     except OSError:
         return []

@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
-from qcode.safety.paths import PathJudge, SessionFolders, anchored, home_of
+from qcode.safety.paths import PathJudge, SessionFolders, absolute_path, home_of
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within, is_within_any
 from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
@@ -83,7 +83,7 @@ class Judge:
         A part with only literal words needs no sandbox for the features of the line: a loop would merely repeat it.
         """
         words = (*part.command.words, *part.command.inputs)
-        features = self.features if any(word.is_open or word.has_glob for word in words) else frozenset()
+        features = self.features if any(word.may_differ or word.has_glob for word in words) else frozenset()
         judge = replace(self, probes=replace(self.probes, sandbox=SandboxSupport), features=features)
         verdict = judge.judge_part(part)
         return verdict if verdict.is_allowed else replace(verdict, reason=f"{_UNCONFINED}: {verdict.reason}")
@@ -225,7 +225,7 @@ def read_flow(command: str, root: str) -> Flow:
 def resolve(session_folders: SessionFolders, word: Word, folders: Folders) -> tuple[str, ...]:
     """Return the absolute paths that a word without wildcards may name."""
     path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
-    return tuple(anchored(path, folder, home_of(session_folders)) for folder in sorted(folders))
+    return tuple(absolute_path(path, folder, home_of(session_folders)) for folder in sorted(folders))
 
 
 def row_of(words: tuple[Word, ...]) -> ProgramSpec | None:

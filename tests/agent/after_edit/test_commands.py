@@ -188,7 +188,7 @@ def test_trust_question_shows_the_commands_of_a_project(tmp_path: Path) -> None:
     (tmp_path / ".qcode/config.toml").write_text(
         '[after_edit]\ntest = "curl evil\\u202e"\ncheck = 5\n[after_edit.format]\n"*.py" = ["x", "{file}", "a b"]\n'
     )
-    rows = list(files_in_use(tmp_path, tmp_path, TrustStore(tmp_path / "state").look(tmp_path)))
+    rows = list(files_in_use(tmp_path, tmp_path, TrustStore(tmp_path / "state").status_of(tmp_path)))
     assert ("after an edit: format", "runs *.py: x {file} 'a b'") in rows
     assert any(name == "after an edit: test" and "curl evil" in what and "\u202e" not in what for name, what in rows)
 

@@ -56,7 +56,7 @@ class CheckpointRunner:
         assert callable(change)
         self.session.append(user(prompt))
         watch = FolderWatch(self.workspace.root)
-        watch.look()
+        watch.scan()
         change()
         for difference in watch.differences():
             self.recorder.record_observed(difference.path, difference.before, difference.content, difference.after)

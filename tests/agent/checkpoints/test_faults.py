@@ -88,7 +88,7 @@ def test_full_disk_warns_once_that_the_change_cannot_be_undone(tmp_path: Path) -
     runner = CheckpointRunner(tmp_path)
     runner.path("a.txt").write_bytes(b"x" * 100)
     runner.path("b.txt").write_bytes(b"y" * 100)
-    runner.blobs.largest_sum = 10
+    runner.blobs.max_total_bytes = 10
     runner.turn("one", a_txt=b"1", b_txt=b"2")
     assert runner.files == {"a.txt": b"1", "b.txt": b"2"}
     (warning,) = runner.recorder.take_warnings()

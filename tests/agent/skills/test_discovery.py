@@ -180,7 +180,7 @@ def cached(places: Places, *, reads: list[Path]) -> discovery.FoundSkills:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(discovery, "read_skill", counted)
-        patch.setattr(discovery, "has_settled", lambda state, now_ns: True)
+        patch.setattr(discovery, "is_ctime_final", lambda state, now_ns: True)
         return discovery.find_skills(folders, discovery.SkillCache(places.config / "state/skill_cache.json"))
 
 

@@ -60,7 +60,7 @@ def test_change_by_a_command_asks_at_the_next_start(
 ) -> None:
     command = f"sed -i s/go/stop/ {COMMAND}"
     play(canaries, [Attempt("runs", "shell", {"command": command})], mode, says_yes=lambda asked: True)
-    status = TrustStore(tmp_path / "state").look(canaries.work)
+    status = TrustStore(tmp_path / "state").status_of(canaries.work)
     assert [change.name for change in status.changes] == [COMMAND]
 
 

@@ -31,7 +31,7 @@ def scope(tmp_path: Path) -> SandboxScope:
 
 
 def contents(scope: SandboxScope) -> WorkspaceContents:
-    return WorkspaceIndex(scope.roots).look()
+    return WorkspaceIndex(scope.roots).refresh()
 
 
 def test_read_only_command_sees_no_home_and_nothing_writable(scope: SandboxScope) -> None:

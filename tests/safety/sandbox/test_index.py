@@ -31,7 +31,7 @@ def made(root: Path, *names: str) -> None:
 
 
 def look(root: Path) -> WorkspaceContents:
-    return WorkspaceIndex([str(root)]).look()
+    return WorkspaceIndex([str(root)]).refresh()
 
 
 def below(root: Path, paths: tuple[str, ...]) -> list[str]:
@@ -62,11 +62,11 @@ def test_hard_links_and_link_targets_of_a_secret_are_secrets(root: Path) -> None
 def test_git_configuration_with_credentials_is_a_secret(root: Path) -> None:
     made(root, ".git/config")
     found = WorkspaceIndex([str(root)])
-    assert found.look().secrets == ()
+    assert found.refresh().secrets == ()
     (root / ".git/config").write_text("[remote]\nurl = https://me:token@example.com\n")
-    assert below(root, found.look().secrets) == [".git/config"]
+    assert below(root, found.refresh().secrets) == [".git/config"]
     (root / ".git/config").write_text("[remote]\nurl = https://example.com\n")
-    assert found.look().secrets == ()
+    assert found.refresh().secrets == ()
 
 
 def test_protected_names_are_found_at_any_depth_but_not_in_dependency_folders(root: Path) -> None:
@@ -80,7 +80,7 @@ def test_protected_names_are_found_at_any_depth_but_not_in_dependency_folders(ro
         ".env.local",
     )
     made(root, "node_modules/x/AGENTS.md", "venv/.vscode/a", "a/.mcp.json", ".env.example")
-    found = below(root, look(root).steering_paths)
+    found = below(root, look(root).control_paths)
     assert found == [".env.local", ".github/workflows", ".vscode", "AGENTS.md", "a/.mcp.json", "a/b/Claude.MD"]
 
 
@@ -99,8 +99,8 @@ def test_git_control_files_are_found_in_modules_and_worktrees(root: Path) -> Non
         "modules/m/hooks",
         "worktrees/w/config.worktree",
     ]
-    assert below(root, contents.git_steering) == [*(f".git/{name}" for name in expected), "sub/.git"]
-    assert set(contents.git_steering) <= set(contents.steering_paths)
+    assert below(root, contents.git_control_paths) == [*(f".git/{name}" for name in expected), "sub/.git"]
+    assert set(contents.git_control_paths) <= set(contents.control_paths)
     assert below(root, contents.git_configs) == [
         ".git/config",
         ".git/modules/m/config",
@@ -112,22 +112,22 @@ def test_hard_links_of_protected_files_are_found_in_dependency_folders(root: Pat
     made(root, "AGENTS.md", "node_modules/x/y")
     os.link(root / "AGENTS.md", root / "node_modules/x/z")
     found = WorkspaceIndex([str(root)])
-    assert below(root, found.look().other_names) == ["node_modules/x/z"]
+    assert below(root, found.refresh().control_path_links) == ["node_modules/x/z"]
     os.link(root / "AGENTS.md", root / "w")
-    assert below(root, found.look().other_names) == ["node_modules/x/z", "w"]
+    assert below(root, found.refresh().control_path_links) == ["node_modules/x/z", "w"]
 
 
 def test_every_change_is_in_the_next_index(root: Path) -> None:
     made(root, "a/b/c/file")
     found = WorkspaceIndex([str(root)])
-    assert found.look().secrets == ()
+    assert found.refresh().secrets == ()
     for number in range(30):  # without a pause, within one tick of the clock of the file system
         made(root, f"a/b/c/.env.{number}")
-        assert len(found.look().secrets) == number + 1
+        assert len(found.refresh().secrets) == number + 1
     (root / "a/b").rename(root / "moved")
-    assert all(path.startswith(f"{root}/moved/c/") for path in found.look().secrets)
+    assert all(path.startswith(f"{root}/moved/c/") for path in found.refresh().secrets)
     subprocess.run(["rm", "-r", str(root / "moved")], check=True)
-    assert found.look().secrets == ()
+    assert found.refresh().secrets == ()
 
 
 def test_unchanged_tree_is_not_scanned_again(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,10 +135,10 @@ def test_unchanged_tree_is_not_scanned_again(root: Path, monkeypatch: pytest.Mon
     found = WorkspaceIndex([str(root)])
     old = time.time_ns() + paths.TICK_NS
     while time.time_ns() < old:  # a folder that changed just now is scanned once more
-        found.look()
-    before = found.look()
+        found.refresh()
+    before = found.refresh()
     monkeypatch.setattr(os, "scandir", lambda path: pytest.fail(f"scanned {path}"))
-    assert found.look() is before
+    assert found.refresh() is before
 
 
 def test_large_tree_is_checked_every_two_seconds_unless_forced(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -147,13 +147,13 @@ def test_large_tree_is_checked_every_two_seconds_unless_forced(root: Path, monke
     for number in range(5):
         (root / str(number)).mkdir()
     found = WorkspaceIndex([str(root)], lambda: now[0])
-    found.look()
+    found.refresh()
     made(root, "1/.env")
-    assert found.look().secrets == ()
-    assert len(found.look(is_forced=True).secrets) == 1
+    assert found.refresh().secrets == ()
+    assert len(found.refresh(is_forced=True).secrets) == 1
     made(root, "2/.env")
     now[0] += index.LARGE_TREE_S
-    assert len(found.look().secrets) == 2
+    assert len(found.refresh().secrets) == 2
 
 
 def test_walk_past_its_time_limit_is_marked_incomplete(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -162,9 +162,9 @@ def test_walk_past_its_time_limit_is_marked_incomplete(root: Path, monkeypatch: 
     ticks = iter(range(10**9))
     found = WorkspaceIndex([str(root)], lambda: float(next(ticks)))
     monkeypatch.setattr(index, "MAX_WALK_S", 1.0)
-    assert not found.look().is_complete
+    assert not found.refresh().is_complete
     monkeypatch.setattr(index, "MAX_WALK_S", 1_000.0)
-    assert found.look(is_forced=True).is_complete
+    assert found.refresh(is_forced=True).is_complete
 
 
 def test_links_are_not_followed_and_each_folder_is_walked_once(root: Path, tmp_path: Path) -> None:
@@ -174,7 +174,7 @@ def test_links_are_not_followed_and_each_folder_is_walked_once(root: Path, tmp_p
     (root / "loop").symlink_to(".")
     made(root, "inner/.env")
     found = WorkspaceIndex([str(root), str(root / "inner")])
-    assert below(root, found.look().secrets) == ["inner/.env"]
+    assert below(root, found.refresh().secrets) == ["inner/.env"]
 
 
 def test_secrets_of_a_folder_include_its_subfolders(root: Path) -> None:
@@ -193,7 +193,7 @@ def test_several_threads_may_index_while_the_tree_changes(root: Path) -> None:
     def run() -> None:
         try:
             for _ in range(30):
-                found.look()
+                found.refresh()
         except BaseException as error:  # noqa: BLE001  # the test reports any exception
             problems.append(error)
 
@@ -205,4 +205,4 @@ def test_several_threads_may_index_while_the_tree_changes(root: Path) -> None:
     for thread in threads:
         thread.join()
     assert problems == []
-    assert len(found.look().secrets) == 60
+    assert len(found.refresh().secrets) == 60

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.safety.protected_paths import in_kernel
+from qcode.safety.protected_paths import judge_kernel_path
 from qcode.safety.shell.ast import Word
 from qcode.safety.shell.table import (
     PATH_ROLES,
@@ -193,7 +193,7 @@ def run_cases(
 
 def names_the_kernel(arguments: ParsedArguments) -> bool:
     """Return whether an operand is below /proc, which the path layer denies: tac copies such a file first."""
-    return any(role in PATH_ROLES and in_kernel(word.text) for word, role in arguments.roles)
+    return any(role in PATH_ROLES and judge_kernel_path(word.text) for word, role in arguments.roles)
 
 
 def argv(program: ProgramSpec, words: Sequence[str]) -> list[str]:
