@@ -25,7 +25,7 @@ SENSITIVE_FILE = "path:secret"
 
 _URL = lazy_pattern(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _ESCAPE = lazy_pattern(r"[\x1b\x80-\x9f]")
-_KEY_START = lazy_pattern(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-GUARDED-KEY-")
+_KEY_START = lazy_pattern(rb"\s*-----BEGIN [A-Z0-9 ]*PRIVATE KEY|PuTTY-User-Key-File-|\s*AGE-SECRET-KEY-")
 _KEY_START_BYTES = 128
 _identity_of = attrgetter("st_dev", "st_ino", "st_nlink", "st_size", "st_ctime_ns")
 files_without_key: set[tuple[int, ...]] = set()

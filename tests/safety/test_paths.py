@@ -194,8 +194,10 @@ def test_pipes_and_sockets_are_denied(machine: Machine) -> None:
 
 def test_private_key_is_recognized_by_its_content(machine: Machine) -> None:
     machine.add("notes.txt", "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n")
+    machine.add("backup.txt", "AGE-SECRET-KEY-1QQQQ\n")
     machine.add("about.md", "A file that says -----BEGIN OPENSSH PRIVATE KEY----- somewhere.\n")
     assert machine.verdicts("notes.txt") == ("ask", "ask")
+    assert machine.verdicts("backup.txt") == ("ask", "ask")
     assert machine.verdicts("about.md") == ("allow", "allow")
 
 
