@@ -160,7 +160,7 @@ def permission_check(context: RunContext) -> PermissionCheck:
         return SandboxSupport() if sandbox is None else sandbox.support
 
     return PermissionCheck(
-        replace(policy, probes=replace(policy.probes, sandbox=support, contents=index.look)), has_mode
+        replace(policy, probes=replace(policy.probes, sandbox=support, contents=index.refresh)), has_mode
     )
 
 

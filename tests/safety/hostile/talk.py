@@ -108,7 +108,7 @@ def _conversation(
     own = (canaries.home / ".config/qcode", canaries.home / ".local/state/qcode", state)
     scope = SandboxScope(canaries.work, (), scratch.path, canaries.home, own, "/usr/bin:/bin")
     session_sandbox = SessionSandbox(sandbox, scope, find)
-    probes = Probes(lambda _: "", Repository, lambda: session_sandbox.support, session_sandbox.index.look)
+    probes = Probes(lambda _: "", Repository, lambda: session_sandbox.support, session_sandbox.index.refresh)
     policy = Policy(
         mode,
         Rules.of(),

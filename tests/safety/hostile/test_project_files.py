@@ -112,7 +112,7 @@ def test_user_command_attaches_any_file_that_the_user_may_read(canaries: CanaryF
 def test_project_command_is_never_queued_as_user_text(canaries: CanaryFolders) -> None:
     command = command_of(canaries, "@~/.ssh/id_rsa")
     options = TurnOptions(command.model, command.output, command.project_ranges(""))
-    assert not Submission(command.expand(""), "/go", options=options).is_control_path
+    assert not Submission(command.expand(""), "/go", options=options).is_steering
 
 
 @pytest.mark.parametrize("prompt", ["@~/.ssh/id_rsa", "@.env", "@farm/key", "@~/.ssh/{{args}}"])

@@ -26,7 +26,7 @@ def canaries(tmp_path_factory: pytest.TempPathFactory) -> CanaryFolders:
 def policies(canaries: CanaryFolders) -> dict[str, Policy]:
     """Return a policy for each mode and for each way a folder can be restricted; nothing is ruled."""
     own = (canaries.home / ".config/qcode", canaries.home / ".local/state/qcode")
-    seen = replace(CLEAN, contents=WorkspaceIndex((str(canaries.work),)).look)
+    seen = replace(CLEAN, contents=WorkspaceIndex((str(canaries.work),)).refresh)
     plain = Policy(
         "default",
         Rules.of(),

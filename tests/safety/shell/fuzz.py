@@ -186,7 +186,7 @@ def policy_of(scratch: Scratch) -> Policy:
     path = scratch.env["PATH"]
     root = scratch.workspace
     index = WorkspaceIndex((str(root),))
-    probes = Probes(BashSyntax(path, (root,)), GitConfig(root, scratch.env, (root,)), lambda: LANDLOCK, index.look)
+    probes = Probes(BashSyntax(path, (root,)), GitConfig(root, scratch.env, (root,)), lambda: LANDLOCK, index.refresh)
     return Policy("default", Rules.of(), True, root, home=scratch.home, search_path=path, probes=probes)
 
 
