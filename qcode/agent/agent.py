@@ -392,12 +392,12 @@ class Agent:
         self.prompts.use_folders(folders)
 
     def replace_servers(self, specs: Sequence[ServerSpec]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Replace the tool servers that the program named; see `Servers.replace_named` for the result."""
+        """Replace the tool servers that the program named; see `Servers.replace_client_servers` for the result."""
         self._parts.hide_values(specs)
         if self.toolbox.servers is None:
             self.toolbox.use_servers(self._parts.open_servers(()))
         assert self.toolbox.servers is not None
-        return self.toolbox.servers.replace_named(specs)
+        return self.toolbox.servers.replace_client_servers(specs)
 
     def connect_model(self, name: str) -> ModelClient:
         """Return a client for `Conversation.set_model`; raise `ValueError`. This blocks if the keyring has the key."""

@@ -433,7 +433,7 @@ class Conversation:
         self._checkpoints.follow(session)
         self._begin(session)
         if self.hooks is not None:
-            self.hooks.begin("fork" if is_copy else "resume" if self.messages else "clear", self.messages)
+            self.hooks.begin_session("fork" if is_copy else "resume" if self.messages else "clear", self.messages)
 
     def _reload_messages(self) -> None:
         """Reload the messages after the head of the session moved."""

@@ -398,7 +398,7 @@ class RunContext:
         it, only folders trusted earlier are. `on_wait` is called if the keyring is slow. `paths` defaults to `env`.
         """
         # Not loaded by a program that only creates `Options`.
-        from qcode.agent.context.project import added_folder, find_project_root
+        from qcode.agent.context.project import find_project_root, resolve_added_folder
         from qcode.agent.keys.keys import ATTENDED_S, UNATTENDED_S, Keys, key_commands, key_store
         from qcode.config.load import load
         from qcode.config.paths import ConfigPaths
@@ -406,7 +406,7 @@ class RunContext:
         schema, options = _with_schema(_convert(options))
         folder = _folder(options.cwd)
         root = find_project_root(folder)
-        added = tuple(added_folder(path, "--add-dir ") for path in options.add_dir)
+        added = tuple(resolve_added_folder(path, "--add-dir ") for path in options.add_dir)
         _check_flags(options)
         exit_tools = read_exit_tools(options.exit_tools)
         paths = paths or ConfigPaths.from_env(env)

@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from qcode.protocol.tools import EXPLORE, GENERAL, SAME, SKILL_TOOL, ToolSpec
+from qcode.protocol.tools import EXPLORE, GENERAL, SAME_MODEL, SKILL_TOOL, ToolSpec
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ class SubagentKind:
     role: str
     only_reads: bool = False
     tools: frozenset[str] = frozenset()
-    model: str = SAME
+    model: str = SAME_MODEL
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     without: frozenset[str] = frozenset()
     max_turns: int = MAX_STEPS

@@ -60,7 +60,7 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReasoningDelta, TextDelta
-from qcode.protocol.tools import SKILL_TOOL, SMALL, Refused, ToolOutcome
+from qcode.protocol.tools import SKILL_TOOL, SMALL_MODEL, Refused, ToolOutcome
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
@@ -121,7 +121,7 @@ class Agents:
 
     def _client(self, model: str) -> ModelClient:
         """Return the model of a sub-agent: the small model, or that of the conversation."""
-        small = self._clients.small() if model == SMALL else None
+        small = self._clients.small() if model == SMALL_MODEL else None
         if small is None:
             return self._parent.client
         if self._parent.turn.settings.max_budget_usd is not None and small.price is None:
@@ -211,7 +211,7 @@ class AgentRun:
         )
         if scope.has("SubagentStop"):
             self._turn.settings = replace(self._turn.settings, confirms=frozenset({"stop"}))
-            self._driver = Driver(self._turn, self._client.logged, self, confirm=scope.confirm_agent)
+            self._driver = Driver(self._turn, self._client.logged, self, confirm=scope.confirm_subagent_stop)
 
     def _stop_by_hook(self, stopped: HookStopped) -> None:
         """End the turn of this sub-agent, and the turn that waits for it."""
@@ -225,7 +225,7 @@ class AgentRun:
     async def run_task(self) -> TurnEnded:
         """Run the task and return its last event. Cancelling ends it at once; its messages so far are on disk."""
         ended: TurnEnded | None = None
-        context = [] if self._hooks is None else await self._hooks.begin_agent()
+        context = [] if self._hooks is None else await self._hooks.run_subagent_start()
         skills, problems = await self._toolbox.preload_skills(self._kind.skills)
         for problem in problems:
             await self._parent.driver.show(Notice("warning", f"sub-agent {self._kind.name}: {problem}"))

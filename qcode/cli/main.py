@@ -1,7 +1,7 @@
 """Dispatches the command line to a subcommand, pipe mode or the app.
 
-`main` converts every failure to one line on stderr and a documented exit code. Before a loop handles signals, SIGTERM
-and SIGHUP raise an exception, as Ctrl+C does; they are blocked while the modules for a clean exit are imported.
+`main` converts every failure to one line on stderr and a documented exit code. SIGTERM and SIGHUP raise an exception,
+as Ctrl+C does, until an event loop handles them. They are blocked while the modules for a clean exit are imported.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from qcode.cli.flags import VERSION, help_text
 from qcode.cli.terminal import OutputLost, write_stderr, write_stdout
 from qcode.protocol.errors import ExitCode, QcodeError
 
-_ACP_USE = "use: qcode acp [--login], with the flags of model, limits, permissions, servers, settings and trust"
+_ACP_USAGE = "use: qcode acp [--login], with the flags of model, limits, permissions, servers, settings and trust"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -68,10 +68,10 @@ def _run_guarded(arguments: list[str]) -> int:
 
 
 def _dispatch(arguments: list[str]) -> int:
-    before = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    if "-h" in before or "--help" in before:
-        return _help([word for word in before if word not in ("-h", "--help")])
-    if "--version" in before:
+    qcode_arguments = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    if "-h" in qcode_arguments or "--help" in qcode_arguments:
+        return _help([word for word in qcode_arguments if word not in ("-h", "--help")])
+    if "--version" in qcode_arguments:
         write_stdout(f"{VERSION}\n")
         return ExitCode.OK
     if arguments == ["--login"]:
@@ -79,7 +79,7 @@ def _dispatch(arguments: list[str]) -> int:
     try:
         subcommand = split_subcommand(arguments)
         options = Options() if subcommand else parse(arguments)
-        is_pipe = subcommand is None and _is_pipe(options)
+        is_pipe_mode = subcommand is None and _is_pipe_mode(options)
     except CommandLineError as error:
         if requested_format(arguments) != "text":
             from qcode.headless.lines import result_without_turn
@@ -93,11 +93,11 @@ def _dispatch(arguments: list[str]) -> int:
 
         write_stdout(script(options.completion, keyed_providers(os.environ)))
         return ExitCode.OK
-    return _run(options, is_pipe=is_pipe)
+    return _run(options, is_pipe_mode=is_pipe_mode)
 
 
 def _help(words: Sequence[str]) -> int:
-    """Print the help, or its part about the subcommand in the other words."""
+    """Print the help; if `words` begin with a subcommand, only that of the subcommand."""
     try:
         subcommand = split_subcommand(words)
     except CommandLineError:
@@ -112,7 +112,7 @@ def _help(words: Sequence[str]) -> int:
 
 def _run_subcommand(name: str, rest: list[str]) -> int:
     if name == "acp":
-        return _serve_editor(rest)
+        return _run_acp(rest)
     if name == "version":
         if rest:
             raise invalid_arguments(rest, "use: qcode version")
@@ -123,11 +123,11 @@ def _run_subcommand(name: str, rest: list[str]) -> int:
     return run_subcommand("auth", [name, *rest]) if name in ("login", "logout") else run_subcommand(name, rest)
 
 
-def _serve_editor(rest: Sequence[str]) -> int:
+def _run_acp(rest: Sequence[str]) -> int:
     """Serve an editor (`qcode acp`), or log in; return the exit code. Loads little, because the editor waits."""
-    options, words, flags = parse_subcommand("acp", rest, _ACP_USE)
+    options, words, flags = parse_subcommand("acp", rest, _ACP_USAGE)
     if words:
-        raise CommandLineError(_ACP_USE)
+        raise CommandLineError(_ACP_USAGE)
     if "login" in flags:
         return _log_in()
     from qcode.acp.run import run_acp
@@ -142,7 +142,7 @@ def _log_in() -> int:
     return run_subcommand("auth", ["login"])
 
 
-def _is_pipe(options: Options) -> bool:
+def _is_pipe_mode(options: Options) -> bool:
     """Return whether a run is pipe mode; raise `CommandLineError` for a flag that has no effect in the app."""
     if options.print or options.input_format != "text" or not is_terminal(0) or not is_terminal(1):
         return True
@@ -151,8 +151,8 @@ def _is_pipe(options: Options) -> bool:
     return False
 
 
-def _run(options: Options, *, is_pipe: bool) -> int:
-    if is_pipe:
+def _run(options: Options, *, is_pipe_mode: bool) -> int:
+    if is_pipe_mode:
         # From here on an interrupted run must still write a result, so the code for that is imported first.
         block_signals()
         try:
@@ -179,7 +179,7 @@ def _run(options: Options, *, is_pipe: bool) -> int:
 
 @contextmanager
 def _without_gc() -> Iterator[None]:
-    """Disable garbage collection in the block; objects created in it are never collected, as they live until exit."""
+    """Disable garbage collection in the block. Objects created in it live until exit, so they are never collected."""
     gc.disable()
     try:
         yield
@@ -196,7 +196,7 @@ def is_terminal(descriptor: int) -> bool:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP arrived. The program ends as after Ctrl+C, with another exit code."""
+    """SIGTERM or SIGHUP arrived. The program ends like after Ctrl+C, but with another exit code."""
 
 
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -218,15 +218,17 @@ def terminated_by_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ours = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
-    for number in ours:
-        signal.signal(number, _raise)
+    default_signals = [
+        number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL
+    ]
+    for number in default_signals:
+        signal.signal(number, _raise_terminated)
     try:
         yield
     finally:
-        for number in ours:
+        for number in default_signals:
             signal.signal(number, signal.SIG_DFL)
 
 
-def _raise(number: int, frame: object) -> NoReturn:
+def _raise_terminated(number: int, frame: object) -> NoReturn:
     raise Terminated

@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name, toml_type_name
-from qcode.config.load import Layer, Value, file_layer, layer_servers, read_toml_text, validated
+from qcode.config.load import Layer, Value, convert_value, file_layer, layer_servers, read_toml_text
 from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, PROJECT_FOLDER
 from qcode.config.schema import KeyPath, find_key
 from qcode.config.settings import McpServer, Origin
@@ -206,7 +206,7 @@ def _output(table: Mapping[str, object], fail: _Fail) -> Mapping[str, object]:
         if known is None:
             raise fail(("output", key), f"unknown key output.{key}; {nearest_hint(key, _output_keys(), 'output.{}')}")
         try:
-            fields[key] = validated(known, ("output", key), value)
+            fields[key] = convert_value(known, ("output", key), value)
         except ConfigError as error:
             raise fail(("output", key), str(error)) from None
     return MappingProxyType(fields)
@@ -435,7 +435,7 @@ def _validated(fail: Callable[[str], ConfigError], path: KeyPath, value: object)
     key = find_key(path)
     assert key is not None
     try:
-        return validated(key, path, value)
+        return convert_value(key, path, value)
     except ConfigError as error:
         raise fail(str(error)) from None
 

@@ -18,7 +18,7 @@ from typing import Any
 from qcode.config import state_file
 from qcode.config.kinds import toml_type_name
 from qcode.config.lines import KeyPositions, TomlPath, find_positions, parse_key
-from qcode.config.load import Scope, parse_settings, parse_toml, read_toml_text, validated
+from qcode.config.load import Scope, convert_value, parse_settings, parse_toml, read_toml_text
 from qcode.config.schema import Key, KeyPath, dotted, find_key, is_table, nearest_hint, quoted
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ConfigError, UsageError
@@ -222,9 +222,9 @@ def read_typed(key: Key, typed: str) -> object:
         raise ConfigError("`bypass` cannot be set in a config file; start qcode with --permission-mode bypass")
     for value in _possible_values(typed):
         with contextlib.suppress(ConfigError):
-            validated(key, key.path, value)
+            convert_value(key, key.path, value)
             return value
-    validated(key, key.path, _possible_values(typed)[0])
+    convert_value(key, key.path, _possible_values(typed)[0])
     raise ConfigError(f"{dotted(key.path)} must be {key.kind.expected}")
 
 

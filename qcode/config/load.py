@@ -1,8 +1,8 @@
 """Loads the settings: layers of files, environment and flags, merged into one value with the origin of each key.
 
 A layer maps the path of a key to its value and origin, validated by the schema. Flags override the environment, which
-overrides the project's file, which overrides the user's; lists of rules are joined. Only an output cap in a file
-overrides the environment. The project's file is read only if the user trusts the folder.
+overrides the project's file, which overrides the user's; lists of rules are joined. One exception: an output cap in a
+file overrides that of the environment. The project's file is read only if the user trusts the folder.
 Variables: QCODE_MODEL, OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, QCODE_MAX_OUTPUT_TOKENS, and
 QWEN_CODE_MAX_OUTPUT_TOKENS for users of Qwen Code. Reads no API key and uses no network.
 """
@@ -69,15 +69,15 @@ def load(
     `reads_project` is false, the project's file is not read. Raise `ConfigError` for an invalid file or value, with one
     line that names the file, the line and the nearest key. `warnings` come before those of the settings.
     """
-    caps, cap_warnings = cap_layer(env)
+    output_cap, cap_warnings = output_cap_layer(env)
     warnings += cap_warnings
     user_layer = file_layer(paths.config_file, "user")
-    layers = [caps, user_layer if user_config else user_layer.only(_MODEL_ACCESS_KEYS)]
+    layers = [output_cap, user_layer if user_config else user_layer.only(_MODEL_ACCESS_KEYS)]
     project = project_file(project_root)
     if (
         reads_project
-        and not _is_same(project, paths.config_file)
-        and not (isinstance(extra, Path) and _is_same(project, extra))
+        and not _is_same_file(project, paths.config_file)
+        and not (isinstance(extra, Path) and _is_same_file(project, extra))
     ):
         if is_trusted:
             layers.append(file_layer(project, "project"))
@@ -90,7 +90,7 @@ def load(
     return _build_settings(_merge_layers(layers), _table_origins(layers), warnings)
 
 
-def _is_same(left: Path, right: Path) -> bool:
+def _is_same_file(left: Path, right: Path) -> bool:
     """Return whether two paths are the same file, so that the user's file is never treated as a project's."""
     try:
         return left.samefile(right)
@@ -102,36 +102,36 @@ def _merge_layers(layers: Iterable[Layer]) -> dict[KeyPath, Value]:
     merged: dict[KeyPath, Value] = {}
     for layer in layers:
         for path, found in layer.values.items():
-            _refuse_takeover(path, found, merged)
+            _reject_override(path, found, merged)
             key = find_key(path)
-            below = merged.get(path)
-            is_joined = key is not None and key.meta.is_joined and below is not None
-            merged[path] = _join_lists(below, found) if is_joined and below is not None else found
+            lower = merged.get(path)
+            is_joined = key is not None and key.meta.is_joined and lower is not None
+            merged[path] = _join_lists(lower, found) if is_joined and lower is not None else found
     return merged
 
 
-def _refuse_takeover(path: KeyPath, found: Value, below: Mapping[KeyPath, Value]) -> None:
+def _reject_override(path: KeyPath, found: Value, lower: Mapping[KeyPath, Value]) -> None:
     """Raise `ConfigError` if a project changes a server of the user, such as its command, environment or approval."""
     if path[0] != "mcp_servers" or not found.origin.is_project:
         return
-    if any(other[:2] == path[:2] and not value.origin.is_project for other, value in below.items()):
+    if any(other[:2] == path[:2] and not value.origin.is_project for other, value in lower.items()):
         raise ConfigError(
             f"{found.origin}: {dotted(path[:2])} is already defined in your configuration; rename this one"
         )
 
 
-def _join_lists(below: Value, above: Value) -> Value:
-    assert isinstance(below.value, tuple)
-    assert isinstance(above.value, tuple)
+def _join_lists(lower: Value, upper: Value) -> Value:
+    assert isinstance(lower.value, tuple)
+    assert isinstance(upper.value, tuple)
     items: dict[object, Origin] = {}
-    for item, origin in zip((*below.value, *above.value), (*below.items, *above.items), strict=True):
+    for item, origin in zip((*lower.value, *upper.value), (*lower.item_origins, *upper.item_origins), strict=True):
         items.setdefault(item, origin)
 
     def sources() -> str:
-        return ", ".join(dict.fromkeys((below.origin.where, above.origin.where)))
+        return ", ".join(dict.fromkeys((lower.origin.where, upper.origin.where)))
 
-    is_project = below.origin.is_project or above.origin.is_project
-    joined = Origin(above.origin.kind, sources, is_project)
+    is_project = lower.origin.is_project or upper.origin.is_project
+    joined = Origin(upper.origin.kind, sources, is_project)
     return Value(tuple(items), joined, tuple(items.values()))
 
 
@@ -167,7 +167,9 @@ def _build_settings(
         skills=SkillSettings(**leaves(values, "skills")),
         warnings=warnings,
         origins=MappingProxyType(origins),
-        item_origins=MappingProxyType({dotted(path): found.items for path, found in merged.items() if found.items}),
+        item_origins=MappingProxyType(
+            {dotted(path): found.item_origins for path, found in merged.items() if found.item_origins}
+        ),
         given=MappingProxyType(explicit),
     )
     names: dict[str, list[str]] = {"providers": [], "models": [], "mcp_servers": []}
@@ -184,21 +186,21 @@ def _build_settings(
 def _provider(
     name: str, values: Mapping[KeyPath, object], base: Settings, tables: Mapping[KeyPath, Origin]
 ) -> ProviderSettings:
-    own_values = leaves(values, "providers", name)
-    network = {member.name: own_values.pop(member.name) for member in fields(Network) if member.name in own_values}
-    if "type" not in own_values:
+    table_values = leaves(values, "providers", name)
+    network = {member.name: table_values.pop(member.name) for member in fields(Network) if member.name in table_values}
+    if "type" not in table_values:
         if name not in PROVIDER_TYPES:
             kinds = ", ".join(f'"{kind}"' for kind in PROVIDER_TYPES)
             prefix = dotted(("providers", name))
             raise ConfigError(f"{tables['providers', name]}: {prefix} needs a type: one of {kinds}")
-        own_values["type"] = name
-    vertex = next((key for key in ("project", "location") if key in own_values), None)
-    if vertex is not None and own_values["type"] not in ("gemini", "anthropic"):
+        table_values["type"] = name
+    vertex = next((key for key in ("project", "location") if key in table_values), None)
+    if vertex is not None and table_values["type"] not in ("gemini", "anthropic"):
         prefix = dotted(("providers", name))
         kinds = 'its type must be "gemini" or "anthropic"'
-        raise ConfigError(f"{tables['providers', name]}: {prefix} has {vertex}: {kinds}")
+        raise ConfigError(f"{tables['providers', name]}: {prefix} has {vertex}, so {kinds}")
     headers = _string_table(values, "providers", name, "headers")
-    return ProviderSettings(**own_values, **headers, network=replace(base.network, **network))
+    return ProviderSettings(**table_values, **headers, network=replace(base.network, **network))
 
 
 def _model(name: str, values: Mapping[KeyPath, object], base: Settings) -> ModelSettings:
@@ -208,10 +210,10 @@ def _model(name: str, values: Mapping[KeyPath, object], base: Settings) -> Model
 
 def _model_output(name: str, values: Mapping[KeyPath, object], base: Settings) -> Output:
     """Return the output settings of one model; a flag overrides the setting of a model in a file."""
-    own_values = leaves(values, "models", name, "output")
+    table_values = leaves(values, "models", name, "output")
     return replace(
         base.output,
-        **{key: value for key, value in own_values.items() if base.origin(f"output.{key}").kind != "flag"},
+        **{key: value for key, value in table_values.items() if base.origin(f"output.{key}").kind != "flag"},
     )
 
 
@@ -235,17 +237,17 @@ def layer_servers(layer: Layer) -> dict[str, McpServer]:
 
 
 def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[KeyPath, Origin]) -> McpServer:
-    own_values = leaves(values, "mcp_servers", name)
+    table_values = leaves(values, "mcp_servers", name)
     origin, prefix = tables["mcp_servers", name], dotted(("mcp_servers", name))
-    if ("command" in own_values) == ("url" in own_values):
+    if ("command" in table_values) == ("url" in table_values):
         raise ConfigError(f"{origin}: {prefix} needs either a command or a url")
     env, headers = (_string_table(values, "mcp_servers", name, key) for key in ("env", "headers"))
-    for key, found in (("headers", headers["headers"]), ("transport", own_values.get("transport"))):
-        if found and "url" not in own_values:
+    for key, found in (("headers", headers["headers"]), ("transport", table_values.get("transport"))):
+        if found and "url" not in table_values:
             raise ConfigError(f"{origin}: {prefix} has {key}, which require{'s' if key == 'transport' else ''} a url")
-    if (env["env"] or own_values.get("args")) and "command" not in own_values:
+    if (env["env"] or table_values.get("args")) and "command" not in table_values:
         raise ConfigError(f"{origin}: {prefix} has args or env, which require a command")
-    return McpServer(**own_values, **env, **headers, is_from_project=origin.is_project)
+    return McpServer(**table_values, **env, **headers, is_from_project=origin.is_project)
 
 
 def _string_table(values: Mapping[KeyPath, object], *prefix: str) -> dict[str, Any]:
@@ -266,16 +268,16 @@ _MODEL_ACCESS_KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value with its origin. `items` are the origins of the items of a joined list, in order."""
+    """A value with its origin. `item_origins` are those of the items of a joined list, in order."""
 
     value: object
     origin: Origin
-    items: tuple[Origin, ...] = ()
+    item_origins: tuple[Origin, ...] = ()
 
 
 @dataclass(slots=True)
 class Layer:
-    """One source of settings. `tables` are the tables with user-chosen names in it, including empty ones."""
+    """One source of settings. `tables` are its providers, models and tool servers by path, including empty tables."""
 
     values: dict[KeyPath, Value] = field(default_factory=dict)
     tables: dict[KeyPath, Origin] = field(default_factory=dict)
@@ -306,7 +308,7 @@ def parse_settings(text: str, file: Path, scope: Scope) -> Settings:
 class PipedSettings(dict[str, object]):
     """Settings from a pipe such as `--settings <(...)`, which can be read only once.
 
-    `file` is the name of the pipe; it and `text` are for error messages.
+    Error messages use `file`, the name of the pipe, and find lines in `text`.
     """
 
     def __init__(self, text: str, file: Path) -> None:
@@ -338,14 +340,14 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
         if key is None:
             raise ConfigError(f"no key {name}; {nearest_hint(path)}")
         origin = Origin("flag", key.meta.flag or f"--{path[-1].replace('_', '-')}")
-        found = validated(key, path, value, origin.where)
+        found = convert_value(key, path, value, origin.where)
         items = (origin,) * len(found) if key.meta.is_joined and isinstance(found, tuple) else ()
         layer.values[path] = Value(found, origin, items)
     return layer
 
 
-def validated(key: Key, path: KeyPath, value: object, subject: str = "") -> object:
-    """Return the converted `value` of a key. Raise `ConfigError` with the expected kind.
+def convert_value(key: Key, path: KeyPath, value: object, subject: str = "") -> object:
+    """Validate the `value` of a key and convert it. Raise `ConfigError` with the expected kind.
 
     The message repeats only a number, never a string, which may be a secret.
     """
@@ -413,7 +415,7 @@ class _LayerReader:
         if self._scope == "project" and not key.meta.is_project_allowed:
             self._fail(path, f"a project may not set {dotted(path)}; set it in your own configuration")
         try:
-            found = validated(key, path, value)
+            found = convert_value(key, path, value)
         except ConfigError as error:
             self._fail(path, str(error))
         if path == ("permissions", "mode") and found == "bypass":
@@ -429,7 +431,7 @@ class _LayerReader:
         return found
 
     def _check_name(self, path: KeyPath) -> None:
-        """Raise `ConfigError` for a name that cannot be referred to, and for a provider in a project's file."""
+        """Raise `ConfigError` for an invalid name of a table, and for a provider in a project's file."""
         family, name = path
         if family == "providers" and self._scope == "project":
             self._fail(path, f"a project may not set {dotted(path)}; set it in your own configuration")
@@ -491,7 +493,7 @@ def read_toml_text(file: Path, *, must_exist: bool) -> str | None:
     found = os.fstat(handle)
     if not stat.S_ISREG(found.st_mode):
         os.close(handle)
-        raise ConfigError("is not a file", file=file)
+        raise ConfigError("is not a regular file", file=file)
     with os.fdopen(handle, "rb") as stream:
         if found.st_size > _MAX_BYTES:
             raise ConfigError("is larger than 1 MiB", file=file)
@@ -524,7 +526,7 @@ def _syntax_error(message: str, text: str) -> tuple[str, int]:
     return problem or message, len(text.rstrip().split("\n"))
 
 
-CAP_VARIABLES = ("QCODE_MAX_OUTPUT_TOKENS", "QWEN_CODE_MAX_OUTPUT_TOKENS")
+OUTPUT_CAP_VARIABLES = ("QCODE_MAX_OUTPUT_TOKENS", "QWEN_CODE_MAX_OUTPUT_TOKENS")
 
 _VARIABLES: tuple[tuple[str, KeyPath], ...] = (
     ("QCODE_MODEL", ("model",)),
@@ -543,11 +545,11 @@ def environment_layer(env: Mapping[str, str]) -> Layer:
         text = env.get(variable, "").strip()
         key = find_key(path)
         if text and key is not None:
-            layer.values[path] = Value(validated(key, path, text, variable), Origin("env", variable))
+            layer.values[path] = Value(convert_value(key, path, text, variable), Origin("env", variable))
     return layer
 
 
-def cap_layer(env: Mapping[str, str]) -> tuple[Layer, tuple[str, ...]]:
+def output_cap_layer(env: Mapping[str, str]) -> tuple[Layer, tuple[str, ...]]:
     """Return the output cap from the environment, which files override, and warnings about invalid values.
 
     Only a positive integer in plain digits is valid. A blank variable is skipped silently, an invalid one with a
@@ -555,7 +557,7 @@ def cap_layer(env: Mapping[str, str]) -> tuple[Layer, tuple[str, ...]]:
     """
     layer = Layer()
     warnings = []
-    for variable in CAP_VARIABLES:
+    for variable in OUTPUT_CAP_VARIABLES:
         text = env.get(variable, "").strip()
         if not text:
             continue

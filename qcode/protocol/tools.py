@@ -14,7 +14,7 @@ SKILL_TOOL = "skill"
 """The name of the tool that loads a skill. Its results contain instructions, which a compaction keeps."""
 EXPLORE, GENERAL = "explore", "general"
 """The kinds of sub-agents that are built in."""
-SAME, SMALL = "same", "small"
+SAME_MODEL, SMALL_MODEL = "same", "small"
 """The models of a sub-agent: the model of the conversation, or the small model."""
 
 

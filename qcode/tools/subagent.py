@@ -5,7 +5,7 @@ This module only parses a call. `agent.subagents` runs the sub-agent; `run` here
 
 from __future__ import annotations
 
-from qcode.protocol.tools import EXPLORE, SAME, SMALL, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import EXPLORE, SAME_MODEL, SMALL_MODEL, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible, visible_lines
 from qcode.text.json import Json, JsonObject
 from qcode.tools.arguments import check
@@ -78,7 +78,7 @@ def _spec(kinds: tuple[tuple[str, str], ...], readers: tuple[str, ...], *, has_s
     if has_small:
         properties["model"] = {
             "type": "string",
-            "enum": [SAME, SMALL],
+            "enum": [SAME_MODEL, SMALL_MODEL],
             "description": "small: a cheaper, faster model, for simple lookups. same (the default): your own model.",
         }
     return ToolSpec(

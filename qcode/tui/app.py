@@ -102,7 +102,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
         self.painter = driver.new_painter(os.environ) if ui.partial_redraw else None
         driver.enable_alt_keys()
-        driver.read_pastes_whole()
+        driver.install_report_parser()
         guard_widgets()
         status = Status(
             model=selection.name,

@@ -256,7 +256,7 @@ class LinearApp:
         self._questions = [approval for approval in self._questions if approval.id != approval_id]
         return len(self._questions) < before
 
-    def take_steering(self, text: str) -> None:
+    def show_steering(self, text: str) -> None:
         self.view.add_user(text)
 
     def _show_start(self) -> None:

@@ -90,14 +90,14 @@ class Interaction(Protocol):
     """The user's part in a turn: answers to questions, and prompts sent meanwhile."""
 
     def ask(self, approval: TurnApproval, position: str) -> None:
-        """Put a question; `position` is its place among the questions of the reply, such as `1 of 2`."""
+        """Ask a question. `position` numbers it among the questions of the reply, such as `1 of 2`."""
         ...
 
     def withdraw(self, approval_id: str) -> bool:
         """Close a question, because it needs no answer any more; return whether it was open."""
         ...
 
-    def take_steering(self, text: str) -> None:
+    def show_steering(self, text: str) -> None:
         """Show a message that the user sent during the turn, now that the model gets it."""
         ...
 
@@ -130,10 +130,10 @@ class Presenter:
         self._asked: dict[str, int] = {}
         self._writing_cards: dict[str, None] = {}
         self._streamed_call_ids: set[str] = set()
-        self._has_shown = False
-        self._note = ""
+        self._has_shown_content = False
+        self._reply_note = ""
         self._is_end_explained = False
-        self._is_prompted = False
+        self._is_user_turn = False
         self._pending_restart: Retry | None = None
         self._recovery = ""
         self._activity_text = self.background_hint = ""
@@ -164,24 +164,24 @@ class Presenter:
             case ToolStarted():
                 self._start_tool(event)
             case AgentEvent() | WebSearched():
-                self._show_beside(event)
+                self._show_agent_or_search(event)
             case ToolOutput():
                 self._streamed_call_ids.add(event.call_id)
                 self._transcript.update_card(event.call_id, CardUpdate(append=event.text))
             case ToolFinished():
                 self._finish_tool(event)
             case SteeringAdded():
-                self._interaction.take_steering(event.text)
+                self._interaction.show_steering(event.text)
                 self._show_attached(event.attached, event.text)
             case UsageUpdated():
                 self._status.show_usage(event)
             case Waiting() | LimitReached() | ModelFellBack():
-                self._show_trouble(event)
+                self._show_wait_or_limit(event)
             case CompactionStarted() | HookStarted():
                 doing = hook_text(event) if isinstance(event, HookStarted) else "compacting the conversation"
                 self._set_activity(one_line(doing, 80))
             case Compacted():
-                self._transcript.add_notice("info", _compacted(event, in_turn=self._is_prompted))
+                self._transcript.add_notice("info", _compaction_text(event, in_turn=self._is_user_turn))
             case Notice():
                 self._show_notice(event)
             case TurnEnded():
@@ -192,8 +192,8 @@ class Presenter:
     def abandon(self, why: str) -> None:
         """Show that a turn ended without its last event. `why` is one line."""
         self._pending_restart = None
-        self._note = ""
-        self._is_prompted = False
+        self._reply_note = ""
+        self._is_user_turn = False
         self._activity_text = ""
         self._transcript.settle()
         self._close_cards("cancelled")
@@ -203,7 +203,7 @@ class Presenter:
     def _start_turn(self, event: TurnStarted) -> None:
         self._show_attached(event.attached, event.prompt)
         self._is_end_explained = False
-        self._is_prompted = True
+        self._is_user_turn = True
         self._changes = DiffCount()
         self._set_activity("starting")
 
@@ -212,14 +212,14 @@ class Presenter:
             self._transcript.add_attached(lines)
 
     def _start_reply(self) -> None:
-        self._say_note()
-        self._has_shown = False
+        self._show_reply_note()
+        self._has_shown_content = False
         self._recovery = ""
         self._writing_cards.clear()
         self._set_activity("waiting for the model")
 
     def _show_delta(self, event: TextDelta | ReasoningDelta) -> None:
-        self._has_shown = True
+        self._has_shown_content = True
         if isinstance(event, TextDelta):
             self._set_activity("writing")
             self._transcript.append_text(event.text)
@@ -239,17 +239,17 @@ class Presenter:
         self._interaction.ask(approval, self._position(approval.call))
 
     def _position(self, call: ToolCall) -> str:
-        """Return the place of a question among those of the reply; empty for a single one.
+        """Return the number of a question among those of the reply, such as `1 of 2`; empty for a single one.
 
         A later call counts unless it has ended or its tool only reads: such tools seldom ask.
         """
-        if call.call_id not in (one.call_id for one in self._calls):
+        if call.call_id not in (other.call_id for other in self._calls):
             return ""
         self._asked.setdefault(call.call_id, len(self._asked) + 1)
         waiting = [
-            one
-            for one in self._calls
-            if one.call_id in self._open_cards and one.call_id not in self._asked and not is_reading(one.name)
+            other
+            for other in self._calls
+            if other.call_id in self._open_cards and other.call_id not in self._asked and not is_reading(other.name)
         ]
         count = len(self._asked) + len(waiting)
         return f"{self._asked[call.call_id]} of {count}" if count > 1 else ""
@@ -262,7 +262,7 @@ class Presenter:
                 server = one_line(question.server, 60)
                 self._transcript.add_notice("info", f"The question of {server} was closed: its call has ended.")
 
-    def _show_beside(self, event: AgentEvent | WebSearched) -> None:
+    def _show_agent_or_search(self, event: AgentEvent | WebSearched) -> None:
         """Show a sub-agent's work in its card; keep a web search until the reply has ended."""
         if isinstance(event, WebSearched):
             self._searches.append(event)
@@ -272,7 +272,7 @@ class Presenter:
         if doing := self._agents.show(event):
             self._set_activity(doing)
 
-    def _show_trouble(self, event: Waiting | LimitReached | ModelFellBack) -> None:
+    def _show_wait_or_limit(self, event: Waiting | LimitReached | ModelFellBack) -> None:
         """Show a wait as a countdown, ask whether to wait for a limit, or name the model that takes over."""
         now = self._clock()
         match event:
@@ -290,7 +290,7 @@ class Presenter:
                 self._status.show_activity(Activity(one_line(event.why, 80), now, now + event.seconds, event.attempt))
 
     def _show_call_progress(self, event: ToolCallProgress) -> None:
-        self._has_shown = True
+        self._has_shown_content = True
         size = f"{tokens_text(event.size)} characters"
         if event.call_id not in self._open_cards:
             self._transcript.add_card(event.call_id, one_line(event.name, 60), "")
@@ -315,12 +315,12 @@ class Presenter:
     def _restart(self, retry: Retry, cap: int | None) -> None:
         """Restart the reply. `cap` is the limit that truncated it; it arrives in the event after `Retry`."""
         self._pending_restart = None
-        if self._has_shown or retry.reason != "transport":
+        if self._has_shown_content or retry.reason != "transport":
             self._transcript.restart(retry_text(retry, cap))
         for call_id in self._writing_cards:
             self._open_cards.pop(call_id, None)
         self._writing_cards.clear()
-        self._has_shown = False
+        self._has_shown_content = False
 
     def _finish_reply(self, event: ReplyFinished) -> None:
         self._transcript.settle()
@@ -335,21 +335,21 @@ class Presenter:
         for call in calls:
             self._ensure_card(call, "waiting")
         self._recovery = ""
-        self._note = event.note
+        self._reply_note = event.note
 
     def _show_notice(self, event: Notice) -> None:
         """Show a notice, and drop the reply's note if it has the same text."""
-        if event.text == self._note:
-            self._note = ""
+        if event.text == self._reply_note:
+            self._reply_note = ""
             self._is_end_explained = True
         self._transcript.add_notice(event.level, event.text)
 
-    def _say_note(self) -> None:
+    def _show_reply_note(self) -> None:
         """Show the note of the last reply, unless a notice has shown it."""
-        if self._note:
-            self._transcript.add_notice("warning", self._note)
+        if self._reply_note:
+            self._transcript.add_notice("warning", self._reply_note)
             self._is_end_explained = True
-            self._note = ""
+            self._reply_note = ""
 
     def _ensure_card(self, call: ToolCall, state: CardState, *, is_hidden: bool = False) -> None:
         """Make sure the call has its card, and set its state; the card is hidden while a question about it is open."""
@@ -388,12 +388,12 @@ class Presenter:
             content = ""  # the state says it; what the command wrote until then is on the card
         summary = one_line(outcome.summary if has_run else reason)
         if reason and not has_run and not outcome.diff:
-            # Told once: in the title if it is one line, otherwise below it.
+            # The reason is shown once: in the title if it is one line, otherwise below it.
             summary, content = (summary, "") if summary == reason else ("", content)
         first, _, rest = content.partition("\n")
         if has_output and summary == one_line(first) and not summary.endswith("…"):
             content = rest  # the summary says the first line
-        summary = _told_once(call, summary, event.state)
+        summary = _without_repetition(call, summary, event.state)
         notes = ["call written as text"] if call.is_from_text else []
         notes += ["edited by you"] if event.is_revised else []
         self._transcript.update_card(
@@ -419,9 +419,9 @@ class Presenter:
         self._streamed_call_ids.clear()
         self._status.show_activity(None)
         if is_cancelled:
-            self._note = ""
+            self._reply_note = ""
         else:
-            self._say_note()
+            self._show_reply_note()
             notice = ending_notice(event, is_explained=self._is_end_explained)
             if notice is not None:
                 self._transcript.add_notice(notice.level, notice.text)
@@ -433,7 +433,7 @@ class Presenter:
             self._transcript.add_mark(" · ".join(filter(None, closing)))
         # `/compact` is a turn without a start.
         self._changes = DiffCount()
-        self._is_prompted = False
+        self._is_user_turn = False
         self._activity_text = ""
 
     def _close_cards(self, state: CardState, only: Sequence[str] | None = None) -> None:
@@ -452,7 +452,7 @@ class Presenter:
             self._status.show_activity(Activity(text, self._clock(), is_moving=is_moving))
 
 
-_Silent: TypeAlias = (
+_UnshownEvent: TypeAlias = (
     ResultsCommitted
     | HookEnded
     | OutputEscalated
@@ -463,7 +463,7 @@ _Silent: TypeAlias = (
 )
 
 
-def _told_once(call: ToolCall, summary: str, state: CallState) -> str:
+def _without_repetition(call: ToolCall, summary: str, state: CallState) -> str:
     """Return the summary without what is already shown: the argument on the card, or the to-do list in its panel."""
     argument = main_argument(call)
     if call.name == "todo" and argument:
@@ -471,15 +471,15 @@ def _told_once(call: ToolCall, summary: str, state: CallState) -> str:
     return summary.removeprefix(f"{argument} ") if state == "failed" else summary
 
 
-def _compacted(event: Compacted, *, in_turn: bool) -> str:
-    """Return the notice of a compaction. `in_turn`: it took place in a turn of the user's, not by `/compact`."""
+def _compaction_text(event: Compacted, *, in_turn: bool) -> str:
+    """Return the notice of a compaction. `in_turn`: it happened in a turn of the user, not by `/compact`."""
     change = "older messages summarized" if event.kind == "summary" else "old tool output removed"
     sizes = f"{tokens_text(event.before_tokens)} → {tokens_text(event.after_tokens)} tokens"
     undo = "/undo reverts it with its turn" if in_turn else "/undo reverts this"
     return f"Compacted: {change} ({sizes}). {undo}; the session file keeps everything."
 
 
-def _show_nothing(event: _Silent) -> None:
+def _show_nothing(event: _UnshownEvent) -> None:
     """Ignore an event that is only logged. The type checker rejects any other event here."""
 
 
@@ -492,7 +492,7 @@ _NOTABLE_AGENT_CALL_SECONDS = 1.0
 @dataclass(slots=True)
 class _Agent:
     steps: int = 0
-    began: dict[str, float] = field(default_factory=dict)
+    started_at: dict[str, float] = field(default_factory=dict)
     asked_call_ids: set[str] = field(default_factory=set)
 
 
@@ -516,7 +516,7 @@ class AgentCards:
                 agent.steps = step
                 return "a sub-agent is waiting for the model"
             case ToolStarted(call=call):
-                agent.began[call.call_id] = self._clock()
+                agent.started_at[call.call_id] = self._clock()
                 return f"a sub-agent is running {call_in_words(call.name)}"
             case ToolFinished(call=call):
                 self._finish(call_id, agent, inner, call)
@@ -555,10 +555,10 @@ class AgentCards:
     def _finish(self, call_id: str, agent: _Agent, finished: ToolFinished, call: ToolCall) -> None:
         agent.asked_call_ids.discard(call.call_id)
         self._withdraw(call.call_id)
-        took = self._clock() - agent.began.pop(call.call_id, self._clock())
+        seconds = self._clock() - agent.started_at.pop(call.call_id, self._clock())
         notes = [
             _AGENT_CALL_WORDS.get(finished.state, ""),
-            duration_text(took) if took >= _NOTABLE_AGENT_CALL_SECONDS else "",
+            duration_text(seconds) if seconds >= _NOTABLE_AGENT_CALL_SECONDS else "",
         ]
         line = "  ".join([f"{_AGENT_CALL_ICONS[finished.state]} {_call_line(call)}", *(note for note in notes if note)])
         self._cards.update_card(call_id, CardUpdate(append=f"{line}\n"))

@@ -157,7 +157,7 @@ class Turns:
         self._widgets.transcript.add_notice("info", self._trust.accept())
         self._widgets.status.change(is_restricted=not self._trust.is_trusted)
 
-    def take_steering(self, text: str) -> None:
+    def show_steering(self, text: str) -> None:
         """Show a queued prompt as part of the turn."""
         prompt = self._widgets.queue.remove_steering(text)
         self._widgets.transcript.add_user(prompt.typed_text if prompt is not None else text)

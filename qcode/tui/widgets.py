@@ -38,7 +38,7 @@ def overflow_mark(first: int, shown: int, total: int) -> str:
     return f"{above}{below} {shown} of {total}"
 
 
-def foot(keys: Sequence[tuple[str, str]], width: int, rows: int = 1) -> Content:
+def key_hints(keys: Sequence[tuple[str, str]], width: int, rows: int = 1) -> Content:
     """Return as many `keys` with their actions as fit into `rows` of `width` cells, at least the first."""
     lines = [Content("")]
     for key, does in keys:

@@ -6,7 +6,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from qcode.config.load import CAP_VARIABLES
+from qcode.config.load import OUTPUT_CAP_VARIABLES
 from qcode.config.schema import KEYS
 from tests.config.writing import Folders
 
@@ -18,7 +18,7 @@ def test_page_lists_each_key_exactly_once() -> None:
 
 
 def test_page_names_the_variables() -> None:
-    assert all(f"`{name}`" in PAGE for name in (*CAP_VARIABLES, "QCODE_HOME", "QCODE_MODEL", "OPENAI_BASE_URL"))
+    assert all(f"`{name}`" in PAGE for name in (*OUTPUT_CAP_VARIABLES, "QCODE_HOME", "QCODE_MODEL", "OPENAI_BASE_URL"))
 
 
 def test_example_of_the_page_can_be_loaded(folders: Folders) -> None:

@@ -226,11 +226,11 @@ def test_absurd_values_are_a_configuration_error(folders: Folders, text: str) ->
 
 def test_special_file_is_refused_without_blocking(folders: Folders) -> None:
     os.mkfifo(folders.user_file)
-    with pytest.raises(ConfigError, match="is not a file"):
+    with pytest.raises(ConfigError, match="is not a regular file"):
         folders.load()
     folders.user_file.unlink()
     folders.user_file.mkdir()
-    with pytest.raises(ConfigError, match="is not a file"):
+    with pytest.raises(ConfigError, match="is not a regular file"):
         folders.load()
 
 

@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from qcode.cli.flags import SUBCOMMANDS
 from qcode.cli.subcommands.uninstall import CONFIG_NAMES, STATE_NAMES
 from qcode.config.json_schema import schema_text
-from qcode.config.load import CAP_VARIABLES
+from qcode.config.load import OUTPUT_CAP_VARIABLES
 from qcode.protocol.errors import ExitCode
 from qcode.providers.registry import PROVIDERS
 from scripts import reference
@@ -61,7 +61,7 @@ def test_environment_variables_of_the_pages_are_read_by_the_program() -> None:
     named = set(re.findall(r"`([A-Z][A-Z0-9_]+)`", section))
     proxies = {"HTTP_PROXY", "ALL_PROXY", "NO_PROXY", "HTTPS_PROXY"}
     assert {name for name in named - proxies if name not in SOURCE} == set()
-    assert {*CAP_VARIABLES, "QCODE_HOME", "QCODE_MODEL"} <= named
+    assert {*OUTPUT_CAP_VARIABLES, "QCODE_HOME", "QCODE_MODEL"} <= named
     addresses = {name for spec in PROVIDERS.values() for name in spec.base_url_variables}
     pages = "".join(page.read_text(encoding="utf-8") for page in PAGES)
     assert {name for name in addresses if f"`{name}`" not in pages} == set()

@@ -18,7 +18,7 @@ from qcode.protocol.tools import ToolOutcome
 from tests.engine.play import TOOLS, Played, Player, Script, calls, cut, refused, text
 
 SETTINGS = TurnSettings("Be brief.", TOOLS, compaction=CompactionSettings())
-SMALL = ModelFacts(context_window=20_000)
+SMALL_MODEL = ModelFacts(context_window=20_000)
 
 
 def step(number: int, size: int = 8_000) -> list[Message]:
@@ -38,7 +38,7 @@ def long_talk(turns: int = 12, size: int = 4_000) -> list[Message]:
     return found
 
 
-def play(*scripts: Script, history: list[Message], facts: ModelFacts = SMALL) -> Played:
+def play(*scripts: Script, history: list[Message], facts: ModelFacts = SMALL_MODEL) -> Played:
     return Player(*scripts, facts=facts, settings=SETTINGS, history=history).play("and now?")
 
 
@@ -135,7 +135,7 @@ def test_second_full_window_ends_with_the_text() -> None:
 
 def test_full_window_ends_the_turn_without_compaction() -> None:
     full = text("The first half", stop=StopReason.CONTEXT_WINDOW_EXCEEDED)
-    played = Player(full, facts=SMALL, history=long_talk(4)).play()
+    played = Player(full, facts=SMALL_MODEL, history=long_talk(4)).play()
     assert (played.end.outcome, played.end.text) == (Outcome.MAX_TOKENS, "The first half")
 
 
@@ -150,7 +150,7 @@ def test_prompt_larger_than_the_window_ends_with_the_figures() -> None:
 
 
 def test_user_can_request_compaction_with_a_focus() -> None:
-    player = Player(text("Task."), settings=SETTINGS, history=long_talk(10), facts=SMALL)
+    player = Player(text("Task."), settings=SETTINGS, history=long_talk(10), facts=SMALL_MODEL)
     player.give(CompactRequested("the parser"))
     while player.step():
         pass
@@ -169,7 +169,7 @@ def test_requested_compaction_with_nothing_to_shorten_says_so() -> None:
 
 
 def test_cancel_while_summarizing_changes_nothing_and_ends_the_turn() -> None:
-    player = Player(text("Task."), facts=SMALL, settings=SETTINGS, history=long_talk(16))
+    player = Player(text("Task."), facts=SMALL_MODEL, settings=SETTINGS, history=long_talk(16))
     player.give(UserSubmitted(user("and now?")))
     player.step()
     player.give(CancelRequested())
@@ -180,7 +180,7 @@ def test_cancel_while_summarizing_changes_nothing_and_ends_the_turn() -> None:
 
 def test_cancel_during_compaction_keeps_the_text() -> None:
     full = text("The first half", stop=StopReason.CONTEXT_WINDOW_EXCEEDED)
-    player = Player(full, text("Task."), facts=SMALL, settings=SETTINGS, history=long_talk(10))
+    player = Player(full, text("Task."), facts=SMALL_MODEL, settings=SETTINGS, history=long_talk(10))
     player.give(UserSubmitted(user("and now?")))
     while len(player.played.requests) < 2:
         player.step()
@@ -192,7 +192,7 @@ def test_cancel_during_compaction_keeps_the_text() -> None:
 def test_configured_model_writes_the_summary() -> None:
     writer = KnownModel("other", "small", ModelFacts(context_window=6_000))
     settings = TurnSettings("s", TOOLS, compaction=CompactionSettings(writer))
-    player = Player(text("Task."), text("Fine."), facts=SMALL, settings=settings, history=long_talk(16))
+    player = Player(text("Task."), text("Fine."), facts=SMALL_MODEL, settings=settings, history=long_talk(16))
     seen = player.play("and now?").sent
     assert [(item.request.model, item.is_summary) for item in seen] == [("small", True), ("m", False)]
     size = tokens_of(seen[0].request.messages)
@@ -241,7 +241,7 @@ def test_text_to_summarize_fits_the_given_size() -> None:
 
 
 def test_compaction_names_kept_messages_by_position() -> None:
-    player = Player(text("Task."), text("Fine."), facts=SMALL, settings=SETTINGS, history=long_talk(16))
+    player = Player(text("Task."), text("Fine."), facts=SMALL_MODEL, settings=SETTINGS, history=long_talk(16))
     (compact,) = player.play("and now?").compacted
     before = [*long_talk(16), user("and now?")]
     assert isinstance(compact.parts[0], Message)
@@ -251,7 +251,7 @@ def test_compaction_names_kept_messages_by_position() -> None:
 
 def test_long_turn_is_compacted_between_steps_never_inside_one() -> None:
     reads = [calls(("read", '{"path": "a"}'), output=None) for _ in range(6)]
-    player = Player(*reads, text("Done."), facts=SMALL, settings=SETTINGS)
+    player = Player(*reads, text("Done."), facts=SMALL_MODEL, settings=SETTINGS)
     player.outcome = lambda run: ToolOutcome("y" * 24_000)
     played = player.play("read a lot")
     assert played.end.text == "Done."

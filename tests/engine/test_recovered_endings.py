@@ -39,7 +39,7 @@ from tests.engine.play import (
     thinking,
 )
 
-SMALL = OutputSettings(override=500)
+SMALL_MODEL = OutputSettings(override=500)
 
 # Thinking, nothing, unreadable calls
 
@@ -96,7 +96,7 @@ def test_second_unreadable_call_ends_the_turn_with_the_text() -> None:
 def test_unreadable_call_after_continued_text_keeps_the_text() -> None:
     played = play(
         cut("Let me see. "), malformed(TextDelta(0, "I read it.")), calls(("read", '{"path": "a"}')), text("Done."),
-        output=SMALL,
+        output=SMALL_MODEL,
     )  # fmt: skip
     asked = played.requests[2].messages
     assert [message.role for message in asked] == ["user", "assistant", "user"]
@@ -116,7 +116,7 @@ def test_paused_reply_is_resumed_and_both_parts_are_the_answer() -> None:
 
 
 def test_reply_truncated_after_a_pause_is_continued_in_one_assistant_message() -> None:
-    played = play(text("First, ", stop=StopReason.PAUSED), cut("then "), text("the rest."), output=SMALL)
+    played = play(text("First, ", stop=StopReason.PAUSED), cut("then "), text("the rest."), output=SMALL_MODEL)
     assert [message.role for message in played.requests[2].messages] == ["user", "assistant", "user"]
     assert played.end.text == "First, then the rest."
 
@@ -163,13 +163,15 @@ def test_breaks_inside_recovery_use_no_continuation() -> None:
 
 def test_unfinished_call_in_a_broken_continuation_is_dropped_and_the_text_continued() -> None:
     half = broken(TextDelta(0, "two "), ToolCallStarted(1, "c9", "read"), ToolArgsDelta(1, '{"path": "z"}'))
-    played = play(cut("one "), half, calls(("read", '{"path": "a"}'), before="three"), text("Done."), output=SMALL)
+    played = play(
+        cut("one "), half, calls(("read", '{"path": "a"}'), before="three"), text("Done."), output=SMALL_MODEL
+    )
     assert [run.arguments["path"] for run in played.ran] == ["a"]
     assert played.messages[1].text == "one two three"
 
 
 def test_text_is_a_truncated_answer_after_the_last_retry_of_a_recovery() -> None:
-    played = play(cut("One "), *[refused("busy", ErrorKind.OVERLOADED)] * 6, output=SMALL)
+    played = play(cut("One "), *[refused("busy", ErrorKind.OVERLOADED)] * 6, output=SMALL_MODEL)
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert played.end.text == "One "
     assert reasons(played) == ["error"]
@@ -194,13 +196,13 @@ def test_cancel_in_a_backoff_sends_nothing_and_keeps_the_text() -> None:
 def test_signed_thinking_keeps_its_position_and_trailing_unsigned_is_dropped() -> None:
     signature = Opaque("anthropic", "{}")
     signed: Script = [ReasoningDelta(0, "a"), BlockEnded(0, signature), TextDelta(1, "Text "), ReasoningDelta(2, "b")]
-    played = play([*signed, ReplyEnded(StopReason.MAX_TOKENS, "length")], text("end."), output=SMALL)
+    played = play([*signed, ReplyEnded(StopReason.MAX_TOKENS, "length")], text("end."), output=SMALL_MODEL)
     assert played.messages[-1] == assistant(Reasoning("a", signature), Text("Text end."))
 
 
 def test_white_space_after_dropped_thinking_stays_in_the_text() -> None:
     begun: Script = [TextDelta(0, "One"), ReasoningDelta(1, "hm"), TextDelta(2, "\n")]
-    played = play([*begun, ReplyEnded(StopReason.MAX_TOKENS, "length")], text("two."), output=SMALL)
+    played = play([*begun, ReplyEnded(StopReason.MAX_TOKENS, "length")], text("two."), output=SMALL_MODEL)
     assert played.end.text == played.shown == "One\ntwo."
 
 
@@ -237,7 +239,7 @@ def test_message_is_stored_once_with_its_attempts() -> None:
 
 def test_truncated_call_reported_as_tool_use_ends_as_truncated() -> None:
     half = calls(("write", '{"path": "a", "content": "x'), stop=StopReason.TOOL_USE, output=500)
-    played = play(half, text("Smaller."), output=SMALL)
+    played = play(half, text("Smaller."), output=SMALL_MODEL)
     first = next(event for event in played.events if isinstance(event, ev.ReplyFinished))
     assert first.stop is StopReason.MAX_TOKENS
     assert reasons(played) == ["retry_limit"]

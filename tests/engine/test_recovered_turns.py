@@ -40,7 +40,7 @@ from tests.engine.play import (
     text,
 )
 
-SMALL = OutputSettings(override=500)
+SMALL_MODEL = OutputSettings(override=500)
 PREFILL = ModelFacts(prefill=True, max_output_tokens=4_096)
 
 
@@ -244,7 +244,7 @@ def test_every_request_is_clamped_again_as_the_text_grows() -> None:
 
 def test_reply_without_room_to_continue_keeps_its_text_and_names_the_figures() -> None:
     long = "".join(f"line {index} of many\n" for index in range(1_200))
-    played = play(cut(long), output=SMALL, facts=ModelFacts(context_window=8_000))
+    played = play(cut(long), output=SMALL_MODEL, facts=ModelFacts(context_window=8_000))
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert played.end.text == long
     assert "8,000" in finished(played).note

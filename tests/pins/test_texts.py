@@ -36,7 +36,7 @@ price = { input = 0.5, output = 2.0 }
 command = "no-such-program"
 args = ["--serve"]
 """
-SMALL: dict[str, Sequence[str]] = {
+SMALL_MODEL: dict[str, Sequence[str]] = {
     "version": ("--version",),
     "config-path": ("config", "path"),
     "config-show": ("config", "show"),
@@ -60,7 +60,9 @@ SMALL: dict[str, Sequence[str]] = {
     "sessions-unknown": ("sessions", "show", "20240101-000000-abcd"),
 }
 OF_CONFIGURATION = tuple(
-    name for name in SMALL if name.split("-")[0] in ("config", "auth", "mcp", "permissions") or name == "trust-show"
+    name
+    for name in SMALL_MODEL
+    if name.split("-")[0] in ("config", "auth", "mcp", "permissions") or name == "trust-show"
 )
 WRONG: Sequence[Sequence[str]] = tuple((name, "no-such-action", "x", "y") for name in COMMANDS)
 
@@ -80,7 +82,7 @@ def test_completion(shell: str, cli: PinRunner, golden: Golden) -> None:
 
 
 def test_small_commands_without_configuration(cli: PinRunner, golden: Golden) -> None:
-    sections = [report(" ".join(arguments), cli.run(*arguments), cli) for arguments in SMALL.values()]
+    sections = [report(" ".join(arguments), cli.run(*arguments), cli) for arguments in SMALL_MODEL.values()]
     golden.check_text("texts/small-commands.txt", "\n".join(sections))
 
 
@@ -90,7 +92,7 @@ def test_small_commands_with_configuration(cli: PinRunner, golden: Golden) -> No
     (cli.work / ".qcode/config.toml").write_text('[permissions]\nask = ["shell(make *)"]\n')
     (cli.work / "AGENTS.md").write_text("Use tabs.\n")
     env = {"OPENAI_API_KEY": KEY, "LOCAL_KEY": KEY, "QCODE_MAX_OUTPUT_TOKENS": "9000"}
-    commands = [SMALL[name] for name in OF_CONFIGURATION]
+    commands = [SMALL_MODEL[name] for name in OF_CONFIGURATION]
     sections = [report(" ".join(arguments), cli.run(*arguments, env=env), cli) for arguments in commands]
     golden.check_text("texts/small-commands-configured.txt", "\n".join(sections))
 

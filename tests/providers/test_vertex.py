@@ -252,4 +252,4 @@ def test_project_of_another_protocol_is_refused(tmp_path: Path) -> None:
     (cli.home / CONFIG_NAME).write_text('[providers.x]\ntype = "openai"\nproject = "p"\n')
     done = cli.run("-m", "demo/demo", "-p", "hi", env={"QCODE_HOME": str(cli.home)})
     assert done.code == 52
-    assert ':2: providers.x has project: its type must be "gemini" or "anthropic"' in done.err
+    assert ':2: providers.x has project, so its type must be "gemini" or "anthropic"' in done.err

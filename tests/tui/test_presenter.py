@@ -103,7 +103,7 @@ class Recorder:
         self.calls.append(("withdraw", approval_id))
         return True
 
-    def take_steering(self, text: str) -> None:
+    def show_steering(self, text: str) -> None:
         self.calls.append(("steering", text))
 
     def of(self, *kinds: str) -> list[tuple[Any, ...]]:

@@ -52,7 +52,7 @@ class Person(Recorder):
         denied = approval.id.startswith("no")
         self._talk.conversation.answer(approval.id, Deny("not today") if denied else decision)
 
-    def take_steering(self, text: str) -> None:
+    def show_steering(self, text: str) -> None:
         self.transcript.add_user(text)
 
     async def say(self, prompt: str, options: TurnOptions = NO_OPTIONS) -> None:

@@ -1,7 +1,8 @@
-"""Converts sub-agents of Claude Code, from `initialize.agents` and Markdown files, to kinds of sub-agents of qcode.
+"""Converts definitions of sub-agents for Claude Code to kinds of sub-agents of qcode.
 
-A definition only takes away: its tools narrow those of the conversation, and no field grants a right or chooses another
-host. See code.claude.com/docs/en/sub-agents. A separate module because few runs have such files or hosts.
+They come from Markdown files, or from `initialize.agents` of a host program. A definition only restricts: its tools are
+a subset of those of the conversation, and no field grants a permission or chooses another provider. See
+code.claude.com/docs/en/sub-agents. A separate module because few runs have such definitions.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
 from qcode.agent.context.front_matter import FrontMatterError, plain, split_names
 from qcode.agent.options import split_rules
 from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind, with_common_prompt
-from qcode.protocol.tools import SAME, SMALL
+from qcode.protocol.tools import SAME_MODEL, SMALL_MODEL
 from qcode.text.clean import single_spaced
 from qcode.tools.registry import all_names
 from qcode.values import dataclass
@@ -36,32 +37,34 @@ FIELDS: Mapping[str, str] = {
     "skills": "a list, or a string with commas: skills that are loaded before its task",
 }
 """The fields that have an effect, with their meaning for the reference."""
-_SMALL_MODELS = frozenset({"haiku", SMALL})
+_SMALL_MODELS = frozenset({"haiku", SMALL_MODEL})
 _NEVER_OFFERED = frozenset({"agent", "ask_person", "exit_plan_mode"})
 """Tools that no sub-agent is offered, whatever its definition names."""
 
 
 @dataclass(frozen=True, slots=True)
-class DefinedAgent:
-    """A kind of sub-agent; `unused_fields` are the fields of its definition that have no effect here."""
+class AgentDefinition:
+    """A converted definition. `unused_fields` are its fields that have no effect here."""
 
     kind: SubagentKind
     unused_fields: tuple[str, ...] = ()
 
 
-def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None = None) -> DefinedAgent:
+def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None = None) -> AgentDefinition:
     """Convert a definition to a kind of sub-agent; raise `ValueError` with one line if it is invalid.
 
-    `prompt` is the body of a file; a definition of a host has it as a field.
+    `prompt` is the body of a Markdown file, None for a definition with a field `prompt`.
     """
     if not _NAME.fullmatch(name) or len(name) > MAX_NAME:
-        raise ValueError(f"the name of an agent has letters, digits, - and _, at most {MAX_NAME}")
+        raise ValueError(
+            f"the name of an agent must start with a letter or digit; use letters, digits, - and _, at most {MAX_NAME}"
+        )
     role = definition.get("prompt") if prompt is None else prompt
     if not isinstance(role, str) or not role.strip():
         raise ValueError("the prompt is missing")
     purpose = definition.get("description")
     if not isinstance(purpose, str) or not purpose.strip():
-        raise ValueError("description is missing: when the agent is to be used")
+        raise ValueError("description is missing: say when to use the agent")
     tools = _tools(definition, "tools")
     without = _tools(definition, "disallowedTools") or frozenset()
     unused = [field for field, value in definition.items() if field not in FIELDS and value not in (None, [], {})]
@@ -79,13 +82,13 @@ def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None =
         max_turns=_max_turns(definition),
         skills=_skills(definition),
     )
-    return DefinedAgent(with_common_prompt(kind), tuple(unused))
+    return AgentDefinition(with_common_prompt(kind), tuple(unused))
 
 
 def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | None:
-    """Return the tools that a field names, by qcode's names; None if it is absent, which means all of them.
+    """Return qcode's names of the tools in a field, None if the field is absent.
 
-    `mcp__server` stands for all tools of a server: `server__`. Raise `ValueError` if none is left.
+    `mcp__server` stands for all tools of a server: `server__`. Raise `ValueError` if `tools` leaves none.
     """
     value = definition.get(field)
     if value is None:
@@ -101,18 +104,18 @@ def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | Non
     found = {tool for name in names for tool in _tools_of_name(name) if tool in known or "__" in tool}
     if field == "tools" and not found - _NEVER_OFFERED:
         listed = single_spaced(", ".join(names), 100) or "nothing"
-        raise ValueError(f"tools: none of them exists here ({listed}), so it could do nothing")
+        raise ValueError(f"tools: qcode has none of them ({listed}); name at least one tool it has")
     return frozenset(found)
 
 
 def _tools_of_name(name: str) -> tuple[str, ...]:
-    """Return the tools of qcode for one name. The models differ in how they edit, so one way to edit means all."""
-    plain = name.partition("(")[0].strip()
-    if plain.startswith(MCP_PREFIX):
-        server, _, tool = plain.removeprefix(MCP_PREFIX).partition("__")
-        return (qcode_name(plain),) if tool and "*" not in tool else (f"{server}__",)
-    ours = qcode_name(plain)
-    return ("edit", "multi_edit", "apply_patch") if ours in ("edit", "multi_edit") else (ours,)
+    """Return the tools of qcode for one name. A model gets one of several edit tools, so naming one stands for all."""
+    base = name.partition("(")[0].strip()
+    if base.startswith(MCP_PREFIX):
+        server, _, tool = base.removeprefix(MCP_PREFIX).partition("__")
+        return (qcode_name(base),) if tool and "*" not in tool else (f"{server}__",)
+    qcode_tool = qcode_name(base)
+    return ("edit", "multi_edit", "apply_patch") if qcode_tool in ("edit", "multi_edit") else (qcode_tool,)
 
 
 def _skills(definition: Mapping[str, object]) -> tuple[str, ...]:
@@ -127,7 +130,7 @@ def _model(definition: Mapping[str, object]) -> str:
     value = definition.get("model")
     if value is not None and not isinstance(value, str):
         raise ValueError("model must be a string")
-    return SMALL if value is not None and value.strip().lower() in _SMALL_MODELS else SAME
+    return SMALL_MODEL if value is not None and value.strip().lower() in _SMALL_MODELS else SAME_MODEL
 
 
 def _max_turns(definition: Mapping[str, object]) -> int:
@@ -142,7 +145,7 @@ def _max_turns(definition: Mapping[str, object]) -> int:
 def load_agents(
     folders: Iterable[MarkdownFolder], used_names: Collection[str]
 ) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
-    """Return the kinds that Markdown files define, the first of a name, and a line for each file that is not used."""
+    """Return the kinds that Markdown files define, and a line for each problem. The first file of a name is used."""
     found: dict[str, SubagentKind] = {}
     problems: list[str] = []
     for folder in folders:
@@ -161,22 +164,22 @@ def load_agents(
 
 def _read_agent(file: Path, problems: list[str]) -> SubagentKind:
     """Return the kind in a file; raise `FrontMatterError`. Add a warning to `problems` if a part of it is ignored."""
-    matter = read_markdown(file, is_lenient=True)
-    if not matter.is_present:
-        raise FrontMatterError(f"{file}:1: no front matter: an agent begins with a --- line, name and description")
-    definition = {field: plain(value.value) for field, value in matter.fields.items()}
-    name = matter.text("name") or file.stem
-    definition["description"] = matter.text("description")
-    limit = matter.number("maxTurns")
+    front_matter = read_markdown(file, is_lenient=True)
+    if not front_matter.is_present:
+        raise FrontMatterError(f"{file}:1: no front matter; begin the file with a --- line, then name and description")
+    definition = {field: plain(value.value) for field, value in front_matter.fields.items()}
+    name = front_matter.text("name") or file.stem
+    definition["description"] = front_matter.text("description")
+    limit = front_matter.number("maxTurns")
     if limit is not None:
         definition["maxTurns"] = limit
     for field in ("tools", "disallowedTools", "skills"):
-        names = matter.names(field)
+        names = front_matter.names(field)
         definition[field] = None if names is None else list(names)
     try:
-        kind = agent_kind(name, definition, matter.body).kind
-        problems += [matter.warning] if matter.warning else []
+        kind = agent_kind(name, definition, front_matter.body).kind
+        problems += [front_matter.warning] if front_matter.warning else []
         return kind
     except ValueError as error:
         field = next((name for name in definition if str(error).startswith(name)), "name")
-        raise matter.error(field, str(error)) from None
+        raise front_matter.error(field, str(error)) from None

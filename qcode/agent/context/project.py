@@ -18,7 +18,7 @@ _POINTER = "gitdir:"
 
 
 def find_project_root(folder: Path) -> Path:
-    """Return `folder` or its nearest ancestor with a valid `.git`, by default `folder`; with links resolved."""
+    """Return the nearest of `folder` and its parents with a valid `.git`, otherwise `folder`; links are resolved."""
     real = folder.resolve()
     return next((path for path in (real, *real.parents) if git_folder(path) is not None), real)
 
@@ -30,19 +30,19 @@ def git_folder(root: Path) -> Path | None:
     such a folder, as in a linked work tree or a submodule: https://git-scm.com/docs/gitrepository-layout.
     """
     git_folder_path = root / ".git"
-    pointer = read_small(git_folder_path)
+    pointer = read_small_file(git_folder_path)
     if pointer is None:
-        return git_folder_path if (git_folder_path / "HEAD").is_file() and _has_store(git_folder_path) else None
+        return git_folder_path if (git_folder_path / "HEAD").is_file() and _has_object_store(git_folder_path) else None
     if not pointer.startswith(_POINTER):
         return None
     target = root / pointer[len(_POINTER) :].strip()
     if not (target / "HEAD").is_file():
         return None
-    common = read_small(target / "commondir")
-    return target if _has_store(target if common is None else target / common.strip()) else None
+    common = read_small_file(target / "commondir")
+    return target if _has_object_store(target if common is None else target / common.strip()) else None
 
 
-def read_small(path: Path) -> str | None:
+def read_small_file(path: Path) -> str | None:
     """Return the text of a small regular file, or None for anything else; follows no link and never blocks."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -58,7 +58,7 @@ def read_small(path: Path) -> str | None:
         os.close(handle)
 
 
-def _has_store(folder: Path) -> bool:
+def _has_object_store(folder: Path) -> bool:
     try:
         return (folder / "objects").is_dir() and (folder / "refs").is_dir()
     except (OSError, ValueError):
@@ -88,19 +88,19 @@ def read_head(root: Path) -> GitState:
     git_folder_path = git_folder(root)
     if git_folder_path is None:
         return GitState()
-    head = read_small(git_folder_path / "HEAD") or ""
+    head = read_small_file(git_folder_path / "HEAD") or ""
     branch, commit = _BRANCH.fullmatch(head), _COMMIT.fullmatch(head)
     name = branch[1] if branch and branch[1] != ".invalid" else ""
     return GitState(True, name, commit[1] if commit else "")
 
 
-def added_folder(path: str | Path, named_by: str = "") -> Path:
-    """Return the full path of a folder to add to the workspace; raise `InputError`. `named_by` is for its message."""
+def resolve_added_folder(path: str | Path, message_prefix: str = "") -> Path:
+    """Return the full path of a folder to add to the workspace; raise `InputError` if it is not a folder."""
     try:
         real = Path(path).expanduser().absolute()
         is_folder = real.is_dir()
     except (RuntimeError, OSError) as error:
-        raise InputError(f"{named_by}{path}: {getattr(error, 'strerror', None) or error}") from None
+        raise InputError(f"{message_prefix}{path}: {getattr(error, 'strerror', None) or error}") from None
     if not is_folder:
-        raise InputError(f"{named_by}{path} {'is not a folder' if real.exists() else 'does not exist'}")
+        raise InputError(f"{message_prefix}{path} {'is not a folder' if real.exists() else 'does not exist'}")
     return real

@@ -34,8 +34,8 @@ class HookAnswer:
     """The answer of one handler, or the merged answer of several.
 
     `input` replaces the input of a call, `output` its result for the model. `context` is for the model, `messages` are
-    for the user. `stops` ends the turn with `stop_reason`. `interrupt`: a denial also ends the turn. `failure` is one
-    line with the reason if the handler failed; `failures` are such lines for the user.
+    for the user. `stops` ends the turn with `stop_reason`. `interrupt`: a denial also ends the turn. `failure` is the
+    reason if one handler failed, as one line; `failures` are the lines of all failed handlers for the user.
     """
 
     decision: Decision = ""
@@ -78,7 +78,7 @@ def answer_from_exit(event: str, code: int, stdout: str, stderr: str) -> HookAns
         elif values is not None:
             parsed = answer_from_object(event, values)
     if code == BLOCKING_EXIT:
-        return _blocked(event_spec, parsed, stderr_text)
+        return _blocking_answer(event_spec, parsed, stderr_text)
     if parsed is not None:
         return parsed
     if code != 0:
@@ -86,7 +86,7 @@ def answer_from_exit(event: str, code: int, stdout: str, stderr: str) -> HookAns
     return HookAnswer(context=(clean(text),)) if text and event_spec.text_is_context else HookAnswer()
 
 
-def _blocked(event_spec: EventSpec, parsed: HookAnswer | None, message: str) -> HookAnswer:
+def _blocking_answer(event_spec: EventSpec, parsed: HookAnswer | None, message: str) -> HookAnswer:
     """Return the answer of a command with exit code 2: it blocks, even if its JSON output allows."""
     answer = parsed if parsed is not None and not parsed.failure else HookAnswer()
     if not event_spec.blocks:
@@ -98,7 +98,7 @@ def _blocked(event_spec: EventSpec, parsed: HookAnswer | None, message: str) -> 
 def answer_from_object(event: str, values: Mapping[str, Any]) -> HookAnswer:
     """Return the answer in a JSON object."""
     try:
-        return _read(event, values)
+        return _parse_answer(event, values)
     except _InvalidAnswer as problem:
         return failed(str(problem))
 
@@ -118,7 +118,7 @@ def answer_from_function(event: str, value: object) -> HookAnswer:
     return answer_from_object(event, plain)
 
 
-def _read(event: str, values: Mapping[str, Any]) -> HookAnswer:
+def _parse_answer(event: str, values: Mapping[str, Any]) -> HookAnswer:
     event_spec = EVENTS[event]
     special = values.get("hookSpecificOutput")
     if special is None:
@@ -141,9 +141,9 @@ def _read(event: str, values: Mapping[str, Any]) -> HookAnswer:
         context = _text(special, "additionalContext")
         answer = replace(answer, context=(context,) if context else ())
     if event == "PreToolUse":
-        return _permission(answer, values, special)
+        return _with_permission_decision(answer, values, special)
     if event == "PermissionRequest":
-        return _request(answer, special)
+        return _with_request_decision(answer, special)
     if event in ("PostToolUse", "PostToolUseFailure"):
         answer = replace(answer, output=special.get("updatedToolOutput"))
     decision = values.get("decision")
@@ -154,7 +154,7 @@ def _read(event: str, values: Mapping[str, Any]) -> HookAnswer:
     return answer
 
 
-def _permission(answer: HookAnswer, values: Mapping[str, Any], special: Mapping[str, Any]) -> HookAnswer:
+def _with_permission_decision(answer: HookAnswer, values: Mapping[str, Any], special: Mapping[str, Any]) -> HookAnswer:
     """Add the decision of a PreToolUse hook, in its new or its old form."""
     new, old = special.get("permissionDecision"), values.get("decision")
     decision = old if new is None else new
@@ -167,7 +167,7 @@ def _permission(answer: HookAnswer, values: Mapping[str, Any], special: Mapping[
     return replace(answer, decision=_PERMISSIONS.get(decision or "", ""), reason=reason, input=updated)
 
 
-def _request(answer: HookAnswer, special: Mapping[str, Any]) -> HookAnswer:
+def _with_request_decision(answer: HookAnswer, special: Mapping[str, Any]) -> HookAnswer:
     """Add the decision of a PermissionRequest hook."""
     decision = special.get("decision")
     if decision is None:

@@ -102,7 +102,7 @@ class CallHooks:
         if answer.output is not None:
             output = answer.output if isinstance(answer.output, str) else json.dumps(answer.output, ensure_ascii=False)
             display = content if display is None else display
-            content = f"[replaced by a hook]\n{self._scope.bounded(output)}"
+            content = f"[replaced by a hook]\n{self._scope.bound_text(output)}"
         added = [self._scope.wrap_text("PreToolUse", text) for text in contexts]
         added += [self._scope.wrap_text(event, text) for text in answer.context]
         if answer.decision == "deny":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qcode.agent.hooks.events import Handler
-from qcode.agent.hooks.runner import HandlerRuns, shown_command
+from qcode.agent.hooks.runner import HandlerStats, shown_command
 from qcode.agent.hooks.sources import UnusedHook
 from qcode.text.clean import one_line, visible
 from qcode.text.json import JsonObject
@@ -18,7 +18,7 @@ _MAX_SHOWN = 200
 
 
 def hook_lines(
-    handlers: Sequence[Handler], unused: Sequence[UnusedHook], runs: Sequence[HandlerRuns] | None = None
+    handlers: Sequence[Handler], unused: Sequence[UnusedHook], runs: Sequence[HandlerStats] | None = None
 ) -> list[str]:
     """Return two lines for each hook, in the order in which they run, and one line for each hook that does not run.
 
@@ -43,7 +43,7 @@ def hook_lines(
     return lines
 
 
-def _run_summary(runs: HandlerRuns) -> str:
+def _run_summary(runs: HandlerStats) -> str:
     if runs.at is None:
         return "not run yet"
     code = "" if runs.code is None else f", exit {runs.code}"

@@ -39,8 +39,11 @@ _MAX_SHOWN = 200
 
 
 @dataclass(slots=True)
-class HandlerRuns:
-    """The runs of a handler so far. `code` is the last exit code, None if it had none; `failure` is the last one."""
+class HandlerStats:
+    """The number of runs and failures of a handler.
+
+    `at`, `seconds` and `code` (None if there was none) are those of the last run, `failure` is the last failure.
+    """
 
     runs: int = 0
     failures: int = 0
@@ -76,15 +79,15 @@ class HookRunner:
         self._folder = folder
         self._root = root
         self._environment = environment
-        self._slots: asyncio.Semaphore | None = None
+        self._semaphore: asyncio.Semaphore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.runs = [HandlerRuns() for _ in self.handlers]
+        self.runs = [HandlerStats() for _ in self.handlers]
 
     def has(self, event: str) -> bool:
         """Return whether there is a handler for this event, with any matcher."""
         return any(handler.event == event for handler in self.handlers)
 
-    def matches_whole_name(self, handler: Handler, name: str) -> bool:
+    def lists_tool_name(self, handler: Handler, name: str) -> bool:
         """Return whether the matcher of a handler lists this name of a tool."""
         from qcode.agent.hooks.matcher import exact_names
 
@@ -95,7 +98,8 @@ class HookRunner:
     ) -> HookAnswer:
         """Run the handlers that match one of `inputs`, each once per input, and return their merged answer.
 
-        `inputs` may be the files of a patch. A handler whose matcher lists a name of `whole_patch` gets that instead.
+        `inputs` may be the files of a patch. A handler whose matcher lists the patch tool runs once, with
+        `whole_patch`.
         """
         from qcode.agent.hooks.answers import effective_answer, failed, merge_answers  # load with the first event
         from qcode.agent.hooks.matcher import MatcherError
@@ -109,7 +113,7 @@ class HookRunner:
             try:
                 found = self._inputs_for(handler, inputs, whole_patch)
                 if handler.condition:
-                    found = await asyncio.to_thread(_covered, handler.condition, found)
+                    found = await asyncio.to_thread(_covered_inputs, handler.condition, found)
             except MatcherError as error:
                 answers.setdefault(index, []).append(effective_answer(handler, failed(str(error))))
                 self._record_run(index, _HandlerResult(failed(str(error)), None, 0.0))
@@ -128,7 +132,7 @@ class HookRunner:
     def _inputs_for(
         self, handler: Handler, inputs: Sequence[HookInput], whole_patch: HookInput | None
     ) -> list[HookInput]:
-        if whole_patch is not None and any(self.matches_whole_name(handler, name) for name in whole_patch.names):
+        if whole_patch is not None and any(self.lists_tool_name(handler, name) for name in whole_patch.names):
             return [whole_patch]
         from qcode.agent.hooks.matcher import matches
 
@@ -161,7 +165,7 @@ class HookRunner:
         command = shown_command(handler)
         slow = asyncio.ensure_future(_report_slow(HookStarted(handler.event, command), emit))
         try:
-            async with self._shared_slots():
+            async with self._semaphore_of_loop():
                 timeout_s = handler.timeout_s if limit is None else min(handler.timeout_s, limit)
                 result = await self._run_handler(handler, hook_input, timeout_s)
         finally:
@@ -174,11 +178,11 @@ class HookRunner:
         await emit(_hook_ended(handler, command, hook_input, result, answer))
         return answer
 
-    def _shared_slots(self) -> asyncio.Semaphore:
+    def _semaphore_of_loop(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()
-        if self._slots is None or self._loop is not loop:
-            self._slots, self._loop = asyncio.Semaphore(MAX_CONCURRENT), loop
-        return self._slots
+        if self._semaphore is None or self._loop is not loop:
+            self._semaphore, self._loop = asyncio.Semaphore(MAX_CONCURRENT), loop
+        return self._semaphore
 
     async def _run_handler(self, handler: Handler, hook_input: HookInput, timeout_s: float) -> _HandlerResult:
         if not isinstance(handler.run, HookCommand):
@@ -210,15 +214,15 @@ class HookRunner:
         }
 
     def _record_run(self, index: int, result: _HandlerResult) -> None:
-        runs = self.runs[index]
-        runs.runs += 1
-        runs.at, runs.seconds, runs.code = datetime.now(UTC), result.seconds, result.code
+        stats = self.runs[index]
+        stats.runs += 1
+        stats.at, stats.seconds, stats.code = datetime.now(UTC), result.seconds, result.code
         if result.answer.failure:
-            runs.failures += 1
-            runs.failure = result.answer.failure
+            stats.failures += 1
+            stats.failure = result.answer.failure
 
 
-def _covered(condition: tuple[str, ...], inputs: Sequence[HookInput]) -> list[HookInput]:
+def _covered_inputs(condition: tuple[str, ...], inputs: Sequence[HookInput]) -> list[HookInput]:
     return [hook_input for hook_input in inputs if hook_input.is_covered is None or hook_input.is_covered(condition)]
 
 

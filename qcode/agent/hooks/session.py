@@ -1,7 +1,8 @@
-"""The hooks of one session: the common fields of inputs, all events except those of calls, and notices for the user.
+"""The hooks of one session, except those of tool calls.
 
-`SessionHooks` belongs to a conversation, `HookScope` to the conversation or one of its sub-agents. Hooks of
-events that cannot change anything run in parallel with the turn.
+`SessionHooks` belongs to a conversation, `HookScope` to the conversation or one of its sub-agents. It adds the common
+fields to inputs and shows notices to the user. Hooks of events that cannot change anything run in parallel with the
+turn.
 """
 
 from __future__ import annotations
@@ -47,12 +48,12 @@ if TYPE_CHECKING:
     from qcode.agent.hooks.transcript import TranscriptFile
 
 MAX_CONTEXT = 10_000
-_SHOWN_CONTEXT = 2_000
+_MAX_SHOWN_CONTEXT = 2_000
 IDLE_S = 60.0
 """The idle time after a turn until a notification is sent, as in Claude Code."""
-_IDLE = "qcode is waiting for your input"
-MODES: dict[ApprovalMode, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
-_ERRORS = {
+_IDLE_TEXT = "qcode is waiting for your input"
+HOOK_MODES: dict[ApprovalMode, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
+_CLAUDE_ERROR_NAMES = {
     ErrorKind.RATE_LIMIT: "rate_limit",
     ErrorKind.QUOTA: "billing_error",
     ErrorKind.AUTH: "authentication_failed",
@@ -153,12 +154,12 @@ class SessionHooks:
         if not self._transcript_name:
             return ""
         if self._transcript is None:
-            self._transcript = self._file(self._transcript_name)
+            self._transcript = self._create_transcript(self._transcript_name)
             self._transcript.begin(self._unwritten_messages)
             self._unwritten_messages = []
         return str(self._transcript.path)
 
-    def _file(self, name: str) -> TranscriptFile:
+    def _create_transcript(self, name: str) -> TranscriptFile:
         from qcode.agent.hooks.transcript import TranscriptFile  # loads with the first hook that runs
 
         return TranscriptFile(self._state_dir, name, self._folder, self._redact)
@@ -171,8 +172,8 @@ class SessionHooks:
         else:
             self._transcript.append(message, now)
 
-    def begin(self, source: str, messages: Sequence[Message]) -> None:
-        """Begin another session. The SessionEnd hooks of the previous session run now, SessionStart with the prompt."""
+    def begin_session(self, source: str, messages: Sequence[Message]) -> None:
+        """Begin another session. SessionEnd hooks of the previous one run now, SessionStart hooks before the prompt."""
         self._cancel_idle_notice()
         reason = "clear" if source == "clear" else "resume"
         self.spawn("SessionEnd", HookInput({"reason": reason}, (reason,)))
@@ -200,7 +201,7 @@ class SessionHooks:
             with contextlib.suppress(KeyboardInterrupt):
                 asyncio.run(self.end())
 
-    async def _start(self) -> None:
+    async def _run_session_start(self) -> None:
         """Run the SessionStart hooks of a session that has just begun; their text precedes the next prompt."""
         source = self._source
         if source and self.runner.has("SessionStart"):
@@ -241,7 +242,7 @@ class SessionHooks:
     async def _run_prompt_hooks(self, prompt: str) -> str:
         """Run the hooks of a prompt; return why they block it, empty if they do not."""
         self._prompt_id = ""
-        await self._start()
+        await self._run_session_start()
         added: list[str] = []
         if self.runner.has("UserPromptSubmit"):
             answer = await self.scope.run("UserPromptSubmit", [HookInput({"prompt": prompt})])
@@ -286,9 +287,9 @@ class SessionHooks:
         """Start the hooks of an event that has already happened; they run in parallel with the turn."""
         match event:
             case ApprovalRequested(approval=approval) if is_attended:
-                self._notify(_kind_of(approval), approval.question)
+                self._notify(_notification_type(approval), approval.question)
             case TurnEnded(outcome=Outcome.ERROR | Outcome.MAX_TOKENS) if self.runner.has("StopFailure"):
-                error = error_name(event)
+                error = _claude_error_name(event)
                 message = event.error.message if event.error is not None else ""
                 fields: JsonObject = {
                     "error": error,
@@ -305,7 +306,7 @@ class SessionHooks:
             case _:
                 pass
         if isinstance(event, TurnEnded) and is_attended and self.runner.has("Notification"):
-            self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._notify, "idle_prompt", _IDLE)
+            self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._notify, "idle_prompt", _IDLE_TEXT)
 
     def _notify(self, kind: str, message: str) -> None:
         fields: JsonObject = {"message": message, "title": "qcode", "notification_type": kind}
@@ -326,10 +327,10 @@ class SessionHooks:
         if not self.runner.has(event):
             return
 
-        async def work() -> None:
+        async def run_handlers() -> None:
             await self.scope.run(event, [hook_input])
 
-        task = asyncio.get_running_loop().create_task(work())
+        task = asyncio.get_running_loop().create_task(run_handlers())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -338,7 +339,7 @@ class SessionHooks:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
-    def fields(self, event: str) -> JsonObject:
+    def common_fields(self, event: str) -> JsonObject:
         facts = self._facts()
         if not self._prompt_id:
             self._prompt_id = uuid_text(os.urandom(16))
@@ -347,18 +348,18 @@ class SessionHooks:
             "prompt_id": self._prompt_id,
             "transcript_path": self._transcript_path(),
             "cwd": str(self._folder),
-            "permission_mode": MODES.get(facts.mode, facts.mode),
+            "permission_mode": HOOK_MODES.get(facts.mode, facts.mode),
             "hook_event_name": event,
         }
 
-    def bounded(self, text: str) -> str:
+    def bound_text(self, text: str) -> str:
         """Return a text for the model; a long text is saved to a file, and its beginning and end are returned."""
         text = clean(text)
-        return text if len(text) <= MAX_CONTEXT else bounded_text(text, _SHOWN_CONTEXT, self._scratch)
+        return text if len(text) <= MAX_CONTEXT else bounded_text(text, _MAX_SHOWN_CONTEXT, self._scratch)
 
 
 class HookScope:
-    """The source of events: the conversation, or one of its sub-agents, which `agent_id` and `agent_type` name."""
+    """The source of events: the conversation, or the sub-agent with `agent_id` and `agent_type`."""
 
     def __init__(self, session: SessionHooks, agent_id: str = "", agent_type: str = "") -> None:
         self._session = session
@@ -370,7 +371,7 @@ class HookScope:
         scope = HookScope(self._session, agent_id, agent_type)
         session_id = self._session._facts().session_id
         safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in agent_id)
-        scope._transcript = self._session._file(f"{session_id}-{safe}")
+        scope._transcript = self._session._create_transcript(f"{session_id}-{safe}")
         scope._transcript.begin()
         return scope
 
@@ -385,7 +386,7 @@ class HookScope:
     async def run(self, event: str, inputs: Sequence[HookInput], whole_patch: HookInput | None = None) -> HookAnswer:
         """Run the handlers of an event, and show their messages and failures to the user."""
         session = self._session
-        common = {**session.fields(event), **self._agent}
+        common = {**session.common_fields(event), **self._agent}
         full = [_with_fields(hook_input, common) for hook_input in inputs]
         answer = await session.runner.run(
             event, full, session.emit, None if whole_patch is None else _with_fields(whole_patch, common)
@@ -398,20 +399,20 @@ class HookScope:
 
     def wrap_text(self, event: str, text: str) -> str:
         """Return the text of a hook for the model, in a `<hook>` tag."""
-        body = self.bounded(text).replace("</hook", "< /hook")
+        body = self.bound_text(text).replace("</hook", "< /hook")
         return f'<hook event="{event}">\n{body}\n</hook>'
 
-    def bounded(self, text: str) -> str:
-        return self._session.bounded(text)
+    def bound_text(self, text: str) -> str:
+        return self._session.bound_text(text)
 
-    async def begin_agent(self) -> list[Text]:
+    async def run_subagent_start(self) -> list[Text]:
         """Run the SubagentStart hooks of this sub-agent; return the text they add to its task."""
         if not self.has("SubagentStart"):
             return []
         answer = await self.run("SubagentStart", [HookInput({}, (str(self._agent["agent_type"]),))])
         return [Text(self.wrap_text("SubagentStart", text)) for text in answer.context]
 
-    async def confirm_agent(self, request: Confirm) -> Confirmed:
+    async def confirm_subagent_stop(self, request: Confirm) -> Confirmed:
         """Ask the SubagentStop hooks whether this sub-agent may end."""
         fields: JsonObject = {
             "stop_hook_active": request.is_again,
@@ -436,7 +437,7 @@ def _with_fields(hook_input: HookInput, common: JsonObject) -> HookInput:
     return replace(hook_input, fields={**common, **hook_input.fields})
 
 
-def _kind_of(approval: Approval) -> str:
+def _notification_type(approval: Approval) -> str:
     """Return the type that Claude Code gives to the notification about an approval."""
     return "elicitation_dialog" if isinstance(approval, Question) and approval.server else "permission_prompt"
 
@@ -451,10 +452,10 @@ def _unsent_turn(prompt: str, blocked: str) -> tuple[TurnEvent, ...]:
     return TurnStarted(prompt), ended
 
 
-def error_name(ended: TurnEnded) -> str:
+def _claude_error_name(ended: TurnEnded) -> str:
     """Return Claude Code's name for the failure of a turn."""
     if ended.outcome is Outcome.MAX_TOKENS:
         return "max_output_tokens"
     error: ErrorInfo | None = ended.error
     kind = error.kind if error is not None else ""
-    return next((name for known, name in _ERRORS.items() if known == kind), "unknown")
+    return next((name for known, name in _CLAUDE_ERROR_NAMES.items() if known == kind), "unknown")

@@ -54,8 +54,8 @@ if TYPE_CHECKING:
 WAIT_S = 10.0
 """Seconds the first turn waits for servers that are starting."""
 
-_CLOSING_S = 2.0
-_SILENT_S = 1.0
+_CLOSE_TIMEOUT_S = 2.0
+_SILENT_WAIT_S = 1.0
 _UNTRUSTED = "this folder is not trusted"
 
 
@@ -153,8 +153,8 @@ class Servers:
 
         An unknown or already decided id is ignored.
         """
-        waiting = (server for server in self._servers.values() if _has_pending_approval(server))
-        server = next((server for server in waiting if self._approval(server).id == approval_id), None)
+        pending = (server for server in self._servers.values() if _has_pending_approval(server))
+        server = next((server for server in pending if self._approval(server).id == approval_id), None)
         if server is None:
             return
         if not isinstance(decision, (Allow, Deny)):
@@ -213,8 +213,10 @@ class Servers:
             found.state, found.problem, found.tools, found.connection = "off", "", (), None
         self._notify_change()
 
-    def replace_named(self, specs: Sequence[ServerSpec]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Replace the servers that the program named before, and those of an inline `--mcp-config`, by `specs`.
+    def replace_client_servers(
+        self, specs: Sequence[ServerSpec]
+    ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
+        """Replace the servers of the program and of an inline `--mcp-config` by `specs`.
 
         Return the names of the added and the removed servers, and the names in `specs` that are ignored because the
         configuration already has them. A server whose configuration is unchanged keeps running.
@@ -243,7 +245,7 @@ class Servers:
         return tuple(spec.name for spec in added), removed, tuple(spec.name for spec in specs if spec.name in fixed)
 
     def use_folders(self, roots: tuple[Path, ...]) -> None:
-        """Check the files of servers below these folders, where the model can change them, from the next start on."""
+        """Set the folders in which the model can change files. Servers that start later are checked against them."""
         self._context = replace(self._context, roots=roots)
 
     def start(self, on_change: Callable[[], None] | None = None) -> None:
@@ -279,13 +281,13 @@ class Servers:
     async def wait_until_started(self, wait_s: float = WAIT_S) -> None:
         """Before the first turn, start the servers if needed and wait at most `wait_s` until none is starting."""
         self.start()
-        await self._wait(min(_SILENT_S, wait_s))
+        await self._wait(min(_SILENT_WAIT_S, wait_s))
         if not self._all_started.is_set() and self._is_attended:
             self._notice("info", f"waiting for {self._starting_names()}")
             self._on_change()
         await self._wait(wait_s)
         if not self._all_started.is_set():
-            self._notice("warning", f"still starting, the tools come later: {self._starting_names()}")
+            self._notice("warning", f"still starting, so their tools become available later: {self._starting_names()}")
             self._all_started.set()
 
     async def _wait(self, seconds: float) -> None:
@@ -303,11 +305,11 @@ class Servers:
         If they are deferred, these are the tools of servers with `always`, and the two that find and call the others.
         """
         offered = self._offered_tools()
-        waiting = [(server, tool) for server, tool in offered if not server.spec.config.always]
-        if not self._defers([tool.spec for _, tool in offered], window) or not waiting:
+        deferrable = [(server, tool) for server, tool in offered if not server.spec.config.always]
+        if not self._defers([tool.spec for _, tool in offered], window) or not deferrable:
             return tuple(tool.spec for _, tool in offered)[:MAX_TOOLS]
         names: dict[str, list[str]] = {}
-        for server, tool in waiting:
+        for server, tool in deferrable:
             names.setdefault(server.spec.name, []).append(split_name(tool.spec.name)[1])
         always = [tool.spec for server, tool in offered if server.spec.config.always]
         return (*always[:MAX_TOOLS], *search_specs(names))
@@ -334,7 +336,7 @@ class Servers:
         from qcode.agent.mcp.tools import shown_name
 
         server, tool = split_name(name)
-        found = self._find(name)
+        found = self._find_tool(name)
         label = shown_name(found[1].tool) if found is not None else tool
         detail = visible_json(arguments) if arguments else ""
         return Preview(f"Run the tool {visible(label)} of the server {visible(server)}?", detail)
@@ -352,7 +354,7 @@ class Servers:
         from qcode.agent.mcp.tools import outcome_of
 
         server_name, _ = split_name(name)
-        found = self._find(name)
+        found = self._find_tool(name)
         if found is None:
             return _failed(f"the tool {name} is not available now", f"{server_name}: not available")
         server, tool = found
@@ -375,7 +377,7 @@ class Servers:
             for task in tasks:
                 task.cancel()
             if tasks:
-                await asyncio.wait(tasks, timeout=_CLOSING_S / 2)
+                await asyncio.wait(tasks, timeout=_CLOSE_TIMEOUT_S / 2)
         self.kill()
 
     def kill(self) -> None:
@@ -426,17 +428,19 @@ class Servers:
         server.can_sign_in = False
         from qcode.agent.mcp.connection import ServerConnection  # loads with the first start
 
-        def listed(listing: ServerListing) -> None:
+        def on_listing(listing: ServerListing) -> None:
             if server.connection is connection:
                 self._on_listing(server, listing)
 
-        def lost(why: str) -> None:
+        def on_lost(why: str) -> None:
             if server.connection is connection:
                 server.state, server.problem = "starting", why
                 self._notice("warning", f"{server.spec.name} exited and is restarting: {why}")
                 self._notify_change()
 
-        connection = ServerConnection(server.spec, self._context, listed, lost, lambda: self._check_approval(server))
+        connection = ServerConnection(
+            server.spec, self._context, on_listing, on_lost, lambda: self._check_approval(server)
+        )
         server.connection = connection
         server.task = task = asyncio.get_running_loop().create_task(connection.run())
         task.add_done_callback(lambda ended: self._on_task_end(server, ended))
@@ -483,7 +487,7 @@ class Servers:
             config = spec.expanded(self._context.env)
             credentials = self._context.credentials_of(spec, config)
             if credentials is None:
-                raise ServerError("it can have no login")
+                raise ServerError("it does not support login")
             await sign_in(config, credentials, show)
         except ServerError as error:
             self._shown_notices.discard(text := f"tool servers: {spec.name}: {visible(str(error))}")
@@ -542,16 +546,16 @@ class Servers:
             if not tool.problem and all(change.tool != tool.spec.name for change in server.changes)
         ]
 
-    def _find(self, name: str) -> tuple[_Server, CheckedTool] | None:
+    def _find_tool(self, name: str) -> tuple[_Server, CheckedTool] | None:
         return next((found for found in self._offered_tools() if found[1].spec.name == name), None)
 
     def _status(self, server: _Server) -> ServerStatus:
-        waiting = {change.tool: "new" if change.before is None else "changed" for change in server.changes}
+        pending = {change.tool: "new" if change.before is None else "changed" for change in server.changes}
         tools = tuple(
             ServerTool(
                 tool.spec.name,
                 tool.spec.description,
-                tool.problem or (f"{waiting[tool.spec.name]}, not approved" if tool.spec.name in waiting else ""),
+                tool.problem or (f"{pending[tool.spec.name]}, not approved" if tool.spec.name in pending else ""),
             )
             for tool in server.tools
         )

@@ -22,7 +22,7 @@ from qcode.agent.trust import TrustStore
 from qcode.config import state_file
 from qcode.config.paths import COMMANDS_FOLDER, may_exist
 from qcode.protocol.approvals import Spans, TurnOptions
-from qcode.protocol.tools import EXPLORE, GENERAL, SAME, SMALL, Refused
+from qcode.protocol.tools import EXPLORE, GENERAL, SAME_MODEL, SMALL_MODEL, Refused
 from qcode.text.clean import cut, visible
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
@@ -161,7 +161,13 @@ class Skills:
     def agent_model(self, skill: Skill) -> str:
         """Return the model for a sub-agent of this skill, empty for the default of its kind."""
         is_small = not skill.is_from_project and skill.model.lower() in _SMALL_MODELS
-        return SMALL if is_small and self._context.settings.small_model is not None else SAME if skill.model else ""
+        return (
+            SMALL_MODEL
+            if is_small and self._context.settings.small_model is not None
+            else SAME_MODEL
+            if skill.model
+            else ""
+        )
 
     def load(self, skill: Skill, arguments: str = "") -> LoadedSkill:
         """Read a skill for the model; commands in it are not run. Raise `Refused`."""

@@ -13,7 +13,7 @@ from typing import Any
 from qcode.agent.hooks.answers import HookAnswer
 from qcode.agent.hooks.events import EVENTS, HookInput
 from qcode.agent.hooks.runner import HookRunner
-from qcode.agent.hooks.session import MODES
+from qcode.agent.hooks.session import HOOK_MODES
 from qcode.agent.hooks.sources import ConfiguredHooks, configured_hooks
 from qcode.agent.options import Options, RunContext
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
@@ -125,7 +125,7 @@ def _input(event: str, read: JsonObject, tool: str, context: RunContext) -> tupl
         "prompt_id": "",
         "transcript_path": "",
         "cwd": str(context.folder),
-        "permission_mode": MODES.get(mode, mode),
+        "permission_mode": HOOK_MODES.get(mode, mode),
         "hook_event_name": event,
     }
     if tool:

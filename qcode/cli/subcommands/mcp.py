@@ -44,7 +44,7 @@ from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.terminal import InputEnded, ask_hidden, working_folder, write_stderr, write_stdout
 from qcode.config.edit import change_table
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
-from qcode.config.load import load, validated
+from qcode.config.load import convert_value, load
 from qcode.config.paths import MCP_FILE, ConfigPaths, may_exist, project_file
 from qcode.config.schema import find_key
 from qcode.config.settings import McpServer, Settings
@@ -136,7 +136,7 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
             path = ("mcp_servers", name, key, *((inner,) if inner else ()))
             found = find_key(path)
             assert found is not None
-            validated(found, path, tuple(item) if isinstance(item, list) else item)
+            convert_value(found, path, tuple(item) if isinstance(item, list) else item)
     if name in _own_settings(paths).mcp_servers:
         raise UsageError(f"{paths.config_file} has a tool server {name} already; qcode mcp remove {name} removes it")
     change_table(paths.config_file, ("mcp_servers", name), values)

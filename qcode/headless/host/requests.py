@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.claude.rules import CLAUDE_MODES, MODES, NEVER_ASKS
-from qcode.agent.context.project import added_folder
+from qcode.agent.context.project import resolve_added_folder
 from qcode.agent.reports import ContextReport
 from qcode.headless.host.lines import Names, status_line
 from qcode.headless.host.wire import HostWire
@@ -94,7 +94,7 @@ class RunControls:
     def use_folders(self, folders: list[Json], *, are_added: bool) -> None:
         """Add folders to the workspace for this run, or remove them; raise `ValueError` with one line."""
         try:
-            paths = [added_folder(str(folder)) if are_added else Path(str(folder)) for folder in folders]
+            paths = [resolve_added_folder(str(folder)) if are_added else Path(str(folder)) for folder in folders]
         except QcodeError as problem:
             raise ValueError(str(problem)) from None
         known = self._agent.context.added_folders

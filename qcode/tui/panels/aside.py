@@ -191,11 +191,11 @@ class AsidePanel(Vertical):
         """Do nothing, as nothing was asked."""
         return False
 
-    def take_steering(self, text: str) -> None:
+    def show_steering(self, text: str) -> None:
         """Show nothing: an aside is not steered."""
 
     def _paint(self) -> None:
-        from qcode.tui.widgets import foot
+        from qcode.tui.widgets import key_hints
 
         width = max(1, self.size.width - 2)
         title = Content.assemble(("btw ", "bold"), shorten(self._question, max(1, width - 4)))
@@ -203,7 +203,7 @@ class AsidePanel(Vertical):
         add = ("Ctrl+S", "add to the conversation" if width >= _ROOM_FOR_KEYS else "add")
         keys = [] if self._activity_text else [add]
         keys += [("PgUp PgDn", "scroll")] if self._text.is_long else []
-        line = foot([*keys, ("Esc", "close")], width)
+        line = key_hints([*keys, ("Esc", "close")], width)
         if self._activity_text:
             line = Content.assemble((f"{self._activity_text}  ·  ", "$text-accent"), line).truncate(
                 width, ellipsis=True

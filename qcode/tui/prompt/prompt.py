@@ -143,14 +143,14 @@ class Prompt(EditingArea):
         return self.pastes.expand(self.text)
 
     @property
-    def lasting_text(self) -> str:
+    def portable_text(self) -> str:
         """The text for use in another session, without labels."""
         return self.asides.without_labels(self.images.with_file_mentions(self.whole_text))
 
     def keep_draft(self) -> None:
         """Store the text for the next start, in case this one ends before it is sent."""
         self._is_draft_due = False
-        self.sent.draft_file.save(self.lasting_text)
+        self.sent.draft_file.save(self.portable_text)
 
     def restore_draft(self) -> bool:
         """Show the draft of a killed or crashed process; return False if there is none, or the prompt has text."""

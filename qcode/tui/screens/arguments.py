@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from qcode.agent.mcp.typed import ServerPrompt
 from qcode.text.clean import clean, one_line, single_spaced
-from qcode.tui.widgets import SteadyInput, foot
+from qcode.tui.widgets import SteadyInput, key_hints
 
 _MAX_LABEL = 200
 _KEYS = (("Enter", "next"), ("Esc", "back"), ("Shift+Tab", "previous"))
@@ -84,7 +84,7 @@ class ArgumentsForm(ModalScreen[str]):
         return False
 
     def _show_foot(self, problem: str) -> None:
-        keys = foot(_KEYS, max(1, self.size.width - 4 - len(problem)))
+        keys = key_hints(_KEYS, max(1, self.size.width - 4 - len(problem)))
         shown = Content.assemble((f"{problem}  ", "$text-warning"), keys) if problem else keys
         self.query_one("#arguments-foot", Static).update(shown)
 

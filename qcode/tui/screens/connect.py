@@ -24,7 +24,7 @@ from qcode.text.clean import one_line
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens.picker import Finder
-from qcode.tui.widgets import SteadyInput, foot
+from qcode.tui.widgets import SteadyInput, key_hints
 from qcode.values import dataclass
 
 Step: TypeAlias = Literal["provider", "key", "model", "theme"]
@@ -334,7 +334,7 @@ class ConnectScreen(Screen[ConnectResult]):
             back = "skip"
         if self.step != "key" and self.query_one(Finder).typed:
             back = "clear"
-        keys = foot([enter, ("Esc", back), *others], self.size.width - 4)
+        keys = key_hints([enter, ("Esc", back), *others], self.size.width - 4)
         self.query_one("#connect-foot", Static).update(keys)
 
     def on_resize(self) -> None:

@@ -27,7 +27,7 @@ from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens.control_text import first_sentence, tool_text, tools_heading
 from qcode.tui.screens.pager import PagerScreen, hanging_lines
 from qcode.tui.screens.picker import DescribedPicker, Picker
-from qcode.tui.widgets import HangingText, foot
+from qcode.tui.widgets import HangingText, key_hints
 
 _FINDINGS_KEYS = (("Esc", "close"), ("c", "copy"), ("↑↓", "scroll"))
 
@@ -60,7 +60,7 @@ class FindingsScreen(ModalScreen[None]):
         self._look()
 
     def on_resize(self) -> None:
-        self.query_one("#findings-foot", Static).update(foot(_FINDINGS_KEYS, self.size.width - 4))
+        self.query_one("#findings-foot", Static).update(key_hints(_FINDINGS_KEYS, self.size.width - 4))
 
     def action_scroll(self, step: int) -> None:
         self.query_one("#findings-scroll", VerticalScroll).scroll_relative(y=step, animate=False)

@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from qcode.tui.panels.preview import Rows
 from qcode.tui.transcript.line import Line, ink, shorten, wrap
-from qcode.tui.widgets import foot, hanging_rows
+from qcode.tui.widgets import hanging_rows, key_hints
 
 _SIDE_CELLS = 3
 """Cells of a row that the padding and the scroll bar take."""
@@ -73,7 +73,7 @@ class PagerScreen(ModalScreen[None]):
         title = Content.assemble((shorten(head, room), "bold"), _GAP) if room >= _MIN_TITLE else Content("")
         self.query_one("#pager-title", Static).update(Content.assemble(title, after).truncate(width))
         keys = (("Esc", "close"), *self.KEYS, ("↑↓ PgUp PgDn", "scroll"))
-        self.query_one("#pager-foot", Static).update(foot(keys, width))
+        self.query_one("#pager-foot", Static).update(key_hints(keys, width))
 
     def show_lines(self) -> None:
         """Show the rows at the current width, which may have changed."""

@@ -21,7 +21,7 @@ from textual.widgets import Input, Static
 
 from qcode.text.match import fold, rank
 from qcode.tui.panels.picker_list import Column, PickerList, PickerRow
-from qcode.tui.widgets import SteadyInput, foot
+from qcode.tui.widgets import SteadyInput, key_hints
 
 Result = TypeVar("Result")
 
@@ -370,7 +370,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
             title = Content.assemble(title, (f"  ·  {note}", "$muted"))
         self.query_one("#picker-title", Static).update(title)
         rows = 1 if self.size.height < _MIN_HEIGHT else _FOOT_ROWS
-        self.query_one("#picker-foot", Static).update(foot(self.keys(), self.size.width - 4, rows))
+        self.query_one("#picker-foot", Static).update(key_hints(self.keys(), self.size.width - 4, rows))
 
 
 FIELD_KEYS = (("Enter", "save"), ("Esc", "cancel"))

@@ -1,7 +1,7 @@
-"""The question about trust in a folder, before the app opens: an app with the panel of every other question.
+"""The question whether to trust a folder: a small app that runs before the main one, with the same approval panel.
 
-It runs before the settings of the folder may be read, so it knows those of the user alone. Text that is typed meanwhile
-is the draft of the app that follows.
+The settings of the folder must not be read yet, so only those of the user apply. Text that is typed meanwhile becomes
+the draft of the main app.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from qcode.tui.terminal import driver
 from qcode.tui.terminal.signals import EndingSignals
 from qcode.tui.terminal.themed_app import ThemedApp
 from qcode.tui.theme import AUTO
-from qcode.tui.widgets import foot
+from qcode.tui.widgets import key_hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -43,7 +43,7 @@ _KEYS = (("Enter", "select"), ("Esc", "quit"))
 
 
 class TrustApp(ThemedApp, inherit_bindings=False):
-    """Asks `question`. `answer` is None if the user quit, `draft` what they typed meanwhile."""
+    """An app that asks `question`. `answer` is None if the user quit, `draft` is the text they typed meanwhile."""
 
     CSS_PATH = Path(__file__).parents[1] / "app.tcss"
     TITLE = "qcode"
@@ -58,7 +58,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
         self.painter = driver.new_painter(os.environ) if ui.partial_redraw else None
         driver.enable_alt_keys()
-        driver.read_pastes_whole()
+        driver.install_report_parser()
         self.answer: Decision | None = None
         self.draft = ""
         self._question = question
@@ -74,9 +74,9 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         yield parts.transcript
         yield from panels
         with Horizontal(id="prompt-row") as row:
-            row.display = False  # until the question is open, and then too
+            row.display = False  # the prompt only collects what is typed
             yield parts.prompt
-        yield Static(foot(_KEYS, self.size.width or 80), id="trust-foot", markup=False)
+        yield Static(key_hints(_KEYS, self.size.width or 80), id="trust-foot", markup=False)
 
     def on_mount(self) -> None:
         self._signals = EndingSignals(self._leave_on_signal, lambda: None)
@@ -95,7 +95,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
     @on(ApprovalDecided)
     def _decide(self, event: ApprovalDecided) -> None:
         self.answer = event.decision
-        self.draft = self.parts.prompt.lasting_text
+        self.draft = self.parts.prompt.portable_text
         self.exit(0)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -89,7 +89,7 @@ def enable_alt_keys() -> None:
             add_key_sequence(f"\x1b{character}", f"alt+{name}")
 
 
-def read_pastes_whole() -> None:
+def install_report_parser() -> None:
     """Make Textual's driver read pastes and reports through `ReportParser`."""
     use_parser(ReportParser)
 

@@ -17,7 +17,7 @@ from qcode.agent.hooks.answers import HookAnswer
 from qcode.agent.hooks.events import EVENTS, Handler, Hook, HookCommand, HookInput, program_handler
 from qcode.agent.hooks.listing import hook_lines
 from qcode.agent.hooks.process import MAX_OUTPUT
-from qcode.agent.hooks.runner import HandlerRuns, HookRunner
+from qcode.agent.hooks.runner import HandlerStats, HookRunner
 from qcode.agent.hooks.sources import UnusedHook
 from qcode.protocol.events import HookEnded, HookStarted
 
@@ -310,8 +310,8 @@ def test_listing_has_the_figures_of_a_session() -> None:
         Handler("Stop", "", HookCommand("check"), 5, "go-on", "own", location="config.toml:3", label="check"),
         Handler("PreToolUse", "Bash", HookCommand("guard"), 600, "ask", "own", True, "config.toml:7", "guard"),
     ]
-    noted = HandlerRuns(2, 1, datetime(2026, 1, 2, tzinfo=UTC), 0.25, 7, "exit code 7")
-    lines = hook_lines(hooks, [UnusedHook("Stop", "./x", "settings.json", "relative")], [noted, HandlerRuns()])
+    noted = HandlerStats(2, 1, datetime(2026, 1, 2, tzinfo=UTC), 0.25, 7, "exit code 7")
+    lines = hook_lines(hooks, [UnusedHook("Stop", "./x", "settings.json", "relative")], [noted, HandlerStats()])
     assert lines[0] == "Stop: check"
     assert lines[1].startswith("  config.toml:3 · 5 s · on failure: go-on · 2 runs, last 0.2 s at ")
     assert lines[1].endswith(", exit 7, 1 failure: exit code 7")

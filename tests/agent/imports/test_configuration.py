@@ -206,7 +206,7 @@ def test_import_says_what_each_thing_loses(full: Place) -> None:
     assert why["gemini", "tools.sandbox"] == "has no equivalent"
     assert why["opencode", "allow bash npm *"] == "a later rule decides"
     assert "value from a file" in why["opencode", "file"]
-    assert "none of them exists here" in why["opencode", "silent"]
+    assert "qcode has none of them" in why["opencode", "silent"]
     assert items["claude", "CLAUDE.md"]["status"] == "read"
 
 

@@ -165,7 +165,7 @@ def test_slow_server_does_not_delay_the_first_turn(folders: ServerFolders) -> No
         servers = folders.servers(folders.spec(kind="silent"))
         try:
             await servers.wait_until_started(0.2)
-            assert "still starting, the tools come later: fake" in texts(servers)
+            assert "still starting, so their tools become available later: fake" in texts(servers)
             await servers.wait_until_started()  # waits no second time
         finally:
             await servers.close()

@@ -17,7 +17,7 @@ from qcode.tui.layout import PANEL_STYLES
 from qcode.tui.panels.picker_list import Column, PickerList, PickerRow
 from qcode.tui.screens.palette import PalettePicker
 from qcode.tui.screens.picker import Finder, Picker
-from qcode.tui.widgets import SteadyInput, foot
+from qcode.tui.widgets import SteadyInput, key_hints
 from tests.tui.harness import Running, drive
 
 ROWS = tuple(PickerRow(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))
@@ -336,10 +336,10 @@ def test_click_on_a_heading_selects_nothing() -> None:
 
 def test_footer_shows_as_many_complete_keys_as_fit() -> None:
     keys = [("Enter", "keep"), ("Esc", "leave"), ("Ctrl+R", "rename")]
-    assert foot(keys, 80).plain == "Enter keep  ·  Esc leave  ·  Ctrl+R rename"
-    assert foot(keys, 30).plain == "Enter keep  ·  Esc leave"
-    assert foot(keys, 3).plain == "Enter keep"
-    assert foot(keys, 30, 2).plain == "Enter keep  ·  Esc leave\nCtrl+R rename"
+    assert key_hints(keys, 80).plain == "Enter keep  ·  Esc leave  ·  Ctrl+R rename"
+    assert key_hints(keys, 30).plain == "Enter keep  ·  Esc leave"
+    assert key_hints(keys, 3).plain == "Enter keep"
+    assert key_hints(keys, 30, 2).plain == "Enter keep  ·  Esc leave\nCtrl+R rename"
 
 
 def test_cursor_of_the_terminal_stays_in_the_filter_when_the_list_shrinks() -> None:

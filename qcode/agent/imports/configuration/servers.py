@@ -21,7 +21,7 @@ from qcode.agent.imports.configuration.found import (
 )
 from qcode.agent.mcp.spec import may_be_secret
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
-from qcode.config.load import validated
+from qcode.config.load import convert_value
 from qcode.config.schema import find_key
 from qcode.protocol.errors import ConfigError
 from qcode.safety.redaction import Redactor
@@ -262,7 +262,7 @@ def _convert_server(
             path = ("mcp_servers", name, key, *((inner,) if inner else ()))
             known = find_key(path)
             assert known is not None
-            validated(known, path, tuple(item) if isinstance(item, list) else item)
+            convert_value(known, path, tuple(item) if isinstance(item, list) else item)
     server.lost += [f"`{single_spaced(key, 60)}` has no equivalent" for key in server.entry]
     rules = [AddRule("deny", f"mcp({name}/{tool})") for tool in server.denied]
     invalid = [rule.rule for rule in rules if not is_rule(rule.rule)]

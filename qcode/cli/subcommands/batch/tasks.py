@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from qcode.agent.agent import Agent, Opening
-from qcode.agent.context.project import added_folder
+from qcode.agent.context.project import resolve_added_folder
 from qcode.agent.options import Options, RunContext
 from qcode.agent.outcomes import exit_code
 from qcode.agent.programs.turns import File, Prompt
@@ -150,7 +150,7 @@ async def task_result(task: BatchTask, options: Options, limits: SharedLimits) -
     """Run a task and return its line, also if it fails."""
     common: JsonObject = {"id": task.id, "cwd": str(task.cwd)}
     try:
-        options = replace(options, cwd=added_folder(task.cwd), **cast("dict[str, Any]", task.options))
+        options = replace(options, cwd=resolve_added_folder(task.cwd), **cast("dict[str, Any]", task.options))
         async with Opening(partial(_open, options, limits)) as agent:
             return {**common, "model": agent.conversation.model, **await _answer(agent, task)}
     except QcodeError as failure:
