@@ -356,7 +356,8 @@ class Servers:
         server_name, _ = split_name(name)
         found = self._find_tool(name)
         if found is None:
-            return _failed(f"the tool {name} is not available now", f"{server_name}: not available")
+            text = f"the tool {name} is not available now"
+            return ToolOutcome(text, is_error=True, summary=f"{server_name}: not available")
         server, tool = found
         assert server.connection is not None
         from qcode.agent.mcp.connection import RunningRequest
@@ -366,7 +367,7 @@ class Servers:
             result = await server.connection.call(tool.tool, arguments, server.spec.config.timeout_s, running)
         except ServerError as error:
             text = "\n".join((f"the server {server_name}: {error}", *running.notes))
-            return _failed(bounded_text(text, limit, folder), f"{server_name}: failed")
+            return ToolOutcome(bounded_text(text, limit, folder), is_error=True, summary=f"{server_name}: failed")
         return await asyncio.to_thread(outcome_of, result, limit, folder, running.notes)
 
     async def close(self) -> None:
@@ -490,8 +491,9 @@ class Servers:
                 raise ServerError("it does not support login")
             await sign_in(config, credentials, show)
         except ServerError as error:
-            self._shown_notices.discard(text := f"tool servers: {spec.name}: {visible(str(error))}")
-            self._notice("warning", text.removeprefix("tool servers: "))
+            text = f"{spec.name}: {visible(str(error))}"
+            self._shown_notices.discard(text)  # the same error is reported again after a new attempt
+            self._notice("warning", text)
             self._notify_change()
             return
         server.is_refused = False
@@ -594,7 +596,3 @@ class Servers:
 
 def _has_pending_approval(server: _Server) -> bool:
     return not server.is_refused and (server.state == "waiting" or server.can_sign_in or bool(server.changes))
-
-
-def _failed(text: str, summary: str) -> ToolOutcome:
-    return ToolOutcome(text, is_error=True, summary=summary)

@@ -23,6 +23,7 @@ from qcode.agent.mcp.login import ClientRegistration, sign_in, sign_out
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerError, ServerSpec
 from qcode.config.settings import McpServer
+from qcode.protocol.approvals import Allow
 from qcode.protocol.errors import KeyringError
 from tests.agent.mcp.serving import ServerFolders, call, names, open_servers, texts, until
 from tests.fakes.oauth_server import AUTHORIZATION, OPENID, PROTECTED, OAuthServer, visit
@@ -253,6 +254,26 @@ def test_token_that_is_revoked_during_a_session_ends_it_with_the_command(
             assert result.is_error
             assert "run qcode mcp login guarded" in result.content
             await until(lambda: servers.statuses()[0].state == "sign-in")
+
+    asyncio.run(body())
+
+
+def test_failed_login_is_reported_after_each_attempt(
+    server: OAuthServer, folders: ServerFolders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refuse(*_: object) -> None:
+        raise ServerError("the server refused")
+
+    monkeypatch.setattr("qcode.agent.mcp.login.browser_problem", lambda _env: "")
+    monkeypatch.setattr("qcode.agent.mcp.login.sign_in", refuse)
+
+    async def body() -> None:
+        async with open_servers(servers_of(server, folders)) as servers:
+            for _ in range(2):
+                (approval,) = servers.approvals()
+                servers.answer(approval.id, Allow())
+                await until(lambda: "guarded: the server refused" in texts(servers))
+                servers.ask_again("guarded")
 
     asyncio.run(body())
 
