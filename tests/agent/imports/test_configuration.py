@@ -297,7 +297,7 @@ def test_part_of_another_type_is_named_and_a_lost_denial_fails(
 def test_special_file_in_the_place_of_settings_does_not_block(place: Place) -> None:
     (place.home / ".gemini").mkdir()
     os.mkfifo(place.home / ".gemini/settings.json")
-    assert "is not a file" in place.run("gemini")
+    assert "is not a regular file" in place.run("gemini")
 
 
 def test_invalid_configuration_is_not_changed(place: Place) -> None:
