@@ -30,7 +30,7 @@ BOUNDED = {
     "qcode.providers.demo.scene._FILE": "searched in the last 2,000 characters of a prompt",
     "qcode.providers.demo.scenarios._COMMAND": "searched in the last 2,000 characters of a prompt",
     "qcode.providers.demo.scene._TAGGED": "searched in the first 20,000 characters of a prompt without tools",
-    "qcode.providers.demo.scene._TICKED": "searched in the first 20,000 characters of a prompt without tools",
+    "qcode.providers.demo.scene._FENCED": "searched in the first 20,000 characters of a prompt without tools",
     "qcode.providers.text_calls.forms._FENCE_BEGUN": "searched in the last characters of a text",
     "qcode.safety.redaction._BEGUN": "searched in the last 2,000 characters of a text",
     "qcode.safety.shell.languages._JQ_AFTER": "matched at one place of a command of limited length",
