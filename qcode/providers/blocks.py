@@ -319,7 +319,7 @@ class MarkSearch:
         if at < len(window):
             self.add_plain(window[:at])
             return window[:at], window[at:]
-        undecided = _undecided(window)
+        undecided = _count_undecided(window)
         self._rest = window[len(window) - undecided :]
         self.add_plain(window[: len(window) - undecided])
         return window[: len(window) - undecided], ""
@@ -357,7 +357,7 @@ class MarkSearch:
         return end
 
 
-def _undecided(text: str) -> int:
+def _count_undecided(text: str) -> int:
     """Return the number of characters at the end of `text` that may be the start of a mark."""
     end = text[-_MAX_MARK:]
     if _FIRST.search(end) is None:

@@ -432,7 +432,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Start everything that needs the conversation, and replay the events that were held back."""
         agent, first_prompt = self.agent, self.context.options.prompt or ""
         if agent.servers is not None:
-            with self.view.failures.guarded():
+            with self.view.failures.report_errors():
                 agent.servers.start(self._servers_changed)
                 self.server_watch.refresh()
         self._run_in_background(lambda: asyncio.to_thread(agent.warm_up), "warm-up")

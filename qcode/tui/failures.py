@@ -76,7 +76,7 @@ class Failures:
             self.show(failure)
 
     @contextmanager
-    def guarded(self) -> Iterator[None]:
+    def report_errors(self) -> Iterator[None]:
         """Report an error raised in the block, and continue after it."""
         try:
             yield

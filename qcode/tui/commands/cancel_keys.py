@@ -58,7 +58,7 @@ class CancelKeys:
             or widgets.prompt.leave_search()
             or self._escape_vim()
             or widgets.prompt.close_menu()
-            or widgets.approval.leave_telling()
+            or widgets.approval.go_back()
             or self._shell.stop()
             or self._stop_turn()
             or self._servers.defer()

@@ -185,7 +185,7 @@ def run_command(context: CommandContext, command: Command, argument: str) -> Non
 
 def act(context: CommandContext, command: Command, argument: str) -> None:
     """Run a command in the app; an error in it ends in a notice."""
-    with context.screen.failures.guarded():
+    with context.screen.failures.report_errors():
         command.run(context, argument)
         context.screen.session_name.refresh()
 
