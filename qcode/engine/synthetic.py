@@ -197,10 +197,10 @@ def _progress(raw: str) -> str:
     return f"It got as far as {count_text(len(lines) - 1, 'complete line')} ({len(raw)} characters){hint}\n"
 
 
-def _unescaped(piece: str) -> str:
+def _unescaped(fragment: str) -> str:
     """Return part of a JSON string decoded, or unchanged if it cannot be decoded on its own."""
-    start = re.search(r'"\w+"\s*:\s*"((?:[^"\\]|\\.)*)$', piece)
-    body = start.group(1) if start else piece
+    start = re.search(r'"\w+"\s*:\s*"((?:[^"\\]|\\.)*)$', fragment)
+    body = start.group(1) if start else fragment
     try:
         value = json.loads(f'"{body}"', strict=False)
     except ValueError:

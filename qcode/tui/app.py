@@ -116,7 +116,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.terminal_title = TerminalTitle(
             welcome.folder, self.write_sequence, self._ring, has_title=ui.title, has_bell=ui.bell
         )
-        self.parts.status.tell_countdown = self.terminal_title.count_down
+        self.parts.status.on_countdown = self.terminal_title.count_down
         self.failure: QcodeError | None = None
         self.is_ready = False
         self._agent: Agent | None = None

@@ -396,7 +396,7 @@ class AppView:
 
     def toggle_search(self) -> None:
         search = self._widgets.search
-        if not search.close(is_going_back=False):
+        if not search.close(returns_to_start=False):
             self._widgets.help.close()
             search.open()
 

@@ -54,7 +54,7 @@ class CancelKeys:
             widgets.help.close()
             or self._close_aside()
             or widgets.transcript.leave_cards()
-            or widgets.search.close(is_going_back=True)
+            or widgets.search.close(returns_to_start=True)
             or widgets.prompt.leave_search()
             or self._escape_vim()
             or widgets.prompt.close_menu()
