@@ -196,7 +196,7 @@ class SessionCommands:
         memory = self._agent.memory
         if not argument:
             return memory_text(memory)
-        file, line = split_memory_line(argument, memory.places())
+        file, line = split_memory_line(argument, memory.editable_files())
         if len(file) != 1:
             return "Choose the file: /memory project: TEXT or /memory yours: TEXT."
         try:

@@ -363,7 +363,7 @@ class PendingCalls:
         if isinstance(approval, PlanApproval):
             from qcode.engine import plan_mode
 
-            return plan_mode.rejected(approval.id, reason)
+            return plan_mode.rejection_of_plan(approval.id, reason)
         is_edit = isinstance(approval, ToolApproval) and approval.kind == "edit"
         return ApprovalAnswered(approval.id, is_allowed=False, reason=reason, diff=approval.detail if is_edit else "")
 
@@ -374,7 +374,7 @@ class PendingCalls:
         mode = plan_mode.mode_after_plan(mode, is_trusted=self._permissions.is_trusted)
         self._permissions.set_mode(mode)
         self._permissions.note(call, "approved", f"mode {mode}")
-        return plan_mode.approved(call.call_id, mode)
+        return plan_mode.approval_of_plan(call.call_id, mode)
 
     def settle_by_mode(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
         """Settle the open approvals that the mode decides, after the mode may have changed.

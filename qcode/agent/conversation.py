@@ -487,9 +487,9 @@ class Conversation:
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         resolved = self._calls.pop(call, arguments)
-        began = time.monotonic()
+        started_at = time.monotonic()
         outcome = await self._run_judged(call, resolved, output)
-        return await self._calls.after(call, resolved, outcome, time.monotonic() - began)
+        return await self._calls.after(call, resolved, outcome, time.monotonic() - started_at)
 
     async def _run_judged(self, call: ToolCall, resolved: ResolvedCall, output: Callable[[str], None]) -> ToolOutcome:
         if resolved.name == AGENT and self._toolbox.agent is not None:

@@ -329,9 +329,9 @@ class Driver:
 
     async def pause(self, seconds: float) -> None:
         """Wait, then report the elapsed wall-clock time: the loop's clock stops while the machine sleeps."""
-        began = self._wall_clock()
+        started_at = self._wall_clock()
         await asyncio.sleep(seconds)
-        await self._inputs.put(WaitElapsed(max(seconds, self._wall_clock() - began)))
+        await self._inputs.put(WaitElapsed(max(seconds, self._wall_clock() - started_at)))
 
     @property
     def _is_unsent(self) -> bool:

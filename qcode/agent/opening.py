@@ -393,7 +393,7 @@ class AgentParts:
         settings, home = self.context.settings, self.context.env.get("HOME", "")
         at_home = Path(home) if home else None
         scope = SandboxScope(
-            policy.root, policy.added_folders, scratch.path, at_home, policy.own_folders, policy.search_path
+            policy.root, policy.added_folders, scratch.path, at_home, policy.qcode_folders, policy.search_path
         )
         sandbox = SessionSandbox(settings.tools.sandbox, scope)
         if settings.tools.sandbox == "required" and sandbox.sandbox is None:

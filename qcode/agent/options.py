@@ -439,10 +439,10 @@ def _convert(options: Options) -> Options:
         return options
     from qcode.agent.claude.settings import convert_options
 
-    return replace(options, **convert_options(_given(options)))
+    return replace(options, **convert_options(_option_values(options)))
 
 
-def _given(options: Options) -> dict[str, Any]:
+def _option_values(options: Options) -> dict[str, Any]:
     return {option.name: getattr(options, option.name) for option in fields(options)}
 
 
@@ -489,7 +489,7 @@ def _check_flags(options: Options) -> None:
 
     if options.allowed_tools or options.disallowed_tools:
         from qcode.safety.rules import parse_rule
-    checked_limits(_given(options))
+    checked_limits(_option_values(options))
     if options.reasoning_effort is not None and options.reasoning_effort not in EFFORTS:
         raise UsageError(f"--reasoning-effort must be one of {', '.join(EFFORTS)}")
     if options.timeout is not None and not 0 < options.timeout < float("inf"):

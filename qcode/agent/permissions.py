@@ -481,7 +481,7 @@ def policy_of(context: RunContext) -> Policy:
     """Return the policy that a session starts with; raise `ConfigError` for an invalid rule."""
     permissions = context.settings.permissions
     rules = configured_rules(context.settings)
-    own_folders = (context.paths.config_dir, context.paths.state_dir)
+    qcode_folders = (context.paths.config_dir, context.paths.state_dir)
     forbidden = (context.folder, context.root, *context.added_folders)
     search_path = command_environment(context.env)["PATH"]
     return Policy(
@@ -490,7 +490,7 @@ def policy_of(context: RunContext) -> Policy:
         is_trusted=context.is_trusted,
         root=context.folder,
         added_folders=context.added_folders,
-        own_folders=own_folders,
+        qcode_folders=qcode_folders,
         search_path=search_path,
         probes=_probes(context, search_path, forbidden),
         never_asks=context.options.never_asks,

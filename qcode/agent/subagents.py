@@ -300,9 +300,9 @@ class AgentRun:
 
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         resolved = self._calls.pop(call, arguments)
-        began = time.monotonic()
+        started_at = time.monotonic()
         outcome = await self._calls.run(self._policy, resolved, output, self._client.model.name)
-        return await self._calls.after(call, resolved, outcome, time.monotonic() - began)
+        return await self._calls.after(call, resolved, outcome, time.monotonic() - started_at)
 
     def append(self, effect: Append) -> None:
         self._parent.session.append_inner(self._call_id, effect.message, effect.attempts)

@@ -302,12 +302,12 @@ _OF_EDITORS = ("Model", "Output limits", "Limits of one prompt", "Permissions")
 """The sections of the flags that `qcode acp` takes."""
 
 
-def _shared(*names: str) -> tuple[Flag, ...]:
+def _shared_flags(*names: str) -> tuple[Flag, ...]:
     """Return flags of a run that a subcommand shares."""
     return tuple(next(flag for flag in FLAGS if name in flag.names) for name in names)
 
 
-_OF_A_FOLDER = (*_shared("--cwd", "--trust", "--settings"), Flag("--json", "on"))
+_OF_A_FOLDER = (*_shared_flags("--cwd", "--trust", "--settings"), Flag("--json", "on"))
 """The flags of subcommands that print facts about a folder."""
 _OF_A_RUN = ("Model", "Output limits", "Limits of one prompt", "Permissions")
 SUBCOMMANDS: dict[str, Subcommand] = {
@@ -315,7 +315,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         flags=(
             Flag("--login", "on"),
             *(flag for title in _OF_EDITORS for flag in SECTIONS[title]),
-            *_shared("--settings", "--mcp-config", "--no-skills", "--debug-log", "--no-session", "--verbose"),
+            *_shared_flags("--settings", "--mcp-config", "--no-skills", "--debug-log", "--no-session", "--verbose"),
         )
     ),
     "auth": Subcommand(
@@ -328,7 +328,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--jobs N", "positive"),
             Flag("--ray ADDRESS", "text"),
             *(flag for title in _OF_A_RUN for flag in SECTIONS[title]),
-            *_shared("--cwd", "--settings", "--mcp-config", "--no-skills", "--no-session"),
+            *_shared_flags("--cwd", "--settings", "--mcp-config", "--no-skills", "--no-session"),
         )
     ),
     "config": Subcommand(
@@ -346,7 +346,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         {"list": (), "show": (), "approve": (), "add": (), "remove": (), "login": (), "logout": (), "serve": ()},
         (
             *(flag for title in _OF_A_RUN for flag in SECTIONS[title]),
-            *_shared("--cwd", "--mcp-config", "--settings", "--no-session"),
+            *_shared_flags("--cwd", "--mcp-config", "--settings", "--no-session"),
             Flag("--env NAME=VALUE", "texts"),
             Flag("--header NAME:VALUE", "texts"),
             Flag("--transport KIND", "choice", choices=("http", "sse")),
@@ -362,17 +362,21 @@ SUBCOMMANDS: dict[str, Subcommand] = {
         (
             Flag("--for PROGRAM", "choice", choices=("claude", "codex", "gemini", "qwen")),
             Flag("--print", "on"),
-            *_shared("--cwd", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--add-dir", "--settings"),
+            *_shared_flags(
+                "--cwd", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--add-dir", "--settings"
+            ),
             Flag("--jsonl", "on"),
             Flag("--json", "on"),
-            *_shared("--trust", "--yolo"),
+            *_shared_flags("--trust", "--yolo"),
         ),
     ),
     "replay": Subcommand(
         flags=(
             Flag("--diff", "on"),
             Flag("--timed", "on"),
-            *_shared("--cwd", "--trust", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--add-dir"),
+            *_shared_flags(
+                "--cwd", "--trust", "--permission-mode", "--allowed-tools", "--disallowed-tools", "--add-dir"
+            ),
         )
     ),
     "sessions": Subcommand(
@@ -387,11 +391,13 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             *_OF_A_FOLDER,
         ),
     ),
-    "skills": Subcommand({"list": (), "show": (), "check": ()}, (*_shared("--cwd", "--trust"), Flag("--json", "on"))),
+    "skills": Subcommand(
+        {"list": (), "show": (), "check": ()}, (*_shared_flags("--cwd", "--trust"), Flag("--json", "on"))
+    ),
     "stats": Subcommand(flags=(Flag("--all", "on"), *_OF_A_FOLDER)),
-    "themes": Subcommand(flags=(*_shared("--cwd"), Flag("--json", "on"))),
+    "themes": Subcommand(flags=(*_shared_flags("--cwd"), Flag("--json", "on"))),
     "trust": Subcommand(
-        {"show": (), "accept": (), "forget": (), "list": ()}, (*_shared("--cwd"), Flag("--json", "on"))
+        {"show": (), "accept": (), "forget": (), "list": ()}, (*_shared_flags("--cwd"), Flag("--json", "on"))
     ),
     "uninstall": Subcommand(flags=(Flag("-y, --yes", "on", "remove the files and keys without asking"),)),
     "update": Subcommand(flags=(Flag("--check", "on", "ask the package index for the newest version"),)),

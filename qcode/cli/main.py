@@ -29,7 +29,7 @@ from qcode.cli.flags import VERSION, help_text
 from qcode.cli.terminal import OutputLost, write_stderr, write_stdout
 from qcode.protocol.errors import ExitCode, QcodeError
 
-_ACP_USAGE = "use: qcode acp [--login], with the flags of model, limits, permissions, servers, settings and trust"
+_ACP_USAGE = "use: qcode acp [--login] [FLAGS]; FLAGS are those of model, limits, permissions, servers, settings, trust"
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -467,23 +467,23 @@ def open_todos(messages: Sequence[Message]) -> str:
 
 def render_messages(messages: Sequence[Message], max_tokens: int) -> str:
     """Return messages as a text for the summarizing model, with its middle left out if it is too long."""
-    pieces = [piece for message in messages for piece in _render_blocks(message)]
-    if estimate_text("\n".join(pieces)) <= max_tokens:
-        return "\n".join(pieces)
-    head, tail = _fit_pieces(pieces, max_tokens // 4), _fit_pieces(pieces[::-1], max_tokens * 3 // 4 - 16)[::-1]
+    block_texts = [block_text for message in messages for block_text in _render_blocks(message)]
+    if estimate_text("\n".join(block_texts)) <= max_tokens:
+        return "\n".join(block_texts)
+    head, tail = _fit_texts(block_texts, max_tokens // 4), _fit_texts(block_texts[::-1], max_tokens * 3 // 4 - 16)[::-1]
     return "\n".join([*head, "[... middle omitted ...]", *tail])
 
 
-def _fit_pieces(pieces: Iterable[str], max_tokens: int) -> list[str]:
+def _fit_texts(block_texts: Iterable[str], max_tokens: int) -> list[str]:
     fitting: list[str] = []
     remaining = max_tokens
-    for piece in pieces:
-        cost = estimate_text(piece) + 1
+    for block_text in block_texts:
+        cost = estimate_text(block_text) + 1
         if cost > remaining:
-            fitting += [clipped(piece, remaining)] if remaining > 40 else []
+            fitting += [clipped(block_text, remaining)] if remaining > 40 else []
             break
         remaining -= cost
-        fitting.append(piece)
+        fitting.append(block_text)
     return fitting
 
 

@@ -27,12 +27,12 @@ def mode_after_plan(chosen: ApprovalMode, *, is_trusted: bool) -> ApprovalMode:
     return effective_mode(chosen, is_trusted=is_trusted) if chosen in _AFTER_A_PLAN else "default"
 
 
-def approved(call_id: str, mode: ApprovalMode) -> ApprovalAnswered:
+def approval_of_plan(call_id: str, mode: ApprovalMode) -> ApprovalAnswered:
     text = _APPROVED.format(mode=mode, meaning=_MODES[mode])
     return ApprovalAnswered(call_id, is_allowed=True, text=text, summary=_SUMMARIES[mode])
 
 
-def rejected(call_id: str, feedback: str) -> ApprovalAnswered:
+def rejection_of_plan(call_id: str, feedback: str) -> ApprovalAnswered:
     """Return the denial of a plan. The model gets an instruction, the user sees only the `feedback`."""
     instruction = f"They say: {feedback}" if feedback else "Ask what to change, or end your reply"
     reason = f"{_KEEP_PLANNING}. {instruction}"

@@ -28,7 +28,7 @@ _CALL_TAG = "json_so_far"
 
 def resume_text(text_so_far: str) -> str:
     """Ask for the rest of a text that the output limit truncated; quotes its last `RESUME_TAIL_CHARS` characters."""
-    tail = _neutralised(text_so_far[-RESUME_TAIL_CHARS:], _TAG)
+    tail = _escape_tag(text_so_far[-RESUME_TAIL_CHARS:], _TAG)
     return (
         "The output limit cut your reply off; nothing is wrong with it. Continue exactly where the text stops, with "
         "the very next character: no recap, no apology, no introduction, nothing that is already there. If the cut "
@@ -40,7 +40,7 @@ def resume_text(text_so_far: str) -> str:
 
 def broken_stream_text(text_so_far: str) -> str:
     """Ask for the rest of a text whose connection broke."""
-    tail = _neutralised(text_so_far[-RESUME_TAIL_CHARS:], _TAG)
+    tail = _escape_tag(text_so_far[-RESUME_TAIL_CHARS:], _TAG)
     return (
         "The connection broke while you were writing. Continue exactly where the text stops, with the very next "
         "character: no recap, no apology, no introduction. If you meant to call a tool, make one complete call only. "
@@ -85,7 +85,7 @@ def unreadable_call_notice(detail: str) -> str:
 
 def resumed_call_text(name: str, raw: str) -> str:
     """Ask for the rest of the argument JSON of a truncated call."""
-    tail = _neutralised(raw[-CALL_TAIL_CHARS:], _CALL_TAG)
+    tail = _escape_tag(raw[-CALL_TAIL_CHARS:], _CALL_TAG)
     return (
         f"The output limit cut the arguments of your `{name}` call. Send only the raw JSON text that follows directly "
         "after the end shown below, beginning with the very next character, until the JSON object is closed: no "
@@ -197,10 +197,10 @@ def _progress(raw: str) -> str:
     return f"It got as far as {count_text(len(lines) - 1, 'complete line')} ({len(raw)} characters){hint}\n"
 
 
-def _unescaped(piece: str) -> str:
+def _unescaped(fragment: str) -> str:
     """Return part of a JSON string decoded, or unchanged if it cannot be decoded on its own."""
-    start = re.search(r'"\w+"\s*:\s*"((?:[^"\\]|\\.)*)$', piece)
-    body = start.group(1) if start else piece
+    start = re.search(r'"\w+"\s*:\s*"((?:[^"\\]|\\.)*)$', fragment)
+    body = start.group(1) if start else fragment
     try:
         value = json.loads(f'"{body}"', strict=False)
     except ValueError:
@@ -208,7 +208,7 @@ def _unescaped(piece: str) -> str:
     return str(value)
 
 
-def _neutralised(text: str, tag: str) -> str:
+def _escape_tag(text: str, tag: str) -> str:
     """Escape every `tag` inside `text`, so that the text cannot close the tag around it."""
     return re.sub(rf"<(\s*+/?+\s*+{tag})", r"<\\\1", text, flags=re.IGNORECASE)
 

@@ -462,8 +462,8 @@ class Run:
 
     def _all_denials(self, reported: tuple[Denial, ...]) -> tuple[Denial, ...]:
         listed = {denial.call.call_id for denial in reported}
-        ours = [Denial(call, UNAPPROVED) for call in self._denied_calls if call.call_id not in listed]
-        return (*reported, *ours)
+        unapproved = [Denial(call, UNAPPROVED) for call in self._denied_calls if call.call_id not in listed]
+        return (*reported, *unapproved)
 
     async def _refresh_status(self) -> None:
         while self._output.stderr.has_live_line:

@@ -210,7 +210,7 @@ class Meter:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._began = clock()
+        self._started_at = clock()
         self._request_start: float | None = None
         self._wait_start: float | None = None
         self._api = 0.0
@@ -237,7 +237,7 @@ class Meter:
     @property
     def elapsed(self) -> float:
         """Seconds since the turn began."""
-        return self._clock() - self._began
+        return self._clock() - self._started_at
 
     @property
     def duration_ms(self) -> int:

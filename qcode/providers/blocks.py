@@ -142,7 +142,7 @@ class PrefilledSpace:
         self._space = space
 
     def cut(self, text: str) -> str:
-        """Return the next piece of the reply's text without repeated white space."""
+        """Return the next part of the reply's text without repeated white space."""
         while self._space and text:
             if text[0] != self._space[0]:
                 self._space = ""
@@ -232,12 +232,12 @@ class Searches:
         return [WebSearched(tuple(self._queries), sources)]
 
 
-def search_mark(source: str, piece: JsonObject) -> Opaque:
+def search_mark(source: str, search_item: JsonObject) -> Opaque:
     """Return opaque data of the protocol `source` that contains a part of a search."""
-    return Opaque(source, json.dumps({_PIECE: piece}, ensure_ascii=False))
+    return Opaque(source, json.dumps({_PIECE: search_item}, ensure_ascii=False))
 
 
-def piece_in(marks: JsonObject) -> JsonObject:
+def search_item_in(marks: JsonObject) -> JsonObject:
     """Return the part of a search in opaque data of the same protocol, empty if there is none."""
     return object_in(marks.get(_PIECE))
 
@@ -291,7 +291,7 @@ _MAX_MARK = 48
 
 
 class MarkSearch:
-    """A search in the text of a reply, in pieces of any size, for the position at which a call as text may begin.
+    """A search in the text of a reply, in chunks of any size, for the position at which a call as text may begin.
 
     `before` is the text before that position. Text that may be the start of a mark is held back. With `finds_objects`,
     the reply may start with a bare JSON object; with `finds_lines` as well, any of its lines may.
@@ -319,7 +319,7 @@ class MarkSearch:
         if at < len(window):
             self.add_plain(window[:at])
             return window[:at], window[at:]
-        undecided = _undecided(window)
+        undecided = _count_undecided(window)
         self._rest = window[len(window) - undecided :]
         self.add_plain(window[: len(window) - undecided])
         return window[: len(window) - undecided], ""
@@ -357,7 +357,7 @@ class MarkSearch:
         return end
 
 
-def _undecided(text: str) -> int:
+def _count_undecided(text: str) -> int:
     """Return the number of characters at the end of `text` that may be the start of a mark."""
     end = text[-_MAX_MARK:]
     if _FIRST.search(end) is None:

@@ -102,8 +102,8 @@ class DirectAnswer:
             inflater = Inflater(reader.headers.get("content-encoding", ""))
             body = self._read_head
             while True:
-                for piece in inflater.feed(body):
-                    yield piece
+                for chunk in inflater.feed(body):
+                    yield chunk
                 if reader.is_done:
                     break
                 data = await self.wire.read()
@@ -260,8 +260,8 @@ async def _content(answer: DirectAnswer) -> bytes:
     content = b""
     with contextlib.suppress(ConnectionBroken, TimeoutError):
         async with asyncio.timeout(_ERROR_LIMIT_S):
-            async for piece in answer.aiter_bytes():
-                content += piece
+            async for chunk in answer.aiter_bytes():
+                content += chunk
                 if len(content) > _MAX_ERROR_BYTES:
                     break
     return content

@@ -23,12 +23,12 @@ from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
 
-def _unchanged(call_id: str) -> str:
+def _keep_id(call_id: str) -> str:
     return call_id
 
 
 def alternate(
-    messages: Sequence[Message], fit: Callable[[str], str] = _unchanged, used_ids: set[str] | None = None
+    messages: Sequence[Message], fit: Callable[[str], str] = _keep_id, used_ids: set[str] | None = None
 ) -> list[Message]:
     """Merge adjacent messages with the same role, and make call ids unique.
 
@@ -57,7 +57,7 @@ def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str], used
                 used_ids.add(fitting)
                 if fitting != call.call_id:
                     renamed[call.call_id] = fitting
-        result.append(_renamed(message, renamed) if renamed else message)
+        result.append(_rename_calls(message, renamed) if renamed else message)
     return result
 
 
@@ -69,7 +69,7 @@ def _unused_id(call_id: str, used_ids: set[str], fit: Callable[[str], str]) -> s
     return fitting
 
 
-def _renamed(message: Message, names: dict[str, str]) -> Message:
+def _rename_calls(message: Message, names: dict[str, str]) -> Message:
     blocks = (
         replace(block, call_id=names.get(block.call_id, block.call_id))
         if isinstance(block, ToolCall | ToolResult)

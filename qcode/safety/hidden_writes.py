@@ -28,7 +28,7 @@ _TOKEN = re.compile(r"[^\s;&|<>()`=,{}:]+")
 _UNKNOWN_TARGET = re.compile(r"(?:>[>|&]?|&>>?)\s*[^\s;&|<>]*[$`*?\[{]")
 _PROTECTED_NAMES = (*(name.rsplit("/", 1)[-1] for name in (*CREDENTIALS, *STARTUP)), ".ssh")
 _DOTTED_NAMES = frozenset(name for name in _PROTECTED_NAMES if name.startswith("."))
-_DOTTED_PATHS = tuple(place for place in (*CREDENTIALS, *STARTUP) if place.startswith(".") and "/" in place)
+_DOTTED_PATHS = tuple(location for location in (*CREDENTIALS, *STARTUP) if location.startswith(".") and "/" in location)
 _IN_GIT = re.compile(
     r"(?:^|/)(?:\.git[. ]*|git~\d+)(?:/|$)|^(?:--git-(?:common-)?dir|--git-path|GIT_DIR)$", re.IGNORECASE
 )
@@ -259,23 +259,23 @@ class _FolderWrites:
         target, sources = (into[0], operands) if into else (operands[-1] if operands else ".", operands[:-1])
         if name in ("scp", "rsync", "rclone") and re.match(r"[^/]+:", target):
             return False  # another machine
-        place = self._path(target)
+        location = self._path(target)
         is_exact = any(re.fullmatch(r"-[A-Za-z]*T[A-Za-z]*|--no-target-directory", word) for word in words)
         merges = name in ("rsync", "rclone") or is_exact
         is_deep = name in ("mv", "rsync", "rclone") or _is_recursive(words)
         if name in ("mv", "ln") and self._any_reaches_protected(sources):
             return True
-        if place is None:
+        if location is None:
             return True
-        if is_exact or not (into or len(sources) > 1 or target.endswith("/") or os.path.isdir(place)):  # noqa: PTH112  # text
-            return self._is_protected(place) or (is_deep and self._reaches_protected(place, counts_git=merges))
+        if is_exact or not (into or len(sources) > 1 or target.endswith("/") or os.path.isdir(location)):  # noqa: PTH112  # text
+            return self._is_protected(location) or (is_deep and self._reaches_protected(location, counts_git=merges))
         for source in sources:
             base = os.path.basename(source.rstrip("/")) if not (merges and source.endswith("/")) else ""  # noqa: PTH119  # text
             if base in ("", ".", "..") or base.startswith("$"):
-                if self._reaches_protected(place, counts_git=True):
+                if self._reaches_protected(location, counts_git=True):
                     return True
-            elif self._is_protected(os.path.realpath(f"{place}/{base}")) or (
-                is_deep and self._reaches_protected(f"{place}/{base}")
+            elif self._is_protected(os.path.realpath(f"{location}/{base}")) or (
+                is_deep and self._reaches_protected(f"{location}/{base}")
             ):
                 return True
         return False
@@ -304,7 +304,7 @@ class _FolderWrites:
     def _protected_paths(self) -> Iterator[str]:
         home = os.path.realpath(home_of(self.session_folders))
         yield from (f"{home}/{name}".casefold() for name in _HOME_PATHS)
-        yield from (os.path.realpath(path).casefold() for path in self.session_folders.own_folders)
+        yield from (os.path.realpath(path).casefold() for path in self.session_folders.qcode_folders)
 
     def _is_protected(self, path: str) -> bool:
         return any(is_within(path.casefold(), protected) for protected in self._protected_paths())
@@ -357,7 +357,7 @@ class _FileJudge:
         first = token.partition("/")[0]
         is_relative = not token.startswith(("/", "~"))
         is_wild = _UNKNOWN.search(token) is not None
-        is_new = is_relative and first not in (".", "..") and not is_wild and first not in self._listed(folder)
+        is_new = is_relative and first not in (".", "..") and not is_wild and first not in self._names_in(folder)
         if not token or (is_inside and is_new):
             return
         self._names_left -= _COST_OF_PATH
@@ -372,7 +372,7 @@ class _FileJudge:
             if _UNKNOWN.search(part) is None:
                 found = [f"{path}/{part}" for path in found]
                 continue
-            pairs = ((path, name) for path in found for name in self._listed(path or "/"))
+            pairs = ((path, name) for path in found for name in self._names_in(path or "/"))
             compared = list(islice(pairs, max(self._names_left, 0)))
             self._names_left -= len(compared)
             found = [f"{path}/{name}" for path, name in compared if fnmatchcase(name, part)]
@@ -382,7 +382,7 @@ class _FileJudge:
         """Return whether a path without a protected name may be a protected file, through a symbolic or hard link."""
         return os.path.realpath(path) != path or _has_links(path)
 
-    def _listed(self, folder: str) -> frozenset[str]:
+    def _names_in(self, folder: str) -> frozenset[str]:
         if folder not in self._names:
             self._names[folder] = frozenset()
             with suppress(OSError):
@@ -397,8 +397,8 @@ class _FileJudge:
 
     def _protected_identities(self) -> set[tuple[int, int]]:
         """Return the device and inode numbers of protected files; a hard link in the workspace has the same."""
-        places = (*(f"{self._paths.home}/{name}" for name in _HOME_PATHS), f"{self._root}/.git/config")
-        return {identity for place in places if (identity := _identity(place)) is not None}
+        paths = (*(f"{self._paths.home}/{name}" for name in _HOME_PATHS), f"{self._root}/.git/config")
+        return {identity for location in paths if (identity := _identity(location)) is not None}
 
 
 def _has_links(path: str) -> bool:

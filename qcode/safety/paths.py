@@ -45,7 +45,7 @@ _MIN_NAMES = 4
 class SessionFolders:
     """The folders of a session, for the path layer.
 
-    `added_folders` are treated like the root. Writing to a folder in `read_only` needs approval. `own_folders` are
+    `added_folders` are treated like the root. Writing to a folder in `read_only` needs approval. `qcode_folders` are
     qcode's own folders besides the default ones in `home`.
     """
 
@@ -53,7 +53,7 @@ class SessionFolders:
     added_folders: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
     home: Path | None = None
-    own_folders: tuple[Path, ...] = ()
+    qcode_folders: tuple[Path, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class SandboxScope:
     scratch: Path | None = None
     """Private to the session."""
     home: Path | None = None
-    own_folders: tuple[Path, ...] = ()
+    qcode_folders: tuple[Path, ...] = ()
     """qcode's own folders. No command needs them."""
     search_path: str = ""
     readable: tuple[Path, ...] = ()
@@ -97,14 +97,14 @@ def judge_path(
     access: Access,
     *,
     home: Path | None = None,
-    own: Iterable[Path] = (),
+    qcode_folders: Iterable[Path] = (),
     read_only: Iterable[Path] = (),
 ) -> Verdict:
     """Return the verdict for reading or writing `path`, which is relative to `root`, absolute, or below `~/`.
 
     Variables such as `${HOME}` are not expanded. `home` defaults to the user's home folder.
     """
-    return judge_on(SessionFolders(root, tuple(added), tuple(read_only), home, tuple(own)), path, access)
+    return judge_on(SessionFolders(root, tuple(added), tuple(read_only), home, tuple(qcode_folders)), path, access)
 
 
 def judge_on(session_folders: SessionFolders, path: str, access: Access) -> Verdict:
@@ -112,7 +112,7 @@ def judge_on(session_folders: SessionFolders, path: str, access: Access) -> Verd
     return PathJudge(session_folders).judge(path, access)
 
 
-_OWN_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".cache/qcode")
+_QCODE_FOLDERS = (".config/qcode", ".local/state/qcode", ".local/share/qcode", ".cache/qcode")
 
 
 class PathJudge:
@@ -125,12 +125,12 @@ class PathJudge:
         self._homes, self._read_only = homes, read_only
         self.root_paths = _with_real_paths((session_folders.root,))
         self.roots = tuple(dict.fromkeys((*self.root_paths, *_with_real_paths(session_folders.added_folders))))
-        self._own_folders = (
-            *_with_real_paths(session_folders.own_folders),
-            *(f"{home}/{name}" for home in homes for name in _OWN_FOLDERS),
+        self._qcode_folders = (
+            *_with_real_paths(session_folders.qcode_folders),
+            *(f"{home}/{name}" for home in homes for name in _QCODE_FOLDERS),
         )
         self._folders: dict[str, ResolvedPath] = {}
-        special = (*homes, *read_only, *self.roots, *self._own_folders)
+        special = (*homes, *read_only, *self.roots, *self._qcode_folders)
         self._special_names = frozenset(folder.rpartition("/")[2].casefold() for folder in special)
 
     def judge(self, path: str, access: Access) -> Verdict:
@@ -232,9 +232,9 @@ class PathJudge:
             if point != home and protected_paths.is_within(point, home)
         ]
         # A folder of qcode that the session may read, such as a skill of the user, is not protected like the others.
-        folders = (folder for folder in self._read_only if protected_paths.is_within_any(folder, self._own_folders))
+        folders = (folder for folder in self._read_only if protected_paths.is_within_any(folder, self._qcode_folders))
         if not protected_paths.is_within_any(point, folders):
-            found.append(protected_paths.judge_qcode_path(point, self._own_folders))
+            found.append(protected_paths.judge_qcode_path(point, self._qcode_folders))
         return (protected for protected in found if protected is not None)
 
 

@@ -26,14 +26,14 @@ from qcode.safety.rules import (
     covers_target,
     first_rule,
     is_rule,
-    may_reach,
+    may_restrict,
     mentions,
     parse_rule,
     propose_edit,
     propose_prefix,
     propose_sandboxed,
     propose_shell,
-    reaches,
+    restricts,
     verdict_of_rule,
 )
 from qcode.safety.shell.ast import UnsupportedSyntax, Word
@@ -74,7 +74,7 @@ class Policy:
     added_folders: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
     home: Path | None = None
-    own_folders: tuple[Path, ...] = ()
+    qcode_folders: tuple[Path, ...] = ()
     search_path: str = ""
     probes: Probes = field(default_factory=Probes, repr=False)
     limit: Policy | None = None
@@ -84,7 +84,7 @@ class Policy:
     _session_folders: SessionFolders = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        session_folders = SessionFolders(self.root, self.added_folders, self.read_only, self.home, self.own_folders)
+        session_folders = SessionFolders(self.root, self.added_folders, self.read_only, self.home, self.qcode_folders)
         object.__setattr__(self, "_session_folders", session_folders)
 
     def with_mode(self, mode: ApprovalMode) -> Policy:
@@ -268,14 +268,14 @@ class Policy:
         if any(word.may_differ for command in commands for word in command.words):
             return self._judge_unresolved(command, flow)
         denied = first_rule(
-            self.rules.deny, "shell", lambda rule: any(reaches(rule, simple_command) for simple_command in commands)
+            self.rules.deny, "shell", lambda rule: any(restricts(rule, simple_command) for simple_command in commands)
         )
         if denied is not None:
             return verdict_of_rule(denied, "deny")
         if self.mode == "bypass" and self.is_trusted:
             return self._judge_in_bypass(command, flow)
         asked = first_rule(
-            self.rules.ask, "shell", lambda rule: any(reaches(rule, simple_command) for simple_command in commands)
+            self.rules.ask, "shell", lambda rule: any(restricts(rule, simple_command) for simple_command in commands)
         )
         if asked is not None:
             return _PLAN if self.mode == "plan" else verdict_of_rule(asked, "ask")
@@ -301,7 +301,7 @@ class Policy:
         """Judge a command with unresolved words; a deny rule that might match makes it ask."""
         unclear = self._judge_unclear(command, "it depends on values that are known only when it runs")
         rules = [rule for rule in (*self.rules.deny, *self.rules.ask) if rule.kind == "shell"]
-        is_ruled = any(may_reach(rule, part.command) for rule in rules for part in flow.parts)
+        is_ruled = any(may_restrict(rule, part.command) for rule in rules for part in flow.parts)
         if is_ruled or unclear.is_allowed or any(part.command.outputs for part in flow.parts):
             return unclear
         verdict, judge = _READS, self._judge_of(flow)

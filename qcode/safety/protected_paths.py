@@ -150,7 +150,7 @@ STARTUP = (
     ".config/plasma-workspace", ".local/bin", ".local/share/applications", ".local/share/systemd", "bin",
     ".cargo/bin", ".cargo/config.toml", "library/launchagents", "library/launchdaemons",
 )  # fmt: skip
-_OWN_SECRETS = lazy_pattern(r".*/(credentials?|keys?|auth|trust|secrets?)([._-][^/]*)?(/.*)?")
+_QCODE_SECRETS = lazy_pattern(r".*/(credentials?|keys?|auth|trust|secrets?)([._-][^/]*)?(/.*)?")
 
 Located = tuple[Decision, Decision, str, str]
 """The verdict for reading, the verdict for writing, the reason, and the name of the rule."""
@@ -191,8 +191,8 @@ def judge_kernel_path(path: str) -> Located | None:
 def judge_home_path(below_home: str) -> Located | None:
     """Return the verdict for a protected path, which is relative to the home folder; None for other paths."""
     name = "/".join(fold(part) for part in below_home.split("/"))
-    places = {name, *(name[: found.start()] for found in _SLASH.finditer(name))}
-    if not places.isdisjoint(CREDENTIALS):
+    ancestors = {name, *(name[: found.start()] for found in _SLASH.finditer(name))}
+    if not ancestors.isdisjoint(CREDENTIALS):
         return "deny", "deny", "it holds credentials", "path:credentials"
     if _HISTORY.fullmatch(name):
         return "deny", "deny", "it is a history of typed commands", "path:history"
@@ -200,7 +200,7 @@ def judge_home_path(below_home: str) -> Located | None:
         return "ask", "deny", "it is the configuration of ssh", "path:start-up"
     if is_within(name, ".ssh"):
         return "deny", "deny", "it holds private keys", "path:credentials"
-    if not places.isdisjoint(STARTUP):
+    if not ancestors.isdisjoint(STARTUP):
         return "ask", "deny", "it takes effect when you log in or start a program", "path:start-up"
     return None
 
@@ -209,7 +209,7 @@ def judge_qcode_path(path: str, folders: Iterable[str]) -> Located | None:
     """Return the verdict for qcode's own files below `folders`, None for other paths."""
     for folder in folders:
         if is_within(path, folder):
-            if _OWN_SECRETS.fullmatch(path.removeprefix(folder).casefold()):
+            if _QCODE_SECRETS.fullmatch(path.removeprefix(folder).casefold()):
                 return "deny", "deny", "it holds keys or trust decisions of qcode", "path:own"
             return "ask", "deny", "it belongs to the configuration or sessions of qcode", "path:own"
     return None

@@ -2,9 +2,9 @@
 
 A bare name (`shell`) or a `*` covers every call of its kind; `edit` covers every tool that changes files. Shell rules
 compare words after unquoting; a final ` *` matches any further words. Paths use gitignore patterns relative to the
-workspace; `./x` matches only x at its top, `/x` and `~/x` are absolute. `covers_command` and `may_reach` match a rule
-with a call. `read_rules` checks rules against their examples. `propose_shell` returns the narrow rule that "always"
-adds, but none for a program that can run any other program.
+workspace; `./x` matches only x at its top, `/x` and `~/x` are absolute. `covers_command` and `may_restrict` match a
+rule with a call. `read_rules` checks rules against their examples. `propose_shell` returns the narrow rule that
+"always" adds, but none for a program that can run any other program.
 """
 
 from __future__ import annotations
@@ -266,7 +266,7 @@ def verdict_of_rule(rule: Rule, verdict: str) -> Verdict:
     return Verdict("allow", f"the rule {rule.text} allows it", rule.text)
 
 
-def reaches(rule: Rule, part: SimpleCommand) -> bool:
+def restricts(rule: Rule, part: SimpleCommand) -> bool:
     """Return whether a deny or ask rule covers a command, even after a wrapper or with a path before its program."""
     words = (replace(part.words[0], text=part.words[0].text.rsplit("/", 1)[-1], is_quoted=False), *part.words[1:])
     if any(rule.matches_words(spelled) for spelled in _without_options(words)):
@@ -283,10 +283,10 @@ def _without_options(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
         yield from ((words[0], *words[start:]) for start in range(2, len(words)))
 
 
-def may_reach(rule: Rule, part: SimpleCommand) -> bool:
+def may_restrict(rule: Rule, part: SimpleCommand) -> bool:
     """Return whether a deny or ask rule may cover a command. If words are unknown, the program decides."""
     if not any(word.may_differ for word in part.words):
-        return reaches(rule, part)
+        return restricts(rule, part)
     return not rule.words or any(word.text.rsplit("/", 1)[-1] == rule.words[0].text for word in part.words)
 
 

@@ -82,7 +82,7 @@ class PathIndex:
     names: Lines
     letters: tuple[int, ...]
     top: tuple[int, ...]
-    places: Mapping[str, int] = field(repr=False)
+    positions: Mapping[str, int] = field(repr=False)
 
     @staticmethod
     def of(files: Iterable[str]) -> PathIndex:
@@ -125,7 +125,7 @@ class FuzzySearch:
         """Return the best matches, at most `limit`."""
         words = query.lower().removeprefix("./").replace("\n", " ")
         catalog = self._catalog
-        latest = [catalog.places[path] for path in dict.fromkeys(recent) if path in catalog.places]
+        latest = [catalog.positions[path] for path in dict.fromkeys(recent) if path in catalog.positions]
         if not words:
             numbers = list(dict.fromkeys((*latest, *catalog.top)))[:limit]
             return tuple(FileMatch(catalog.paths[at]) for at in numbers)
@@ -247,24 +247,24 @@ _WORD_START = 40
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A match: a higher `score` is better. `places` are the indexes of the matched characters, in order."""
+    """A match: a higher `score` is better. `positions` are the indexes of the matched characters, in order."""
 
     score: int
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
 
 
 def match(query: str, text: str) -> Match | None:
     """Match `query` against `text`; return None if it does not match. An empty query matches everything equally."""
     score = 0
-    places: set[int] = set()
+    positions: set[int] = set()
     folded = fold(text)
     for word in fold(query).split():
-        found = _in_one_piece(word, folded) or _match_in_order(word, folded)
+        found = _match_substring(word, folded) or _match_in_order(word, folded)
         if found is None:
             return None
         score += found.score
-        places.update(found.places)
-    return Match(score, tuple(sorted(places)))
+        positions.update(found.positions)
+    return Match(score, tuple(sorted(positions)))
 
 
 def rank(query: str, texts: Iterable[Sequence[str]]) -> list[int]:
@@ -298,7 +298,7 @@ def _score(query: str, parts: Sequence[str]) -> int | None:
     return score
 
 
-def _in_one_piece(word: str, text: str) -> Match | None:
+def _match_substring(word: str, text: str) -> Match | None:
     at = text.find(word)
     if at < 0:
         return None
@@ -317,31 +317,31 @@ def _match_in_order(word: str, text: str) -> Match | None:
     latest = _latest_positions(word, text)
     if latest is None:
         return None
-    places: list[int] = []
+    positions: list[int] = []
     score = 0
     at = 0
     for letter, limit in zip(word, latest, strict=True):
         position = text.index(letter, at)
         start = next((i for i in range(position, limit + 1) if text[i] == letter and _is_word_start(text, i)), None)
-        if start is not None and not (places and position == places[-1] + 1):
+        if start is not None and not (positions and position == positions[-1] + 1):
             position = start
         score += _WORD_START if _is_word_start(text, position) else 0
         score -= min(position - at, 10)
-        places.append(position)
+        positions.append(position)
         at = position + 1
-    return Match(score, tuple(places))
+    return Match(score, tuple(positions))
 
 
 def _latest_positions(word: str, text: str) -> list[int] | None:
     """Return for each letter the last index that leaves room for the letters after it."""
-    places: list[int] = []
+    positions: list[int] = []
     end = len(text)
     for letter in reversed(word):
         end = text.rfind(letter, 0, end)
         if end < 0:
             return None
-        places.append(end)
-    return places[::-1]
+        positions.append(end)
+    return positions[::-1]
 
 
 def _is_word_start(text: str, index: int) -> bool:

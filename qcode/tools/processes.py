@@ -119,10 +119,10 @@ async def start_program(
         threading.Thread(target=run, name="qcode-program", daemon=True).start()
     except RuntimeError as error:
         raise OSError(errno.EAGAIN, str(error)) from None
-    return await _started(started, exit_code)
+    return await _wait_for_start(started, exit_code)
 
 
-async def _started(started: asyncio.Future[int], exit_code: asyncio.Future[int]) -> Process:
+async def _wait_for_start(started: asyncio.Future[int], exit_code: asyncio.Future[int]) -> Process:
     """Return the program once it has started. If cancelled before that, end it."""
     try:
         return Process(await asyncio.shield(started), exit_code)

@@ -154,7 +154,7 @@ def _start(
         scratch=workspace.scratch,
         limit=context.max_output_chars,
     )
-    return started(job)
+    return started_outcome(job)
 
 
 async def _run(
@@ -391,7 +391,7 @@ def _count(jobs: Jobs) -> str:
     return f"{len(jobs.running)} of {len(jobs.all)} running"
 
 
-def started(job: Job) -> ToolOutcome:
+def started_outcome(job: Job) -> ToolOutcome:
     """Return the result of a call that started a background command."""
     hint = f" Its output is kept in {job.path}." if job.path is not None else ""
     text = f"Job {job.number} runs in the background. Read its output with jobs (read, {job.number}).{hint}"

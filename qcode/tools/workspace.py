@@ -188,8 +188,8 @@ class Workspace:
             raise Refused("the path is empty")
         if "\0" in path:
             raise Refused(f"{label} contains a NUL character")
-        real = Path(os.path.realpath(self._anchored(path)))
-        location = self._place(real)
+        real = Path(os.path.realpath(self._absolute_path(path)))
+        location = self._locate(real)
         is_writable = location is not None and location.base not in (self._scratch, *self._readable_folders)
         if (access == "write" and not is_writable) or (location is None and self._judge is None):
             raise Refused(f"{label} is outside the workspace; only files below {self._folder_names()} can be used")
@@ -217,7 +217,7 @@ class Workspace:
 
     def target(self, path: str) -> str:
         """Return the current real path of `path`."""
-        return os.path.realpath(self._anchored(path)) if "\0" not in path else path
+        return os.path.realpath(self._absolute_path(path)) if "\0" not in path else path
 
     def _check(self, path: str, access: Access, real: Path, label: str) -> None:
         if self._judge is None:
@@ -281,7 +281,7 @@ class Workspace:
 
     def is_link(self, path: str) -> bool:
         """Return whether `path` is itself a link."""
-        return os.path.islink(self._anchored(path).rstrip("/"))  # noqa: PTH114  # pathlib drops a trailing `/.`
+        return os.path.islink(self._absolute_path(path).rstrip("/"))  # noqa: PTH114  # pathlib drops a trailing `/.`
 
     def is_folder(self, path: Path) -> bool:
         """Return whether `path` is a folder; False if it cannot be accessed."""
@@ -390,11 +390,11 @@ class Workspace:
         real = Path(os.path.realpath(path))
         return any(real.is_relative_to(base) for base in (self.root, *self.added))
 
-    def _anchored(self, path: str) -> str:
+    def _absolute_path(self, path: str) -> str:
         expanded = f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
         return os.path.join(self.root, expanded)  # noqa: PTH118  # as text: `..` after a link is its target's parent
 
-    def _place(self, real: Path) -> WorkspacePath | None:
+    def _locate(self, real: Path) -> WorkspacePath | None:
         if any(real == Path(name) or real.is_relative_to(name) for name in _KERNEL):
             raise Refused(f"{printable(str(real))} is a device or kernel interface, not a file")
         bases = [*self.added, *self._readable_folders, *((self._scratch,) if self._scratch is not None else ())]
@@ -492,7 +492,7 @@ class Scratch:
 
     def __init__(self) -> None:
         self.path = _private_folder()
-        self._remove = weakref.finalize(self, _release, self.path, _locked(self.path))
+        self._remove = weakref.finalize(self, _release, self.path, _lock_folder(self.path))
 
     def close(self) -> None:
         """Remove the folder and its contents; safe to call twice."""
@@ -529,7 +529,7 @@ def _remove_if_stale(entry: os.DirEntry[str], now: float) -> bool:
         is_ours = stat.S_ISDIR(info.st_mode) and info.st_uid == os.geteuid() and not info.st_mode & 0o077
         if not is_ours or now - info.st_ctime < MIN_SCRATCH_AGE_S:
             return False
-        descriptor = _locked(Path(entry.path))
+        descriptor = _lock_folder(Path(entry.path))
     except OSError:
         return False
     if descriptor is None:
@@ -541,7 +541,7 @@ def _remove_if_stale(entry: os.DirEntry[str], now: float) -> bool:
     return True
 
 
-def _locked(folder: Path) -> int | None:
+def _lock_folder(folder: Path) -> int | None:
     """Lock the folder and return its descriptor, None if another process has the lock or locks are not supported."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

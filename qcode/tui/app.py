@@ -116,7 +116,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.terminal_title = TerminalTitle(
             welcome.folder, self.write_sequence, self._ring, has_title=ui.title, has_bell=ui.bell
         )
-        self.parts.status.tell_countdown = self.terminal_title.count_down
+        self.parts.status.on_countdown = self.terminal_title.count_down
         self.failure: QcodeError | None = None
         self.is_ready = False
         self._agent: Agent | None = None
@@ -432,7 +432,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Start everything that needs the conversation, and replay the events that were held back."""
         agent, first_prompt = self.agent, self.context.options.prompt or ""
         if agent.servers is not None:
-            with self.view.failures.guarded():
+            with self.view.failures.report_errors():
                 agent.servers.start(self._servers_changed)
                 self.server_watch.refresh()
         self._run_in_background(lambda: asyncio.to_thread(agent.warm_up), "warm-up")

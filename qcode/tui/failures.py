@@ -38,8 +38,8 @@ def unwrapped(failure: Exception) -> Exception:
 
 def crash_text(text: str, session_id: str) -> str:
     """Return the text for the terminal after a crash of the app. `session_id` is empty if no session was stored."""
-    going_on = f"To resume this session: qcode -r {session_id}\n" if session_id else ""
-    return f"qcode stopped: {text}\n{going_on}"
+    resume_hint = f"To resume this session: qcode -r {session_id}\n" if session_id else ""
+    return f"qcode stopped: {text}\n{resume_hint}"
 
 
 class Failures:
@@ -76,7 +76,7 @@ class Failures:
             self.show(failure)
 
     @contextmanager
-    def guarded(self) -> Iterator[None]:
+    def report_errors(self) -> Iterator[None]:
         """Report an error raised in the block, and continue after it."""
         try:
             yield

@@ -57,7 +57,7 @@ from qcode.tui.panels.choices import (
     Form,
     Option,
     choice_line,
-    confirming,
+    confirmation_form,
     form_of,
     option_of,
     question_line,
@@ -414,7 +414,7 @@ class LinearApp:
     async def _decide(self, form: Form, draft: Draft | None = None) -> Decision:
         option = await self._choose(form.options, draft)
         if isinstance(option, Option) and option.warning:
-            confirmation = confirming(option, form)
+            confirmation = confirmation_form(option, form)
             choices = [choice_line(number, choice) for number, choice in enumerate(confirmation.options, 1)]
             self.write_line("\n".join([confirmation.why, *choices]))
             option = await self._choose(confirmation.options)

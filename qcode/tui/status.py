@@ -292,7 +292,7 @@ class StatusLine(Widget):
         self._totals = SessionTotals()
         self._turn: UsageUpdated | None = None
         self._countdown = ""
-        self.tell_countdown: Callable[[str], None] = lambda left: None
+        self.on_countdown: Callable[[str], None] = lambda left: None
         """Called with the time that is left of a wait for a limit whenever it changes, and with "" at its end."""
 
     @property
@@ -380,7 +380,7 @@ class StatusLine(Widget):
         left = limit_countdown(self.status.activity, self._clock())
         if left != self._countdown:
             self._countdown = left
-            self.tell_countdown(left)
+            self.on_countdown(left)
 
 
 def _pace(status: Status) -> float:

@@ -146,7 +146,7 @@ class AppView:
     def is_prompt_empty(self) -> bool:
         """Whether the user is writing nothing: no prompt, no answer, no search text."""
         widgets = self._widgets
-        return widgets.prompt.is_empty and not widgets.approval.is_telling and not widgets.search.is_open
+        return widgets.prompt.is_empty and not widgets.approval.is_writing_text and not widgets.search.is_open
 
     @property
     def is_writing(self) -> bool:
@@ -155,7 +155,7 @@ class AppView:
     @property
     def is_asking_about_draft(self) -> bool:
         """Whether a question is open about a call that the user may edit."""
-        return self._widgets.approval.draft is not None and not self._widgets.approval.is_telling
+        return self._widgets.approval.draft is not None and not self._widgets.approval.is_writing_text
 
     def leave(self) -> None:
         """Leave the app. Ask first if that stops background jobs."""
@@ -396,7 +396,7 @@ class AppView:
 
     def toggle_search(self) -> None:
         search = self._widgets.search
-        if not search.close(is_going_back=False):
+        if not search.close(returns_to_start=False):
             self._widgets.help.close()
             search.open()
 

@@ -55,7 +55,7 @@ def test_restricted_folder_reads_no_file_and_offers_only_the_user_file(folders: 
     with pytest.raises(ValueError, match="Type /trust first"):
         memory.init_prompt("")
     (folders.root / "AGENTS.md").rename(folders.root / "away")
-    assert [file.owner for file in memory.places()] == ["yours"]
+    assert [file.owner for file in memory.editable_files()] == ["yours"]
     (folders.root / "away").rename(folders.root / "AGENTS.md")
     folders.is_trusted = True
     assert "orders" in memory.read().text
@@ -83,7 +83,7 @@ def test_line_is_added_as_a_list_item_with_the_line_endings_of_the_file(
 
 
 def test_missing_memory_files_are_created(folders: MemoryFolders) -> None:
-    project, own = folders.memory().places()
+    project, own = folders.memory().editable_files()
     folders.memory().append(project.path, "a")
     folders.memory().append(own.path, "b")
     assert (folders.root / "AGENTS.md").read_text() == "- a\n"
@@ -94,7 +94,7 @@ def test_nearest_file_comes_first_and_links_inside_the_project_are_followed(fold
     (folders.root / "CLAUDE.md").write_text("root\n")
     (folders.root / "AGENTS.md").symlink_to("CLAUDE.md")
     (folders.folder / "AGENTS.md").write_text("pkg\n")
-    places = folders.memory(folders.folder).places()
+    places = folders.memory(folders.folder).editable_files()
     assert [place.label for place in places[:2]] == ["pkg/AGENTS.md", "AGENTS.md"]
     folders.memory(folders.folder).append(places[1].path, "more")
     assert (folders.root / "CLAUDE.md").read_text() == "root\n\n- more\n"
@@ -105,7 +105,7 @@ def test_file_that_is_not_utf_8_is_left_unchanged(folders: MemoryFolders) -> Non
     file = folders.root / "AGENTS.md"
     file.write_bytes("übung".encode("utf-16"))
     memory = folders.memory()
-    places = memory.places()
+    places = memory.editable_files()
     for place in places:
         if place.path == str(file):
             with pytest.raises(ValueError, match="UTF-8"):
@@ -118,7 +118,7 @@ def test_file_that_is_not_utf_8_is_left_unchanged(folders: MemoryFolders) -> Non
 def test_unwritable_file_is_named(folders: MemoryFolders) -> None:
     if os.geteuid() == 0:
         folders.home.parent.joinpath("home").write_text("no folder")
-        path = folders.memory().places()[-1].path
+        path = folders.memory().editable_files()[-1].path
     else:
         folders.home.mkdir(mode=0o500)
         path = str(folders.home / "AGENTS.md")

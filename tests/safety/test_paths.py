@@ -219,9 +219,9 @@ def test_workspace_may_be_named_through_a_link(machine: Machine, tmp_path: Path)
 
 
 def test_own_folders_elsewhere_are_protected(machine: Machine) -> None:
-    own = machine.root / "home-of-qcode"
-    assert machine.verdicts("home-of-qcode/config.toml", own=(own,)) == ("ask", "deny")
-    assert machine.verdicts("home-of-qcode/state/keys.json", own=(own,)) == ("deny", "deny")
+    qcode_folders = machine.root / "home-of-qcode"
+    assert machine.verdicts("home-of-qcode/config.toml", qcode_folders=(qcode_folders,)) == ("ask", "deny")
+    assert machine.verdicts("home-of-qcode/state/keys.json", qcode_folders=(qcode_folders,)) == ("deny", "deny")
 
 
 PIECES = st.sampled_from(

@@ -181,13 +181,13 @@ def shared_style_rules() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def shared_themes() -> Iterator[None]:
     """Read each of qcode's own themes and compute the colors of a theme once: they are the same in each app."""
-    own_folders, read = theme.theme_folders(), theme.read_theme
+    qcode_folders, read = theme.theme_folders(), theme.read_theme
     themes: dict[Path, Theme] = {}
     colors: dict[object, dict[str, str]] = {}
     generate = ColorSystem.generate
 
     def read_once(path: Path) -> Theme:
-        if path.parent not in own_folders:
+        if path.parent not in qcode_folders:
             return read(path)
         if path not in themes:
             themes[path] = read(path)

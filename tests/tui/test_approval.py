@@ -554,7 +554,7 @@ def test_escape_in_the_reason_returns_to_the_choices_and_keeps_the_text() -> Non
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("t", "y", "escape")
-        assert not run.app.parts.approval.is_telling
+        assert not run.app.parts.approval.is_writing_text
         assert conversation.answers == []
         assert conversation.cancels == 0
         await run.pilot.press("t", "o", "enter")

@@ -44,7 +44,7 @@ def test_words_may_match_different_parts() -> None:
 def test_positions_of_matched_letters_are_returned() -> None:
     found = match("hc", "high-contrast")
     assert found is not None
-    assert found.places == (0, 5)
+    assert found.positions == (0, 5)
 
 
 def test_capital_that_is_two_letters_in_lower_case_keeps_all_positions() -> None:
@@ -63,7 +63,7 @@ def test_matched_letters_are_in_the_text_in_order(query: str, text: str) -> None
         elif not is_in_order:
             return
     assert found is not None
-    assert all(0 <= place < len(text) for place in found.places)
+    assert all(0 <= place < len(text) for place in found.positions)
 
 
 def test_match_in_a_long_repetitive_text_is_quick() -> None:

@@ -56,8 +56,8 @@ def test_terminal_title_counts_down_while_the_turn_waits_for_a_limit() -> None:
     conversation = ScriptedConversation([LimitReached(limit, 7_800), waiting, *says("hi"), ended()])
 
     async def test(run: Running) -> None:
-        assert run.app.parts.status.tell_countdown == run.app.terminal_title.count_down
-        run.app.parts.status.tell_countdown = left.append
+        assert run.app.parts.status.on_countdown == run.app.terminal_title.count_down
+        run.app.parts.status.on_countdown = left.append
         await run.send("go")
         await waiting.reached.wait()
         assert left == ["2 h 10 min"]

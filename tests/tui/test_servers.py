@@ -167,12 +167,12 @@ def test_mcp_shows_servers_and_their_tools_and_restarts_one() -> None:
     async def test(run: Running) -> None:
         await run.send("/mcp")
         panel = panel_text(run)
-        assert "git: ready, 1 tool, 1 not offered" in panel
+        assert "git: ready, 1 tool, 1 disabled" in panel
         assert "theirs: waiting for your approval" in panel
         await run.send("/mcp git")
         panel = panel_text(run)
         assert "A log [red]x[/]" in panel
-        assert "not offered: changed, not approved" in panel
+        assert "disabled: changed, not approved" in panel
         assert "[bold]ready" in panel
         await run.send("/mcp restart git")
         assert servers.restarts == ["git"]

@@ -69,7 +69,7 @@ class FolderWatch:
         self._observe = after
         if after is None:
             return ()
-        return tuple(self._compared(before, after))
+        return tuple(self._differences_between(before, after))
 
     def take_warnings(self) -> tuple[str, ...]:
         warnings, self._warnings = tuple(self._warnings), []
@@ -103,7 +103,9 @@ class FolderWatch:
         self._warnings.append("this folder is too large to track what commands change, so /undo does not revert that")
         return None
 
-    def _compared(self, before: dict[str, ObservedFile], after: dict[str, ObservedFile]) -> Iterator[Difference]:
+    def _differences_between(
+        self, before: dict[str, ObservedFile], after: dict[str, ObservedFile]
+    ) -> Iterator[Difference]:
         for name in sorted(before.keys() | after.keys()):
             old, new = before.get(name), after.get(name)
             if old is not None and new is not None and (old.stamp == new.stamp or _is_same(old, new)):

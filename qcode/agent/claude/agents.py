@@ -27,7 +27,7 @@ _NAME = re.compile(r"[A-Za-z0-9][\w:.-]*")
 FIELDS: Mapping[str, str] = {
     "name": "the kind; default: the name of the file",
     "description": "required: when the model should use it",
-    "prompt": "required in a definition of a program: its instructions; those of a file are its text",
+    "prompt": "the instructions; required in a definition of a program, a file has them as its text",
     "tools": "a list, or a string with commas: the only tools, by the names of Claude Code or qcode; `mcp__server` is "
     "all tools of a server",
     "disallowedTools": "tools to leave out, in the same form",

@@ -57,7 +57,7 @@ class FileIndex:
         self._search = FuzzySearch(PathIndex.of(()))
         self._is_listed = False
         self._listed_at = 0.0
-        self._took = 0.0
+        self._listing_seconds = 0.0
         self._is_closed = threading.Event()
 
     def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> FileMatches:
@@ -67,7 +67,7 @@ class FileIndex:
     def refresh(self, changed: Callable[[], None]) -> None:
         """List the folder again unless the index is fresh; `changed` is called in a thread after each update."""
         with self._lock:
-            fresh = max(_FRESH_SECONDS, _FRESH_FACTOR * self._took)
+            fresh = max(_FRESH_SECONDS, _FRESH_FACTOR * self._listing_seconds)
             is_fresh = self._is_listed and self._clock() - self._listed_at < fresh
             if self._is_closed.is_set() or self._thread is not None or is_fresh:
                 return
@@ -95,7 +95,7 @@ class FileIndex:
         finally:
             with self._lock:
                 self._is_listed, self._listed_at = True, self._clock()
-                self._took = self._listed_at - start
+                self._listing_seconds = self._listed_at - start
                 self._thread = None
         changed()
 

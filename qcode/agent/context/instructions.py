@@ -81,7 +81,7 @@ def load_instructions(
     """
     loader = InstructionLoader()
     if config_dir is not None:
-        loader.load_own(config_dir, home)
+        loader.load_user_file(config_dir, home)
     if is_trusted:
         root = project_root.resolve()
         loader.use_project(root, may_read)
@@ -125,7 +125,7 @@ class InstructionLoader:
         session_folders = SessionFolders(root)
         self.may_read = lambda path: judge_on(session_folders, str(path), "read").is_allowed and may_read(path)
 
-    def load_own(self, config_dir: Path, home: Path | None) -> None:
+    def load_user_file(self, config_dir: Path, home: Path | None) -> None:
         """Load the user's files, following links anywhere; they may import files of their folder."""
         path, why = config_dir / OWN_NAME, ""
         if home is not None and not os.path.lexists(path):

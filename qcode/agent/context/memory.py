@@ -96,14 +96,14 @@ class Memory:
         nested = () if self._nested is None else self._nested.files
         read = tuple(map(self._label, (*self.read().files, *nested)))
         used_paths = {file.path for file in read}
-        return (*read, *(memory_file for memory_file in self.places() if memory_file.path not in used_paths))
+        return (*read, *(memory_file for memory_file in self.editable_files() if memory_file.path not in used_paths))
 
     def notes(self) -> tuple[str, ...]:
         """Return a line for each omitted file, with the reason."""
         nested = () if self._nested is None else self._nested.notices
         return (*(() if self._is_trusted() else (RESTRICTED,)), *self.read().notices, *nested)
 
-    def places(self) -> tuple[MemoryFile, ...]:
+    def editable_files(self) -> tuple[MemoryFile, ...]:
         """Return the files that a line can be added to: the project's in a trusted folder, then the user's."""
         read = [self._label(file) for file in self.read().files if not file.imported_by]
         project = [file for file in read if file.owner == "project"]
@@ -118,8 +118,8 @@ class Memory:
         return (*reversed(project), *user_files)
 
     def append(self, path: str, text: str) -> str:
-        """Add a line to one of `places`; return a message, or raise `ValueError` if it cannot be written."""
-        memory_file = next((file for file in self.places() if file.path == path), None)
+        """Add a line to one of `editable_files`; return a message, or raise `ValueError` if it cannot be written."""
+        memory_file = next((file for file in self.editable_files() if file.path == path), None)
         line = " ".join(text.split()).removeprefix("- ")
         if memory_file is None:
             raise ValueError("that instruction file does not exist")
@@ -220,12 +220,12 @@ def memory_text(memory: Memory) -> str:
     return "\n".join(["In the order of the prompt:", *files, *notes, "", hint])
 
 
-def split_memory_line(text: str, places: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:
+def split_memory_line(text: str, files: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:
     """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one."""
     whose, colon, line = text.partition(":")
     word = cast("Literal['yours', 'project']", whose.strip().lower())
-    chosen = [file for file in places if file.owner == word][:1]
-    return (chosen, line.strip()) if colon and chosen else (places, text)
+    chosen = [file for file in files if file.owner == word][:1]
+    return (chosen, line.strip()) if colon and chosen else (files, text)
 
 
 def kinds_of(context: RunContext) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
@@ -261,11 +261,11 @@ def may_have_skills(context: RunContext) -> bool:
     settings, user_folder = context.settings.skills, context.user_folder
     if context.options.no_skills:
         return False
-    places = [] if user_folder is None else [user_folder / "skills"]
+    folders = [] if user_folder is None else [user_folder / "skills"]
     if user_folder is not None and settings.foreign:
-        places += [Path(context.env.get("HOME") or "/", name) for name in SKILL_FOLDERS[1:]]
+        folders += [Path(context.env.get("HOME") or "/", name) for name in SKILL_FOLDERS[1:]]
     if context.reads_project:
         folder, root = context.folder.resolve(), context.root.resolve()
         above = (path for path in (folder, *folder.parents) if path == root or path.is_relative_to(root))
-        places += [path / name for path in above for name in SKILL_FOLDERS]
-    return bool(settings.paths) or any(map(may_exist, places))
+        folders += [path / name for path in above for name in SKILL_FOLDERS]
+    return bool(settings.paths) or any(map(may_exist, folders))

@@ -161,7 +161,7 @@ class HookRunner:
         from qcode.agent.hooks.answers import effective_answer, failed
 
         handler = self.handlers[index]
-        began = time.monotonic()
+        started_at = time.monotonic()
         command = shown_command(handler)
         slow = asyncio.ensure_future(_report_slow(HookStarted(handler.event, command), emit))
         try:
@@ -170,7 +170,7 @@ class HookRunner:
                 result = await self._run_handler(handler, hook_input, timeout_s)
         finally:
             slow.cancel()
-        result = replace(result, seconds=time.monotonic() - began)
+        result = replace(result, seconds=time.monotonic() - started_at)
         if hook_input.is_part and result.answer.input is not None:
             result = replace(result, answer=failed("updatedInput is not possible for one file of a patch"))
         self._record_run(index, result)

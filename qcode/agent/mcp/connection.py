@@ -166,10 +166,10 @@ class ServerConnection:
         await asyncio.to_thread(load)
         is_retry = False
         while True:
-            was_ready, used_sse, began = False, self._uses_sse, 0.0
+            was_ready, used_sse, started_at = False, self._uses_sse, 0.0
             try:
                 async with self._connect(is_retry) as (session, ttl_s):
-                    was_ready, began = True, time.monotonic()
+                    was_ready, started_at = True, time.monotonic()
                     await self._serve(session, ttl_s)
                 self._check_login()
                 why = self._with_log("the connection ended")
@@ -187,7 +187,7 @@ class ServerConnection:
                 self._session = None
             # A server that exited before it answered may support only the older handshake. A server over HTTP may end
             # its sessions now and then, so a connection that held for a while is restarted again.
-            is_stable = was_ready and time.monotonic() - began > STABLE_S
+            is_stable = was_ready and time.monotonic() - started_at > STABLE_S
             if (is_retry and not is_stable) or not (was_ready or self._connection_lost.is_set()):
                 raise ServerError(why)
             is_retry = True
@@ -520,7 +520,7 @@ async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:
         return
     short, ends = 0, list[float]()
     while short <= _MAX_SHORT_SUBSCRIPTIONS and len(ends) <= _MAX_SUBSCRIPTIONS_PER_HOUR:
-        began = time.monotonic()
+        started_at = time.monotonic()
         with suppress(*failures(), TimeoutError):
             async with listen(
                 session, tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
@@ -528,7 +528,7 @@ async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:
                 async for _ in changes:
                     on_change()
         now = time.monotonic()
-        short = short + 1 if now - began < _SHORT_SUBSCRIPTION_S else 0
+        short = short + 1 if now - started_at < _SHORT_SUBSCRIPTION_S else 0
         ends = [*(end for end in ends if now - end < 3_600), now]
         await asyncio.sleep(min(0.2 * 2**short, 5))
         on_change()  # events in between are lost

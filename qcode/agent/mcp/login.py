@@ -200,7 +200,7 @@ class _Exchange:
         try:
             async with asyncio.timeout(LOGIN_TIMEOUT_S):
                 if self._paste is None:
-                    return self._checked(await self._callback.query)
+                    return self._check_answer(await self._callback.query)
                 return await self._pasted(self._paste)
         except TimeoutError:
             raise ServerError(f"no answer of the browser within {LOGIN_TIMEOUT_S / 60:g} minutes; try again") from None
@@ -210,12 +210,12 @@ class _Exchange:
             typed = (await paste()).strip()
             query = parse_qs(urlsplit(typed).query) if "?" in typed else {}
             if "code" in query or "error" in query:
-                return self._checked({name: values[0] for name, values in query.items()})
+                return self._check_answer({name: values[0] for name, values in query.items()})
             if not left:
                 break
         raise ServerError("that is not the address to which the browser was sent: it has no code; try again")
 
-    def _checked(self, query: Mapping[str, str]) -> AuthorizationCodeResult:
+    def _check_answer(self, query: Mapping[str, str]) -> AuthorizationCodeResult:
         from mcp.shared.auth import AuthorizationCodeResult
 
         state = query.get("state", "")

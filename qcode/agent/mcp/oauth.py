@@ -269,7 +269,7 @@ class ServerAuth(OAuthClientProvider):
         try:
             await anext(flow)  # the request of the challenge, which is not sent again
             while (outgoing := await flow.asend(response)) is not challenge.request:
-                response = await self._send(self._checked(outgoing))
+                response = await self._send(self._check_request(outgoing))
                 if outgoing.method == "POST":
                     self._check_response(response)
         except (OAuthFlowError, Refused) as error:
@@ -304,7 +304,7 @@ class ServerAuth(OAuthClientProvider):
             else {},
         )
 
-    def _checked(self, outgoing: httpx2.Request) -> httpx2.Request:
+    def _check_request(self, outgoing: httpx2.Request) -> httpx2.Request:
         """Return a request of the login to send; raise `ServerError` or `OAuthFlowError` if it must not be."""
         if outgoing.method != "POST":
             return outgoing

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.session import ServerListing
     from qcode.agent.mcp.tools import CheckedTool
 
-WAIT_S = 10.0
+START_WAIT_S = 10.0
 """Seconds the first turn waits for servers that are starting."""
 
 _CLOSE_TIMEOUT_S = 2.0
@@ -278,7 +278,7 @@ class Servers:
 
     # For turns
 
-    async def wait_until_started(self, wait_s: float = WAIT_S) -> None:
+    async def wait_until_started(self, wait_s: float = START_WAIT_S) -> None:
         """Before the first turn, start the servers if needed and wait at most `wait_s` until none is starting."""
         self.start()
         await self._wait(min(_SILENT_WAIT_S, wait_s))

@@ -126,8 +126,8 @@ def _problem(name: str, settings: Settings, keys: Keys) -> str:
     from qcode.providers import catalog
     from qcode.text.match import nearest_list
 
-    has_own_address = bool(address_of(spec, settings, keys.env)[1])
-    if spec.name not in catalog.BUILT_IN or has_own_address or selection.name in settings.models:
+    has_custom_address = bool(address_of(spec, settings, keys.env)[1])
+    if spec.name not in catalog.BUILT_IN or has_custom_address or selection.name in settings.models:
         return ""
     if catalog.lookup(spec.name, selection.model) is not None:
         return ""

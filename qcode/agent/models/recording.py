@@ -135,12 +135,12 @@ class _RecordedProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         number = self._recording.request(request)
-        began, timed = time.monotonic(), list[tuple[int, ReplyEvent]]()
+        started_at, timed = time.monotonic(), list[tuple[int, ReplyEvent]]()
         # A cancelled reply has neither an end nor an error.
         error: ProviderError | None = None
         try:
             async for event in self._provider.stream(request):
-                timed.append((round((time.monotonic() - began) * 1000), event))
+                timed.append((round((time.monotonic() - started_at) * 1000), event))
                 yield event
         except ProviderError as failure:
             error = failure
@@ -287,10 +287,10 @@ class ReplayProvider:
         messages = [message_to_json(message) for message in request.messages]
         number, reply = self._next(_thread_of(messages[0]))
         self.requests.append({"plays": number, **request_to_json(request, messages)})
-        began = time.monotonic()
+        started_at = time.monotonic()
         for at, event in reply.events:
             if self._is_timed:
-                await asyncio.sleep(max(0.0, at / 1000 - (time.monotonic() - began)))
+                await asyncio.sleep(max(0.0, at / 1000 - (time.monotonic() - started_at)))
             yield event
         if reply.error is not None:
             raise reply.error

@@ -288,7 +288,7 @@ class TurnStream:
         self._approvals: set[asyncio.Task[Any]] = set()
         self._notices: deque[Notice] = deque()
         self._steering_texts: list[str] = []
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         self._read_lock = asyncio.Lock()
         self._events = self._run()
 
@@ -354,7 +354,7 @@ class TurnStream:
         if conversation.is_busy or turns.running is not None:
             raise UsageError(_BUSY)
         turns.running = self
-        self._began = time.monotonic()
+        self._started_at = time.monotonic()
         mode = conversation.mode
         try:
             await self._start_servers()
@@ -534,7 +534,7 @@ class TurnStream:
             changes=file_diffs(self._diffs),
             session_id=self._conversation.session_id,
             num_turns=ended.replies,
-            duration=time.monotonic() - self._began,
+            duration=time.monotonic() - self._started_at,
             error=ended.error,
         )
 

@@ -97,12 +97,12 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
             case Text(text=text):
                 while marks and marks[0][0] <= at + len(text):
                     position, mark = marks.pop(0)
-                    piece, text = text[: position - at], text[position - at :]
+                    text_before, text = text[: position - at], text[position - at :]
                     at = position
                     if isinstance(mark, PartialRestored):
-                        mark = replace(mark, text=piece, is_interrupted=is_interrupted)
-                    elif piece:
-                        yield TextDelta(number, piece)
+                        mark = replace(mark, text=text_before, is_interrupted=is_interrupted)
+                    elif text_before:
+                        yield TextDelta(number, text_before)
                     yield mark
                 at += len(text)
                 yield from [TextDelta(number, text)] if text else []

@@ -57,7 +57,7 @@ def _unredacted(text: str) -> str:
     return text
 
 
-def _nothing(text: str) -> int:
+def _do_nothing(text: str) -> int:
     return 0
 
 
@@ -76,7 +76,7 @@ class SessionStore:
         new_id: Callable[[datetime], str] = new_session_id,
         *,
         redact: Callable[[str], str] = _unredacted,
-        partial_secret_length: Callable[[str], int] = _nothing,
+        partial_secret_length: Callable[[str], int] = _do_nothing,
     ) -> None:
         self.folder = state_dir / "sessions" / project_folder_name(project_root)
         self._root = project_root

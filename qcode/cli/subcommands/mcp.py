@@ -137,7 +137,7 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
             found = find_key(path)
             assert found is not None
             convert_value(found, path, tuple(item) if isinstance(item, list) else item)
-    if name in _own_settings(paths).mcp_servers:
+    if name in _user_settings(paths).mcp_servers:
         raise UsageError(f"{paths.config_file} has a tool server {name} already; qcode mcp remove {name} removes it")
     change_table(paths.config_file, ("mcp_servers", name), values)
     plain = [inner for inner, value in (*env.items(), *headers.items()) if may_be_secret(inner) and "${" not in value]
@@ -148,7 +148,7 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
     return 0
 
 
-def _own_settings(paths: ConfigPaths) -> Settings:
+def _user_settings(paths: ConfigPaths) -> Settings:
     """Return the settings without those of the project."""
     return load(paths, os.environ, {}, find_project_root(working_folder(None)), is_trusted=False)
 
@@ -170,7 +170,7 @@ def _variable(name: str) -> str:
 def _remove(name: str) -> int:
     """Remove a server from the user's own configuration, with its approvals."""
     paths = ConfigPaths.from_env(os.environ)
-    settings = _own_settings(paths)
+    settings = _user_settings(paths)
     if name not in settings.mcp_servers:
         hint = suggestion(name, settings.mcp_servers)
         refusal = f'{paths.config_file} has no tool server "{single_spaced(name, 40)}"'

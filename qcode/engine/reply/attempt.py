@@ -255,26 +255,26 @@ class InlineThinking:
                     self._held_text = pending
                     return []
                 self._state = "text"
-                return _piece("text", pending)
+                return _to_pieces("text", pending)
             self._state, pending = "thinking", rest[len(_OPEN) :]
         if self._state == "thinking":
             thought, tag, rest = pending.partition(_CLOSE)
             if not tag:
                 undecided = _partial_tag_length(pending)
                 self._held_text = pending[len(pending) - undecided :]
-                return _piece("reasoning", pending[: len(pending) - undecided])
-            pieces += _piece("reasoning", thought)
+                return _to_pieces("reasoning", pending[: len(pending) - undecided])
+            pieces += _to_pieces("reasoning", thought)
             self._state, pending = "after", rest
         if self._state == "after":
             pending = pending.lstrip()
             if pending:
                 self._state = "text"
-        return pieces + _piece("text", pending)
+        return pieces + _to_pieces("text", pending)
 
     def flush(self) -> list[Piece]:
         """Return the text held back: an unfinished closing tag is part of the reasoning."""
         pending, self._held_text = self._drain_blanks() + self._held_text, ""
-        return _piece("reasoning" if pending.strip() else "text", pending)
+        return _to_pieces("reasoning" if pending.strip() else "text", pending)
 
     def _drain_blanks(self) -> str:
         blanks = "".join(self._blanks)
@@ -282,7 +282,7 @@ class InlineThinking:
         return blanks
 
 
-def _piece(kind: Kind, text: str) -> list[Piece]:
+def _to_pieces(kind: Kind, text: str) -> list[Piece]:
     return [(kind, text)] if text else []
 
 

@@ -287,13 +287,13 @@ class Reply:
     def _continuation_cap(self, attempt: Attempt) -> int | None:
         state = self._state
         requested = state.caps.continuation
-        cap = state.fit_cap(self._continuing(attempt), requested)
+        cap = state.fit_cap(self._continuation_request(attempt), requested)
         if cap is None or state.plan.output.max_total_completion_tokens is None:
             return cap
         tokens_left = state.caps.total_tokens - state.kept_tokens - state.tokens_of(attempt)
         return min(cap, tokens_left) if tokens_left > 0 else cap
 
-    def _continuing(self, attempt: Attempt) -> ModelRequest:
+    def _continuation_request(self, attempt: Attempt) -> ModelRequest:
         """Return the request that would continue the text so far; the same request if there is no text."""
         state = self._state
         base = without_trailing_reasoning(join_drafts(state.base, attempt.drafts))
@@ -409,7 +409,7 @@ class Reply:
         if _is_stopped(shape):
             state.absorb_text(attempt)
             return failures.finish_stopped(state, decision, attempt, shape)
-        continuing = self._continuing(attempt)
+        continuing = self._continuation_request(attempt)
         state.absorb(attempt)
         if decision.is_cut:
             state.was_cut = True

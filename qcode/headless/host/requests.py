@@ -75,13 +75,13 @@ class RunControls:
 
     def set_mode(self, mode: str) -> None:
         """Switch the permission mode, named as Claude Code does; raise `ValueError` with one line."""
-        ours = MODES.get(mode)
-        if ours is None:
+        qcode_mode = MODES.get(mode)
+        if qcode_mode is None:
             raise ValueError(f'unknown permission mode "{shown_line(mode, 40)}"; there are {", ".join(MODES)}')
-        if ours == "bypass" and not self._can_bypass:
+        if qcode_mode == "bypass" and not self._can_bypass:
             raise ValueError("bypassPermissions needs --allow-dangerously-skip-permissions")
         self._agent.permissions.set_never_asks(mode == NEVER_ASKS)
-        self._agent.conversation.set_mode(ours)
+        self._agent.conversation.set_mode(qcode_mode)
         self._reported_mode = ""
         self.report_mode()
 

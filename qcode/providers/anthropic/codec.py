@@ -27,7 +27,7 @@ from qcode.providers.blocks import (
     Searches,
     normalize_stop,
     own_tools,
-    piece_in,
+    search_item_in,
     search_mark,
     wants_search,
 )
@@ -142,9 +142,9 @@ def _assistant(message: Message, *, is_last: bool) -> list[Json]:
             case Text(text=text):
                 if text.strip():
                     content.append({**_text(text), **_citations(block)})
-            case Reasoning() if piece := _search_part(block):
-                if text_in(piece.get("id")) in answered or text_in(piece.get("tool_use_id")) in answered:
-                    content.append(piece)
+            case Reasoning() if search_item := _search_part(block):
+                if text_in(search_item.get("id")) in answered or text_in(search_item.get("tool_use_id")) in answered:
+                    content.append(search_item)
             case Reasoning():
                 if (thinking := _signed_thinking(block)) is not None:
                     content.append(thinking)
@@ -176,15 +176,21 @@ def _search_part(block: Block) -> JsonObject:
     """Return a block of a web search in its original form, empty for any other block."""
     if not isinstance(block, Reasoning) or block.opaque is None or block.opaque.source != PROTOCOL:
         return {}
-    return piece_in(parse_object(block.opaque.data) or {})
+    return search_item_in(parse_object(block.opaque.data) or {})
 
 
 def _answered_searches(message: Message, *, is_last: bool) -> set[str]:
     """Return the ids of searches that can be sent back: those with a result, and an unfinished one at the very end."""
-    pieces = [piece for block in message.blocks if (piece := _search_part(block))]
-    call_ids = {text_in(piece.get("id")) for piece in pieces if piece.get("type") == "server_tool_use"}
-    results = {text_in(piece.get("tool_use_id")) for piece in pieces if piece.get("type") != "server_tool_use"}
-    return call_ids & (results | {text_in(pieces[-1].get("id"))} if is_last and pieces else results)
+    search_items = [search_item for block in message.blocks if (search_item := _search_part(block))]
+    call_ids = {
+        text_in(search_item.get("id")) for search_item in search_items if search_item.get("type") == "server_tool_use"
+    }
+    results = {
+        text_in(search_item.get("tool_use_id"))
+        for search_item in search_items
+        if search_item.get("type") != "server_tool_use"
+    }
+    return call_ids & (results | {text_in(search_items[-1].get("id"))} if is_last and search_items else results)
 
 
 def _citations(block: Text) -> JsonObject:
@@ -441,16 +447,16 @@ class AnthropicDecoder(Ending):
 
     def _hosted_stop(self, index: int, number: int) -> list[ReplyEvent]:
         """End a block of a search that the host ran. A truncated block is not sent back."""
-        piece = self._hosted_blocks.pop(index)
+        search_item = self._hosted_blocks.pop(index)
         events: list[ReplyEvent] = []
-        if piece.get("type") == "server_tool_use":
+        if search_item.get("type") == "server_tool_use":
             values = parse_object(self._whole_inputs.pop(index, "") or "{}")
             if values is None:
                 return self._blocks.end(number)
-            piece = {**piece, "input": values or object_in(piece.get("input"))}
-            line = self._searches.record_query(text_in(object_in(piece["input"]).get("query")))
+            search_item = {**search_item, "input": values or object_in(search_item.get("input"))}
+            line = self._searches.record_query(text_in(object_in(search_item["input"]).get("query")))
             events = self._blocks.write(number, line)
-        return events + self._blocks.end(number, search_mark(PROTOCOL, piece))
+        return events + self._blocks.end(number, search_mark(PROTOCOL, search_item))
 
     def _usage(self, usage: JsonObject) -> list[ReplyEvent]:
         """Report usage. Counts are cumulative, a later event may omit some, and `input_tokens` excludes the cache."""

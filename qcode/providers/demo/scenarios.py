@@ -87,7 +87,7 @@ def guide(characters: int) -> str:
 
 
 @lru_cache(maxsize=2)
-def musing(characters: int) -> str:
+def numbered_thinking(characters: int) -> str:
     """Return at least `characters` characters of numbered thinking."""
     lines: list[str] = []
     size = 0
@@ -412,7 +412,7 @@ def _play_thinking(scene: Scene) -> Script:
 
 def _play_overthinking(scene: Scene) -> Script:
     answer = "My thinking used up the output limit twice, so qcode asked me to answer. The answer is **42**.\n"
-    return _thinking(scene, musing(ENDLESS_CHARS), answer)
+    return _thinking(scene, numbered_thinking(ENDLESS_CHARS), answer)
 
 
 def _play_long(scene: Scene) -> Script:

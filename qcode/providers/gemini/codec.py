@@ -25,7 +25,7 @@ from qcode.providers.blocks import (
     Searches,
     normalize_stop,
     own_tools,
-    piece_in,
+    search_item_in,
     search_mark,
     wants_search,
 )
@@ -151,8 +151,8 @@ def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
     parts: list[JsonObject] = []
     calls: list[JsonObject] = []
     for block in assistant_blocks(message.blocks):
-        if piece := _search_part(block.opaque):
-            parts.append(piece)
+        if search_item := _search_part(block.opaque):
+            parts.append(search_item)
             continue
         signature = _signature(block.opaque)
         match block:
@@ -185,7 +185,7 @@ def _assistant(message: Message, *, wants_signatures: bool) -> list[Json]:
 
 def _search_part(opaque: Opaque | None) -> JsonObject:
     """Return a part of a web search in its original form, empty for any other opaque data."""
-    return piece_in(parse_object(opaque.data) or {}) if opaque is not None and opaque.source == PROTOCOL else {}
+    return search_item_in(parse_object(opaque.data) or {}) if opaque is not None and opaque.source == PROTOCOL else {}
 
 
 def _signature(opaque: Opaque | None) -> str:

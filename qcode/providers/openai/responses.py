@@ -24,7 +24,7 @@ from qcode.providers.blocks import (
     Searches,
     normalize_stop,
     own_tools,
-    piece_in,
+    search_item_in,
     search_mark,
     wants_search,
 )
@@ -126,8 +126,8 @@ def _assistant(message: Message) -> list[Json]:
     thoughts: list[Json] = []
     for block in assistant_blocks(message.blocks):
         match block:
-            case Reasoning() if piece := piece_in(_marks(block.opaque)):
-                item = piece
+            case Reasoning() if search_item := search_item_in(_marks(block.opaque)):
+                item = search_item
             case Reasoning():
                 if (thought := _encrypted(block.opaque)) is not None:
                     thoughts.append(thought)

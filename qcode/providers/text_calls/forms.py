@@ -189,7 +189,7 @@ def read_parameters(name: str, parameters: Sequence[tuple[str, str]], tools: Map
     if name not in tools:
         raise UnreadableError(f"there is no tool `{name[:80]}`")
     try:
-        arguments = unique_keys([(key, _typed(text, tools[name], key)) for key, text in parameters])
+        arguments = unique_keys([(key, _parameter_value(text, tools[name], key)) for key, text in parameters])
     except DuplicateKeyError as error:
         raise UnreadableError(str(error)) from None
     return WrittenCall(name, as_json(arguments))
@@ -301,7 +301,7 @@ def _skip(text: str, at: int) -> int:
     return space.end() if space else at
 
 
-def _typed(text: str, tool: ToolSpec, key: str) -> Json:
+def _parameter_value(text: str, tool: ToolSpec, key: str) -> Json:
     """Return the text of a parameter as the type in the schema of the tool; as text if it does not fit."""
     plain = _without_line_ends(text)
     if _takes_text(tool, key):

@@ -271,7 +271,7 @@ def _read_only(scope: SandboxScope, view: MachineView, masked: tuple[str, ...]) 
 def protected_outside(scope: SandboxScope) -> tuple[str, ...]:
     """Return the existing files outside the workspace that are read-only in every mode."""
     home = scope.home_path
-    paths = [os.path.realpath(path) for path in scope.own_folders if path.exists()]
+    paths = [os.path.realpath(path) for path in scope.qcode_folders if path.exists()]
     if home:
         paths += [f"{home}/{name}" for name in (*STARTUP, *CREDENTIALS, ".ssh")]
         paths += [f"{home}/{name}" for name in _names_in(home) if is_history(name)]
@@ -285,7 +285,7 @@ def _folders(scope: SandboxScope) -> tuple[str, ...]:
 
 
 def _secrets(scope: SandboxScope) -> Iterator[str]:
-    yield from (os.path.realpath(path) for path in scope.own_folders if path.is_dir())
+    yield from (os.path.realpath(path) for path in scope.qcode_folders if path.is_dir())
     home = scope.home_path
     if not home:
         return

@@ -63,7 +63,7 @@ class ReadChecker:
             for word in words:
                 groups += self._named_files(word, leading=leading)
         finally:  # if a word raised, an error about a path before it takes precedence
-            for path in self._undecided(groups):
+            for path in self._paths_to_judge(groups):
                 self.check_path(path)
         return groups
 
@@ -121,7 +121,7 @@ class ReadChecker:
             for name in names:
                 self.check_path(str(Path(base, name)))
 
-    def _undecided(self, groups: list[_Group]) -> list[str]:
+    def _paths_to_judge(self, groups: list[_Group]) -> list[str]:
         """Return the paths that must be checked one by one, in order."""
         by_prefix: dict[str, list[str]] = {}
         for prefix, names in groups:
@@ -176,19 +176,19 @@ class ReadChecker:
         first = next(index for index, part in enumerate(parts) if _WILD.search(part))
         folders = ["/".join(parts[:first])]
         for part in parts[first:-1]:
-            folders = [f"{folder}/{name}" for folder in folders for name in _matching(folder, part)]
+            folders = [f"{folder}/{name}" for folder in folders for name in _matching_names(folder, part)]
             if len(folders) > MAX_MATCHES:
                 raise NeedsApproval("a wildcard matches very many files")
             for folder in filter(os.path.islink, folders):
                 self.check_path(folder)
-        groups = [(f"{folder}/", _matching(folder, parts[-1])) for folder in folders]
+        groups = [(f"{folder}/", _matching_names(folder, parts[-1])) for folder in folders]
         return [group for group in groups if group[1]]
 
     def _absolute(self, path: str) -> str:
         return absolute_path(path, self.folder, self.paths.home)
 
 
-def _matching(folder: str, part: str) -> list[str]:
+def _matching_names(folder: str, part: str) -> list[str]:
     """Return the names in a folder that one part of a pattern matches; an empty part matches the folder itself."""
     if not _WILD.search(part):
         return [part] if os.path.lexists(f"{folder}/{part}") and (part or os.path.isdir(folder)) else []  # noqa: PTH112  # text

@@ -248,7 +248,7 @@ class _Search:
     def _changes(self) -> Sequence[tuple[str, int, int, int, int]]:
         return BoundedMatcher(self.lines, self.new_lines, autojunk=False).get_opcodes()
 
-    def in_form_of(self, present: Sequence[str], unit: Callable[[], int]) -> str:
+    def formatted_like(self, present: Sequence[str], unit: Callable[[], int]) -> str:
         """Return the replacement with kept lines as they are in the file, and new lines in its indentation style."""
         both = zip(self.lines, present, strict=True)
         indentation = Reindenter({indent_of(want): indent_of(line) for want, line in both if want.strip()}, unit)
@@ -299,7 +299,7 @@ class _Lines:
             replaced += len(search.new_lines)
             if replaced > _MAX_WRITTEN_LINES:
                 raise Refused(_TOO_LONG)
-            yield self._passage(index, after, search, search.in_form_of(present, lambda: self._unit))
+            yield self._passage(index, after, search, search.formatted_like(present, lambda: self._unit))
             index = searched.find(pattern, after)
 
     def _passage(self, index: int, after: int, search: _Search, replacement: str) -> Passage:

@@ -98,11 +98,11 @@ class View(Protocol):
 class CommandContext:
     """The capabilities of a command: the agent with its services, and the front end.
 
-    `own_commands` are those of this front end without the prompts of tool servers. `app` is None in the linear mode.
+    `base_commands` are those of this front end without the prompts of tool servers. `app` is None in the linear mode.
     """
 
     agent: Agent
-    own_commands: tuple[Command, ...]
+    base_commands: tuple[Command, ...]
     model_use: ModelUse
     view: View
     app: AppView | None = None
@@ -111,12 +111,12 @@ class CommandContext:
     def commands(self) -> tuple[Command, ...]:
         """All commands: also the prompts of the tool servers that run now."""
         if self.agent.servers is None:
-            return self.own_commands
+            return self.base_commands
         from qcode.agent.mcp.typed import prompts_of
 
-        used_names = typed_names(self.own_commands)
+        used_names = typed_names(self.base_commands)
         prompts = (item for item in prompts_of(self.agent.servers) if item.handle not in used_names)
-        return (*self.own_commands, *map(_as_command, prompts))
+        return (*self.base_commands, *map(_as_command, prompts))
 
     @property
     def screen(self) -> AppView:
@@ -185,7 +185,7 @@ def run_command(context: CommandContext, command: Command, argument: str) -> Non
 
 def act(context: CommandContext, command: Command, argument: str) -> None:
     """Run a command in the app; an error in it ends in a notice."""
-    with context.screen.failures.guarded():
+    with context.screen.failures.report_errors():
         command.run(context, argument)
         context.screen.session_name.refresh()
 

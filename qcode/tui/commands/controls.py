@@ -102,7 +102,7 @@ def _memory(context: CommandContext, text: str) -> None:
     if not text:
         context.view.show_panel("Instructions", memory_text(memory))
         return
-    file, line = split_memory_line(text, memory.places())
+    file, line = split_memory_line(text, memory.editable_files())
     if len(file) == 1:
         _append(context, file[0].path, line)
     elif context.app is not None:
@@ -124,7 +124,7 @@ def _append(context: CommandContext, path: str, line: str) -> None:
 
 
 def _memory_choices(context: CommandContext) -> Sequence[str]:
-    return [f"{whose}: " for whose in dict.fromkeys(file.owner for file in context.agent.memory.places())]
+    return [f"{whose}: " for whose in dict.fromkeys(file.owner for file in context.agent.memory.editable_files())]
 
 
 def _init(context: CommandContext, wish: str) -> None:

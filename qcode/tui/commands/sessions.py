@@ -40,7 +40,7 @@ async def _take_step(
         await _perform(context, plan, ())
         return
 
-    def answered(answer: str | None) -> None:
+    def on_answer(answer: str | None) -> None:
         if answer is None:
             if go_back is not None:
                 go_back()
@@ -52,7 +52,7 @@ async def _take_step(
 
     from qcode.tui.screens.rewind import DoubtPicker
 
-    context.screen.open_screen(DoubtPicker(plan, can_go_back=go_back is not None), answered)
+    context.screen.open_screen(DoubtPicker(plan, can_go_back=go_back is not None), on_answer)
 
 
 async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[str, ...]) -> None:

@@ -32,7 +32,16 @@ from qcode.protocol.approvals import (
 from qcode.text.clean import visible
 from qcode.text.numbers import count_text
 from qcode.tui.messages import ApprovalDecided
-from qcode.tui.panels.choices import BACK, Asked, Form, Option, confirming, form_of, option_of, question_with_asker
+from qcode.tui.panels.choices import (
+    BACK,
+    Asked,
+    Form,
+    Option,
+    confirmation_form,
+    form_of,
+    option_of,
+    question_with_asker,
+)
 from qcode.tui.panels.preview import ApprovalDetail, Rows
 from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, wrap
 from qcode.tui.widgets import SteadyInput, set_screen_class
@@ -56,14 +65,14 @@ _MIN_ROWS = 2
 _WHEEL_ROWS = 3
 
 
-def _after_escape(key: str, *, is_telling: bool) -> str:
+def _after_escape(key: str, *, is_writing_text: bool) -> str:
     """Return the character of an Alt key that means nothing here, empty for other keys.
 
     A terminal writes a quick Escape and `2` like Alt+2. While a text is written, letters with Alt move its cursor.
     """
     character = key.removeprefix("alt+")
     is_alone = len(character) == 1 and len(key) == len("alt+") + 1
-    return character if is_alone and (character.isdigit() or not is_telling) else ""
+    return character if is_alone and (character.isdigit() or not is_writing_text) else ""
 
 
 class ApprovalPanel(Vertical, can_focus=True):
@@ -127,7 +136,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         return tuple(approval.id for approval, _ in self._open_requests)
 
     @property
-    def is_telling(self) -> bool:
+    def is_writing_text(self) -> bool:
         """Whether the user is writing an answer or a reason."""
         return self._reason.display and self.request is not None
 
@@ -189,13 +198,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._open()
         return ids
 
-    def leave_telling(self) -> bool:
+    def go_back(self) -> bool:
         """Go back from the text or a warning to the choices; return whether there was something to leave."""
         self._end_hold()
         if self.request is not None and BACK in self.options:
             self._choose(BACK)
             return True
-        if not self.is_telling:
+        if not self.is_writing_text:
             return False
         self._show_choices()
         return True
@@ -205,19 +214,19 @@ class ApprovalPanel(Vertical, can_focus=True):
 
         A key that comes too early approves nothing.
         """
-        if not isinstance(self.request, PlanApproval) or self.is_telling:
+        if not isinstance(self.request, PlanApproval) or self.is_writing_text:
             return False
         if not self._is_guarded():
             self._decide(AcceptPlan(mode))
         return True
 
     def on_key(self, event: events.Key) -> None:
-        if self.request is not None and (character := _after_escape(event.key, is_telling=self.is_telling)):
+        if self.request is not None and (character := _after_escape(event.key, is_writing_text=self.is_writing_text)):
             event.stop()
             for key in ("escape", character):
                 self.app.post_message(events.Key(key, character if key == character else None))
             return
-        if self.is_telling or self.request is None or event.key in ("tab", "shift+tab"):
+        if self.is_writing_text or self.request is None or event.key in ("tab", "shift+tab"):
             return
         event.stop()
         event.prevent_default()
@@ -248,7 +257,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def on_paste(self, event: events.Paste) -> None:
         """Pasted text is never an answer, nor is the Enter that is meant to send it."""
-        if not self.is_telling:
+        if not self.is_writing_text:
             event.stop()
             if held := self._end_hold():
                 letter, _, self._index = held
@@ -356,7 +365,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _choose(self, option: Option) -> None:
         if option.warning or option is BACK:
             assert self.request is not None
-            self._form = form_of(self.request) if option is BACK else confirming(option, self._form)
+            self._form = form_of(self.request) if option is BACK else confirmation_form(option, self._form)
             self._index = 0 if option is BACK else 1
             self._paint()
         elif option.decision is not None:

@@ -55,7 +55,7 @@ Asked: TypeAlias = Approval | FolderTrust
 class Option:
     """One choice. `decision` None: what the user then writes decides. `key` is a key of the app that does the same.
 
-    `warning` is shown before the decision is taken, with the choices of `confirming`.
+    `warning` is shown before the decision is taken, with the choices of `confirmation_form`.
     """
 
     label: str
@@ -259,7 +259,7 @@ _PREFIX_WARNING = (
 )
 
 
-def confirming(option: Option, form: Form) -> Form:
+def confirmation_form(option: Option, form: Form) -> Form:
     """Return the form that warns before an option is taken."""
     return replace(form, options=(replace(option, letter="y", warning=""), BACK), why=option.warning)
 

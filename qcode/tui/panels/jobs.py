@@ -39,7 +39,7 @@ class JobWatch:
         self._clock = clock
         self._say = say
         self._show_count = show_count
-        self._began: dict[int, float] = {}
+        self._started_at: dict[int, float] = {}
         self._sent_totals: dict[int, int] = {}
 
     @property
@@ -54,7 +54,7 @@ class JobWatch:
         """Show that `job` started or ended. Called in the event loop."""
         self._show_count(len(self.running))
         if job.is_running:
-            self._began[job.number] = self._clock()
+            self._started_at[job.number] = self._clock()
             return
         is_fine = job.problem == "stopped" or (job.exit is not None and job.exit.exit_code == 0)
         text = f"Job {job.number} ended ({job.state}): {command_of(job)}. /jobs {job.number} shows its output."
@@ -90,9 +90,9 @@ class JobWatch:
 
     def state_of(self, job: Job) -> str:
         """Return the state of a job, and how long it has been running: `running 3 min`."""
-        if not job.is_running or job.number not in self._began:
+        if not job.is_running or job.number not in self._started_at:
             return job.state
-        return f"running {age_text(self._clock() - self._began[job.number])}"
+        return f"running {age_text(self._clock() - self._started_at[job.number])}"
 
     def listing(self) -> str:
         """Return all jobs as text, one line each."""

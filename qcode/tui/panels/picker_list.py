@@ -237,8 +237,8 @@ class PickerList(Widget):
         content = Content(label)
         for word in self._query.split():
             found = match(word, label)
-            for place in found.places if found is not None else ():
-                content = content.stylize("underline", place, place + 1)
+            for position in found.positions if found is not None else ():
+                content = content.stylize("underline", position, position + 1)
         return content
 
 

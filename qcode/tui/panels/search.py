@@ -70,16 +70,16 @@ class SearchBar(Horizontal):
         field.focus()
         self._show(self._transcript.search(self._last))
 
-    def close(self, *, is_going_back: bool) -> bool:
+    def close(self, *, returns_to_start: bool) -> bool:
         """End the search and return whether it was open.
 
-        `is_going_back`: scroll back to the position at which the search started.
+        `returns_to_start`: scroll back to the position at which the search started.
         """
         if not self.is_open:
             return False
         self._last = self._field.value
         self.display = False
-        self._transcript.end_search(is_going_back=is_going_back)
+        self._transcript.end_search(returns_to_start=returns_to_start)
         self.post_message(SearchClosed())
         return True
 

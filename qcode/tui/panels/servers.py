@@ -98,7 +98,7 @@ def details(status: ServerStatus) -> str:
     for tool in status.tools:
         lines += ["", one_line(tool.name), f"  {one_line(tool.description)}"]
         if tool.problem:
-            lines.append(f"  not offered: {one_line(tool.problem)}")
+            lines.append(f"  disabled: {one_line(tool.problem)}")
     log = [one_line(line) for line in status.log.splitlines()[-_MAX_LOG_LINES:]]
     if log:
         lines += ["", "Last output:", *(f"  {line}" for line in log)]
@@ -108,8 +108,8 @@ def details(status: ServerStatus) -> str:
 def _lines(status: ServerStatus) -> tuple[str, ...]:
     offered = sum(not tool.problem for tool in status.tools)
     count = f", {count_text(offered, 'tool')}" if status.state == "ready" else ""
-    left = len(status.tools) - offered
-    out = f", {left} not offered" if left else ""
+    disabled = len(status.tools) - offered
+    out = f", {disabled} disabled" if disabled else ""
     problem = (f"  {one_line(status.problem)}",) if status.problem else ()
     state = _WORDS.get(status.state, status.state)
     return (

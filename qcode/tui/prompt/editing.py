@@ -83,7 +83,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         )
         self.cursor_blink = False
 
-    def edit_as_one(self, text: str, start: Location, end: Location) -> None:
+    def replace_in_one_step(self, text: str, start: Location, end: Location) -> None:
         """Replace a range by `text` in one undo step, with the cursor after it."""
         self.move_cursor(self.replace(text, start, end, maintain_selection_offset=False).end_location)
 
@@ -241,7 +241,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
     def _replace(self, text: str, start: Location, end: Location) -> None:
         if text:
             start, end = sorted((start, end))
-            self.edit_as_one(text, start, end)
+            self.replace_in_one_step(text, start, end)
             self._yanked_range = (start, self.cursor_location)
 
     def delete_by_key(self, start: Location, end: Location) -> EditResult | None:

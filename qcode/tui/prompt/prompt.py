@@ -280,7 +280,7 @@ class Prompt(EditingArea):
     def _insert(self, text: str) -> None:
         """Insert `text` at the cursor, or in place of the selection, as a paste would."""
         if text:
-            self.edit_as_one(text, *sorted(self.selection))
+            self.replace_in_one_step(text, *sorted(self.selection))
 
     def stash(self) -> None:
         """Clear the prompt; Up restores the text."""
@@ -490,7 +490,7 @@ class Prompt(EditingArea):
         text = choice.text
         if self._is_mention and choice.is_complete and self.document[end[0]][end[1] : end[1] + 1] != " ":
             text += " "
-        self.edit_as_one(text if self._is_mention or not choice.is_complete else text.rstrip(), start, end)
+        self.replace_in_one_step(text if self._is_mention or not choice.is_complete else text.rstrip(), start, end)
 
     def _tab(self) -> None:
         label = self.label_at(self.cursor_location, is_before=True)
@@ -506,7 +506,7 @@ class Prompt(EditingArea):
         elif label is not None:
             whole = self.pastes.expand(self.document[row][label[0] : label[1]])
             if len(whole) <= MAX_UNFOLDED_CHARS:
-                self.edit_as_one(whole, (row, label[0]), (row, label[1]))
+                self.replace_in_one_step(whole, (row, label[0]), (row, label[1]))
             else:
                 self.say(f"too long to show here; {self.editor_key or '/editor'} opens it")
 
@@ -562,5 +562,5 @@ class Prompt(EditingArea):
             self.move_cursor((0, len(self.document[0])))
 
     def _show(self, text: str) -> None:
-        self.edit_as_one(text, (0, 0), self.document.end)
+        self.replace_in_one_step(text, (0, 0), self.document.end)
         self.offer()

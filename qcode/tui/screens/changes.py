@@ -110,7 +110,7 @@ class ChangesScreen(ListScreen[None]):
         """Undo the highlighted file or hunk."""
         part = self._parts.get(self.row.id) if self.row is not None else None
         if part is None:
-            self._say("Select a file or a hunk; /undo undoes a whole turn.", is_refused=True)
+            self._show_message("Select a file or a hunk; /undo undoes a whole turn.", is_refused=True)
         else:
             self._undo(part)
 
@@ -120,14 +120,14 @@ class ChangesScreen(ListScreen[None]):
             done = await self._source.undo(part)
             changes, turns = await self._source.read()
         except ValueError as refusal:
-            self._say(str(refusal), is_refused=True)
+            self._show_message(str(refusal), is_refused=True)
             return
         if self.is_attached:
             self._changes, self._turns, self._parts = changes, turns, parts_of(turns)
             self.set_rows(change_rows(changes, turns))
-            self._say(done)
+            self._show_message(done)
 
-    def _say(self, text: str, *, is_refused: bool = False) -> None:
+    def _show_message(self, text: str, *, is_refused: bool = False) -> None:
         style = "$text-warning" if is_refused else "$text-success"
         self.query_one("#changes-said", Static).update(Content.styled(one_line(text, 400), style))
 

@@ -243,12 +243,12 @@ class ConnectScreen(Screen[ConnectResult]):
 
     def _begin_check(self, typed: str) -> None:
         self._connect_start = self._clock()
-        self._say_busy()
-        self._ticks = self.set_interval(_FRAME_S, self._say_busy)
-        self._check = self._checked(typed)
+        self._show_busy()
+        self._ticks = self.set_interval(_FRAME_S, self._show_busy)
+        self._check = self._check_and_save(typed)
 
     @work(exit_on_error=False, group="connect")
-    async def _checked(self, typed: str) -> None:
+    async def _check_and_save(self, typed: str) -> None:
         name = self._choice.name
         try:
             checked = await self._connection_setup.check(name, typed)
@@ -257,7 +257,7 @@ class ConnectScreen(Screen[ConnectResult]):
             self._lines += await self._connection_setup.save_key(name, checked)
         except ValueError as refusal:
             self._stop_ticking()
-            self._say(str(refusal), "$text-error")
+            self._show_note(str(refusal), "$text-error")
             return
         finally:
             self._is_storing = False
@@ -275,9 +275,9 @@ class ConnectScreen(Screen[ConnectResult]):
         self._check = None
         self._stop_ticking()
         if event.state is WorkerState.CANCELLED:
-            self._say("Cancelled. Nothing was stored.", "$muted")
+            self._show_note("Cancelled. Nothing was stored.", "$muted")
         elif event.state is WorkerState.ERROR:
-            self._say(f"Internal error in the check ({type(event.worker.error).__name__}).", "$text-error")
+            self._show_note(f"Internal error in the check ({type(event.worker.error).__name__}).", "$text-error")
 
     def _after_check(self, checked: CheckedKey) -> None:
         name = self._choice.name
@@ -317,7 +317,7 @@ class ConnectScreen(Screen[ConnectResult]):
         self.query_one("#connect-title", Static).update(Content(title))
         self.query_one("#connect-text", Static).update(Content(text))
         self._show_keys()
-        self._say("")
+        self._show_note("")
         finder = self.query_one(Finder)
         finder.display = rows is not None
         self.query_one("#connect-key", KeyField).display = rows is None
@@ -340,13 +340,13 @@ class ConnectScreen(Screen[ConnectResult]):
     def on_resize(self) -> None:
         self._show_keys()
 
-    def _say(self, text: str, style: str = "") -> None:
+    def _show_note(self, text: str, style: str = "") -> None:
         self.query_one("#connect-note", Static).update(Content.styled(one_line(text, 600), style))
 
-    def _say_busy(self) -> None:
+    def _show_busy(self) -> None:
         seconds = self._clock() - self._connect_start
         mark = _FRAMES[int(seconds / _FRAME_S) % len(_FRAMES)]
-        self._say(f"{mark} checking with {self._choice.name}, {int(seconds)} s · Esc cancel", "$text-accent")
+        self._show_note(f"{mark} checking with {self._choice.name}, {int(seconds)} s · Esc cancel", "$text-accent")
 
     def _stop_ticking(self) -> None:
         if self._ticks is not None:

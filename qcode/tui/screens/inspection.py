@@ -57,7 +57,7 @@ class FindingsScreen(ModalScreen[None]):
     def on_mount(self) -> None:
         self.query_one("#findings-scroll").focus()
         self._show([("Checking…", "")])
-        self._look()
+        self._load_lines()
 
     def on_resize(self) -> None:
         self.query_one("#findings-foot", Static).update(key_hints(_FINDINGS_KEYS, self.size.width - 4))
@@ -70,7 +70,7 @@ class FindingsScreen(ModalScreen[None]):
         self.query_one("#findings-title", Static).update(Content.assemble(("Doctor", "bold"), ("  copied", "$muted")))
 
     @work
-    async def _look(self) -> None:
+    async def _load_lines(self) -> None:
         try:
             self.lines = tuple(await asyncio.to_thread(self._examine))
             lines = findings_lines(self.lines)
@@ -123,8 +123,8 @@ class PlacePicker(Picker):
 
     ENTER = "add here"
 
-    def __init__(self, places: Sequence[MemoryFile], line: str) -> None:
-        super().__init__(f"Add “{one_line(line, 60)}” to", file_rows(places))
+    def __init__(self, files: Sequence[MemoryFile], line: str) -> None:
+        super().__init__(f"Add “{one_line(line, 60)}” to", file_rows(files))
 
 
 def file_rows(files: Sequence[MemoryFile]) -> list[PickerRow]:

@@ -126,7 +126,7 @@ class ModelPicker(ListScreen[ModelChoice]):
         )
         rows = [model_row(provider, model, self._current) for provider in ready for model in provider.models]
         if len(rows) >= _MIN_MODELS:
-            rows = featured(rows, self._recent, recommended(ready))
+            rows = recommended_first(rows, self._recent, recommended(ready))
         rows += [connect_row(provider) for provider in providers if not provider.is_ready]
         if all(row.id != self._current for row in rows):
             group = next((row.group for row in rows if row.id.startswith(f"{first}/")), first)
@@ -177,7 +177,7 @@ def recommended(providers: Sequence[OfferedProvider]) -> tuple[str, ...]:
     )
 
 
-def featured(rows: Sequence[PickerRow], recent: Sequence[str], advised: Sequence[str]) -> list[PickerRow]:
+def recommended_first(rows: Sequence[PickerRow], recent: Sequence[str], advised: Sequence[str]) -> list[PickerRow]:
     """Return the rows with recent and then recommended models first, in groups; each model is listed once."""
     known = {row.id: row for row in rows}
     first = {name: "recent" for name in recent if name in known}

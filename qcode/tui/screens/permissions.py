@@ -115,12 +115,12 @@ class PermissionsScreen(Picker):
         try:
             message = control_text.change_rules(self._permissions, effect, rule.strip())
         except ValueError as refusal:
-            self._say(str(refusal))
+            self._show_message(str(refusal))
             return
         self._close_field()
         self._shows_decisions = False
         self._reload()
-        self._say(f"{message} Ctrl+S saves it for this folder.")
+        self._show_message(f"{message} Ctrl+S saves it for this folder.")
 
     @work(exclusive=True)
     async def _test_rule(self, text: str) -> None:
@@ -129,22 +129,22 @@ class PermissionsScreen(Picker):
         try:
             tried = await asyncio.to_thread(self._permissions.check, kind, value)
         except (OSError, ValueError, RuntimeError) as problem:
-            self._say(f"Cannot check it: {one_line(str(problem))}")
+            self._show_message(f"Cannot check it: {one_line(str(problem))}")
             return
-        self._say(control_text.verdict_text(kind, value, tried))
+        self._show_message(control_text.verdict_text(kind, value, tried))
 
     def _change(self, change: Callable[[Permissions, RuleInForce], str]) -> None:
         rule = self._rules().get(self.row.id) if self.row is not None else None
         if rule is None:
-            self._say("Highlight a rule first; Tab shows the rules.")
+            self._show_message("Highlight a rule first; Tab shows the rules.")
             return
         try:
             message = change(self._permissions, rule)
         except ValueError as refusal:
-            self._say(str(refusal))
+            self._show_message(str(refusal))
             return
         self._reload()
-        self._say(message)
+        self._show_message(message)
 
     def _rules(self) -> dict[str, RuleInForce]:
         """Return the rules by the ids of their rows."""
@@ -191,7 +191,7 @@ class PermissionsScreen(Picker):
         self.finder.take_focus()
         self.paint_frame()
 
-    def _say(self, text: str) -> None:
+    def _show_message(self, text: str) -> None:
         """Show a message until another row is highlighted."""
         self._news = self.row.id if self.row is not None else ""
         self._show(text, "")

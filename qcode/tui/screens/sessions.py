@@ -192,13 +192,15 @@ def session_row(info: SessionInfo, now: float, found: str = "") -> PickerRow:
 
 def preview_of(messages: Sequence[Message], width: int) -> Content:
     """Return the last prompts and replies, one line each."""
-    said = [(message.role, text) for message in messages if (text := _shown_text(message).strip())][-_PREVIEWED:]
+    shown_messages = [(message.role, text) for message in messages if (text := _shown_text(message).strip())][
+        -_PREVIEWED:
+    ]
     lines = [
         Content.assemble(
             ("› " if role == "user" else "  ", "$text-accent"),
             (shorten(plain_line(text, 2 * width), width - 2), "$muted"),
         )
-        for role, text in said
+        for role, text in shown_messages
     ]
     return Content("\n").join(lines)
 

@@ -257,7 +257,7 @@ class SettingsScreen(ListScreen[None]):
         return True
 
     def _build_rows(self) -> list[PickerRow]:
-        return [setting_row(setting) for setting in sorted(self._settings.values(), key=_place)]
+        return [setting_row(setting) for setting in sorted(self._settings.values(), key=_sort_key)]
 
     def _show_message(self, text: str, *, is_wrong: bool = False) -> None:
         """Show a message, or the description of the highlighted setting."""
@@ -299,7 +299,7 @@ def value_text(setting: Setting) -> str:
     return "none" if text in ("[]", "{}") else text
 
 
-def _place(setting: Setting) -> tuple[int, int]:
+def _sort_key(setting: Setting) -> tuple[int, int]:
     """Return the position of a setting; those that are equal keep their order."""
     table = setting.name.partition(".")[0] if "." in setting.name else ""
     groups, words = list(_GROUPS), list(WORDS)

@@ -106,7 +106,7 @@ class Painter:
         self._erases_color = erases_color
         self._width = 0
         self._rows: list[_Row | None] = []
-        self._look: CellStyle | None = None
+        self._pen: CellStyle | None = None
 
     def forget(self) -> bool:
         """Write the next frame completely, because another program may have changed the screen.
@@ -114,7 +114,7 @@ class Painter:
         Return whether the screen was known.
         """
         was_known = bool(self._rows)
-        self._rows, self._look = [], None
+        self._rows, self._pen = [], None
         return was_known
 
     def knows(self, width: int, height: int) -> bool:
@@ -124,10 +124,10 @@ class Painter:
     def paint(self, width: int, height: int, parts: Iterable[Part], console: Console) -> str:
         """Return the output that shows `parts`. They must cover the screen if it is not known."""
         before = self._rows if self.knows(width, height) else [None] * height
-        look, self._rows, self._look = self._look, [], None  # unknown after an error
+        pen, self._rows, self._pen = self._pen, [], None  # unknown after an error
         changed = _changed(before, parts)
         colors = COLOR_SYSTEMS[console.color_system or "truecolor"]
-        output = _Output(width, colors, look=look, erases_color=self._erases_color)
+        output = _Output(width, colors, pen=pen, erases_color=self._erases_color)
         scroll = _find_scroll(before, changed)
         rows = list(before)
         if scroll is not None:
@@ -142,7 +142,7 @@ class Painter:
             output.row(y, row, rows[y])
             rows[y] = row
         self._width, self._rows = width, rows
-        self._look, data = output.end()
+        self._pen, data = output.end()
         return data
 
 
@@ -182,14 +182,14 @@ def _overlay(before: _Row | None, spans: Sequence[_Span], width: int, colors: Co
 
 def _cut_span(span: _Span, start: int, end: int, colors: ColorSystem) -> _Span:
     """Return a part of a span, which counts as different from every other one. Half a wide character is a blank."""
-    texts, looks = _cells(span.runs(colors))
+    texts, pens = _cells(span.runs(colors))
     cut = slice(start - span.x, end - span.x)
     part = texts[cut]
     if not part[0]:
         part[0] = " "
     if texts[cut.stop : cut.stop + 1] == [""]:
         part[-1] = " "
-    return _Span(start, end, (), _group_runs(part, looks[cut]))
+    return _Span(start, end, (), _group_runs(part, pens[cut]))
 
 
 def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[Run]:
@@ -198,9 +198,9 @@ def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[
     total = 0
     for text, style, _ in segments:
         if text:
-            look = _look(style, colors) if style is not None else PLAIN
+            pen = _pen_of(style, colors) if style is not None else PLAIN
             cells = len(text) if text.isascii() else cell_len(text)
-            runs.append((text, look if text.strip(" ") else _blank_look(look), cells))
+            runs.append((text, pen if text.strip(" ") else _blank_pen(pen), cells))
             total += cells
     if total < width:
         runs.append((" " * (width - total), PLAIN, width - total))
@@ -210,7 +210,7 @@ def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[
 
 
 @lru_cache(maxsize=4096)
-def _look(style: Style, colors: ColorSystem) -> CellStyle:
+def _pen_of(style: Style, colors: ColorSystem) -> CellStyle:
     link = f"id={style.link_id};{style.link}" if style.link else ""
     return CellStyle(Strip.render_ansi(style, colors), link)
 
@@ -218,9 +218,9 @@ def _look(style: Style, colors: ColorSystem) -> CellStyle:
 def _cells(runs: Iterable[Run]) -> tuple[list[str], list[CellStyle]]:
     """Return the text and the style of each cell; the second cell of a wide character has an empty text."""
     texts: list[str] = []
-    looks: list[CellStyle] = []
-    for text, look, width in runs:
-        looks += [look] * width
+    pens: list[CellStyle] = []
+    for text, pen, width in runs:
+        pens += [pen] * width
         if text.isascii():
             texts += text
             continue
@@ -230,16 +230,16 @@ def _cells(runs: Iterable[Run]) -> tuple[list[str], list[CellStyle]]:
             elif texts:
                 # A combining mark at the start of a run belongs to the last character of the one before it.
                 texts[-1 if texts[-1] else -2] += text[start:end]
-    return texts, looks
+    return texts, pens
 
 
-def _group_runs(texts: Sequence[str], looks: Sequence[CellStyle]) -> list[Run]:
+def _group_runs(texts: Sequence[str], pens: Sequence[CellStyle]) -> list[Run]:
     """Return cells as runs; blanks are separate from other text."""
     runs: list[Run] = []
     start = 0
-    for (is_blank, look), group in groupby(zip(map(" ".__eq__, texts), looks, strict=True)):
+    for (is_blank, pen), group in groupby(zip(map(" ".__eq__, texts), pens, strict=True)):
         count = len(list(group))
-        runs.append(("".join(texts[start : start + count]), _blank_look(look) if is_blank else look, count))
+        runs.append(("".join(texts[start : start + count]), _blank_pen(pen) if is_blank else pen, count))
         start += count
     return runs
 
@@ -373,14 +373,14 @@ def _span_differences(span: _Span, old_span: _Span, colors: ColorSystem) -> list
         first += 1
     while last < shorter - first and new[-1 - last] == old[-1 - last]:
         last += 1
-    texts, looks = _cells(new[first : len(new) - last])
-    old_texts, old_looks = _cells(old[first : len(old) - last])
-    cells = zip(texts, old_texts, looks, old_looks, strict=True)
+    texts, pens = _cells(new[first : len(new) - last])
+    old_texts, old_pens = _cells(old[first : len(old) - last])
+    cells = zip(texts, old_texts, pens, old_pens, strict=True)
     differing = [
         at
-        for at, (text, other, look, before) in enumerate(cells)
+        for at, (text, other, pen, before) in enumerate(cells)
         if text != other
-        or (look is not before and look != before and (text != " " or _blank_look(look) != _blank_look(before)))
+        or (pen is not before and pen != before and (text != " " or _blank_pen(pen) != _blank_pen(before)))
     ]
     ranges: list[list[int]] = []
     for at in differing:
@@ -393,7 +393,7 @@ def _span_differences(span: _Span, old_span: _Span, colors: ColorSystem) -> list
         # The second cell of a wide character does not differ.
         while end < len(texts) and not texts[end]:
             end += 1
-        changes.append((column + start, _group_runs(texts[start:end], looks[start:end])))
+        changes.append((column + start, _group_runs(texts[start:end], pens[start:end])))
     return changes
 
 
@@ -401,17 +401,17 @@ def _span_differences(span: _Span, old_span: _Span, colors: ColorSystem) -> list
 
 
 class _Output:
-    """Collects escape sequences and text. `look` is the style that is set in the terminal before, None if unknown.
+    """Collects escape sequences and text. `pen` is the style that is set in the terminal before, None if unknown.
 
     The style stays set after a frame, because the next one mostly begins with it.
     """
 
-    def __init__(self, width: int, colors: ColorSystem, *, look: CellStyle | None, erases_color: bool) -> None:
+    def __init__(self, width: int, colors: ColorSystem, *, pen: CellStyle | None, erases_color: bool) -> None:
         self.colors = colors
         self._width = width
         self._erases_color = erases_color
-        self._pieces: list[str] = [] if look is not None else [RESET]
-        self._look = look or PLAIN
+        self._pieces: list[str] = [] if pen is not None else [RESET]
+        self._pen = pen or PLAIN
         self._row = self._column = -1
         self._clear_style: CellStyle | None = None  # the style of the new rows, if they were cleared together
 
@@ -424,9 +424,9 @@ class _Output:
     def clear(self, rows: Mapping[int, _Row]) -> None:
         """Clear `rows` together if that is shorter, as for code on another background than its margins."""
         runs = [[run for span in row.values() for run in span.runs(self.colors)] for row in rows.values()]
-        fills = {_blank_look(row[0][1]) for row in runs}
+        fills = {_blank_pen(row[0][1]) for row in runs}
         fill = next(iter(fills), PLAIN)
-        others = sum(any(_blank_look(look) != fill for _, look, _ in row[:-1]) for row in runs)
+        others = sum(any(_blank_pen(pen) != fill for _, pen, _ in row[:-1]) for row in runs)
         if len(fills) != 1 or others < 2 or not self._can_erase(fill):
             return
         for y in rows:
@@ -435,7 +435,7 @@ class _Output:
 
     def _clear_row(self, y: int, fill: CellStyle) -> None:
         self._move(y, 0)
-        self._use(_over_blank(self._look, fill))
+        self._use(_over_blank(self._pen, fill))
         self._pieces.append("\x1b[K")
 
     def row(self, y: int, row: _Row, old: _Row | None) -> None:
@@ -454,29 +454,29 @@ class _Output:
         """
         fill = self._clear_style
         if fill is None:
-            fill = _blank_look(runs[-1][1])
+            fill = _blank_pen(runs[-1][1])
             if not (runs[-1][0].endswith(" ") and self._can_erase(fill)):
                 self._move(y, 0)
                 self._write(runs)
                 return
             self._clear_row(y, fill)
         column = 0
-        for index, (text, look, cells) in enumerate(runs):
-            is_like_fill = _blank_look(look) == fill
+        for index, (text, pen, cells) in enumerate(runs):
+            is_like_fill = _blank_pen(pen) == fill
             blanks = len(text) - len(text.rstrip(" ")) if is_like_fill else 0
             if blanks < cells:
                 self._skip_blanks(y, column, fill)
                 if not text.isascii() and not all(map(_is_sure, text)):
                     self._write(runs[index:])
                     return
-                self._write([(text[: len(text) - blanks], look, cells - blanks)])
+                self._write([(text[: len(text) - blanks], pen, cells - blanks)])
             column += cells
 
     def _skip_blanks(self, y: int, column: int, fill: CellStyle) -> None:
         """Move the cursor to `column`, over cells that are blank in the style `fill`."""
         gap = column - self._column
         if 0 < gap <= MAX_GAP and self._row == y:
-            self._use(_over_blank(self._look, fill))
+            self._use(_over_blank(self._pen, fill))
             self._pieces.append(" " * gap)
             self._column = column
         else:
@@ -484,8 +484,8 @@ class _Output:
 
     def end(self) -> tuple[CellStyle, str]:
         """Return the style that is set after the output, which is never a link, and the output."""
-        self._use(CellStyle(self._look.sgr))
-        return self._look, "".join(self._pieces)
+        self._use(CellStyle(self._pen.sgr))
+        return self._pen, "".join(self._pieces)
 
     def _move(self, y: int, column: int) -> None:
         """Move the cursor."""
@@ -502,21 +502,21 @@ class _Output:
 
     def _write(self, runs: Sequence[Run]) -> None:
         """Write `runs` at the cursor."""
-        text, look, cells = runs[-1]
+        text, pen, cells = runs[-1]
         visible = text.rstrip(" ")
         if visible and len(text) - len(visible) >= MIN_ERASED:
             blanks = len(text) - len(visible)
-            runs = [*runs[:-1], (visible, look, cells - blanks), (" " * blanks, _blank_look(look), blanks)]
+            runs = [*runs[:-1], (visible, pen, cells - blanks), (" " * blanks, _blank_pen(pen), blanks)]
         last = len(runs) - 1
-        for index, (text, look, cells) in enumerate(runs):
+        for index, (text, pen, cells) in enumerate(runs):
             if text[0] != " " or text.strip(" "):
-                self._use(look)
+                self._use(pen)
                 self._pieces.append(text)
                 if not text.isascii() and not all(map(_is_sure, text)):
                     self._row = -1  # the column of the cursor is not certain
             else:
-                self._use(_over_blank(self._look, look))
-                if not self._can_erase(look) or cells < (MIN_ERASED if index == last else MIN_SKIPPED):
+                self._use(_over_blank(self._pen, pen))
+                if not self._can_erase(pen) or cells < (MIN_ERASED if index == last else MIN_SKIPPED):
                     self._pieces.append(text)
                 elif index == last:
                     self._pieces.append("\x1b[K" if self._column + cells == self._width else f"\x1b[{cells}X")
@@ -525,14 +525,14 @@ class _Output:
                     self._pieces.append(f"\x1b[{cells}X\x1b[{cells}C")
             self._column += cells
 
-    def _can_erase(self, look: CellStyle) -> bool:
-        return not look.link and _attributes(look.sgr).keys() <= ({"bg"} if self._erases_color else set())
+    def _can_erase(self, pen: CellStyle) -> bool:
+        return not pen.link and _attributes(pen.sgr).keys() <= ({"bg"} if self._erases_color else set())
 
-    def _use(self, look: CellStyle) -> None:
-        """Change to the style `look`."""
-        if look != self._look:
-            self._pieces.append(_change(self._look, look))
-            self._look = look
+    def _use(self, pen: CellStyle) -> None:
+        """Change to the style `pen`."""
+        if pen != self._pen:
+            self._pieces.append(_change(self._pen, pen))
+            self._pen = pen
 
 
 _OFF = {
@@ -561,18 +561,18 @@ def _attributes(sgr: str) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def _blank_look(look: CellStyle) -> CellStyle:
-    """Return the simplest style in which a blank looks as it does in `look`."""
-    attributes = _attributes(look.sgr)
-    if look.link or not attributes.keys() <= _UNSEEN_ON_BLANKS | {"bg"}:
-        return look
+def _blank_pen(pen: CellStyle) -> CellStyle:
+    """Return the simplest style in which a blank looks as it does with `pen`."""
+    attributes = _attributes(pen.sgr)
+    if pen.link or not attributes.keys() <= _UNSEEN_ON_BLANKS | {"bg"}:
+        return pen
     return CellStyle(attributes.get("bg", ""))
 
 
 @lru_cache(maxsize=4096)
 def _over_blank(current: CellStyle, blank: CellStyle) -> CellStyle:
-    """Return the style closest to `current` in which a blank looks as it does in `blank`."""
-    seen = _attributes(_blank_look(current).sgr)
+    """Return the style closest to `current` in which a blank looks as it does with `blank`."""
+    seen = _attributes(_blank_pen(current).sgr)
     if blank.link or current.link or not seen.keys() | _attributes(blank.sgr).keys() <= {"bg"}:
         return blank
     attributes = {name: value for name, value in _attributes(current.sgr).items() if name != "bg"}

@@ -271,7 +271,7 @@ class Card(Foldable):
         rows = wrap(spans, max(1, width - 2))
         if not self.is_unfolded and len(rows) > _ARGUMENT_ROWS:
             rows = rows[:_ARGUMENT_ROWS]
-            rows[-1] = _cropped(rows[-1], max(1, width - 2))
+            rows[-1] = _crop_for_ellipsis(rows[-1], max(1, width - 2))
         lines = prefix(rows, icon, _INDENT)
         status = self._status()
         if not status:
@@ -339,7 +339,7 @@ class Card(Foldable):
         if self.is_unfolded or len(rows) <= _ROWS_PER_LINE:
             return rows
         first_rows = rows[:_ROWS_PER_LINE]
-        first_rows[-1] = _cropped(first_rows[-1], width)
+        first_rows[-1] = _crop_for_ellipsis(first_rows[-1], width)
         return first_rows
 
     def _fold(self, rows: Sequence[Line], head: int, tail: int, noun: str) -> list[Line]:
@@ -353,7 +353,7 @@ def _fold_line(count: int, noun: str) -> Line:
     return Line(((f"… {count:,} more {noun}s", ink("dim")),), is_decoration=True)
 
 
-def _cropped(line: Line, width: int) -> Line:
+def _crop_for_ellipsis(line: Line, width: int) -> Line:
     """Return `line` cut to make room for an ellipsis in its last ink."""
     length = len(crop(line.text + "…", width)) - 1
     spans: list[Span] = []

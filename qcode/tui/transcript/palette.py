@@ -234,11 +234,11 @@ class Palette:
         if name.startswith(("#", "ansi_")):
             return Color.parse(name).rich_color
         # A theme variable may have an opacity ("$foreground 60%"), or be "auto".
-        named, _, own_share = colors[name].partition(" ")
+        named, _, theme_share = colors[name].partition(" ")
         color = Color.parse(colors["foreground"] if named == "auto" else named)
         if is_terminal:
             return color.rich_color if color.a else None
-        strength = color.a * share / 100 * float(own_share.rstrip("%") or 100) / 100
+        strength = color.a * share / 100 * float(theme_share.rstrip("%") or 100) / 100
         return self._widget.background_colors[1].blend(color, strength, alpha=1).rich_color
 
 

@@ -93,14 +93,14 @@ class SearchingPane(SelectablePane):
             return self._go_to(hits, len(hits) - 1 if is_upwards else 0)
         here = self._order(search.current)
         before = sum(self._order(hit) < here for hit in hits)
-        is_on_one = before < len(hits) and self._order(hits[before]) == here
-        return self._go_to(hits, (before - 1 if is_upwards else before + is_on_one) % len(hits))
+        is_on_hit = before < len(hits) and self._order(hits[before]) == here
+        return self._go_to(hits, (before - 1 if is_upwards else before + is_on_hit) % len(hits))
 
-    def end_search(self, *, is_going_back: bool) -> None:
-        """End the search. `is_going_back`: return to its start and fold the entries that it unfolded."""
+    def end_search(self, *, returns_to_start: bool) -> None:
+        """End the search. `returns_to_start`: return to its start and fold the entries that it unfolded."""
         search, self._search = self._search, None
         self.highlight(None)
-        if search is None or not is_going_back:
+        if search is None or not returns_to_start:
             return
         self.drop_selection()
         for entry in self._opened_entries:

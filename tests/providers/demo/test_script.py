@@ -58,7 +58,7 @@ def test_partial_token_counts() -> None:
 
 
 def test_lines_of_a_long_text_are_unique() -> None:
-    for text in (scenarios.guide(scenarios.VERY_LONG_CHARS), scenarios.musing(scenarios.ENDLESS_CHARS)):
+    for text in (scenarios.guide(scenarios.VERY_LONG_CHARS), scenarios.numbered_thinking(scenarios.ENDLESS_CHARS)):
         lines = [line for line in text.split("\n") if line and line != "```"]
         assert len(lines) > 1_000
         assert len(set(lines)) == len(lines)
@@ -68,7 +68,7 @@ def test_long_texts_are_as_long_as_the_ladder_needs() -> None:
     assert 8_500 < tokens_of(len(scenarios.guide(scenarios.LONG_CHARS))) < 20_000
     assert 65_000 < tokens_of(len(scenarios.guide(scenarios.VERY_LONG_CHARS))) < 120_000
     assert tokens_of(len(scenarios.guide(scenarios.HUGE_CHARS))) > 65_000
-    assert tokens_of(len(scenarios.musing(scenarios.ENDLESS_CHARS))) > 65_000
+    assert tokens_of(len(scenarios.numbered_thinking(scenarios.ENDLESS_CHARS))) > 65_000
 
 
 def _text(script: Script) -> str:

@@ -116,7 +116,7 @@ def _conversation(
         canaries.work,
         read_only=(scratch.path,),
         home=canaries.home,
-        own_folders=own,
+        qcode_folders=own,
         probes=probes,
     )
     env = {**_ENVIRONMENT, "HOME": str(canaries.home)}

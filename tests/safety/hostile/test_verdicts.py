@@ -33,7 +33,7 @@ def policies(canaries: CanaryFolders) -> dict[str, Policy]:
         True,
         canaries.work,
         home=canaries.home,
-        own_folders=own,
+        qcode_folders=own,
         probes=replace(seen, sandbox=lambda: LANDLOCK),
     )
     found = {str(mode): plain.with_mode(mode) for mode in MODES}

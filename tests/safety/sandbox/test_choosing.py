@@ -59,7 +59,7 @@ def test_workspace_inside_a_hidden_folder_stays_visible(scope: SandboxScope) -> 
 
 def test_credentials_inside_a_workspace_that_is_the_home_are_hidden(scope: SandboxScope) -> None:
     assert scope.home is not None
-    at_home = SandboxScope(scope.home, home=scope.home, own_folders=scope.own_folders)
+    at_home = SandboxScope(scope.home, home=scope.home, qcode_folders=scope.qcode_folders)
     hidden = confinement_for("read-only", at_home, WorkspaceContents()).hidden_paths
     assert {f"{scope.home}/.ssh", f"{scope.home}/.netrc", f"{scope.home}/.local/state/qcode"} <= set(hidden)
 

@@ -56,7 +56,7 @@ async def call(name: str, app: TranscriptApp, pilot: Pilot[None], pick: random.R
             transcript.search(pick.choice(("text", "out", "nowhere")))
             transcript.search_on(is_upwards=pick.random() < 0.5)
             if pick.random() < 0.7:
-                transcript.end_search(is_going_back=pick.random() < 0.5)
+                transcript.end_search(returns_to_start=pick.random() < 0.5)
         case "jump":
             transcript.jump(pick.choice((-1, 1)))
 
@@ -70,7 +70,7 @@ def test_any_order_of_calls_ends_at_the_end_of_the_transcript(seed: int) -> None
             if pick.random() < 0.2:
                 await settle(app, pilot)
             assert len(app.view()) == app.transcript.size.height
-        app.transcript.end_search(is_going_back=False)
+        app.transcript.end_search(returns_to_start=False)
         app.transcript.scroll_end()
         await settle(app, pilot)
         rows = app.transcript.plain_text().split("\n")

@@ -51,12 +51,12 @@ def test_closed_search_restores_the_scroll_position() -> None:
         transcript.search("reply 39")
         await settle(app, pilot)
         assert app.view() != before
-        transcript.end_search(is_going_back=True)
+        transcript.end_search(returns_to_start=True)
         await settle(app, pilot)
         assert app.view() == before
         transcript.scroll_end()
         transcript.search("reply 2")
-        transcript.end_search(is_going_back=True)
+        transcript.end_search(returns_to_start=True)
         await settle(app, pilot)
         assert transcript.is_anchored
         assert app.view()[-1] == "• end 39"
@@ -81,7 +81,7 @@ def test_match_in_collapsed_output_is_expanded_and_collapsed_again() -> None:
         await settle(app, pilot)
         assert "  │ file 30" in app.view()
         assert app.screen.get_selected_text() == "file 30"
-        transcript.end_search(is_going_back=True)
+        transcript.end_search(returns_to_start=True)
         await settle(app, pilot)
         assert transcript.plain_text() == folded
 
@@ -98,7 +98,7 @@ def test_match_in_the_visible_part_of_a_fold_expands_nothing() -> None:
         transcript.search("file 2")
         while transcript.search_on().number != 1:
             continue
-        transcript.end_search(is_going_back=False)
+        transcript.end_search(returns_to_start=False)
         transcript.search("file 0")
         assert app.screen.get_selected_text() == "file 0"
 
@@ -142,7 +142,7 @@ def test_search_match_is_highlighted_until_search_closes() -> None:
 
         transcript.search("two")
         assert marked()[0] == "two"
-        transcript.end_search(is_going_back=True)
+        transcript.end_search(returns_to_start=True)
         assert marked() == []
 
     play(scene)

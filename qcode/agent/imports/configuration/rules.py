@@ -78,15 +78,15 @@ def _short_json(value: object) -> str:
 
 def _add_mode(file: SettingsFile, mode: str) -> None:
     location, name = file.location("permissions", "defaultMode"), single_spaced(mode, 60)
-    ours = MODES.get(mode)
+    qcode_mode = MODES.get(mode)
     if file.is_project:
         found = ForeignSetting("mode", name, location, why="a project's file may not choose the mode")
-    elif ours is None or mode in ("bypassPermissions", "dontAsk"):
+    elif qcode_mode is None or mode in ("bypassPermissions", "dontAsk"):
         found = ForeignSetting(
             "mode", name, location, why="a configuration may not choose this mode; use --permission-mode"
         )
     else:
-        found = ForeignSetting("mode", name, location, (SetMode(ours),))
+        found = ForeignSetting("mode", name, location, (SetMode(qcode_mode),))
     file.add(found)
 
 

@@ -151,12 +151,12 @@ class Batch:
             self._cost += Decimal(str(result.get("total_cost_usd") or 0))
 
     async def run(self, tasks: Sequence[BatchTask], jobs: int) -> int:
-        began, skipped = time.monotonic(), self._done_count
+        started_at, skipped = time.monotonic(), self._done_count
         if skipped:
             await self._stderr.write_line(f"{skipped} of {count_text(self._total, 'task')} already done")
         waiting = deque(tasks)
         workers = [asyncio.ensure_future(self._work(waiting)) for _ in range(min(jobs, len(tasks)))]
-        status_task = asyncio.ensure_future(self._update_status(began))
+        status_task = asyncio.ensure_future(self._update_status(started_at))
         with self._end_at_signals(workers):
             failures = [
                 result for result in await asyncio.gather(*workers, return_exceptions=True) if _is_failure(result)
@@ -165,7 +165,7 @@ class Batch:
         await self._stderr.clear_status()
         if failures:
             raise failures[0]  # type: ignore[misc]  # `_is_failure`
-        await self._stderr.write_line(self._totals(time.monotonic() - began))
+        await self._stderr.write_line(self._totals(time.monotonic() - started_at))
         if self._signal is not None:
             await self._stderr.write_line("stopped; the same command runs the rest")
             return signal_code(self._signal)
@@ -202,13 +202,13 @@ class Batch:
             for number in numbers:
                 loop.remove_signal_handler(number)
 
-    async def _update_status(self, began: float) -> None:
+    async def _update_status(self, started_at: float) -> None:
         while True:
             failed = f" · {self._failed_count} failed" if self._failed_count else ""
             pause = await self._task_runner.remaining_pause()
             paused = f" · waiting for a limit, {pause:.0f} s" if pause >= 1 else ""
             counts = f"{self._done_count} of {self._total} · {self._running_count} running{failed}"
-            seconds = duration_text(time.monotonic() - began)
+            seconds = duration_text(time.monotonic() - started_at)
             await self._stderr.show_status(f"{counts} · ${self._cost:.2f}{paused} · {seconds}")
             await asyncio.sleep(0.5)
 

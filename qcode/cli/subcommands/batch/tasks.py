@@ -167,7 +167,7 @@ def _open(options: Options, limits: SharedLimits) -> Agent:
 
 async def _answer(agent: Agent, task: BatchTask) -> JsonObject:
     prompt: Prompt = [Text(task.prompt), *map(File, task.files)]
-    began = time.monotonic()
+    started_at = time.monotonic()
     spending = ModelSpending(agent.conversation.model, lambda: agent.conversation.client.known_model().output_limit)
     async with agent.stream(prompt, append_only=False) as turn:
         async for event in turn:
@@ -176,7 +176,7 @@ async def _answer(agent: Agent, task: BatchTask) -> JsonObject:
         turn.ended,
         agent.conversation.session_id,
         agent.context.schema,
-        duration_ms=round((time.monotonic() - began) * 1000),
+        duration_ms=round((time.monotonic() - started_at) * 1000),
         metrics=agent.conversation.metrics.as_json(),
         models=spending.as_json(),
     )

@@ -198,7 +198,7 @@ class Vim(MovingCursor):
         insertion, self._insertion = self._insertion, None
         if insertion is None:
             return
-        deleted, typed = _typed(insertion, self.text)
+        deleted, typed = _inserted_text(insertion, self.text)
         repeats = (insertion.command.count or 1) - 1 if insertion.command.name in _INSERTING else 0
         if repeats and not deleted:
             is_line = insertion.command.name in "oO"
@@ -479,7 +479,7 @@ class Vim(MovingCursor):
         return True
 
 
-def _typed(insertion: _Insertion, text: str) -> tuple[int, str]:
+def _inserted_text(insertion: _Insertion, text: str) -> tuple[int, str]:
     """Return how many characters before the start of an insertion were deleted, and the text that was typed."""
     before, after = insertion.before, insertion.after
     if text.endswith(after):
