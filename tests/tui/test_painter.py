@@ -46,6 +46,7 @@ STYLES = [
     Style(underline=True, link="https://e.example/2"),
 ]
 SURE_TEXTS = ["word ", "x", " ", "     ", "-" * 12, "│ ", "漢字", "한", "é", "—", "⠋", " " * 30, "Ж", "ｆ"]
+HIDDEN = "\u200b\ufeff\u202e\u2066\u200d\ufe0f\u0301"  # characters that no cell of their own shows
 UNSURE_TEXTS = ["👍", "👩‍👩‍👧", "⚠️", "e\u0301", "🇩🇪", "✓", "⚠", "ﷺ"]
 
 
@@ -192,6 +193,35 @@ def written(painter: Painter, *rows: list[Segment], width: int = 40) -> str:
 
 def lines(*texts: str) -> list[list[Segment]]:
     return [[Segment(text)] for text in texts]
+
+
+@settings(max_examples=share(200))
+@given(
+    st.lists(
+        st.lists(st.lists(st.text("a 中❤👩🇩\u0600" + HIDDEN, max_size=6), max_size=4), min_size=3, max_size=3),
+        min_size=2,
+        max_size=4,
+    )
+)
+def test_any_text_with_characters_without_width_is_painted(frames: list[list[list[str]]]) -> None:
+    painter = Painter(erases_color=True)
+    for rows in frames:
+        styled = [[Segment(text, STYLES[index]) for index, text in enumerate(row)] for row in rows]
+        written(painter, *styled, width=12)
+
+
+@pytest.mark.parametrize("hidden", HIDDEN)
+def test_row_is_painted_over_a_token_of_only_a_character_without_width(hidden: str) -> None:
+    painter = Painter(erases_color=True)
+    written(painter, [Segment("x"), Segment(hidden, STYLES[4]), Segment(" = 1")])
+    assert " = 2" in written(painter, [Segment("x"), Segment(hidden, STYLES[4]), Segment(" = 2")])
+
+
+def test_accent_in_a_segment_of_its_own_is_written_with_its_letter() -> None:
+    painter = Painter(erases_color=True)
+    written(painter, [Segment("cafe"), Segment(" au lait")])
+    accented = written(painter, [Segment("cafe"), Segment("\u0301", STYLES[4]), Segment(" au lait")])
+    assert "e\u0301" in accented
 
 
 def test_only_the_changed_cells_are_written() -> None:

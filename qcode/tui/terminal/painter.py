@@ -21,8 +21,9 @@ from rich.cells import cell_len, split_graphemes
 from rich.color import ColorSystem
 from rich.console import COLOR_SYSTEMS, Console
 from rich.segment import Segment
-from rich.style import Style
 from textual.strip import Strip
+
+from qcode.tui.terminal.cell_style import PLAIN, CellStyle, attributes_of, blank_pen, change_style, over_blank, pen_of
 
 MIN_SCROLL_GAIN = 60
 """The minimum number of cells that a scroll must save; its sequences are about 25 bytes long."""
@@ -44,14 +45,6 @@ them. A regular expression of these ranges would take 5 ms to compile, before th
 MAX_COLUMN = 1 << 16
 
 
-class CellStyle(NamedTuple):
-    """The style of a cell: its SGR parameters, and the parameters of OSC 8 if it belongs to a link."""
-
-    sgr: str = ""
-    link: str = ""
-
-
-PLAIN = CellStyle()
 RESET = "\x1b[m"  # ends every style, as a program that uses the terminal after a frame needs it
 
 Part: TypeAlias = tuple[int, int, Strip]
@@ -198,9 +191,14 @@ def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[
     total = 0
     for text, style, _ in segments:
         if text:
-            pen = _pen_of(style, colors) if style is not None else PLAIN
-            cells = len(text) if text.isascii() else cell_len(text)
-            runs.append((text, pen if text.strip(" ") else _blank_pen(pen), cells))
+            pen = pen_of(style, colors) if style is not None else PLAIN
+            # `cell_len` and `split_graphemes` disagree about a joiner at the start of a text.
+            cells = split_graphemes(text)[1] if "\u200d" in text else cell_len(text)
+            if cells or not runs:
+                runs.append((text, pen if text.strip(" ") else blank_pen(pen), cells))
+            else:
+                # Characters without width belong to the last character of the run before.
+                runs[-1] = (runs[-1][0] + text, *runs[-1][1:])
             total += cells
     if total < width:
         runs.append((" " * (width - total), PLAIN, width - total))
@@ -209,27 +207,36 @@ def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[
     return runs
 
 
-@lru_cache(maxsize=4096)
-def _pen_of(style: Style, colors: ColorSystem) -> CellStyle:
-    link = f"id={style.link_id};{style.link}" if style.link else ""
-    return CellStyle(Strip.render_ansi(style, colors), link)
-
-
 def _cells(runs: Iterable[Run]) -> tuple[list[str], list[CellStyle]]:
-    """Return the text and the style of each cell; the second cell of a wide character has an empty text."""
+    """Return the text and the style of each cell; the second cell of a wide character has an empty text.
+
+    No text is lost: characters without width are in the cell before them, at the start in the one after them. Every
+    run has as many cells as it says, even if its characters would have another width next to each other.
+    """
     texts: list[str] = []
     pens: list[CellStyle] = []
+    first = ""
     for text, pen, width in runs:
         pens += [pen] * width
-        if text.isascii():
+        if not first and len(text) == width and text.isascii():
             texts += text
             continue
+        if not width:
+            first += text
+            continue
+        start_of_run = len(texts)
         for start, end, cells in split_graphemes(text)[0]:
             if cells:
-                texts += [text[start:end], *([""] * (cells - 1))]
+                texts += [first + text[start:end], *([""] * (cells - 1))]
+                first = ""
             elif texts:
-                # A combining mark at the start of a run belongs to the last character of the one before it.
                 texts[-1 if texts[-1] else -2] += text[start:end]
+            else:
+                first += text[start:end]
+        last = start_of_run + width
+        texts += [" "] * (last - len(texts))
+        if len(texts) > last:
+            texts[last - 1 :] = ["".join(texts[last - 1 :])]
     return texts, pens
 
 
@@ -239,7 +246,7 @@ def _group_runs(texts: Sequence[str], pens: Sequence[CellStyle]) -> list[Run]:
     start = 0
     for (is_blank, pen), group in groupby(zip(map(" ".__eq__, texts), pens, strict=True)):
         count = len(list(group))
-        runs.append(("".join(texts[start : start + count]), _blank_pen(pen) if is_blank else pen, count))
+        runs.append(("".join(texts[start : start + count]), blank_pen(pen) if is_blank else pen, count))
         start += count
     return runs
 
@@ -353,12 +360,11 @@ def _is_sure(character: str) -> bool:
 def _first_unsure(row: _Row, colors: ColorSystem) -> int:
     """Return the first column with a character of uncertain width."""
     for span in row.values():
-        column = span.x
-        for text, _, cells in span.runs(colors):
-            if not text.isascii() and not all(map(_is_sure, text)):
-                texts, _ = _cells([(text, PLAIN, cells)])
-                return column + next(at for at, value in enumerate(texts) if not all(map(_is_sure, value)))
-            column += cells
+        runs = span.runs(colors)
+        if not all(text.isascii() or all(map(_is_sure, text)) for text, _, _ in runs):
+            texts, _ = _cells(runs)
+            unsure = (at for at, text in enumerate(texts) if not all(map(_is_sure, text)))
+            return span.x + next(unsure, 0)
     return MAX_COLUMN
 
 
@@ -380,7 +386,7 @@ def _span_differences(span: _Span, old_span: _Span, colors: ColorSystem) -> list
         at
         for at, (text, other, pen, before) in enumerate(cells)
         if text != other
-        or (pen is not before and pen != before and (text != " " or _blank_pen(pen) != _blank_pen(before)))
+        or (pen is not before and pen != before and (text != " " or blank_pen(pen) != blank_pen(before)))
     ]
     ranges: list[list[int]] = []
     for at in differing:
@@ -424,9 +430,9 @@ class _Output:
     def clear(self, rows: Mapping[int, _Row]) -> None:
         """Clear `rows` together if that is shorter, as for code on another background than its margins."""
         runs = [[run for span in row.values() for run in span.runs(self.colors)] for row in rows.values()]
-        fills = {_blank_pen(row[0][1]) for row in runs}
+        fills = {blank_pen(row[0][1]) for row in runs}
         fill = next(iter(fills), PLAIN)
-        others = sum(any(_blank_pen(pen) != fill for _, pen, _ in row[:-1]) for row in runs)
+        others = sum(any(blank_pen(pen) != fill for _, pen, _ in row[:-1]) for row in runs)
         if len(fills) != 1 or others < 2 or not self._can_erase(fill):
             return
         for y in rows:
@@ -435,7 +441,7 @@ class _Output:
 
     def _clear_row(self, y: int, fill: CellStyle) -> None:
         self._move(y, 0)
-        self._use(_over_blank(self._pen, fill))
+        self._use(over_blank(self._pen, fill))
         self._pieces.append("\x1b[K")
 
     def row(self, y: int, row: _Row, old: _Row | None) -> None:
@@ -454,7 +460,7 @@ class _Output:
         """
         fill = self._clear_style
         if fill is None:
-            fill = _blank_pen(runs[-1][1])
+            fill = blank_pen(runs[-1][1])
             if not (runs[-1][0].endswith(" ") and self._can_erase(fill)):
                 self._move(y, 0)
                 self._write(runs)
@@ -462,7 +468,7 @@ class _Output:
             self._clear_row(y, fill)
         column = 0
         for index, (text, pen, cells) in enumerate(runs):
-            is_like_fill = _blank_pen(pen) == fill
+            is_like_fill = blank_pen(pen) == fill
             blanks = len(text) - len(text.rstrip(" ")) if is_like_fill else 0
             if blanks < cells:
                 self._skip_blanks(y, column, fill)
@@ -476,7 +482,7 @@ class _Output:
         """Move the cursor to `column`, over cells that are blank in the style `fill`."""
         gap = column - self._column
         if 0 < gap <= MAX_GAP and self._row == y:
-            self._use(_over_blank(self._pen, fill))
+            self._use(over_blank(self._pen, fill))
             self._pieces.append(" " * gap)
             self._column = column
         else:
@@ -506,7 +512,7 @@ class _Output:
         visible = text.rstrip(" ")
         if visible and len(text) - len(visible) >= MIN_ERASED:
             blanks = len(text) - len(visible)
-            runs = [*runs[:-1], (visible, pen, cells - blanks), (" " * blanks, _blank_pen(pen), blanks)]
+            runs = [*runs[:-1], (visible, pen, cells - blanks), (" " * blanks, blank_pen(pen), blanks)]
         last = len(runs) - 1
         for index, (text, pen, cells) in enumerate(runs):
             if text[0] != " " or text.strip(" "):
@@ -515,7 +521,7 @@ class _Output:
                 if not text.isascii() and not all(map(_is_sure, text)):
                     self._row = -1  # the column of the cursor is not certain
             else:
-                self._use(_over_blank(self._pen, pen))
+                self._use(over_blank(self._pen, pen))
                 if not self._can_erase(pen) or cells < (MIN_ERASED if index == last else MIN_SKIPPED):
                     self._pieces.append(text)
                 elif index == last:
@@ -526,71 +532,13 @@ class _Output:
             self._column += cells
 
     def _can_erase(self, pen: CellStyle) -> bool:
-        return not pen.link and _attributes(pen.sgr).keys() <= ({"bg"} if self._erases_color else set())
+        return not pen.link and attributes_of(pen.sgr).keys() <= ({"bg"} if self._erases_color else set())
 
     def _use(self, pen: CellStyle) -> None:
         """Change to the style `pen`."""
         if pen != self._pen:
-            self._pieces.append(_change(self._pen, pen))
+            self._pieces.append(change_style(self._pen, pen))
             self._pen = pen
-
-
-_OFF = {
-    "1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "6": "25", "7": "27", "8": "28", "9": "29", "21": "24",
-    "51": "54", "52": "54", "53": "55", "fg": "39", "bg": "49",
-}  # fmt: skip
-"""The parameter that ends each attribute."""
-_UNSEEN_ON_BLANKS = frozenset({"1", "2", "3", "5", "6", "8", "fg"})
-
-
-@lru_cache(maxsize=4096)
-def _attributes(sgr: str) -> Mapping[str, str]:
-    """Return the attributes that SGR parameters set, with the parameters of each."""
-    attributes: dict[str, str] = {}
-    numbers = iter(sgr.split(";") if sgr else ())
-    for number in numbers:
-        if number in ("38", "48"):
-            kind = next(numbers)
-            color = [next(numbers) for _ in range(1 if kind == "5" else 3)]
-            attributes["fg" if number == "38" else "bg"] = ";".join((number, kind, *color))
-        elif number in _OFF:
-            attributes[number] = number
-        elif number not in ("39", "49"):
-            attributes["bg" if int(number) in (*range(40, 48), *range(100, 108)) else "fg"] = number
-    return attributes
-
-
-@lru_cache(maxsize=4096)
-def _blank_pen(pen: CellStyle) -> CellStyle:
-    """Return the simplest style in which a blank looks as it does with `pen`."""
-    attributes = _attributes(pen.sgr)
-    if pen.link or not attributes.keys() <= _UNSEEN_ON_BLANKS | {"bg"}:
-        return pen
-    return CellStyle(attributes.get("bg", ""))
-
-
-@lru_cache(maxsize=4096)
-def _over_blank(current: CellStyle, blank: CellStyle) -> CellStyle:
-    """Return the style closest to `current` in which a blank looks as it does with `blank`."""
-    seen = _attributes(_blank_pen(current).sgr)
-    if blank.link or current.link or not seen.keys() | _attributes(blank.sgr).keys() <= {"bg"}:
-        return blank
-    attributes = {name: value for name, value in _attributes(current.sgr).items() if name != "bg"}
-    return CellStyle(";".join([*attributes.values(), *_attributes(blank.sgr).values()]))
-
-
-@lru_cache(maxsize=4096)
-def _change(before: CellStyle, after: CellStyle) -> str:
-    """Return the shortest sequence that changes one style to another."""
-    link = f"\x1b]8;{after.link or ';'}\x1b\\" if before.link != after.link else ""
-    old, new = _attributes(before.sgr), _attributes(after.sgr)
-    if old == new:
-        return link
-    ended = {_OFF[name] for name in old if name not in new}
-    started = [value for name, value in new.items() if old.get(name) != value or _OFF[name] in ended]
-    change = ";".join([*sorted(ended), *started])
-    afresh = ";".join(["0", *new.values()]) if new else ""
-    return f"{link}\x1b[{min(change, afresh, key=len)}m"
 
 
 def erases_color(environ: Mapping[str, str]) -> bool:

@@ -1,0 +1,88 @@
+"""The style of a cell as the terminal gets it, and the shortest sequences that change one style to another.
+
+Separate from the painter because it knows SGR and OSC 8, but nothing of rows and frames.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import NamedTuple
+
+from rich.color import ColorSystem
+from rich.style import Style
+from textual.strip import Strip
+
+
+class CellStyle(NamedTuple):
+    """The style of a cell: its SGR parameters, and the parameters of OSC 8 if it belongs to a link."""
+
+    sgr: str = ""
+    link: str = ""
+
+
+PLAIN = CellStyle()
+
+
+@lru_cache(maxsize=4096)
+def pen_of(style: Style, colors: ColorSystem) -> CellStyle:
+    link = f"id={style.link_id};{style.link}" if style.link else ""
+    return CellStyle(Strip.render_ansi(style, colors), link)
+
+
+_OFF = {
+    "1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "6": "25", "7": "27", "8": "28", "9": "29", "21": "24",
+    "51": "54", "52": "54", "53": "55", "fg": "39", "bg": "49",
+}  # fmt: skip
+"""The parameter that ends each attribute."""
+_UNSEEN_ON_BLANKS = frozenset({"1", "2", "3", "5", "6", "8", "fg"})
+
+
+@lru_cache(maxsize=4096)
+def attributes_of(sgr: str) -> Mapping[str, str]:
+    """Return the attributes that SGR parameters set, with the parameters of each."""
+    attributes: dict[str, str] = {}
+    numbers = iter(sgr.split(";") if sgr else ())
+    for number in numbers:
+        if number in ("38", "48"):
+            kind = next(numbers)
+            color = [next(numbers) for _ in range(1 if kind == "5" else 3)]
+            attributes["fg" if number == "38" else "bg"] = ";".join((number, kind, *color))
+        elif number in _OFF:
+            attributes[number] = number
+        elif number not in ("39", "49"):
+            attributes["bg" if int(number) in (*range(40, 48), *range(100, 108)) else "fg"] = number
+    return attributes
+
+
+@lru_cache(maxsize=4096)
+def blank_pen(pen: CellStyle) -> CellStyle:
+    """Return the simplest style in which a blank looks as it does with `pen`."""
+    attributes = attributes_of(pen.sgr)
+    if pen.link or not attributes.keys() <= _UNSEEN_ON_BLANKS | {"bg"}:
+        return pen
+    return CellStyle(attributes.get("bg", ""))
+
+
+@lru_cache(maxsize=4096)
+def over_blank(current: CellStyle, blank: CellStyle) -> CellStyle:
+    """Return the style closest to `current` in which a blank looks as it does with `blank`."""
+    seen = attributes_of(blank_pen(current).sgr)
+    if blank.link or current.link or not seen.keys() | attributes_of(blank.sgr).keys() <= {"bg"}:
+        return blank
+    attributes = {name: value for name, value in attributes_of(current.sgr).items() if name != "bg"}
+    return CellStyle(";".join([*attributes.values(), *attributes_of(blank.sgr).values()]))
+
+
+@lru_cache(maxsize=4096)
+def change_style(before: CellStyle, after: CellStyle) -> str:
+    """Return the shortest sequence that changes one style to another."""
+    link = f"\x1b]8;{after.link or ';'}\x1b\\" if before.link != after.link else ""
+    old, new = attributes_of(before.sgr), attributes_of(after.sgr)
+    if old == new:
+        return link
+    ended = {_OFF[name] for name in old if name not in new}
+    started = [value for name, value in new.items() if old.get(name) != value or _OFF[name] in ended]
+    change = ";".join([*sorted(ended), *started])
+    afresh = ";".join(["0", *new.values()]) if new else ""
+    return f"{link}\x1b[{min(change, afresh, key=len)}m"
