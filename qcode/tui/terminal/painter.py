@@ -357,7 +357,8 @@ def _first_unsure(row: _Row, colors: ColorSystem) -> int:
         for text, _, cells in span.runs(colors):
             if not text.isascii() and not all(map(_is_sure, text)):
                 texts, _ = _cells([(text, PLAIN, cells)])
-                return column + next(at for at, value in enumerate(texts) if not all(map(_is_sure, value)))
+                # None in its own cells: a zero-width character alone in its run joins a cell of an earlier run.
+                return next((column + at for at, value in enumerate(texts) if not all(map(_is_sure, value))), 0)
             column += cells
     return MAX_COLUMN
 
