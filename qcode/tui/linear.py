@@ -387,7 +387,6 @@ class LinearApp:
         while not self._is_cancelling:
             line = await self._lines.ask(f"Answer (1 to {len(options)}): ")
             if line is None:
-                self.is_over = True
                 return None
             typed = line.strip().lower()
             option = option_of(typed, options)
@@ -395,6 +394,8 @@ class LinearApp:
                 return option
             if typed == EDIT_LETTER and draft is not None and (revised := await self._edit_call(draft)) is not None:
                 return revised
+            letters = ", ".join(option.letter for option in options if option.letter)
+            self.write_line(f"Type 1 to {len(options)}" + (f", or a letter: {letters}." if letters else "."))
         return None
 
     async def _edit_call(self, draft: Draft) -> Revise | None:
@@ -474,6 +475,7 @@ class LineTerminal:
         self._leaving_note: Callable[[], str] = lambda: ""
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
         self._last_press = float("-inf")
+        self._waiting: asyncio.Future[bool] | None = None
 
     def write_line(self, text: str) -> None:
         """Write `text` and a line end."""
@@ -488,7 +490,7 @@ class LineTerminal:
         return 0
 
     async def ask(self, label: str) -> str | None:
-        """Show `label` and return the next line, None at the end of input."""
+        """Show `label` and return the next line, None at the end of input or if Ctrl+C interrupts the turn."""
         with contextlib.suppress(BrokenPipeError):
             sys.stdout.write(label)
             sys.stdout.flush()
@@ -543,7 +545,10 @@ class LineTerminal:
 
     def _interrupt(self) -> None:
         if self._stop():
-            self.write_line("Interrupting.")
+            is_asking = self._waiting is not None
+            self.write_line("\nInterrupting." if is_asking else "Interrupting.")
+            if self._waiting is not None and not self._waiting.done():
+                self._waiting.set_result(False)
             return
         now = self._loop.time()
         if now - self._last_press <= _AGAIN_SECONDS:
@@ -552,18 +557,21 @@ class LineTerminal:
         self.write_line(self._leaving_note())
 
     async def _read(self) -> bytes:
-        """Wait for input and return it."""
+        """Wait for input and return it; return nothing at its end or if Ctrl+C interrupts the turn."""
         number = sys.stdin.fileno()
-        ready: asyncio.Future[None] = self._loop.create_future()
+        ready: asyncio.Future[bool] = self._loop.create_future()
 
         def tell() -> None:
             if not ready.done():
-                ready.set_result(None)
+                ready.set_result(True)
 
         self._loop.add_reader(number, tell)
+        self._waiting = ready
         try:
-            await ready
+            if not await ready:
+                return b""
         finally:
+            self._waiting = None
             self._loop.remove_reader(number)
         try:
             return os.read(number, 65_536)

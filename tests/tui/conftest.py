@@ -26,6 +26,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from qcode.tui import theme
+from qcode.tui.panels import approval
 
 TICK_S = 0.001
 """Time that threads and files get before the loop counts as idle."""
@@ -55,6 +56,12 @@ def paint() -> None:
         for screen in app.screen_stack[-1:]:
             assert isinstance(screen, Screen)
             screen._on_timer_update()
+
+
+@pytest.fixture(autouse=True)
+def _letters_answer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a letter answer a question without its pause. The tests of the pause set it themselves."""
+    monkeypatch.setattr(approval, "HOLD_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -40,6 +40,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import visible_lines
 from qcode.text.diff import unified_diff
 from qcode.tui.app import QcodeApp
+from qcode.tui.panels import approval as panel
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.panels.choices import AGAIN, form_of
 from qcode.tui.panels.preview import ApprovalDetail, Format
@@ -232,6 +233,70 @@ def test_text_typed_at_a_question_is_shown_and_never_answers() -> None:
         await run.until_idle()
         assert conversation.answers == [("c1", Allow())]
         assert run.app.parts.prompt.text == "why 1"
+
+    drive(test, conversation)
+
+
+@pytest.mark.parametrize("text", ["yes but call it q2", "also do x", "no wait, use another name", "this is wrong"])
+def test_letter_answers_nothing_if_text_follows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panel, "HOLD_SECONDS", 600.0)
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press(*("space" if letter == " " else letter for letter in text))
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("enter")
+        assert conversation.answers == []
+        assert run.app.parts.prompt.text == text
+        await run.until(lambda: f"{text[-10:]}  ↑ or ↓" in run.screen)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("down", "up", "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow())]
+
+    drive(test, conversation)
+
+
+def test_letter_is_shown_as_the_choice_and_answers_with_enter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panel, "HOLD_SECONDS", 600.0)
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("a")
+        assert conversation.answers == []
+        await run.until(lambda: "› 2 Yes, and stop asking" in run.screen)
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow("session"))]
+
+    drive(test, conversation)
+
+
+def test_letter_answers_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panel, "HOLD_SECONDS", 0.001)
+    conversation = ScriptedConversation(_asking(_request()))
+    drive(lambda run: _answer(run, "a"), conversation)
+    assert conversation.answers == [("c1", Allow("session"))]
+
+
+def test_enter_answers_again_after_the_typed_text_is_deleted() -> None:
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("x")
+        await run.until(lambda: "For your next message: x" in run.screen)
+        await run.pilot.press("backspace")
+        await run.until(lambda: "For your next message" not in run.screen)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow())]
 
     drive(test, conversation)
 

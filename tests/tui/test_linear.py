@@ -254,6 +254,13 @@ def test_call_can_be_edited_before_it_runs(tmp_path: Path, monkeypatch: pytest.M
     assert any(line.endswith("; the call is unchanged") for line in lines)
 
 
+def test_invalid_answer_says_what_is_valid() -> None:
+    script: Script = [ApprovalRequested(ToolApproval(call(), "Run?", "ls")), UntilAnswered("c1"), ended()]
+    conversation = ScriptedConversation(script)
+    assert talk(conversation, "go", "d", "", "1").count("Type 1 to 3, or a letter: y, n, t.") == 2
+    assert conversation.answers == [("c1", Allow())]
+
+
 def test_text_typed_before_an_approval_does_not_answer_it() -> None:
     shell = call("shell")
     script: Script = [ApprovalRequested(ToolApproval(shell, "Run?", "ls")), UntilAnswered("c1"), ended()]
@@ -399,6 +406,28 @@ def test_linear_session_works_in_a_real_dumb_terminal(tmp_path: Path) -> None:
     assert "code 0 ['hello', 'run it', 'more']" in child.before
     assert "Allow(" in child.before
     assert "\x1b" not in child.before
+
+
+@pytest.mark.parametrize("leave", ["sendintr", "sendeof"])
+def test_ctrl_c_and_ctrl_d_at_a_question_return_to_the_prompt(leave: str, tmp_path: Path) -> None:
+    child = spawn(tmp_path)
+    child.expect("User: ")
+    child.sendline("hello")
+    child.expect("User: ")
+    child.sendline("run it")
+    child.expect(r"Answer \(1 to 4\): ")
+    getattr(child, leave)()
+    child.expect("User: ")
+    child.sendline("more")
+    child.expect("half\r\n")
+    child.sendintr()
+    child.expect("User: ")
+    child.sendeof()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert child.exitstatus == 0
+    assert "code 0 ['hello', 'run it', 'more']" in child.before
+    assert "Deny(" in child.before
 
 
 def test_signal_ends_the_session_with_its_exit_code(tmp_path: Path) -> None:

@@ -176,11 +176,16 @@ def _compose(scene: Scene, request: ModelRequest) -> Script:
         return script
     offered = {tool.name for tool in request.tools} if request.allows_calls else set()
     return tuple(
-        block
-        if not isinstance(block, ToolCall) or block.name in offered
-        else Text(f"I would call `{block.name}` now, but that tool is not available here.\n")
+        block if not isinstance(block, ToolCall) or block.name in offered else Text(_without_call(block.name, request))
         for block in script
     )
+
+
+def _without_call(tool: str, request: ModelRequest) -> str:
+    """Return what the reply says in place of a call of `tool`, which `request` does not allow."""
+    if tool == "exit_plan_mode" and request.allows_calls:
+        return "I can submit a plan only in plan mode: in the app, switch to it with Shift+Tab, then ask again.\n"
+    return f"I would call `{tool}` now, but that tool is not available here.\n"
 
 
 def _rest_of_call(script: Script, tails: tuple[str, ...]) -> Script | None:

@@ -512,7 +512,7 @@ class _Lexer:
         if char == "$":
             raise UnsupportedSyntax("it contains an expansion")
         if not char.isascii():
-            raise UnsupportedSyntax("it contains a character that looks like another")
+            raise UnsupportedSyntax(f"it has the character {char} (U+{ord(char):04X}) outside quotes")
         raise UnsupportedSyntax(f"it contains {char!r} where its meaning is ambiguous")
 
     def _is_alone(self) -> bool:

@@ -3,7 +3,8 @@
 It takes all rows that the change needs and hides the prompt meanwhile. `ApprovalDetail` has the content, `form_of` the
 choices. It decides and remembers nothing: it posts one `ApprovalDecided`. Text that is typed as a question opens
 belongs to the draft: keys of the first 300 ms, and every key of a burst that began then, go to the prompt. So does text
-that begins later with a key that chooses nothing; the panel shows it, and an arrow leads back to the choices.
+that begins later with a key that chooses nothing, or with a letter that more text follows at once: a letter answers
+after `HOLD_SECONDS` or with Enter. The panel shows the draft; an arrow, or deleting it, leads back to the choices.
 """
 
 from __future__ import annotations
@@ -46,9 +47,12 @@ from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, wrap
 from qcode.tui.widgets import SteadyInput, set_screen_class
 
 if TYPE_CHECKING:
+    from textual.timer import Timer
+
     from qcode.tui.prompt.prompt import Prompt
 
 GUARD_SECONDS = 0.3
+HOLD_SECONDS = 0.3
 MORE_KEY = "Ctrl+O"
 
 _SIDE_CELLS = 4
@@ -90,6 +94,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         # belong to it as well: the `y` of a slowly typed "why" approves nothing.
         self._has_draft = False
         self._is_writing = False
+        self._text_before = ""  # the prompt without this draft
+        self._held: tuple[str, Option, int] | None = None  # a letter, its option, and the index chosen before it
+        self._hold_timer: Timer | None = None
         self._reason_id = ""  # the approval about which the text in the field is
         self._edited_texts: dict[str, str] = {}
         self._ids_in_editor: set[str] = set()
@@ -193,6 +200,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def go_back(self) -> bool:
         """Go back from the text or a warning to the choices; return whether there was something to leave."""
+        self._end_hold()
         if self.request is not None and BACK in self.options:
             self._choose(BACK)
             return True
@@ -222,6 +230,16 @@ class ApprovalPanel(Vertical, can_focus=True):
             return
         event.stop()
         event.prevent_default()
+        if held := self._end_hold():
+            letter, held_option, index = held
+            if event.key == "enter":
+                self._choose(held_option)
+                return
+            if event.is_printable:
+                self._index = index
+                self._insert(letter)
+                self._draft(event)
+                return
         option = option_of(event.key, self.options)
         is_choice = option is not None or event.key in ("up", "down", "shift+up", "shift+down", "enter")
         belongs_to_draft = self._has_draft if event.key == "enter" else self._is_writing and event.is_printable
@@ -232,6 +250,8 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._move(-1 if event.key == "up" else 1)
         elif event.key in ("shift+up", "shift+down"):
             self._scroll.scroll_relative(y=-1 if event.key == "shift+up" else 1, animate=False, force=True)
+        elif option is not None and event.key == option.letter and HOLD_SECONDS:
+            self._hold(event.key, option)
         else:
             self._choose(option or self.chosen)
 
@@ -239,6 +259,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Pasted text is never an answer, nor is the Enter that is meant to send it."""
         if not self.is_writing_text:
             event.stop()
+            if held := self._end_hold():
+                letter, _, self._index = held
+                self._insert(letter)
+            if not self._has_draft:
+                self._text_before = self._prompt.text
             self._prompt.paste_text(event.text)
             self._has_draft = self._is_writing = True
             self._paint()
@@ -270,15 +295,45 @@ class ApprovalPanel(Vertical, can_focus=True):
         is_early = self._is_guarded()
         self._quiet_until = self._clock() + GUARD_SECONDS
         if event.is_printable and event.character:
-            self._prompt.insert(event.character)
-            self._is_writing = self._is_writing or not (is_early or self._has_draft)
-            self._has_draft = True
+            is_writing = self._is_writing or not (is_early or self._has_draft)
+            self._insert(event.character)
+            self._is_writing = is_writing
         elif event.key == "backspace":
             self._prompt.action_delete_left()
+            if self._has_draft and self._prompt.text in ("", self._text_before):
+                self._has_draft = self._is_writing = False
+                self._paint()
         if self._has_draft:
             self._paint()
 
+    def _insert(self, character: str) -> None:
+        """Add a character to the draft."""
+        if not self._has_draft:
+            self._text_before = self._prompt.text
+        self._is_writing = self._has_draft = True
+        self._prompt.insert(character)
+
+    def _hold(self, letter: str, option: Option) -> None:
+        """Highlight `option` and choose it soon, unless more text follows: the `y` of "yes, but" answers nothing."""
+        self._held = (letter, option, self._index)
+        self._index = self.options.index(option)
+        self._hold_timer = self.set_timer(HOLD_SECONDS, self._choose_held)
+        self._paint()
+
+    def _choose_held(self) -> None:
+        if held := self._end_hold():
+            self._choose(held[1])
+
+    def _end_hold(self) -> tuple[str, Option, int] | None:
+        """Return the letter that was held, its option, and the index chosen before it."""
+        held, self._held = self._held, None
+        if self._hold_timer is not None:
+            self._hold_timer.stop()
+            self._hold_timer = None
+        return held
+
     def _open(self) -> None:
+        self._end_hold()
         approval = self.request
         self.display = approval is not None
         if self.is_attached:

@@ -11,7 +11,7 @@ from qcode.agent.context.memory import init_prompt
 from qcode.protocol.messages import Message, Text, ToolCall, user
 from qcode.providers.demo.scenarios import SCENARIOS, Scenario, find_scenario
 from qcode.text.json import JsonObject, parse_object
-from tests.providers.demo.asking import Reply, reply_to, request, result
+from tests.providers.demo.asking import TOOLS, Reply, reply_to, request, result
 
 
 def _arguments(call: ToolCall) -> JsonObject:
@@ -265,6 +265,13 @@ def test_init_keeps_existing_text_and_adds_missing_sections() -> None:
 def test_denied_agents_file_is_reported_as_denied() -> None:
     reply = _after(init_prompt(""), "/work/p/\n  a.py  1\n", "Denied by the user.", is_error=True)
     assert "You declined the `write` call" in reply.text
+
+
+def test_plan_names_the_key_for_plan_mode_if_the_tool_is_not_offered() -> None:
+    tools = tuple(tool for tool in TOOLS if tool.name != "exit_plan_mode")
+    reply = reply_to(request([user("make a plan")], tools=tools))
+    assert not reply.has_calls
+    assert "switch to it with Shift+Tab" in reply.text
 
 
 def test_plan_is_submitted_and_carried_out_only_after_approval() -> None:
