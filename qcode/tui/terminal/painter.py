@@ -351,13 +351,12 @@ def _is_sure(character: str) -> bool:
 
 
 def _first_unsure(row: _Row, colors: ColorSystem) -> int:
-    """Return the first column with a character of uncertain width."""
+    """Return the first column with a character of uncertain width, 0 if it has no cell of its own (U+200B)."""
     for span in row.values():
         column = span.x
         for text, _, cells in span.runs(colors):
             if not text.isascii() and not all(map(_is_sure, text)):
                 texts, _ = _cells([(text, PLAIN, cells)])
-                # None in its own cells: a zero-width character alone in its run joins a cell of an earlier run.
                 return next((column + at for at, value in enumerate(texts) if not all(map(_is_sure, value))), 0)
             column += cells
     return MAX_COLUMN
