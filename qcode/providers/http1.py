@@ -96,8 +96,8 @@ class AnswerReader:
             self._parser.feed_data(data)
         except self._parser_error as error:
             if not self.is_done:
-                place = "chunk or length" if self.status else "HTTP/1.1 head"
-                raise ValueError(f"invalid {place}: {error.__context__ or error}") from error
+                section = "chunk or length" if self.status else "HTTP/1.1 head"
+                raise ValueError(f"invalid {section}: {error.__context__ or error}") from error
             self.has_extra = True
         pieces = self._pieces[: self._size_of_body] if self.is_done else self._pieces
         body = b"".join(pieces)

@@ -362,9 +362,9 @@ class AppView:
             self.notify("info", "No reply to copy yet.")
             return
 
-        def on_pick(place: str | None) -> None:
-            if place is not None:
-                item = items[int(place)]
+        def on_pick(picked_id: str | None) -> None:
+            if picked_id is not None:
+                item = items[int(picked_id)]
                 size = count_text(len(item.text), "character")
                 self.notify("info", f"Copied {item.name} ({size}) {self.copy_text(item.text)}.")
 

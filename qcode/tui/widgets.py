@@ -74,9 +74,9 @@ def hanging_rows(line: str, width: int) -> Iterator[str]:
         yield from _hanging_rows(line[indent:], " " * indent, " " * indent, width)
         return
     left, right = columns["left"], line[columns.end() :]
-    place = cell_len(line[: columns.end()])
-    if width - place >= _MIN_RIGHT_CELLS:
-        yield from _hanging_rows(right, line[: columns.end()], " " * place, width)
+    column = cell_len(line[: columns.end()])
+    if width - column >= _MIN_RIGHT_CELLS:
+        yield from _hanging_rows(right, line[: columns.end()], " " * column, width)
         return
     below = " " * (indent + _BELOW_INDENT)
     yield from _hanging_rows(left[indent:], " " * indent, below, width)

@@ -157,29 +157,29 @@ class LanguageServer:
         self._notify("workspace/didChangeConfiguration", {"settings": dict(self._options.settings)})
 
     async def _start(self, launch: Launch, environment: Mapping[str, str]) -> None:
-        (theirs, ours), (out, their_out), (err, their_err) = os.pipe(), os.pipe(), os.pipe()
+        (server_stdin, stdin_writer), (out, their_out), (err, their_err) = os.pipe(), os.pipe(), os.pipe()
         try:
             self._process = await start_program(
                 launch,
                 cwd=self._options.root,
                 environment=environment,
-                source=theirs,
+                source=server_stdin,
                 output=their_out,
                 errors=their_err,
             )
         except BaseException:
-            for handle in (ours, out, err):
+            for handle in (stdin_writer, out, err):
                 os.close(handle)
             raise
         finally:
-            for handle in (theirs, their_out, their_err):
+            for handle in (server_stdin, their_out, their_err):
                 os.close(handle)
         for handle in (out, err):
             os.set_blocking(handle, False)
         self._outputs = [out, err]
         self._loop.add_reader(out, self._read, out)
         self._loop.add_reader(err, self._read_log, err)
-        pipe = os.fdopen(ours, "wb", buffering=0)
+        pipe = os.fdopen(stdin_writer, "wb", buffering=0)
         self._input, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, pipe)
 
     def _initialize(self) -> JsonObject:

@@ -32,7 +32,9 @@ MODES: Mapping[str, ApprovalMode] = {
 """Claude's names of modes. `dontAsk` also denies what would ask: `Options.never_asks`."""
 
 NEVER_ASKS = "dontAsk"
-CLAUDE_MODES: Mapping[ApprovalMode, str] = {ours: theirs for theirs, ours in MODES.items() if theirs != NEVER_ASKS}
+CLAUDE_MODES: Mapping[ApprovalMode, str] = {
+    qcode_mode: claude_mode for claude_mode, qcode_mode in MODES.items() if claude_mode != NEVER_ASKS
+}
 
 _FILE_KINDS = {
     "Read": "read",

@@ -36,7 +36,7 @@ class UntranslatableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _ToolForm:
-    """Claude's form of one tool: its name, its fields by ours, and values that are written differently.
+    """Claude's form of one tool: its name, its fields by those of qcode, and values that are written differently.
 
     `paths` are fields that Claude writes as absolute paths. `encode` converts an input to Claude's form after its
     fields are renamed; `decode` converts it back before they are.
@@ -151,7 +151,7 @@ def _decode_question(values: JsonObject) -> JsonObject:
 
 
 def _inverted(translation: Mapping[str, str]) -> dict[str, str]:
-    return {theirs: ours for ours, theirs in translation.items()}
+    return {value: key for key, value in translation.items()}
 
 
 _FILE_FIELDS = {"path": "file_path"}
@@ -252,22 +252,22 @@ def from_claude(name: str, values: JsonObject) -> tuple[str, JsonObject]:
 
     Raise `UntranslatableError` if there is no such call, such as for several questions at once.
     """
-    ours = qcode_name(name)
-    if ours == APPLY_PATCH:
-        return ours, _rename_fields(values, {"command": "input"})
-    form = _FORMS.get(ours)
+    qcode_tool = qcode_name(name)
+    if qcode_tool == APPLY_PATCH:
+        return qcode_tool, _rename_fields(values, {"command": "input"})
+    form = _FORMS.get(qcode_tool)
     if form is None:
-        return ours, dict(values)
-    theirs = form.decode(values) if form.decode is not None else values
+        return qcode_tool, dict(values)
+    decoded = form.decode(values) if form.decode is not None else values
     for key, translation in form.values.items():
-        theirs = _translate_value(theirs, key, _inverted(translation))
+        decoded = _translate_value(decoded, key, _inverted(translation))
     back = _inverted(form.fields)
-    duplicates = [key for key, own in back.items() if key in theirs and own in theirs]
+    duplicates = [key for key, qcode_key in back.items() if key in decoded and qcode_key in decoded]
     if duplicates:
         raise UntranslatableError(
             f"{name}: {duplicates[0]} and {back[duplicates[0]]} are the same field; send one of them"
         )
-    return ours, _rename_fields(theirs, back)
+    return qcode_tool, _rename_fields(decoded, back)
 
 
 def absolute_path(path: str, folder: str) -> str:

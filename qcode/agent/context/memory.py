@@ -143,8 +143,8 @@ class Memory:
         return init_prompt(existing, wish)
 
     def _label(self, file: InstructionFile) -> MemoryFile:
-        own_folders = self._config_dir
-        folders = [] if own_folders is None else [(own_folders / OWN_NAME).resolve().parent]
+        config_dir = self._config_dir
+        folders = [] if config_dir is None else [(config_dir / OWN_NAME).resolve().parent]
         folders += [] if self._home is None else [(self._home / CLAUDE_FOLDER).resolve()]
         is_own = any(map(file.path.is_relative_to, folders)) and not file.path.is_relative_to(self._root)
         whose: Literal["yours", "project"] = "yours" if is_own else "project"

@@ -109,11 +109,11 @@ class _Values:
         if item is None and number is None and name is None:
             self.is_used = True
             return PromptPart(self.typed, "typed")
-        place = (
+        index = (
             int(item) if item is not None else int(number) - self._first if number is not None else self._names[name]
         )
         self.is_used = True
-        return PromptPart(self._words[place], "typed") if 0 <= place < len(self._words) else None
+        return PromptPart(self._words[index], "typed") if 0 <= index < len(self._words) else None
 
 
 def _words(typed: str) -> list[str]:

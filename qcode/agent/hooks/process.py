@@ -42,9 +42,9 @@ async def run_command(
                 Launch(argv),
                 cwd=folder,
                 environment=environment,
-                output=output.theirs,
-                errors=errors.theirs,
-                source=program_input.theirs,
+                output=output.program_end,
+                errors=errors.program_end,
+                source=program_input.program_end,
             )
         except OSError as error:
             return CommandRun(failed(f"it could not be started: {error.strerror or error}"))
@@ -75,33 +75,33 @@ async def _exit_code(process: Process, outputs: tuple[_Output, ...], timeout_s: 
 
 
 class _Pipe:
-    """A pipe to a program: the end `ours` does not block; the end `theirs` is for the program and closed by `begin`."""
+    """A pipe to a program. `qcode_end` does not block. `program_end` is for the program; `begin` closes it here."""
 
-    def __init__(self, ours: int, theirs: int) -> None:
-        self._ours = ours
-        self.theirs = theirs
+    def __init__(self, qcode_end: int, program_end: int) -> None:
+        self._qcode_end = qcode_end
+        self.program_end = program_end
         self._is_begun = False
-        os.set_blocking(ours, False)
+        os.set_blocking(qcode_end, False)
 
     def __enter__(self) -> _Pipe:
         return self
 
     def begin(self) -> None:
         self._is_begun = True
-        os.close(self.theirs)
+        os.close(self.program_end)
 
     def __exit__(self, *exception: object) -> None:
         if not self._is_begun:
-            os.close(self.theirs)
+            os.close(self.program_end)
         self._close()
 
     def _close(self) -> None:
-        if self._ours >= 0:
+        if self._qcode_end >= 0:
             loop = asyncio.get_running_loop()
-            loop.remove_reader(self._ours)
-            loop.remove_writer(self._ours)
-            os.close(self._ours)
-            self._ours = -1
+            loop.remove_reader(self._qcode_end)
+            loop.remove_writer(self._qcode_end)
+            os.close(self._qcode_end)
+            self._qcode_end = -1
 
 
 class _Output(_Pipe):
@@ -117,11 +117,11 @@ class _Output(_Pipe):
 
     def begin(self) -> None:
         super().begin()
-        asyncio.get_running_loop().add_reader(self._ours, self._read)
+        asyncio.get_running_loop().add_reader(self._qcode_end, self._read)
 
     def _read(self) -> None:
         try:
-            data = os.read(self._ours, _CHUNK)
+            data = os.read(self._qcode_end, _CHUNK)
         except BlockingIOError:
             return
         self._collected += data[: MAX_OUTPUT - len(self._collected)]
@@ -138,18 +138,18 @@ class _Input(_Pipe):
     """The input of a program, which may exit without reading all of it."""
 
     def __init__(self, data: bytes) -> None:
-        theirs, ours = os.pipe()
-        super().__init__(ours, theirs)
+        program_end, qcode_end = os.pipe()
+        super().__init__(qcode_end, program_end)
         self._unwritten = memoryview(data)
 
     def begin(self) -> None:
         super().begin()
-        asyncio.get_running_loop().add_writer(self._ours, self._write)
+        asyncio.get_running_loop().add_writer(self._qcode_end, self._write)
 
     def _write(self) -> None:
         try:
             self._unwritten = (
-                self._unwritten[os.write(self._ours, self._unwritten[:_CHUNK]) :]
+                self._unwritten[os.write(self._qcode_end, self._unwritten[:_CHUNK]) :]
                 if self._unwritten
                 else self._unwritten
             )

@@ -200,7 +200,7 @@ def _logout(context: AuthContext, spec: ProviderSpec) -> int:
         locations = context.keys.store.remove(name)
     except KeyringError as error:
         raise QcodeError(f"cannot remove the key for {name}: the keyring {error}") from None
-    stores = " and ".join("the keyring" if place == "keyring" else "the key file" for place in locations)
+    stores = " and ".join("the keyring" if location == "keyring" else "the key file" for location in locations)
     lines = [f"removed the key for {name} from {stores}" if locations else f"no key for {name} was stored"]
     left = registry.credential_of(spec, context.keys.env)
     if left:

@@ -199,8 +199,8 @@ class HostApprovals:
 
     def _remove(self, texts: set[str]) -> None:
         for rule in self._permissions.rules():
-            theirs = claude_rule(rule.text)
-            if rule.number and rule.effect == "allow" and theirs is not None and _rule_text(theirs) in texts:
+            claude_text = claude_rule(rule.text)
+            if rule.number and rule.effect == "allow" and claude_text is not None and _rule_text(claude_text) in texts:
                 self._permissions.remove(rule.number)
 
     def _refuse(self, update: JsonObject) -> None:

@@ -58,8 +58,8 @@ class Names:
 
     def list_name(self, name: str) -> str:
         """Return the name in lists of tools and of denied calls."""
-        theirs = self.of_tool(name)
-        return _LISTED_AGENT if theirs == _AGENT else theirs
+        claude_name = self.of_tool(name)
+        return _LISTED_AGENT if claude_name == _AGENT else claude_name
 
     def input_of(self, call: ToolCall) -> JsonObject:
         return claude_input(call.name, call_input(call), self.folder)

@@ -172,7 +172,10 @@ class PermissionsScreen(Picker):
     def _rule_rows(self) -> list[PickerRow]:
         mode = PickerRow("mode", control_text.mode_line(self._permissions), self._permissions.mode_origin)
         rules = self._rules().items()
-        return [mode, *(PickerRow(place, control_text.rule_line(rule), visible(rule.origin)) for place, rule in rules)]
+        return [
+            mode,
+            *(PickerRow(row_id, control_text.rule_line(rule), visible(rule.origin)) for row_id, rule in rules),
+        ]
 
     def _decision_rows(self) -> list[PickerRow]:
         rows = [

@@ -224,7 +224,7 @@ class Finder(Vertical):
         start = fold(query)
         found.sort(key=lambda row: not any(name.startswith(start) for name in row.names))
         # Rows of a group stay together; the group with the best match comes first.
-        order = {group: place for place, group in reversed([*enumerate(row.group for row in found)])}
+        order = {group: rank for rank, group in reversed([*enumerate(row.group for row in found)])}
         found.sort(key=lambda row: order[row.group])
         added = self.unlisted(query, self._all)
         if added is not None:

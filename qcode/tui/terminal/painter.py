@@ -278,11 +278,11 @@ def _most_common_shift(old: Sequence[str], new: Sequence[str], weights: Mapping[
         rows.setdefault(text, []).append(y)
     shifts: Counter[int] = Counter()
     for y, weight in weights.items():
-        places = rows.get(new[y], ())
+        old_rows = rows.get(new[y], ())
         # A text in many rows, such as a rule, says little about where it came from.
-        if weight and len(places) <= 4:
-            for place in places:
-                shifts[place - y] += weight
+        if weight and len(old_rows) <= 4:
+            for old_row in old_rows:
+                shifts[old_row - y] += weight
     return shifts.most_common(1)[0][0] if shifts else 0
 
 

@@ -270,11 +270,11 @@ def _full_map(compositor: Compositor) -> object:
     if compositor.root is None or not compositor._full_map_invalidated:
         return _PLAIN_FULL_MAP.__get__(compositor)
     shown = compositor._full_map if compositor._visible_map is None else compositor._visible_map
-    places = {(widget, place.region, place.clip) for widget, place in shown.items()}
+    placements = {(widget, placement.region, placement.clip) for widget, placement in shown.items()}
     found = _PLAIN_FULL_MAP.__get__(compositor)
     if compositor.size.region not in compositor._dirty_regions:
-        new_places = {(widget, place.region, place.clip) for widget, place in found.items()}
-        regions = (clip.intersection(region) for _, region, clip in places ^ new_places)
+        new_placements = {(widget, placement.region, placement.clip) for widget, placement in found.items()}
+        regions = (clip.intersection(region) for _, region, clip in placements ^ new_placements)
         compositor._dirty_regions.update(filter(None, regions))
     return found
 

@@ -204,12 +204,12 @@ class SelectablePane(Pane):
             return None
         self.column.lay_out(index)
         rows = anchor.entry.shown_rows()
-        text, places = content_positions(rows)
-        if not places or _context_around(text, anchor.count) != anchor.context:
+        text, positions = content_positions(rows)
+        if not positions or _context_around(text, anchor.count) != anchor.context:
             return None
         at = anchor.count - anchor.is_end
-        row, x = places[max(0, min(at, len(places) - 1))]
-        x += anchor.is_end or at >= len(places)
+        row, x = positions[max(0, min(at, len(positions) - 1))]
+        x += anchor.is_end or at >= len(positions)
         return Anchor(anchor.entry, row, x, rows[row].text[:x])
 
     def after_changes(self) -> None:
@@ -295,8 +295,8 @@ class SelectablePane(Pane):
 
 
 def _without_width(anchor: Anchor, is_end: bool) -> WidthFreeAnchor:
-    text, places = content_positions(anchor.entry.shown_rows())
-    count = bisect_left(places, (anchor.row, anchor.x))
+    text, positions = content_positions(anchor.entry.shown_rows())
+    count = bisect_left(positions, (anchor.row, anchor.x))
     return WidthFreeAnchor(anchor.entry, count, _context_around(text, count), is_end)
 
 

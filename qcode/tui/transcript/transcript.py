@@ -424,15 +424,15 @@ def find_all(column: RowLayout, text: str) -> list[Hit]:
 
 def find_matches(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[int, int, int, int]]:
     """Return each match as start row, start character, end row, end character. A match may cross a wrap."""
-    places: list[tuple[int, int, int, int]] = []
+    ranges: list[tuple[int, int, int, int]] = []
     begin = 0
     while begin < len(rows):
         end = begin + 1
         while end < len(rows) and rows[end].joint is not None:
             end += 1
-        places += _in_line(rows, begin, end, pattern)
+        ranges += _in_line(rows, begin, end, pattern)
         begin = end
-    return places
+    return ranges
 
 
 def _in_line(rows: Sequence[Line], begin: int, end: int, pattern: re.Pattern[str]) -> list[tuple[int, int, int, int]]:

@@ -71,11 +71,11 @@ class UndoHistory:
     def _restore(self, step: _Step, now: str, then: str) -> RestoredText:
         text = self._text[: step.start] + then + self._text[step.start + len(now) :]
         changed = min(step.start, len(text))
-        began = min(step.cursor, len(text))
+        edit_start = min(step.cursor, len(text))
         # A line break that came or went may be the one before the change or the one after it.
         lines = {line_start(text, max(0, changed - 1)), line_start(text, min(len(text), changed + 1))}
-        is_same_line = line_start(text, began) in lines
-        self._text, self._cursor = text, began if is_same_line else first_non_blank(text, changed)
+        is_same_line = line_start(text, edit_start) in lines
+        self._text, self._cursor = text, edit_start if is_same_line else first_non_blank(text, changed)
         return RestoredText(self._text, self._cursor, step.start + len(then))
 
 
