@@ -351,7 +351,7 @@ def _is_sure(character: str) -> bool:
 
 
 def _first_unsure(row: _Row, colors: ColorSystem) -> int:
-    """Return the first column with a character of uncertain width, 0 if it has no cell of its own (U+200B)."""
+    """Return the first column with a character of uncertain width, 0 if it takes no cell (U+200B)."""
     for span in row.values():
         column = span.x
         for text, _, cells in span.runs(colors):
