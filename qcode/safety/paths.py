@@ -224,7 +224,7 @@ class PathJudge:
         if access == "write" and folder in self._read_only and folder not in self.roots:
             yield Verdict("ask", "the folder was added as read-only", "path:read-only")
 
-    def _protected_locations(self, point: str) -> Iterator[protected_paths.Located]:
+    def _protected_locations(self, point: str) -> Iterator[protected_paths.LocationVerdict]:
         found = [protected_paths.judge_kernel_path(point)]
         found += [
             protected_paths.judge_home_path(point.removeprefix(home).strip("/"))
@@ -360,7 +360,7 @@ def clear_key_cache() -> None:
     files_without_key.clear()
 
 
-def _verdict_for(location: protected_paths.Located, access: Access) -> Verdict:
+def _verdict_for(location: protected_paths.LocationVerdict, access: Access) -> Verdict:
     read, write, reason, rule = location
     return Verdict(read if access == "read" else write, reason, rule)
 

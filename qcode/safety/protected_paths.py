@@ -152,7 +152,7 @@ STARTUP = (
 )  # fmt: skip
 _QCODE_SECRETS = lazy_pattern(r".*/(credentials?|keys?|auth|trust|secrets?)([._-][^/]*)?(/.*)?")
 
-Located = tuple[Decision, Decision, str, str]
+LocationVerdict = tuple[Decision, Decision, str, str]
 """The verdict for reading, the verdict for writing, the reason, and the name of the rule."""
 
 
@@ -181,14 +181,14 @@ def is_system_secret(path: str) -> bool:
     return _SECRET_SYSTEM.fullmatch(path) is not None
 
 
-def judge_kernel_path(path: str) -> Located | None:
+def judge_kernel_path(path: str) -> LocationVerdict | None:
     """Return the verdict for devices and kernel interfaces, even inside a workspace; None for other paths."""
     if any(is_within(path, folder) for folder in KERNEL_FOLDERS):
         return "deny", "deny", "it is a device or an interface of the kernel", "path:kernel"
     return None
 
 
-def judge_home_path(below_home: str) -> Located | None:
+def judge_home_path(below_home: str) -> LocationVerdict | None:
     """Return the verdict for a protected path, which is relative to the home folder; None for other paths."""
     name = "/".join(fold(part) for part in below_home.split("/"))
     ancestors = {name, *(name[: found.start()] for found in _SLASH.finditer(name))}
@@ -205,7 +205,7 @@ def judge_home_path(below_home: str) -> Located | None:
     return None
 
 
-def judge_qcode_path(path: str, folders: Iterable[str]) -> Located | None:
+def judge_qcode_path(path: str, folders: Iterable[str]) -> LocationVerdict | None:
     """Return the verdict for qcode's own files below `folders`, None for other paths."""
     for folder in folders:
         if is_within(path, folder):
@@ -215,7 +215,7 @@ def judge_qcode_path(path: str, folders: Iterable[str]) -> Located | None:
     return None
 
 
-def judge_outside_path(path: str, homes: tuple[str, ...]) -> Located:
+def judge_outside_path(path: str, homes: tuple[str, ...]) -> LocationVerdict:
     """Return the verdict for a path outside every root."""
     if _SECRET_SYSTEM.fullmatch(path):
         return "deny", "deny", "it holds secrets of the system", "path:credentials"

@@ -299,10 +299,10 @@ def mentions(command: str, rule: Rule) -> bool:
 
 _ALIAS = lazy_pattern(r"(?:-c|--config-env=)?alias\.[^=]*=", re.IGNORECASE)
 _EXAMPLE_ROOT, _EXAMPLE_HOME = "/workspace", "/home/user"
-_Written: TypeAlias = "Iterable[str | RuleConfig]"
+_RuleSource: TypeAlias = "Iterable[str | RuleConfig]"
 
 
-def read_rules(allow: _Written = (), ask: _Written = (), deny: _Written = ()) -> Rules:
+def read_rules(allow: _RuleSource = (), ask: _RuleSource = (), deny: _RuleSource = ()) -> Rules:
     """Parse configured rules; raise `ValueError` with one line for an invalid one.
 
     A rule is also invalid if it contradicts one of its examples or counterexamples.

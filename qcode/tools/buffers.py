@@ -14,7 +14,7 @@ from typing import Protocol
 
 from qcode.protocol.tools import Refused
 from qcode.tools import text_file
-from qcode.tools.disk import Loaded, Snapshot
+from qcode.tools.disk import LoadedFile, Snapshot
 
 MAX_BUFFER_BYTES = 4 * 1024 * 1024
 _MAX_FILES = 1_000
@@ -48,7 +48,7 @@ class Buffers:
         self._source = source
         self._files: OrderedDict[Path, _File] = OrderedDict()
 
-    def with_unsaved_text(self, path: Path, label: str, loaded: Loaded) -> Loaded:
+    def with_unsaved_text(self, path: Path, label: str, loaded: LoadedFile) -> LoadedFile:
         """Return the file with the unsaved text of the editor, or `loaded` if there are no unsaved changes."""
         if len(loaded.data) > MAX_BUFFER_BYTES:
             return loaded

@@ -39,7 +39,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class Loaded:
+class LoadedFile:
     """The content of a file, and the attributes that a replacement must keep.
 
     `is_unsaved`: the content comes from an editor with changes that are not on disk.
@@ -83,7 +83,7 @@ def _close_later(stack: contextlib.ExitStack, descriptor: int) -> int:
     return descriptor
 
 
-def load(folder: int, name: str, label: str) -> Loaded:
+def load(folder: int, name: str, label: str) -> LoadedFile:
     """Return the regular file `name` in `folder`. Raise `Refused` for anything else, `OSError` if reading fails."""
     # Without O_NONBLOCK, opening a pipe would wait for its other end.
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
@@ -104,7 +104,7 @@ def load(folder: int, name: str, label: str) -> Loaded:
         os.close(descriptor)
     data = b"".join(parts)
     snapshot = Snapshot(info.st_ino, info.st_mtime_ns, info.st_size, hashlib.sha256(data).digest())
-    return Loaded(data, snapshot, stat.S_IMODE(info.st_mode), (info.st_uid, info.st_gid), info.st_nlink)
+    return LoadedFile(data, snapshot, stat.S_IMODE(info.st_mode), (info.st_uid, info.st_gid), info.st_nlink)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def load_lines(folder: int, name: str, label: str, first: int, count: int, max_b
 
 
 def replace_file(
-    folder: int, name: str, data: bytes, old: Loaded | None, label: str, *, like: Loaded | None = None
+    folder: int, name: str, data: bytes, old: LoadedFile | None, label: str, *, like: LoadedFile | None = None
 ) -> Snapshot:
     """Replace `old` with `data`, or create a new file if `old` is None; return its new state.
 
@@ -156,14 +156,14 @@ def replace_file(
     return Snapshot(info.st_ino, info.st_mtime_ns, info.st_size, hashlib.sha256(data).digest())
 
 
-def remove_file(folder: int, name: str, old: Loaded, label: str) -> None:
+def remove_file(folder: int, name: str, old: LoadedFile, label: str) -> None:
     """Delete the file. Raise `Refused` if it no longer matches `old`."""
     _check_unchanged(folder, name, old, label)
     os.unlink(name, dir_fd=folder)
     os.fsync(folder)
 
 
-def set_mode(folder: int, name: str, mode: int, old: Loaded, label: str) -> None:
+def set_mode(folder: int, name: str, mode: int, old: LoadedFile, label: str) -> None:
     """Set the permission bits of the file. Raise `Refused` if it no longer matches `old`."""
     _check_unchanged(folder, name, old, label)
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
@@ -182,7 +182,13 @@ def read_link(folder: int, name: str) -> bytes | None:
 
 
 def replace_link(
-    folder: int, name: str, old: Loaded | bytes | None, label: str, *, link: bytes | None = None, file: NewFile = None
+    folder: int,
+    name: str,
+    old: LoadedFile | bytes | None,
+    label: str,
+    *,
+    link: bytes | None = None,
+    file: NewFile = None,
 ) -> None:
     """Replace `old` with a symbolic link to `link` or with `file`; without either, delete it.
 
@@ -232,7 +238,7 @@ def _unnamed_file(folder: int) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _link_unnamed(descriptor: int, folder: int, name: str, old: Loaded | None, label: str) -> None:
+def _link_unnamed(descriptor: int, folder: int, name: str, old: LoadedFile | None, label: str) -> None:
     temporary = name if old is None else _temporary(name)
     try:
         os.link(f"/proc/self/fd/{descriptor}", temporary, dst_dir_fd=folder, follow_symlinks=True)
@@ -250,7 +256,9 @@ def _link_unnamed(descriptor: int, folder: int, name: str, old: Loaded | None, l
             raise
 
 
-def _replace_by_name(folder: int, name: str, data: bytes, old: Loaded | None, label: str, like: Loaded | None) -> None:
+def _replace_by_name(
+    folder: int, name: str, data: bytes, old: LoadedFile | None, label: str, like: LoadedFile | None
+) -> None:
     temporary = _temporary(name)
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_FOLLOW
@@ -279,7 +287,7 @@ def _unlink_quietly(folder: int, name: str) -> None:
 
 
 def _write_content(
-    descriptor: int, folder: int, name: str, data: bytes, old: Loaded | None, like: Loaded | None
+    descriptor: int, folder: int, name: str, data: bytes, old: LoadedFile | None, like: LoadedFile | None
 ) -> None:
     """Write `data` and the attributes that a replacement keeps, and sync them to disk."""
     unwritten = memoryview(data)
@@ -310,7 +318,7 @@ def _copy_attributes(folder: int, name: str, target: int) -> None:
             os.close(source)
 
 
-def _check_unchanged(folder: int, name: str, old: Loaded | None, label: str) -> None:
+def _check_unchanged(folder: int, name: str, old: LoadedFile | None, label: str) -> None:
     try:
         now = load(folder, name, label)
     except FileNotFoundError:

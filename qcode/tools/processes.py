@@ -403,7 +403,7 @@ MINIMAL_ENVIRONMENT = {"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"}
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class ProgramOutput:
     """The output of a helper program. `failure` says in one line why it failed, empty if it succeeded."""
 
     lines: list[str]
@@ -424,11 +424,11 @@ class SideProcess:
             if self._process is not None and self._process.poll() is None:
                 self._process.kill()
 
-    def run(self, program: Path, arguments: Sequence[str], stdin_data: bytes, limit_s: float) -> Printed:
+    def run(self, program: Path, arguments: Sequence[str], stdin_data: bytes, limit_s: float) -> ProgramOutput:
         """Run the Python program `program` and return the complete lines that it prints."""
         with self._lock:
             if self._is_stopped:
-                return Printed([], "stopped")
+                return ProgramOutput([], "stopped")
             self._process = process = subprocess.Popen(
                 [sys.executable, "-I", str(program), *arguments],
                 env=MINIMAL_ENVIRONMENT,
@@ -447,4 +447,4 @@ class SideProcess:
         if process.returncode != 0 and not failure:
             last_error = errors.decode("utf-8", "replace").strip().split("\n")[-1]
             failure = last_error or exit_text(process.returncode)
-        return Printed(printed.decode("utf-8", "replace").split("\n")[:-1], failure)
+        return ProgramOutput(printed.decode("utf-8", "replace").split("\n")[:-1], failure)

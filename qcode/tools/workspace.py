@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 from qcode.protocol.tools import Refused
 from qcode.text.pattern import lazy_pattern
 from qcode.tools import disk, text_file
-from qcode.tools.disk import FileSlice, Loaded, Snapshot, explain
+from qcode.tools.disk import FileSlice, LoadedFile, Snapshot, explain
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ PathJudge: TypeAlias = Callable[[str, Access], PathVerdict]
 class ChangeRecorder(Protocol):
     """Records every change of a file made through a workspace."""
 
-    def record_change(self, path: Path, old: Loaded | None, data: bytes | None) -> AbstractContextManager[None]:
+    def record_change(self, path: Path, old: LoadedFile | None, data: bytes | None) -> AbstractContextManager[None]:
         """Wrap one change of the file at `path`: from `old` (None: no file) to `data` (None: the file is deleted).
 
         The context is entered before the change and left after it, with an exception if the change failed. It must not
@@ -80,7 +80,7 @@ class ChangeRecorder(Protocol):
 
 
 class _NoRecorder:
-    def record_change(self, path: Path, old: Loaded | None, data: bytes | None) -> AbstractContextManager[None]:
+    def record_change(self, path: Path, old: LoadedFile | None, data: bytes | None) -> AbstractContextManager[None]:
         return nullcontext()
 
 
@@ -109,9 +109,9 @@ class FileChange:
     """A change of one file: from `old` (None: create) to `data` (None: delete). A new file gets the mode of `like`."""
 
     location: WorkspacePath
-    old: Loaded | None
+    old: LoadedFile | None
     data: bytes | None
-    like: Loaded | None = None
+    like: LoadedFile | None = None
 
 
 class Workspace:
@@ -244,7 +244,7 @@ class Workspace:
             return verdict.verdict == "allow"
         return any(path.is_relative_to(target) for target in _GRANTED.get() or ())
 
-    def load(self, location: WorkspacePath) -> Loaded:
+    def load(self, location: WorkspacePath) -> LoadedFile:
         """Return the file at `location`. Raise `Refused` if it is not a readable file."""
         if not location.parts:
             raise Refused(f"{location.label} is a folder")
@@ -287,7 +287,7 @@ class Workspace:
         """Return whether `path` is a folder; False if it cannot be accessed."""
         return os.path.isdir(path)  # noqa: PTH112  # unlike pathlib's, it never raises
 
-    def remember(self, location: WorkspacePath, loaded: Loaded) -> None:
+    def remember(self, location: WorkspacePath, loaded: LoadedFile) -> None:
         """Record that the model has seen the file at `location` as `loaded`."""
         self._seen_files.store(location.path, loaded.snapshot, loaded.data)
 
@@ -296,7 +296,7 @@ class Workspace:
         with self._lock:
             return [path for path in self._changed_paths if path.is_file()]
 
-    def check_fresh(self, location: WorkspacePath, now: Loaded, *, is_required: bool = True) -> None:
+    def check_fresh(self, location: WorkspacePath, now: LoadedFile, *, is_required: bool = True) -> None:
         """Raise `Refused` if the model saw a different version of the file, or, if `is_required`, has not seen it."""
         if self._seen_files.knows(location.path):
             changed = self._seen_files.changed(location.path, now, location.label)
@@ -305,7 +305,7 @@ class Workspace:
         elif is_required:
             raise Refused(f"{location.label} has not been read yet: read it first, then change it. Nothing was changed")
 
-    def check_writable(self, location: WorkspacePath, old: Loaded) -> None:
+    def check_writable(self, location: WorkspacePath, old: LoadedFile) -> None:
         """Raise `Refused` if replacing the file would lose something, such as a hard link."""
         if old.links > 1:
             raise Refused(
@@ -316,7 +316,7 @@ class Workspace:
         if not old.mode & 0o222 or (is_there and not os.access(location.path, os.W_OK)):
             raise Refused(f"{location.label} is read-only (mode {old.mode:04o}). Nothing was changed")
 
-    def write(self, location: WorkspacePath, data: bytes, old: Loaded | None) -> None:
+    def write(self, location: WorkspacePath, data: bytes, old: LoadedFile | None) -> None:
         """Replace `old` with `data` (None: create the file and missing folders), and record it as seen."""
         self.apply((FileChange(location, old, data),))
 
@@ -450,7 +450,7 @@ class SeenFiles:
         seen = self._files.pop(path, None)
         self._kept_bytes -= len(seen.compressed or b"") if seen is not None else 0
 
-    def changed(self, path: Path, now: Loaded, label: str) -> str:
+    def changed(self, path: Path, now: LoadedFile, label: str) -> str:
         """Return a message if the file changed since the model saw it, empty if it did not."""
         seen = self._files[path]
         if seen.snapshot.digest == now.snapshot.digest:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from qcode import Agent, Allow, Approval, Decision, Options
-from qcode.agent.models.recording import Recorded, Recording
+from qcode.agent.models.recording import Recording, RecordingContent
 from qcode.protocol.errors import ErrorKind, InputError, ProviderError
 from qcode.protocol.messages import user
 from qcode.protocol.model import ModelRequest
@@ -89,7 +89,7 @@ def test_recording_holds_no_key_and_is_private(tmp_path: Path) -> None:
     text = file.read_text()
     assert KEY not in text
     assert file.stat().st_mode & 0o777 == 0o600
-    deltas = [event for _, event in Recorded.read(file).replies[1].events if isinstance(event, TextDelta)]
+    deltas = [event for _, event in RecordingContent.read(file).replies[1].events if isinstance(event, TextDelta)]
     assert [delta.text for delta in deltas] == ["It is [redacted], I think."]
 
 
@@ -99,7 +99,7 @@ def test_prompt_requests_and_replies_are_in_order(tmp_path: Path) -> None:
     kinds = [next(name for name in ("qcode", "prompt", "request", "reply") if name in row) for row in rows]
     assert kinds == ["qcode", "prompt", "request", "reply", "request", "reply", "prompt", "request", "reply"]
     assert [row["kept"] for row in rows if "request" in row] == [0, 1, 3]
-    recorded = Recorded.read(file)
+    recorded = RecordingContent.read(file)
     assert recorded.model == "openai/gpt-5"
     assert recorded.prompts == ("one", "two")
     messages: list[Any] = [reply.request["messages"] for reply in recorded.replies]
@@ -135,7 +135,7 @@ def test_cancelled_reply_is_recorded_as_one(tmp_path: Path) -> None:
             assert (await task).text == "half"
 
     asyncio.run(work())
-    reply = Recorded.read(file).replies[0]
+    reply = RecordingContent.read(file).replies[0]
     assert [event for _, event in reply.events] == [ReplyStarted("m", "r"), TextDelta(0, "half")]
     assert "it was cancelled" in run(tmp_path, "x", model=f"replay/{file}")[0].error.message
 
@@ -145,7 +145,7 @@ def test_each_thread_gets_its_own_replies_back(tmp_path: Path) -> None:
     model = Scripted([[Call("agent", **task)], "It is a text.", "Done."], name="openai")
     file = tmp_path / "r.jsonl"
     assert run(tmp_path, "go", model=model, record=file)[0].text == "Done."
-    threads = [reply.request["thread"] for reply in Recorded.read(file).replies]
+    threads = [reply.request["thread"] for reply in RecordingContent.read(file).replies]
     assert threads[0] == threads[2] != threads[1]
     assert run(tmp_path, "go", model=f"replay/{file}")[0].text == "Done."
 
@@ -180,7 +180,7 @@ def test_unusable_file_is_one_line_with_its_place(tmp_path: Path, content: bytes
     file = tmp_path / "r.jsonl"
     file.write_bytes(content)
     with pytest.raises(InputError, match=complaint) as raised:
-        Recorded.read(file)
+        RecordingContent.read(file)
     assert "\n" not in str(raised.value)
 
 
@@ -207,6 +207,6 @@ def test_error_keeps_its_fields(tmp_path: Path) -> None:
     error = ProviderError(ErrorKind.QUOTA, "empty", status=402, request_id="r1", resets_at=1, period="day")
     file = tmp_path / "r.jsonl"
     run(tmp_path, "x", model=Scripted([error]), record=file)
-    found = Recorded.read(file).replies[0].error
+    found = RecordingContent.read(file).replies[0].error
     assert found is not None
     assert found.info == error.info

@@ -232,7 +232,7 @@ def test_concurrent_change_stops_the_whole_patch(runner: ToolRunner, monkeypatch
     other = runner.have_read("b.txt", "two\n")
     remove = disk.remove_file
 
-    def interfering(folder: int, name: str, old: disk.Loaded, shown: str) -> None:
+    def interfering(folder: int, name: str, old: disk.LoadedFile, shown: str) -> None:
         other.write_text("theirs\n")
         remove(folder, name, old, shown)
 

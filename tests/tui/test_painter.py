@@ -281,6 +281,16 @@ def test_row_is_written_from_a_character_on_whose_width_terminals_disagree() -> 
     assert written(painter, *lines("aB no count 2", "a")) == "\x1b[1;4Hno count 2\x1b[K"
 
 
+@pytest.mark.parametrize("hidden", ["\u200b", "\ufeff", "\u202e", "\u0301", "\ufe0f"])
+def test_character_without_a_cell_in_a_style_of_its_own_is_written(hidden: str) -> None:
+    def row(count: int) -> list[Segment]:
+        return [Segment("x "), Segment(hidden, Style(bold=True)), Segment(f"= {count}")]
+
+    painter = Painter(erases_color=True)
+    assert "= 1" in written(painter, row(1), [Segment(hidden, Style(bold=True)), Segment("a")])
+    assert "= 2" in written(painter, row(2), [Segment(hidden, Style(bold=True)), Segment("b")])
+
+
 def test_wide_characters_are_written_whole() -> None:
     painter = Painter(erases_color=True)
     written(painter, *lines("漢字a", "a"))

@@ -19,7 +19,7 @@ from qcode.agent.sessions.history import FileState, RecordedChange
 from qcode.agent.sessions.session import Session
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.numbers import count_text
-from qcode.tools.disk import Loaded
+from qcode.tools.disk import LoadedFile
 from qcode.tools.tool import off_loop
 from qcode.tools.workspace import UNRECORDED, Workspace
 
@@ -199,7 +199,7 @@ class Recorder:
             self.blobs.close()
 
     @contextmanager
-    def record_change(self, path: Path, old: Loaded | None, data: bytes | None) -> Iterator[None]:
+    def record_change(self, path: Path, old: LoadedFile | None, data: bytes | None) -> Iterator[None]:
         from qcode.agent.checkpoints.blobs import digest_of
 
         before = None if old is None else self._store_state(old.data, old.mode, path)

@@ -34,7 +34,7 @@ from qcode.protocol.messages import typed_text
 from qcode.protocol.tools import Refused
 from qcode.text.numbers import count_text
 from qcode.tools import disk, text_file
-from qcode.tools.disk import Loaded, explain
+from qcode.tools.disk import LoadedFile, explain
 from qcode.values import dataclass
 
 RewindScope: TypeAlias = Literal["conversation", "files", "both"]
@@ -476,7 +476,7 @@ class PreparedStep:
 
     step: FileStep
     move: FileMove
-    loaded: Loaded | bytes | None
+    loaded: LoadedFile | bytes | None
     content: bytes | None
 
 
@@ -498,7 +498,7 @@ class Restorer:
             if content is None:
                 raise Refused(f"{step.path}: its old content is missing from the session's folder")
         loaded = None if is_below else self._load(step.path)
-        data = loaded.data if isinstance(loaded, Loaded) else loaded
+        data = loaded.data if isinstance(loaded, LoadedFile) else loaded
         prefix = LINK_PREFIX if isinstance(loaded, bytes) else ""
         digest = None if data is None else prefix + digest_of(data)
         if digest != (step.current.digest if step.current is not None else None):
@@ -507,7 +507,7 @@ class Restorer:
         if data is not None and digest is not None:
             if not self._blobs.store(data):
                 raise Refused(f"{step.path} could not be saved first (is the disk full?), so it was not changed")
-            source = FileState(digest, len(data), loaded.mode if isinstance(loaded, Loaded) else 0o777)
+            source = FileState(digest, len(data), loaded.mode if isinstance(loaded, LoadedFile) else 0o777)
         return PreparedStep(step, FileMove(step.path, source, step.target), loaded, content)
 
     def perform(self, ready: PreparedStep) -> None:
@@ -538,7 +538,7 @@ class Restorer:
             if old is None:
                 os.chmod(name, target.mode, dir_fd=folder)
 
-    def _load(self, path: str) -> Loaded | bytes | None:
+    def _load(self, path: str) -> LoadedFile | bytes | None:
         """Return the file, or the target of a link."""
         base, parts = self._split(path)
         try:

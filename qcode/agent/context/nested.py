@@ -30,7 +30,7 @@ _INTRODUCTION = "Instructions of the project for the files that this call touche
 
 
 @dataclass(frozen=True, slots=True)
-class _Attached:
+class _SeenFile:
     """A file that the model has received, with its modification time in nanoseconds and its size in bytes."""
 
     file: InstructionFile
@@ -58,7 +58,7 @@ class NestedInstructions:
         self._start_instructions = started
         self._is_trusted = is_trusted
         self._may_read = may_read
-        self._attached_files: dict[Path, _Attached] = {}
+        self._attached_files: dict[Path, _SeenFile] = {}
         self._notices: dict[str, None] = {}
 
     @property
@@ -100,7 +100,7 @@ class NestedInstructions:
             return ""
         self._notices |= dict.fromkeys(loader.notices)
         for file in loader.files:
-            self._attached_files[file.path] = _Attached(file, _state(file.path))
+            self._attached_files[file.path] = _SeenFile(file, _state(file.path))
         return "\n\n".join([_INTRODUCTION, *loader.parts]) if loader.parts else ""
 
     def _loader(self) -> InstructionLoader:

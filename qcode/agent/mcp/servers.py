@@ -98,8 +98,8 @@ class ReadyServer:
 class Servers:
     """The servers of one session. Owns every process it starts until `close` or `kill`.
 
-    If no front end shows approvals, notices explain how to approve. `problems` are errors in the files that configure
-    servers. `defer` is the setting `mcp.defer`.
+    A session is attended if a front end shows approvals; otherwise notices explain how to approve. `problems` are
+    errors in the files that configure servers. `defer` is the setting `mcp.defer`.
     """
 
     def __init__(

@@ -175,7 +175,7 @@ class RecordedReply:
 
 
 @dataclass(frozen=True, slots=True)
-class Recorded:
+class RecordingContent:
     """The content of a recording. `model` is the `provider/model` that it began with."""
 
     path: Path
@@ -184,7 +184,7 @@ class Recorded:
     replies: tuple[RecordedReply, ...]
 
     @classmethod
-    def read(cls, path: Path) -> Recorded:
+    def read(cls, path: Path) -> RecordingContent:
         """Read a recording; raise `InputError` with the invalid line. An incomplete last line is skipped."""
         try:
             if path.stat().st_size > MAX_BYTES:
@@ -274,7 +274,7 @@ class ReplayProvider:
     A request after the last reply fails; `unanswered` counts these. `is_timed`: events come at their recorded times.
     """
 
-    def __init__(self, recorded: Recorded, *, is_timed: bool) -> None:
+    def __init__(self, recorded: RecordingContent, *, is_timed: bool) -> None:
         self.name = recorded.model.partition("/")[0]
         self.host = f"replay:{recorded.path}"
         self.requests: list[JsonObject] = []
@@ -329,7 +329,7 @@ def request_to_json(request: ModelRequest, messages: list[JsonObject]) -> JsonOb
     }
 
 
-def departures(recorded: Recorded, playback: ReplayProvider, redact: Callable[[str], str]) -> list[str]:
+def departures(recorded: RecordingContent, playback: ReplayProvider, redact: Callable[[str], str]) -> list[str]:
     """Return a line for each request of a playback that is missing or differs from the recorded one.
 
     A recording that ended early gives a line too, because requests after its end cannot be compared. Texts are redacted

@@ -166,9 +166,9 @@ def _nearest_usable(specs: Mapping[str, ProviderSpec], settings: Settings, keys:
 
 def _replay_selection(path: Path, specs: Mapping[str, ProviderSpec], *, is_timed: bool) -> Selection:
     """Return the recorded model with the recorded replies; raise `QcodeError` if the recording is unusable."""
-    from qcode.agent.models.recording import Recorded, ReplayProvider
+    from qcode.agent.models.recording import RecordingContent, ReplayProvider
 
-    recorded = Recorded.read(path)
+    recorded = RecordingContent.read(path)
     provider, _, model = recorded.model.partition("/")
     spec = specs.get(provider) or ProviderSpec(provider, "demo", needs_key=False)
     played = ReplayProvider(recorded, is_timed=is_timed)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from qcode.agent.agent import Agent
-from qcode.agent.models.recording import Recorded, ReplayProvider, departures
+from qcode.agent.models.recording import RecordingContent, ReplayProvider, departures
 from qcode.agent.outcomes import decision_without_user, exit_code
 from qcode.agent.sessions.records import block_from_json
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
@@ -35,14 +35,14 @@ def run_replay(rest: Sequence[str]) -> int:
     if len(words) != 1:
         raise invalid_arguments(words, _USE)
     path = Path(words[0]).expanduser().absolute()
-    recorded = Recorded.read(path)
+    recorded = RecordingContent.read(path)
     provider = "replay-timed" if "timed" in flags else "replay"
     options = replace(options, model=f"{provider}/{path}", no_session=True)
     context = run_context(options, working_folder(options.cwd), is_attended=False)
     return asyncio.run(_play(Agent.begin(context), recorded, shows_diff="diff" in flags))
 
 
-async def _play(agent: Agent, recorded: Recorded, *, shows_diff: bool) -> int:
+async def _play(agent: Agent, recorded: RecordingContent, *, shows_diff: bool) -> int:
     assert isinstance(agent.selection.provider, ReplayProvider)
     code = ExitCode.OK
     try:
@@ -77,7 +77,7 @@ async def _turn(agent: Agent, prompt: str, attached: tuple[Block, ...]) -> TurnE
     raise AssertionError("a turn ends with TurnEnded")
 
 
-def _attached_blocks(recorded: Recorded, prompt: str) -> tuple[Block, ...]:
+def _attached_blocks(recorded: RecordingContent, prompt: str) -> tuple[Block, ...]:
     """Return the blocks that were sent with a prompt before its text."""
     for reply in recorded.replies:
         for message in cast("list[JsonObject]", reply.request["messages"]):

@@ -220,7 +220,7 @@ class Signer:
         self._thread_data.body = body
         try:
             self._runtime.converse_stream(modelId=model, messages=[])
-        except _Captured as captured:
+        except _SignedRequest as captured:
             request = captured.request
             headers = {name: _text(value) for name, value in request.headers.items()}
             return SignedRequest(request.method, request.url, headers, body)
@@ -230,10 +230,10 @@ class Signer:
         params["body"] = self._thread_data.body
 
     def _capture_request(self, request: BuiltRequest, **_: object) -> None:
-        raise _Captured(request)
+        raise _SignedRequest(request)
 
 
-class _Captured(Exception):  # noqa: N818 - not an error: it carries the signed request out of the SDK before sending
+class _SignedRequest(Exception):  # noqa: N818 - not an error: it carries the signed request out of the SDK before sending
     def __init__(self, request: BuiltRequest) -> None:
         super().__init__("captured")
         self.request = request

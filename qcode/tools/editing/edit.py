@@ -18,7 +18,7 @@ from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments, check
-from qcode.tools.disk import Loaded
+from qcode.tools.disk import LoadedFile
 from qcode.tools.text_file import Document
 from qcode.tools.tool import WRITES_PATH, Preview, ToolRunContext, run_off_loop
 from qcode.tools.workspace import FileChange, Workspace, WorkspacePath
@@ -43,13 +43,13 @@ def plan_creation(location: WorkspacePath, data: bytes, document: Document | Non
 
 
 def plan_replacement(
-    location: WorkspacePath, loaded: Loaded, old: Document, new: Document, data: bytes, report: str
+    location: WorkspacePath, loaded: LoadedFile, old: Document, new: Document, data: bytes, report: str
 ) -> PlannedChange:
     """Return the change that replaces `old` with `new`."""
     return PlannedChange((FileChange(location, loaded, data),), text_file.diff_of(location.name, old, new), report)
 
 
-def open_for_change(location: WorkspacePath, workspace: Workspace) -> Loaded:
+def open_for_change(location: WorkspacePath, workspace: Workspace) -> LoadedFile:
     """Return the current file. Raise `Refused` if the model has not seen this version, or the file is not writable."""
     loaded = workspace.load(location)
     workspace.check_fresh(location, loaded)

@@ -34,7 +34,7 @@ _FOREIGN = re.compile(r"[\s\S]?[^\x00-\x7f]+")
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class EditReading:
     """An alternative reading of an edit. `line` is the line number that the passage was copied from, 0 if unknown."""
 
     label: str
@@ -43,18 +43,18 @@ class Reading:
     line: int = 0
 
 
-def readings(old: str, new: str) -> Iterator[Reading]:
+def readings(old: str, new: str) -> Iterator[EditReading]:
     """Yield alternative readings of an edit, most likely first; each has a different `old`."""
     for label, reader in _READERS:
         found = reader(old, new)
         if found is not None and found[0] != old and found[0].strip():
-            yield Reading(label, *found)
+            yield EditReading(label, *found)
     numbered = _without_numbers(old, new)
     if numbered is not None:
         yield numbered
 
 
-def _without_numbers(old: str, new: str) -> Reading | None:
+def _without_numbers(old: str, new: str) -> EditReading | None:
     """Remove the line numbers of `read` and `grep` output, if every line has one and they are consecutive."""
     lines = old.removesuffix("\n").split("\n")
     numbers = [_NUMBERED.match(line) for line in lines]
@@ -67,7 +67,7 @@ def _without_numbers(old: str, new: str) -> Reading | None:
         return None  # a blank passage would match everywhere
     tail = "\n" if old.endswith("\n") else ""
     unnumbered = "\n".join(map(_without_number, new.split("\n")))
-    return Reading("without its line numbers", plain + tail, unnumbered, counted[0])
+    return EditReading("without its line numbers", plain + tail, unnumbered, counted[0])
 
 
 def _without_number(line: str) -> str:

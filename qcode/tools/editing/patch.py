@@ -8,7 +8,7 @@ from qcode.protocol.tools import Files, Refused, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.tools import text_file
 from qcode.tools.arguments import Arguments
-from qcode.tools.disk import Loaded
+from qcode.tools.disk import LoadedFile
 from qcode.tools.editing.edit import ChangeTool, PlannedChange, open_for_change
 from qcode.tools.text_file import Document
 from qcode.tools.workspace import FileChange, Workspace, WorkspacePath
@@ -134,7 +134,7 @@ def _deletion(location: WorkspacePath, workspace: Workspace) -> _Part:
     return _Part((FileChange(location, loaded, None),), _whole_diff(location, loaded), f"D {location.label}")
 
 
-def _whole_diff(location: WorkspacePath, loaded: Loaded) -> str:
+def _whole_diff(location: WorkspacePath, loaded: LoadedFile) -> str:
     """Return the diff of a deleted file, or its name and size if it is not text."""
     name = text_file.name_in_diff(location.name)
     try:
@@ -163,7 +163,7 @@ def _update(location: WorkspacePath, section: UpdatedFile, workspace: Workspace)
 def _move(
     location: WorkspacePath,
     path: str,
-    loaded: Loaded,
+    loaded: LoadedFile,
     old: Document,
     new: Document,
     notes: tuple[str, ...],

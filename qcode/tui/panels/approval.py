@@ -34,9 +34,9 @@ from qcode.text.numbers import count_text
 from qcode.tui.messages import ApprovalDecided
 from qcode.tui.panels.choices import (
     BACK,
-    Asked,
     Form,
     Option,
+    PanelQuestion,
     confirmation_form,
     form_of,
     option_of,
@@ -85,7 +85,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         super().__init__(id=id)
         self._clock = clock
         self._prompt = prompt
-        self._open_requests: list[tuple[Asked, str]] = []
+        self._open_requests: list[tuple[PanelQuestion, str]] = []
         self._form = Form(())
         self._shown_detail = ApprovalDetail.of("text", "")
         self._index = 0
@@ -114,7 +114,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         yield SteadyInput(placeholder=self._form.hint, id="approval-reason", compact=True, select_on_focus=False)
 
     @property
-    def request(self) -> Asked | None:
+    def request(self) -> PanelQuestion | None:
         """The approval that is shown."""
         return self._open_requests[0][0] if self._open_requests else None
 
@@ -168,7 +168,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def chosen(self) -> Option:
         return self.options[self._index]
 
-    def ask(self, approval: Asked, position: str = "") -> None:
+    def ask(self, approval: PanelQuestion, position: str = "") -> None:
         """Show `approval`, or keep it until those before it are decided. `position` is such as `1 of 2`.
 
         A call that was revised keeps its turn.
@@ -426,7 +426,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             part.display = bool(lines)
             part.update(Rows(lines, part))
 
-    def _title_lines(self, approval: Asked, position: str, width: int) -> list[Line]:
+    def _title_lines(self, approval: PanelQuestion, position: str, width: int) -> list[Line]:
         """Return the question, for an edit with the number of its lines and its place among those of the reply.
 
         The key that edits the call is named if there is room for it on the same row.

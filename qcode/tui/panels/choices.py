@@ -47,7 +47,7 @@ class FolderTrust:
     id: str = "folder-trust"
 
 
-Asked: TypeAlias = Approval | FolderTrust
+PanelQuestion: TypeAlias = Approval | FolderTrust
 """Everything that the panel asks."""
 
 
@@ -128,7 +128,7 @@ _TRUST_OPTIONS = (
 )
 
 
-def form_of(approval: Asked) -> Form:
+def form_of(approval: PanelQuestion) -> Form:
     """Return the form of an approval, for the app and the linear mode."""
     match approval:
         case ToolApproval(kind=kind, why=why):
@@ -152,7 +152,7 @@ def form_of(approval: Asked) -> Form:
             return Form(_TRUST_OPTIONS, "text", first=_TRUST_OPTIONS.index(_RESTRICT))
 
 
-def question_with_asker(approval: Asked) -> str:
+def question_with_asker(approval: PanelQuestion) -> str:
     """Return the question on one line, with who asks it if that is not the conversation itself."""
     match approval:
         case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:
@@ -163,7 +163,7 @@ def question_with_asker(approval: Asked) -> str:
             return question_line(approval)
 
 
-def question_line(approval: Asked) -> str:
+def question_line(approval: PanelQuestion) -> str:
     """Return the question on one line, short enough to leave room for the choices; the preview has it all."""
     return cut(" ".join(ensure_visible(approval.question).split("\n")), _MAX_QUESTION)
 

@@ -32,7 +32,7 @@ _INSERTING = frozenset({"i", "a", "I", "A", "o", "O"})
 
 
 @dataclass(frozen=True, slots=True)
-class _Selected:
+class _SelectionSize:
     """The size of a selection, for `.` after an operator of visual mode: its lines, and the characters of the last."""
 
     lines: int
@@ -54,7 +54,7 @@ class _Change:
     """The last change, for `.`: its command, the size of its selection, and the deleted and typed characters."""
 
     command: VimCommand
-    selected: _Selected | None = None
+    selected: _SelectionSize | None = None
     deleted: int = 0
     typed: str = ""
 
@@ -317,7 +317,7 @@ class Vim(MovingCursor):
         self._history.begin_at(self.cursor)
         self._apply(command, region, change)
 
-    def _region_of(self, command: VimCommand, change: _Change | None) -> tuple[Region | None, _Selected | None]:
+    def _region_of(self, command: VimCommand, change: _Change | None) -> tuple[Region | None, _SelectionSize | None]:
         """Return the region of an operator, and its size if it is a selection."""
         text, operator = self.text, command.operator
         if command.name == SELECTION:
@@ -330,7 +330,7 @@ class Vim(MovingCursor):
             )
             selected = text[region.start : region.end]
             size = len(selected) if "\n" not in selected else line_start(text, region.end) - region.end
-            return region, _Selected(selected.count("\n") + 1, abs(size), is_lines)
+            return region, _SelectionSize(selected.count("\n") + 1, abs(size), is_lines)
         if command.name == LINES:
             count = (command.count or 1) - 1
             last = motions.lines_below(text, self.cursor, count) if count else self.cursor
@@ -351,7 +351,7 @@ class Vim(MovingCursor):
         self.cursor = min(start, motion.at)
         return region, None
 
-    def _region_of_size(self, selected: _Selected, *, joins_lines: bool) -> Region:
+    def _region_of_size(self, selected: _SelectionSize, *, joins_lines: bool) -> Region:
         """Return the region of the size of an earlier selection, from the cursor."""
         text, at = self.text, self.cursor
         last = motions.lines_below(text, at, selected.lines - 1) if selected.lines > 1 else line_start(text, at)
