@@ -153,9 +153,24 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         on_change = self._note_files
         finder = AttachmentFinder(agent, say=parts.transcript.add_notice, changed=on_change)
         self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
-        self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce, survives=self.survives)
+        self.turns = Turns(
+            agent,
+            parts,
+            clock,
+            spawn=self._spawn,
+            announce=self._announce,
+            survives=self.survives,
+            is_held=lambda: self.shell.is_running,
+        )
         show_line = parts.status.show_shell_line
-        self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell, show=show_line, clock=clock)
+        self.shell = ShellLines(
+            agent,
+            parts.transcript,
+            spawn=self._spawn_shell,
+            show=show_line,
+            on_end=lambda is_stopped: self.turns.send_queued(is_interrupted=is_stopped),
+            clock=clock,
+        )
         self.server_watch = ServerWatch(agent.servers, parts, self.turns)
         self.view = AppView(
             self,
