@@ -23,7 +23,6 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from qcode.protocol.errors import QcodeError
-from qcode.text.numbers import count_text
 from qcode.tui.failures import crash_text, unwrapped
 from qcode.tui.layout import Widgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
@@ -325,8 +324,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.view.open_link(event.href)
 
     @on(Transcript.Selected)
-    def _hint_at_copying(self, event: Transcript.Selected) -> None:
-        self.view.hint(f"Ctrl+C copies {count_text(len(event.text), 'character')}")
+    def _announce_copy(self, event: Transcript.Selected) -> None:
+        self.view.cancel_keys.announce_copy(event.text)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy `text` by the best available method. The widgets' own copying also calls this."""
