@@ -23,7 +23,6 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from qcode.protocol.errors import QcodeError
-from qcode.text.numbers import count_text
 from qcode.tui.failures import crash_text, unwrapped
 from qcode.tui.layout import Widgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
@@ -144,8 +143,6 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         from qcode.tui.commands.table import COMMANDS, show_start
         from qcode.tui.panels.servers import ServerWatch
         from qcode.tui.prompt.attachments import AttachmentFinder
-        from qcode.tui.shell_lines import ShellLines
-        from qcode.tui.turns import Turns
         from qcode.tui.view import AppView, SessionName
 
         self.add_themes()
@@ -153,9 +150,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         on_change = self._note_files
         finder = AttachmentFinder(agent, say=parts.transcript.add_notice, changed=on_change)
         self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
-        self.turns = Turns(agent, parts, clock, spawn=self._spawn, announce=self._announce, survives=self.survives)
-        show_line = parts.status.show_shell_line
-        self.shell = ShellLines(agent, parts.transcript, spawn=self._spawn_shell, show=show_line, clock=clock)
+        self._add_runners()
         self.server_watch = ServerWatch(agent.servers, parts, self.turns)
         self.view = AppView(
             self,
@@ -183,6 +178,30 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.is_ready = True
         for problem in self.all_theme_problems():
             parts.transcript.add_notice("warning", problem)
+
+    def _add_runners(self) -> None:
+        """Create the objects that run turns and the user's `!` lines. A turn waits for these lines."""
+        from qcode.tui.shell_lines import ShellLines
+        from qcode.tui.turns import Turns
+
+        parts, clock = self.parts, self.options.clock
+        self.turns = Turns(
+            self.agent,
+            parts,
+            clock,
+            spawn=self._spawn,
+            announce=self._announce,
+            survives=self.survives,
+            is_held=lambda: self.shell.is_running,
+        )
+        self.shell = ShellLines(
+            self.agent,
+            parts.transcript,
+            spawn=self._spawn_shell,
+            show=parts.status.show_shell_line,
+            on_end=lambda is_stopped: self.turns.send_queued(is_interrupted=is_stopped),
+            clock=clock,
+        )
 
     def _sources(self, finder: AttachmentFinder) -> Sources:
         from qcode.tui.commands.command import argument_hint, choices_for
@@ -310,8 +329,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.view.open_link(event.href)
 
     @on(Transcript.Selected)
-    def _hint_at_copying(self, event: Transcript.Selected) -> None:
-        self.view.hint(f"Ctrl+C copies {count_text(len(event.text), 'character')}")
+    def _announce_copy(self, event: Transcript.Selected) -> None:
+        self.view.cancel_keys.announce_copy(event.text)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy `text` by the best available method. The widgets' own copying also calls this."""

@@ -40,6 +40,7 @@ class ShellLines:
     """Runs shell lines independently of turns; several may run at once.
 
     `spawn` starts a coroutine as a worker. `show` gets the activity of the line that Esc stops, None without one.
+    `on_end` is called after the output of a line was attached, with whether the user stopped the line.
     `hint` names the keys for a line that runs.
     """
 
@@ -50,16 +51,22 @@ class ShellLines:
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         show: Callable[[Activity | None], None] = lambda activity: None,
+        on_end: Callable[[bool], None] = lambda is_stopped: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._agent = agent
         self._transcript = transcript
         self._spawn = spawn
         self._show = show
+        self._on_end = on_end
         self._clock = clock
         self.hint = INTERRUPT_HINT
         self._tasks: dict[asyncio.Task[ToolOutcome], Activity] = {}
         self._count = 0
+
+    @property
+    def is_running(self) -> bool:
+        return bool(self._tasks)
 
     def start(self, line: str) -> None:
         """Run a line; its card shows the result."""
@@ -124,3 +131,4 @@ class ShellLines:
                 card, CardUpdate(state=state, output=output, summary=one_line(outcome.summary))
             )
         self._agent.conversation.attach((shell_block(line, outcome),))
+        self._on_end(task.cancelled())

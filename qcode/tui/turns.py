@@ -31,7 +31,8 @@ State: TypeAlias = Literal["idle", "working", "asking"]
 class Turns:
     """The running turn, if any, and the queue for the next.
 
-    `spawn` starts a coroutine as a worker; `announce` gets each change of state.
+    `spawn` starts a coroutine as a worker; `announce` gets each change of state. While `is_held`, because a `!` command
+    runs, no turn starts: its output belongs to the next prompt.
     """
 
     def __init__(
@@ -43,9 +44,11 @@ class Turns:
         spawn: Callable[[Coroutine[Any, Any, None]], object],
         announce: Callable[[State], None],
         survives: Callable[[Exception], bool],
+        is_held: Callable[[], bool],
     ) -> None:
         self._conversation = agent.conversation
         self._survives = survives
+        self.is_held = is_held
         self._widgets = widgets
         self._spawn = spawn
         self._announce = announce
@@ -70,10 +73,13 @@ class Turns:
         self._presenter.background_hint = hint
 
     def submit(self, submission: Submission) -> None:
-        """Start a turn. If one runs, queue the prompt: to join it, or as the next turn if it has options."""
-        if self.is_running:
+        """Start a turn; queue the prompt if turns are held.
+
+        If a turn runs, queue it too: to join that turn, or as the next one if it has options.
+        """
+        if self.is_running or self.is_held():
             self._widgets.queue.add(submission)
-            if submission.is_steering:
+            if self.is_running and submission.is_steering:
                 self._conversation.steer(submission.text, submission.attached)
             return
         typed = submission.typed_text if submission.typed_text != submission.text else ""
@@ -92,7 +98,10 @@ class Turns:
     def take_back(self) -> str:
         """Remove the last queued prompt and return its text as shown in the prompt; empty if there is none."""
         last = self._widgets.queue.last
-        if last is None or (last.is_steering and not self._conversation.unsteer(last.text)):
+        if last is None:
+            return ""
+        # A prompt that waits for a `!` command was not sent to a turn.
+        if self.is_running and last.is_steering and not self._conversation.unsteer(last.text):
             return ""
         self._widgets.queue.drop_last()
         return last.typed_text
@@ -174,7 +183,7 @@ class Turns:
             self._idle = None
         self._widgets.status.change(model=self._conversation.model)
         self._announce("idle")
-        self._send_queued(outcome)
+        self.send_queued(is_interrupted=outcome in (Outcome.CANCELLED, Outcome.ERROR))
         blocked, self._blocked_text = self._blocked_text, ""
         if blocked:
             self._widgets.prompt.put_back(blocked)
@@ -209,15 +218,19 @@ class Turns:
             if isinstance(event, ApprovalRequested) and event.approval.id not in self._widgets.approval.open_ids:
                 self._conversation.answer(event.approval.id, Deny("qcode could not show this question to the user."))
 
-    def _send_queued(self, outcome: Outcome) -> None:
-        """Send the queued prompts as the next turn.
+    def send_queued(self, *, is_interrupted: bool) -> None:
+        """Send the queued prompts as the next turn, unless one runs or they are held.
 
         After an interrupt or an error, return them to the prompt instead.
         """
-        if outcome in (Outcome.CANCELLED, Outcome.ERROR):
+        if self.is_running:
+            return
+        if is_interrupted:
             waiting = "\n\n".join(queued.typed_text for queued in self._widgets.queue.take_all())
             if waiting:
                 self._widgets.prompt.put_back(waiting)
+            return
+        if self.is_held():
             return
         following = self._widgets.queue.take_next()
         if following is not None:

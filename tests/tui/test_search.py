@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from qcode.protocol.events import Retry, StepStarted
+from qcode.protocol.reply import TextDelta
 from qcode.tui.panels.search import SearchField
 from qcode.tui.terminal.driver import has_browser
 from tests.tui.harness import Running, drive
@@ -116,6 +118,32 @@ def test_copied_selection_is_confirmed_in_the_footer() -> None:
         assert "through the terminal (OSC 52)" in run.status
 
     drive(test, conversation())
+
+
+def test_text_replaced_after_it_was_selected_is_copied_while_the_hint_says_so() -> None:
+    selected, done = Gate(), Gate()
+    retry = Retry(is_continuation=False, reason="max_tokens", attempt=1, max_tokens=64_000)
+    script: Script = [StepStarted(1), TextDelta(0, "first attempt"), selected, retry, TextDelta(0, "x"), done, ended()]
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await run.until(selected.reached.is_set)
+        transcript = run.app.parts.transcript
+        await run.pilot.click(transcript, offset=(3, transcript.size.height - 1), times=2)
+        await run.pilot.pause()
+        assert "Ctrl+C copies 5 characters" in run.status
+        selected.open()
+        await run.until(done.reached.is_set)
+        await run.until(lambda: run.app.screen.get_selected_text() is None)
+        await run.pilot.press("ctrl+c")
+        assert run.app.clipboard == "first"
+        assert run.conversation.cancels == 0
+        await run.pilot.press("ctrl+c")
+        assert run.conversation.cancels == 1
+        done.open()
+        await run.until_idle()
+
+    drive(test, ScriptedConversation(script))
 
 
 def test_keys_jump_to_user_messages() -> None:

@@ -90,6 +90,55 @@ def test_escape_ends_the_shell_command_before_the_turn_and_keeps_its_output() ->
     drive(test, conversation, run_line=shell)
 
 
+class GatedShell:
+    """Waits for `gate` in every line."""
+
+    def __init__(self) -> None:
+        self.gate, self.begun = asyncio.Event(), asyncio.Event()
+
+    async def __call__(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
+        self.begun.set()
+        await self.gate.wait()
+        return ToolOutcome("2 failed\n[exit code 1]", is_error=True, summary="exit 1")
+
+
+def test_prompt_waits_for_the_shell_command_and_goes_with_its_output() -> None:
+    shell, conversation = GatedShell(), ScriptedConversation([*says("done"), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("!npm test")
+        await shell.begun.wait()
+        await run.send("fix the failures")
+        await run.until(lambda: "queued: fix the failures" in run.screen)
+        assert (conversation.prompts, conversation.steered) == ([], [])
+        shell.gate.set()
+        await run.until(lambda: conversation.prompts == ["fix the failures"])
+        assert len(conversation.kept) == 1
+        await run.until_idle()
+        assert "queued" not in run.screen
+
+    drive(test, conversation, run_line=shell)
+
+
+@pytest.mark.parametrize("key", ["up", "escape"])
+def test_prompt_that_waits_for_a_shell_command_comes_back(key: str) -> None:
+    shell, conversation = GatedShell(), ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.send("!npm test")
+        await shell.begun.wait()
+        await run.send("fix the failures")
+        await run.until(lambda: "queued: fix the failures" in run.screen)
+        await run.pilot.press(key)
+        await run.until(lambda: run.app.parts.prompt.text == "fix the failures")
+        shell.gate.set()
+        await run.until(lambda: bool(conversation.kept))
+        assert conversation.prompts == []
+        assert "queued" not in run.screen
+
+    drive(test, conversation, run_line=shell)
+
+
 def test_running_shell_command_is_in_the_status_line_until_it_ends() -> None:
     shell, conversation = Shell(), ScriptedConversation()
 

@@ -44,6 +44,7 @@ class CancelKeys:
         self._clock = clock
         self._copy = copy
         self._again: tuple[str, float, str] | None = None
+        self._announced_copy: tuple[str, float] = ("", float("-inf"))
         self._vim_escaped = float("-inf")
         self._forget_timer: Timer | None = None
 
@@ -90,6 +91,10 @@ class CancelKeys:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; pressed twice, quit."""
         prompt = self._widgets.prompt
         selected = self._app.screen.get_selected_text() or ("" if prompt.is_refilled else prompt.selected_text)
+        (announced, since), self._announced_copy = self._announced_copy, ("", float("-inf"))
+        if not selected and self._clock() - since <= _AGAIN_SECONDS:
+            # A new attempt at the reply has replaced the selected text, but the hint still promises to copy it.
+            selected = announced
         if selected:
             self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
             self._app.screen.clear_selection()
@@ -100,6 +105,11 @@ class CancelKeys:
             prompt.stash()
         elif self._is_pressed_again("Ctrl+C", "quit"):
             leave()
+
+    def announce_copy(self, text: str) -> None:
+        """Say that Ctrl+C copies `text`, which was selected in the transcript; for as long as the hint, it does."""
+        self._announced_copy = (text, self._clock())
+        self.hint(f"Ctrl+C copies {count_text(len(text), 'character')}")
 
     def forget(self) -> None:
         """Forget the first press of a key that acts when pressed twice: the user is typing now."""
