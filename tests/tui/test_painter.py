@@ -46,7 +46,7 @@ STYLES = [
     Style(underline=True, link="https://e.example/2"),
 ]
 SURE_TEXTS = ["word ", "x", " ", "     ", "-" * 12, "│ ", "漢字", "한", "é", "—", "⠋", " " * 30, "Ж", "ｆ"]
-HIDDEN = "\u200b\ufeff\u202e\u2066\u200d\ufe0f\u0301"  # characters that no cell of their own shows
+HIDDEN = "\u200b\ufeff\u202e\u2066\u200d\ufe0f\u0301"  # characters that take no cell
 UNSURE_TEXTS = ["👍", "👩‍👩‍👧", "⚠️", "e\u0301", "🇩🇪", "✓", "⚠", "ﷺ"]
 
 
