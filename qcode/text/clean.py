@@ -169,10 +169,10 @@ def single_spaced(text: str, limit: int | None = None) -> str:
 
 
 _FENCE = lazy_pattern(r"\s*(?:```|~~~)")
-_BLOCK_MARK = lazy_pattern(r"\s*(?:#{1,6} |>+ ?|[-*+] (?=\S))+")
+_BLOCK_MARK = lazy_pattern(r"\s*+(?:#{1,6} |>++ ?|[-*+] (?=\S))++")
 _CODE_SPAN = lazy_pattern(r"``((?:[^`]|`(?!`))+)``|`([^`]+)`")
 _INLINE_MARKS = (
-    (lazy_pattern(r"!?\[([^\]\n]*)\]\([^()\s]*\)"), r"\1"),
+    (lazy_pattern(r"!?\[([^\[\]\n]*+)\]\([^()\s]*+\)"), r"\1"),
     (lazy_pattern(r"(?<![0-9A-Za-z_*])(\*{2,3})(?=[^\s*])(.*?[^\s*/])\1(?![0-9A-Za-z_*/])"), r"\2"),
     (lazy_pattern(r"(?<![0-9A-Za-z_*/])\*(?=\w)([^*]*?[^\s*])\*(?![0-9A-Za-z_*/])"), r"\1"),
 )
