@@ -122,6 +122,9 @@ class AppView:
         self._shell = shell
         self._leave = leave
         self.jobs: JobWatch = JobWatch(agent, clock, say=self.transcript.add_notice, show_count=self._count_jobs)
+        self.jobs.update_card = self.transcript.update_card
+        turns.report_results(self.jobs.follow)
+        shell.on_result = self.jobs.follow
         agent.toolbox.jobs.watcher = self._watch_job
         self.aside: AsideTalk = AsideTalk(
             agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost), self._add_aside

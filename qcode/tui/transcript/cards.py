@@ -211,7 +211,8 @@ class Card(Foldable):
         if state == self.state:
             return
         if state == "running":
-            self._started_at = self._clock()
+            # A call that moved to the background runs on: its time includes that before the move.
+            self._started_at, self._seconds = self._started_at or self._clock(), None
         elif self.state == "running" and self._started_at is not None:
             self._seconds = self._clock() - self._started_at
         if (state in _FAILED) != (self.state in _FAILED):
