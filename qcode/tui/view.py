@@ -452,11 +452,14 @@ class AppView:
 
     def choose_card(self) -> None:
         """Let the user choose a card by key, to unfold it."""
-        if self._widgets.transcript.choose_card(self._end_choosing):
-            self.hint("")
-            self._widgets.status.change(hint="j k move · Enter unfold · Esc close")
-        else:
+        self.hint("")
+        if not self._widgets.transcript.choose_card(self._end_choosing, self._show_card_keys):
             self.hint("no cards yet")
+
+    def _show_card_keys(self, action: str) -> None:
+        """Show the keys for the marked card; `action` is what Enter does with it, if anything."""
+        keys = ("j k move", f"Enter {action}" if action else "", "Esc close")
+        self._widgets.status.change(hint=" · ".join(filter(None, keys)))
 
     def _end_choosing(self, typed: str) -> None:
         widgets = self._widgets
