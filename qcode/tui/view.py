@@ -122,10 +122,7 @@ class AppView:
         self._shell = shell
         self._leave = leave
         self.jobs: JobWatch = JobWatch(agent, clock, say=self.transcript.add_notice, show_count=self._count_jobs)
-        self.jobs.update_card = self.transcript.update_card
-        turns.report_results(self.jobs.follow)
-        shell.on_result = self.jobs.follow
-        agent.toolbox.jobs.watcher = self._watch_job
+        self._follow_jobs()
         self.aside: AsideTalk = AsideTalk(
             agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost), self._add_aside
         )
@@ -172,6 +169,13 @@ class AppView:
 
     def _count_jobs(self, count: int) -> None:
         self._widgets.status.change(jobs=count)
+
+    def _follow_jobs(self) -> None:
+        """Show jobs in the status line, and on the cards of the commands that became jobs."""
+        self.jobs.update_card = self.transcript.update_card
+        self.turns.report_results(self.jobs.follow)
+        self._shell.on_result = self.jobs.follow
+        self._agent.toolbox.jobs.watcher = self._watch_job
 
     def _watch_job(self, job: Job) -> None:
         """Show a change of a job, unless the app is closing: that ends every job."""
