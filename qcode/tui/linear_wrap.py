@@ -31,7 +31,7 @@ def wrap(text: str, width: int) -> str:
 def wrap_table(text: str, width: int) -> str:
     """Wrap text of which some lines have two columns, separated by two blanks or more.
 
-    Rows that continue the right column are indented below it. If there is no room for that, it gets rows of its own.
+    Rows that continue the right column are indented below it. If there is no room for that, it begins on the next row.
     """
     return "\n".join(_wrap_row(line, width) for line in text.split("\n"))
 

@@ -148,7 +148,10 @@ class LineTerminal:
             self._waiting = None
             self._loop.remove_reader(number)
         try:
-            return os.read(number, 65_536)
+            data = os.read(number, 65_536)
         except OSError:
             # The terminal was closed.
             return b""
+        if not data:
+            self.write_line("")  # the label is still at the end of the line
+        return data
