@@ -67,13 +67,24 @@ class FilePlan:
 class RewindPlan:
     """A planned step. It is valid until anything else happens in the conversation.
 
-    `summary` describes it in one line. `messages` is the number of messages that it removes (negative: restores).
+    `summary` describes it in one line. `messages` is the number of messages that it removes (negative: restores),
+    `turns` that of turns.
     """
 
     plan_id: int
     summary: str
     files: tuple[FilePlan, ...]
     messages: int
+    turns: int = 0
+    is_redo: bool = False
+
+    @property
+    def removed(self) -> str:
+        """The removed or restored part of the conversation, such as `2 turns`; empty if there is none."""
+        # A turn that a compaction replaced is not counted, and an undone compaction removes none.
+        if self.turns:
+            return count_text(abs(self.turns), "turn")
+        return count_text(abs(self.messages), "message") if self.messages else ""
 
     @property
     def doubtful(self) -> tuple[FilePlan, ...]:
@@ -287,7 +298,9 @@ class Rewinder:
         self._plans += 1
         files = tuple(self._file_plan(step) for step in steps if not _is_done(step))
         messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
-        plan = RewindPlan(self._plans, _summary(why, messages, files, finishes), files, messages)
+        turns = self._history.head.turns - after.turns
+        plan = RewindPlan(self._plans, "", files, messages, turns, why == "redo")
+        plan = replace(plan, summary=_summary(why, plan, finishes))
         head = self._history.head
         spans_compaction = after.is_compacted(head) if why == "redo" else head.is_compacted(after)
         step = _PendingStep(plan, why, after, tuple(steps), prompt, finishes, spans_compaction, self._state())
@@ -313,15 +326,15 @@ def _is_done(step: FileStep) -> bool:
     return not step.refusal and _is_same_file(step.current, step.target)
 
 
-def _summary(why: MoveKind, messages: int, files: Sequence[FilePlan], finishes: Move | None) -> str:
+def _summary(why: MoveKind, plan: RewindPlan, finishes: Move | None) -> str:
     if finishes is not None:
-        return f"Finish restoring {count_text(len(files), 'file')}"
+        return f"Finish restoring {count_text(len(plan.files), 'file')}"
     verb = {"undo": "Undo", "redo": "Redo", "rewind": "Rewind"}[why]
     parts = []
-    if messages:
-        parts.append(f"{'removes' if messages > 0 else 'brings back'} {count_text(abs(messages), 'message')}")
-    if files:
-        parts.append(f"restores {count_text(len(files), 'file')}")
+    if plan.removed:
+        parts.append(f"{'removes' if plan.messages > 0 else 'brings back'} {plan.removed}")
+    if plan.files:
+        parts.append(f"restores {count_text(len(plan.files), 'file')}")
     return f"{verb}: {', '.join(parts) or 'no change'}"
 
 
@@ -329,8 +342,8 @@ def _report(planned: _PendingStep, done: int) -> str:
     if planned.finishes is not None:
         return f"Finished: {count_text(done, 'file')} restored."
     verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.why]
-    is_redo, messages = planned.why == "redo", planned.plan.messages
-    parts = [f"{count_text(abs(messages), 'message')} {'removed' if messages > 0 else 'back'}"] if messages else []
+    is_redo, plan = planned.why == "redo", planned.plan
+    parts = [f"{plan.removed} {'removed' if plan.messages > 0 else 'back'}"] if plan.removed else []
     if planned.spans_compaction:
         parts = [
             "the conversation is compacted again" if is_redo else "the messages from before the compaction are back"
