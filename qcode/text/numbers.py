@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
 from decimal import Decimal
 
 
@@ -76,21 +74,6 @@ def age_text(seconds: float) -> str:
     if whole < 3_600:
         return f"{whole // 60} min"
     return f"{whole // 3_600} h" if whole < 2 * 86_400 else f"{whole // 86_400} days"
-
-
-def clock_texts(moments: Sequence[str]) -> list[str]:
-    """Format ISO 8601 times in local time: `14:03`, or `Nov 20 14:03` if they are of several days; "" if invalid."""
-    local = [_local(moment) for moment in moments]
-    days = {moment.date() for moment in local if moment is not None}
-    form = "%H:%M" if len(days) < 2 else "%b %d %H:%M"
-    return ["" if moment is None else moment.strftime(form) for moment in local]
-
-
-def _local(moment: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(moment).astimezone()
-    except ValueError:
-        return None
 
 
 def count_text(count: int, noun: str, plural: str = "") -> str:

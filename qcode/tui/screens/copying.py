@@ -10,8 +10,9 @@ from itertools import accumulate
 
 from qcode.agent.sessions.history import StoredMessage
 from qcode.text.clean import plain_line, single_spaced
-from qcode.text.numbers import clock_texts, count_text
+from qcode.text.numbers import count_text
 from qcode.tui.panels.picker_list import PickerRow
+from qcode.tui.screens.control_text import clock_texts
 from qcode.tui.screens.picker import Picker
 from qcode.values import dataclass
 

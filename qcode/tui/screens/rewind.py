@@ -14,8 +14,9 @@ from textual.content import Content
 from textual.widgets import Static
 
 from qcode.text.clean import one_line, plain_line
-from qcode.text.numbers import clock_texts, count_text
+from qcode.text.numbers import count_text
 from qcode.tui.panels.picker_list import PickerRow
+from qcode.tui.screens.control_text import clock_texts
 from qcode.tui.screens.picker import Picker
 from qcode.tui.transcript.line import shorten
 
