@@ -163,8 +163,8 @@ class TrustQuestion:
 
 def ask_in_lines(asked: TrustQuestion) -> TrustAnswer:
     """Ask on the terminal; raise `InputEnded` if the user quits."""
-    from qcode.tui.linear_wrap import wrap_table
-    from qcode.tui.terminal.line_terminal import terminal_columns
+    from qcode.tui.linear.terminal import terminal_columns
+    from qcode.tui.linear.wrap import wrap_table
 
     text = wrap_table(f"\n{asked.facts}\n\n{asked.question}\n\n{_OPTIONS}", terminal_columns())
     answer = ask(f"{text}\n{_CHOICE}") or "3"

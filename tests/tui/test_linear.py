@@ -45,9 +45,9 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.reply import Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
-from qcode.tui.linear import LinearApp
+from qcode.tui.linear.app import LinearApp
+from qcode.tui.linear.terminal import LineTerminal
 from qcode.tui.opening import read_commands
-from qcode.tui.terminal.line_terminal import LineTerminal
 from tests.agent.context.folders import make_executable
 from tests.tui.controlling import Project
 from tests.tui.harness import make_agent
@@ -374,7 +374,7 @@ def test_crashed_turn_is_reported_and_the_linear_session_continues() -> None:
 
 SCRIPT = """
 import sys
-from qcode.tui.linear import run_linear_with
+from qcode.tui.linear.app import run_linear_with
 from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.reply import TextDelta

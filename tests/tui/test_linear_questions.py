@@ -9,7 +9,7 @@ from rich.cells import cell_len
 
 from qcode.protocol.approvals import Allow, Answer, Choice, Decision, Deny, PlanApproval, Question, ToolApproval
 from qcode.protocol.events import ApprovalRequested, ToolStarted
-from qcode.tui.linear_wrap import COMMAND_INDENT, wrap, wrap_command, wrap_table
+from qcode.tui.linear.wrap import COMMAND_INDENT, wrap, wrap_command, wrap_table
 from tests.tui.harness import make_agent
 from tests.tui.scripted import ScriptedConversation, UntilAnswered, call, ended, says
 from tests.tui.test_linear import Typed, linear, talk

@@ -16,7 +16,7 @@ from qcode.protocol.usage import Usage
 from qcode.text.clean import clean, one_line
 from qcode.text.fences import fence_after
 from qcode.text.numbers import count_text, duration_text, retry_countdown
-from qcode.tui.linear_wrap import wrap, wrap_command, wrap_table
+from qcode.tui.linear.wrap import wrap, wrap_command, wrap_table
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate
 from qcode.tui.transcript.content import Thoughts

@@ -17,7 +17,8 @@ from qcode.protocol.approvals import (
     TurnApproval,
 )
 from qcode.text.clean import cut, ensure_visible
-from qcode.tui.linear_view import LinearView
+from qcode.tui.linear.terminal import LineTerminal
+from qcode.tui.linear.view import LinearView
 from qcode.tui.panels.choices import (
     BACK,
     Form,
@@ -30,7 +31,6 @@ from qcode.tui.panels.choices import (
     question_with_asker,
     risk_line,
 )
-from qcode.tui.terminal.line_terminal import LineTerminal
 
 EDIT_LETTER = "e"
 _EDIT_LINE = f"Type {EDIT_LETTER} to edit it in your editor before it runs."

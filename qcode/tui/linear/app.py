@@ -1,7 +1,7 @@
 """The app without a screen: lines in order, each printed once, and questions with numbered answers.
 
 For screen readers, logs and simple terminals (`ui.linear`, TERM=dumb). It draws nothing and moves no cursor. The
-presenter interprets events; `linear_view` has the texts.
+presenter interprets events; `view` has the texts.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from qcode.tui.commands.command import (
 )
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.failures import Failures, report_failure
-from qcode.tui.linear_questions import LinearQuestions
-from qcode.tui.linear_view import LinearView
+from qcode.tui.linear.questions import LinearQuestions
+from qcode.tui.linear.terminal import LineTerminal
+from qcode.tui.linear.view import LinearView
 from qcode.tui.opening import open_agent, read_commands
 from qcode.tui.panels.aside import AsideTalk
 from qcode.tui.panels.jobs import JobWatch, commands_of, leaving_question
@@ -48,7 +49,6 @@ from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal.driver import BELL
-from qcode.tui.terminal.line_terminal import LineTerminal
 from qcode.tui.transcript.replay import is_shown_by_resume, replay, show_resumed
 from qcode.tui.turns import close_events
 from qcode.tui.welcome import Welcome
