@@ -90,9 +90,9 @@ def test_word_is_judged_as_if_it_were_quoted_or_refused(word: str) -> None:
     [
         "cat résumé.txt", f"cat {NFD}.txt", "cat Straße/Übersicht.md", "cat źródło/łódź.py", "cat Привет/файл.md",
         "cat 報告/資料１.txt", "cat レポート.txt", "cat 보고서.txt", "cat תקציר.txt", "cat نص.txt", "cat संग्रह.txt",
-        "cat …", "cat «a»–b", "cat ½.txt", "cat ❤️.md 🚀.md ✅.md 👍🏽🇫🇷", "ls é*", "cat {é,à}.txt", "cat é=1", "cat é2>&1",
-        "for f in é à; do cat $f; done", "[ -f é ] && cat é", "rg 'l’été' src", "echo 'नमस्ते — ⚠️'", "git log -- é",
-        "cd é && cat ü", "echo « a »", "grep \"ă\\\"\" x", "cat \"é\"à'ü'",
+        "cat …", "cat «a»–b", "cat ½.txt", "cat ❤️.md 🚀.md ✅.md 👍🏽🇫🇷", "ls é*", "cat {é,à}.txt", "cat é=1",
+        "cat é2>&1", "for f in é à; do cat $f; done", "[ -f é ] && cat é", "rg 'l’été' src", "echo 'नमस्ते — ⚠️'",
+        "git log -- é", "cd é && cat ü", "echo « a »", "grep \"ă\\\"\" x", "cat \"é\"à'ü'",
     ],
 )  # fmt: skip
 def test_reading_with_letters_of_any_script_runs_without_asking(command: str) -> None:
