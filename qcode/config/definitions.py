@@ -191,7 +191,7 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
         raise fail(("argument",), f"argument must be a hint of at most {_MAX_HINT} characters, such as [path]")
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
-        raise fail(("prompt",), "prompt must be text: the prompt that the command sends")
+        raise fail(("prompt",), "prompt must be a string: the prompt that the command sends")
     return CustomCommand(name, prompt.strip("\n"), file, **labels, output=output, is_from_project=is_project)
 
 
@@ -313,7 +313,7 @@ def _read_agent(name: str, file: Path) -> CustomAgent:
         raise fail(("description",), "description must be one line of text: when the model should use it")
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
-        raise fail(("prompt",), "prompt must be text: the instructions of the sub-agent")
+        raise fail(("prompt",), "prompt must be a string: the instructions of the sub-agent")
     only_reads, tools, model = _tool_limits(table, fail)
     output = _output(table, fail)
     return CustomAgent(name, description.strip(), prompt, only_reads, tools, model, output)

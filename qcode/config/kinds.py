@@ -120,19 +120,19 @@ def auto_or_boolean() -> ValueKind:
 
 
 def text() -> ValueKind:
-    """One line of text that is not blank."""
-    return ValueKind("text", _line, schema=_LINE_SCHEMA)
+    """A string of one line that is not blank."""
+    return ValueKind("a string", _line, schema=_LINE_SCHEMA)
 
 
 def raw_text() -> ValueKind:
-    """Any text, also empty or with several lines."""
+    """Any string, also empty or with several lines."""
 
     def convert(value: object) -> str:
         if not isinstance(value, str) or "\0" in value:
             raise ValueError
         return value
 
-    return ValueKind("text", convert, schema={"type": "string"})
+    return ValueKind("a string", convert, schema={"type": "string"})
 
 
 def choice(*choices: str, aliases: Mapping[str, str] = MappingProxyType({})) -> ValueKind:
@@ -412,7 +412,7 @@ def toml_type_name(value: object) -> str:
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, str):
-        return "text" if value.strip() else "empty text"
+        return "a string" if value.strip() else "an empty string"
     if isinstance(value, int | float | Decimal):
         return "a number"
     if isinstance(value, dict):

@@ -10,6 +10,7 @@ QWEN_CODE_MAX_OUTPUT_TOKENS for users of Qwen Code. Reads no API key and uses no
 from __future__ import annotations
 
 import os
+import re
 import stat
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
@@ -364,14 +365,16 @@ def convert_value(key: Key, path: KeyPath, value: object, subject: str = "") -> 
         hint = hint and f"; {hint}"
     elif "number" in key.kind.expected and kind == "a number":
         hint = f", not {value}"
-    elif kind.removeprefix("a ") in key.kind.expected.replace("number", "") or (kind == "text" and _accepts_text(key)):
-        # The type is right, its content is not.
-        hint = " on one line without control characters" if key.kind.expected == "text" else ""
+    elif _accepts_type(key, kind):  # its content is invalid
+        hint = " on one line without control characters" if key.kind.expected == "a string" else ""
     raise ConfigError(f"{subject or dotted(path)} must be {key.kind.expected}{hint}")
 
 
-def _accepts_text(key: Key) -> bool:
-    return key.kind.schema.get("type") == "string"
+def _accepts_type(key: Key, type_name: str) -> bool:
+    """Return whether some values of this type are valid; `a list of strings` is no string."""
+    if type_name == "a string" and key.kind.schema.get("type") == "string":  # as a URL, whose kind does not say so
+        return True
+    return re.search(rf"\b{type_name.removeprefix('a ')}\b", key.kind.expected) is not None
 
 
 class _LayerReader:

@@ -1,7 +1,7 @@
 """Completions for `@server:uri` and for the arguments of `/server:prompt`, from the lists and answers of servers.
 
 A server is asked in the background (`completion/complete`) and its answer is cached; `changed` is called when it
-arrives. Separate from `typed`, because only the app completes.
+arrives. Separate from `mentions`, because only the app completes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from qcode.agent.mcp.mentions import ServerPrompt, arguments_of
 from qcode.agent.mcp.session import ListedResource
 from qcode.agent.mcp.spec import ServerError
-from qcode.agent.mcp.typed import ServerPrompt, arguments_of
 from qcode.protocol.errors import InputError
 from qcode.text.clean import clean, single_spaced
 from qcode.values import dataclass

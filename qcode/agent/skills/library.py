@@ -131,7 +131,9 @@ class Skills:
     def notices(self) -> tuple[str, ...]:
         """Return lines for the user at startup, about unusable files and hidden skills."""
         hidden = self.found.name_clashes
-        names = ", ".join(f"{lost.handle} of {lost.place} ({used.place})" for lost, used in hidden[:_MAX_NAMED])
+        names = ", ".join(
+            f"{lost.handle} of {lost.folder_label} ({used.folder_label})" for lost, used in hidden[:_MAX_NAMED]
+        )
         more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
         line = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
         return (*self.found.problems, *self._problems, *((line,) if hidden else ()))
