@@ -356,11 +356,11 @@ def url() -> ValueKind:
     """An http or https address with a host."""
 
     def convert(value: object) -> str:
-        found = _line(value)
-        parts = urlsplit(found)
-        if parts.scheme not in ("http", "https") or not parts.hostname or " " in found:
+        address = _line(value)
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname or " " in address:
             raise ValueError
-        return found
+        return address
 
     schema = {"type": "string", "pattern": "^ *https?://"}
     return ValueKind("a URL that starts with http:// or https://", convert, schema=schema)

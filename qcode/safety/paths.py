@@ -225,8 +225,8 @@ class PathJudge:
             yield Verdict("ask", "the folder was added as read-only", "path:read-only")
 
     def _protected_locations(self, path: str) -> Iterator[protected_paths.LocationVerdict]:
-        found = [protected_paths.judge_kernel_path(path)]
-        found += [
+        verdicts = [protected_paths.judge_kernel_path(path)]
+        verdicts += [
             protected_paths.judge_home_path(path.removeprefix(home).strip("/"))
             for home in self._homes
             if path != home and protected_paths.is_within(path, home)
@@ -234,8 +234,8 @@ class PathJudge:
         # A folder of qcode that the session may read, such as a skill of the user, is not protected like the others.
         folders = (folder for folder in self._read_only if protected_paths.is_within_any(folder, self._qcode_folders))
         if not protected_paths.is_within_any(path, folders):
-            found.append(protected_paths.judge_qcode_path(path, self._qcode_folders))
-        return (protected for protected in found if protected is not None)
+            verdicts.append(protected_paths.judge_qcode_path(path, self._qcode_folders))
+        return (protected for protected in verdicts if protected is not None)
 
 
 def absolute_path(path: str, root: str, home: str) -> str:
