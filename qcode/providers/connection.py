@@ -13,6 +13,7 @@ from dataclasses import field
 from urllib.parse import urlsplit
 
 from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.text.proxies import host_of, proxy_variable
 from qcode.values import dataclass
 
 
@@ -74,7 +75,7 @@ class Connection:
             address=self.base_url,
             address_source=self.base_url_source,
             key_source=self.key_source,
-            proxy=proxy_variable(self.base_url),
+            proxy=proxy_variable(self.base_url, os.environ),
             sign_in=self.sign_in,
             wants_version=self.wants_version,
             key=self.api_key,
@@ -96,16 +97,6 @@ def is_command(source: str) -> bool:
     return source.startswith("qcode ")
 
 
-def is_loopback(url: str) -> bool:
-    host = host_of(url)
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def is_local(url: str) -> bool:
     """Return whether `url` is on this machine or its network.
 
@@ -117,10 +108,6 @@ def is_local(url: str) -> bool:
     except ValueError:
         return (bool(host) and "." not in host) or host.endswith((".local", ".localhost", ".lan", ".internal"))
     return address.is_private or address.is_loopback or address.is_link_local
-
-
-def host_of(url: str) -> str:
-    return (urlsplit(url).hostname or "").lower()
 
 
 def check_address(name: str, url: str) -> str:
@@ -137,14 +124,3 @@ def strip_version(url: str) -> str:
     """Return `url` without a version at its end, because the Anthropic and Gemini SDKs add one."""
     head, _, last = url.rstrip("/").rpartition("/")
     return head if last in ("v1", "v1beta", "v1alpha", "v1beta1") else url.rstrip("/")
-
-
-def proxy_variable(url: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the name of the environment variable with the proxy for `url`, empty if there is none."""
-    if is_loopback(url):
-        return ""
-    for name in (f"{urlsplit(url).scheme}_proxy", "all_proxy"):
-        for spelling in (name, name.upper()):
-            if environ.get(spelling):
-                return spelling
-    return ""

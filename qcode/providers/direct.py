@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from qcode import __version__
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.model import ModelRequest
-from qcode.providers.connection import Connection, is_loopback, proxy_variable
+from qcode.providers.connection import Connection
 from qcode.providers.http1 import (
     ACCEPTED,
     AnswerReader,
@@ -43,6 +43,7 @@ from qcode.providers.sdk import (
 )
 from qcode.providers.streaming import ClientT, ResponseStream, SdkProvider
 from qcode.text.pattern import lazy_pattern
+from qcode.text.proxies import is_loopback, proxy_variable
 from qcode.values import dataclass
 
 IDLE_LIMIT_S = 30.0
@@ -340,4 +341,5 @@ def _has_proxy(url: str, environ: Mapping[str, str]) -> bool:
         from urllib.request import getproxies
 
         return bool(getproxies())
-    return bool(proxy_variable(url, environ))
+    # With exceptions in NO_PROXY too: the SDK's client is the judge of those.
+    return bool(proxy_variable(url, {name: value for name, value in environ.items() if name.lower() != "no_proxy"}))

@@ -18,14 +18,16 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
+from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.providers.connection import Connection, host_of, is_loopback
+from qcode.providers.connection import Connection
 from qcode.providers.errors import from_answer, redact
 from qcode.text.pattern import lazy_pattern
+from qcode.text.proxies import host_of, is_loopback, proxy_problem
 
 if TYPE_CHECKING:
     import httpx2
@@ -52,12 +54,9 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
             trust_env=not is_loopback(connection.base_url),
             follow_redirects=False,
         )
-    except (ImportError, ValueError) as error:
-        # A SOCKS proxy needs a package that is not installed, or the proxy's address is invalid.
-        variable = connection.origin.proxy or "a proxy variable"
-        raise ProviderError(
-            ErrorKind.UNREACHABLE, f"the proxy in {variable} cannot be used: {redact(str(error), connection.api_key)}"
-        ) from error
+    except (ValueError, httpx2.InvalidURL):
+        # Not with the error's text: for a password with a slash it says `Invalid port: 'secr'`.
+        raise ProviderError(ErrorKind.UNREACHABLE, proxy_problem(connection.origin.proxy)) from None
 
 
 def tls_context(connection: Connection) -> ssl.SSLContext:
@@ -147,6 +146,8 @@ def _httpx2_response_error(connection: Connection, response: httpx2.Response) ->
 
 def response_error(connection: Connection, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
     """Convert a response with a status other than 2xx; `headers` has lower-case names."""
+    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED and connection.origin.proxy:
+        return unreachable_error(connection, f"it demands a user name and a password ({status})")
     location = headers.get("location", "")
     if status in _REDIRECTS and location:
         return ProviderError(
