@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qcode.agent.context.attachments import shell_block
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import one_line
+from qcode.tools.output import OMISSION
 from qcode.tools.shell import IN_BACKGROUND, without_note_on_move
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView
@@ -34,6 +35,12 @@ def line_state(result: str) -> CardState:
 def shown_output(output: str) -> str:
     """Return a line's output without notes that the card shows otherwise: "exit code 0", and the move to a job."""
     return without_note_on_move(output.removesuffix("[exit code 0]").rstrip("\n"))
+
+
+def _card_output(outcome: ToolOutcome) -> str:
+    """Return the output for the card: with the notes for the model, but the omission as the user sees it."""
+    output, shown = shown_output(outcome.content), OMISSION.search(outcome.shown or "")
+    return OMISSION.sub(lambda _: shown[0], output, count=1) if shown is not None else output
 
 
 class ShellLines:
@@ -121,11 +128,11 @@ class ShellLines:
         if task.cancelled():
             content = seen[0] or "[no output]"
             outcome = ToolOutcome(content, is_error=True, summary=_STOPPED)
-            self._transcript.update_card(card, CardUpdate(state="cancelled", output=seen[0]))
+            self._transcript.update_card(card, CardUpdate(state="cancelled"))
         else:
             outcome = task.result()
             # Live output is unbounded; the stored output is truncated.
-            output = shown_output(outcome.content)
+            output = _card_output(outcome)
             state: CardState = "failed" if outcome.is_error else "done"
             self._transcript.update_card(
                 card, CardUpdate(state=state, output=output, summary=one_line(outcome.summary))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,18 +14,21 @@ import pytest
 from qcode.agent.context.attachments import shell_block
 from qcode.agent.reports import ContextReport, TurnUsage, context_text, cost_text_of
 from qcode.protocol.events import ApiCalls
-from qcode.protocol.messages import Message, Text, assistant
+from qcode.protocol.messages import Message, Text, assistant, user
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
+from qcode.tui.app import AppOptions
 from qcode.tui.screens.changes import ChangesScreen
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, RewindScopePicker
-from qcode.tui.screens.sessions import SessionPicker, preview_of
+from qcode.tui.screens.sessions import OpenElsewherePicker, SessionPicker, preview_of
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Hang, begun, call_reply, text_reply
-from tests.tui.harness import Running, running
+from tests.tui.harness import Running, at_work, make_agent, running
+from tests.tui.scripted import FixedClock
+from tests.tui.stage import StagedApp
 
 
 def played(base: Path, test: Callable[[Running, Talk], Awaitable[None]], size: tuple[int, int] = (80, 24)) -> None:
@@ -281,6 +285,73 @@ def test_sessions_are_previewed_renamed_deleted_and_resumed(tmp_path: Path) -> N
         assert "another" not in run.text
 
     played(tmp_path, test)
+
+
+def test_session_that_is_open_elsewhere_is_marked_and_continued_in_a_copy(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        first = it.conversation.session_id
+        await run.send("/clear")
+        await run.send("another")
+        await run.until_idle()
+        other_window, _ = it.store.resume(first)
+        await run.send("/resume")
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        await run.until(lambda: f"open in another window (process {os.getpid()})" in run.screen)
+        await run.pilot.press(*"write", "enter")
+        await run.until(lambda: isinstance(run.app.screen, OpenElsewherePicker))
+        await run.until(lambda: "“write it” is open in another window" in run.screen)
+        await run.pilot.press("down", "enter")
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        await run.until(lambda: run.app.screen.row is not None)  # type: ignore[attr-defined]  # a picker
+        assert run.app.screen.row.id == first  # type: ignore[attr-defined]  # a picker
+        await run.pilot.press("enter")
+        await run.until(lambda: isinstance(run.app.screen, OpenElsewherePicker))
+        await run.pilot.press("enter")
+        await run.until(lambda: "Forked to" in run.text)
+        assert "Written." in run.text
+        assert it.conversation.session_id not in (first, "")
+        other_window.close()
+        assert len(it.store.ids()) == 3
+
+    played(tmp_path, test)
+
+
+def test_rename_and_delete_of_a_session_that_is_open_elsewhere_name_no_flag(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        first = it.conversation.session_id
+        await run.send("/clear")
+        other_window, _ = it.store.resume(first)
+        for refused in (lambda: it.sessions.rename(first, "x"), lambda: it.sessions.delete(first)):
+            with pytest.raises(ValueError, match="Close it there") as refusal:
+                refused()
+            assert "--fork" not in str(refusal.value)
+        other_window.close()
+
+    played(tmp_path, test)
+
+
+@pytest.mark.parametrize("answer", ["copy", "new"])
+def test_start_with_a_session_that_is_open_elsewhere_offers_a_copy_or_a_new_one(tmp_path: Path, answer: str) -> None:
+    it = talk(tmp_path, text_reply("First."), text_reply("Second."))
+    other_window = it.store.create("fake/m", tmp_path)
+    other_window.append(user("the other window"))
+    options = AppOptions(clock=FixedClock(), busy_session=other_window.session_id)
+    app = StagedApp(make_agent(it.conversation, folder=tmp_path, sessions=it.sessions, prompt="go on"), options=options)
+
+    async def body() -> None:
+        async with app.run_test(size=(80, 24)) as pilot:
+            await at_work(app, pilot)
+            run = Running(app, pilot, it.conversation, FixedClock())  # type: ignore[arg-type]  # a real one
+            await run.until(lambda: isinstance(app.screen, OpenElsewherePicker))
+            await run.until(lambda: "Esc new session" in run.screen)
+            assert not app.turns.is_running
+            await pilot.press("enter" if answer == "copy" else "escape")
+            await run.until(lambda: "First." in run.text)
+            assert ("the other window" in run.text) == (answer == "copy")
+            assert "go on" in run.text
+
+    asyncio.run(body())
+    other_window.close()
 
 
 def test_delete_needs_a_second_press(tmp_path: Path) -> None:
