@@ -18,7 +18,6 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
-from http import HTTPStatus
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
@@ -34,6 +33,7 @@ if TYPE_CHECKING:
 
 _HASHED = lazy_pattern(r"[0-9a-fA-F]{8}\.[0-9]")
 _REDIRECTS = (301, 302, 303, 307, 308)
+_PROXY_AUTHENTICATION_REQUIRED = 407
 
 
 def http_client(connection: Connection) -> httpx2.AsyncClient:
@@ -146,7 +146,7 @@ def _httpx2_response_error(connection: Connection, response: httpx2.Response) ->
 
 def response_error(connection: Connection, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
     """Convert a response with a status other than 2xx; `headers` has lower-case names."""
-    if status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED and connection.origin.proxy:
+    if status == _PROXY_AUTHENTICATION_REQUIRED and connection.origin.proxy:
         return unreachable_error(connection, f"it demands a user name and a password ({status})")
     location = headers.get("location", "")
     if status in _REDIRECTS and location:
