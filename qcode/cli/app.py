@@ -139,4 +139,7 @@ def _welcome(context: RunContext, selection: Selection) -> Welcome:
 def _freeze() -> None:
     """Enable garbage collection, except for the objects created at startup, which live until exit."""
     gc.freeze()
+    # Every frame creates thousands of objects that live for a few frames. With Python's default of 700 new objects,
+    # collections are a tenth of the CPU time of a streamed reply; with this one, a twentieth.
+    gc.set_threshold(5000, 20, 20)
     gc.enable()

@@ -301,6 +301,16 @@ class AppView:
             if self._widgets.prompt.is_refilled:
                 self.hint("type to replace the text · End to edit it")
 
+    def take_back(self, command: str) -> None:
+        """Return a refused command to the prompt: selected, so that the next one is not typed behind it.
+
+        Without its argument, or in front of text typed since, it is not selected.
+        """
+        if command.endswith(" ") or not self._widgets.prompt.is_empty:
+            self._widgets.prompt.put_back(command)
+        else:
+            self.put_in_prompt(command)
+
     def _show_model(self) -> None:
         self._widgets.status.change(
             model=self._agent.conversation.model, context_window=0, effort=shown_effort(self._agent.conversation)
@@ -309,10 +319,6 @@ class AppView:
 
     def connect(self, provider: str) -> None:
         """Open the connect screen, at the key of `provider` if it is not empty."""
-        names = self._agent.keys.names()
-        if provider and provider not in names:
-            self.notify("warning", unknown(f"provider {provider!r}", provider, names, "/connect lists them."))
-            return
         from qcode.tui.screens.connect import ConnectScreen
 
         screen = ConnectScreen(

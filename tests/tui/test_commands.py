@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
@@ -11,7 +13,9 @@ from qcode.tui.commands.table import COMMANDS
 from qcode.tui.screens.copying import CopyPicker, copy_items
 from qcode.tui.terminal import driver
 from qcode.tui.widgets import HangingText
+from tests.tui.controlling import Project
 from tests.tui.harness import Running, drive
+from tests.tui.offering import ScriptedOffering
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says
 
 
@@ -65,6 +69,70 @@ def test_command_without_arguments_refuses_one_and_keeps_the_text() -> None:
     drive(test, conversation)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "/help nothing",
+        "/model nobody",
+        "/effort hgh",
+        "/connect nobody",
+        "/mode pln",
+        "/todos alll",
+        "/jobs 7",
+        "/jobs burn 1",
+        "/theme drk",
+        "/config ui.thme dark",
+        "/config ui.theme drk",
+        "/config ui.bell perhaps",
+        "/permissions alow shell(ls)",
+        "/permissions undo shell(never)",
+        "/tools nothing",
+        "/mcp restart nobody",
+        "/resume nobody",
+        "/export pdf",
+    ],
+)
+def test_command_with_a_refused_argument_stays_in_the_prompt_with_its_reason(command: str, tmp_path: Path) -> None:
+    async def test(run: Running) -> None:
+        run.app.parts.prompt.text = ""
+        before = run.text
+        await run.send(command)
+        await run.until(lambda: run.app.parts.prompt.text == command)
+        assert run.app.parts.prompt.selected_text == command
+        assert len(run.app.screen_stack) == 1
+        assert run.text.removeprefix(before).count("!") == 1, run.text
+
+    conversation = ScriptedConversation()
+    drive(test, conversation, models=ScriptedOffering(), project=Project(tmp_path))
+
+
+def test_command_that_needs_an_argument_waits_for_it_in_the_prompt() -> None:
+    async def test(run: Running) -> None:
+        run.app.agent.sessions.rename = refuse_name  # type: ignore[method-assign]  # as the real one
+        await run.send("/rename")
+        await run.until(lambda: run.app.parts.prompt.text == "/rename ")
+        assert "A name is needed: /rename NAME." in run.text
+
+    def refuse_name(session_id: str, title: str) -> None:
+        raise ValueError("A name is needed: /rename NAME.")
+
+    drive(test)
+
+
+def test_command_with_an_argument_that_cannot_run_during_a_turn_stays_in_the_prompt() -> None:
+    async def test(run: Running) -> None:
+        await run.send("hi")
+        await run.until(lambda: run.app.turns.is_running)
+        await run.send("/compact keep the names")
+        await run.until(lambda: "A turn is running." in run.text)
+        assert run.app.parts.prompt.text == "/compact keep the names"
+        gate.open()
+        await run.until_idle()
+
+    gate = Gate()
+    drive(test, ScriptedConversation([gate, *says("hello"), ended()]))
+
+
 def test_unknown_command_names_the_nearest_and_keeps_the_text() -> None:
     conversation = ScriptedConversation()
 
@@ -105,10 +173,10 @@ def test_mode_command_refuses_modes_that_only_a_flag_may_set() -> None:
         await run.pilot.pause()
         assert conversation.mode == "plan"
         assert "Cannot switch to bypass here. Start qcode with --permission-mode" in run.text
-        await run.send("/mode nope")
+        await run.type_over("/mode nope")
         await run.pilot.pause()
         assert "Unknown mode 'nope'. Choose from plan, ask, accept-edits." in run.text
-        await run.send("/mode aks")
+        await run.type_over("/mode aks")
         await run.pilot.pause()
         assert "Unknown mode 'aks'. Did you mean ask?" in run.text
 

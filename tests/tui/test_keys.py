@@ -516,7 +516,7 @@ def test_answer_of_a_command_is_shown_above_the_prompt_while_the_user_reads_else
         assert run.screen.split("\n")[0] == first_row
         assert "nonsense" in run.screen
         run.app.parts.transcript.add_notice("info", "a job has ended")
-        await run.pilot.press("escape", "end")
+        await run.pilot.press("escape", "delete", "end")
         await run.send("/mode bypass")
         await run.until(lambda: "Cannot switch to bypass here" in run.screen)
         assert not run.app.parts.help.is_open

@@ -60,7 +60,7 @@ async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[s
     try:
         report = await context.agent.conversation.rewinds.perform(plan, overwrite)
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
     context.screen.show_conversation()
     context.view.notify("info", report.text)
@@ -75,7 +75,7 @@ async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[s
 
 def _rewind(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
-        context.view.notify("warning", _RUNNING)
+        context.refuse(_RUNNING)
         return
     messages = context.agent.conversation.rewinds.user_prompts()
     if not messages:
@@ -157,14 +157,14 @@ async def _show_changes(context: CommandContext) -> None:
 
 def _compact(context: CommandContext, focus: str) -> None:
     if context.view.is_turn_running:
-        context.view.notify("warning", _RUNNING)
+        context.refuse(_RUNNING)
     else:
         context.screen.turns.compact(focus)
 
 
 def _resume(context: CommandContext, requested: str) -> None:
     if context.view.is_turn_running:
-        context.view.notify("warning", _RUNNING)
+        context.refuse(_RUNNING)
     elif requested:
         _open(context, requested)
     else:
@@ -204,7 +204,7 @@ def _open(
         _offer_copy(context, refusal, then, at_start=at_start)
         return
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
     else:
         _show_opened(context, notices)
     then()
@@ -247,7 +247,7 @@ def _fork(context: CommandContext, session_id: str) -> None:
     try:
         copy = context.agent.sessions.fork(session_id)
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
     if session_id:
         _show_opened(context)
@@ -259,7 +259,7 @@ def _rename(context: CommandContext, title: str) -> None:
     try:
         library.rename(context.agent.conversation.session_id, title)
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
     context.view.notify("info", f"Session renamed to {library.title!r}.")
 
@@ -273,7 +273,7 @@ def _export(context: CommandContext, argument: str) -> None:
         name = request.path or f"qcode-{context.agent.conversation.session_id}.{request.form}"
         path = save_export(context.agent.context.folder, name, text)
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
     context.view.notify("info", f"Exported to {one_line(path)}.")
 
