@@ -13,7 +13,6 @@ from dataclasses import field
 from urllib.parse import urlsplit
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.text.proxies import host_of, proxy_variable
 from qcode.values import dataclass
 
 
@@ -70,6 +69,8 @@ class Connection:
 
     @property
     def origin(self) -> ConnectionOrigin:
+        from qcode.text.proxies import proxy_variable  # for errors only
+
         return ConnectionOrigin(
             provider=self.name,
             address=self.base_url,
@@ -108,6 +109,10 @@ def is_local(url: str) -> bool:
     except ValueError:
         return (bool(host) and "." not in host) or host.endswith((".local", ".localhost", ".lan", ".internal"))
     return address.is_private or address.is_loopback or address.is_link_local
+
+
+def host_of(url: str) -> str:
+    return (urlsplit(url).hostname or "").lower()
 
 
 def check_address(name: str, url: str) -> str:

@@ -43,7 +43,6 @@ from qcode.providers.sdk import (
 )
 from qcode.providers.streaming import ClientT, ResponseStream, SdkProvider
 from qcode.text.pattern import lazy_pattern
-from qcode.text.proxies import is_loopback, proxy_variable
 from qcode.values import dataclass
 
 IDLE_LIMIT_S = 30.0
@@ -334,12 +333,19 @@ class DirectProvider(SdkProvider[ClientT]):
                 return super()._failure(error)
 
 
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+
+
 def _has_proxy(url: str, environ: Mapping[str, str]) -> bool:
-    if is_loopback(url):
+    """Return whether a proxy may apply. Exceptions in NO_PROXY are left to the SDK's client."""
+    is_mac = os.uname().sysname == "Darwin"
+    variables = {name: value for name, value in environ.items() if name.lower() in _PROXIES}
+    if not (is_mac or variables):
         return False
-    if os.uname().sysname == "Darwin":
+    from qcode.text.proxies import is_loopback, proxy_variable
+
+    if is_mac and not is_loopback(url):
         from urllib.request import getproxies
 
         return bool(getproxies())
-    # With exceptions in NO_PROXY too: the SDK's client is the judge of those.
-    return bool(proxy_variable(url, {name: value for name, value in environ.items() if name.lower() != "no_proxy"}))
+    return bool(proxy_variable(url, variables))

@@ -23,10 +23,9 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.providers.connection import Connection
+from qcode.providers.connection import Connection, host_of
 from qcode.providers.errors import from_answer, redact
 from qcode.text.pattern import lazy_pattern
-from qcode.text.proxies import host_of, is_loopback, proxy_problem
 
 if TYPE_CHECKING:
     import httpx2
@@ -43,6 +42,8 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
     progress of the reply.
     """
     import httpx2
+
+    from qcode.text.proxies import is_loopback, proxy_problem
 
     limits = connection.timeouts
     # CA files from the environment apply to every address, proxies from the environment not to loopback.

@@ -11,12 +11,8 @@ from collections.abc import Mapping
 from urllib.parse import SplitResult, urlsplit
 
 
-def host_of(url: str) -> str:
-    return (urlsplit(url).hostname or "").lower()
-
-
 def is_loopback(url: str) -> bool:
-    host = host_of(url)
+    host = (urlsplit(url).hostname or "").lower()
     if host == "localhost" or host.endswith(".localhost"):
         return True
     try:

@@ -15,7 +15,6 @@ import re
 import socket
 import zlib
 from collections.abc import Callable, Mapping
-from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urljoin, urlsplit
@@ -24,7 +23,6 @@ from qcode.protocol.tools import Fetches, Refused, ToolOutcome, ToolSpec
 from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.pattern import lazy_pattern
-from qcode.text.proxies import proxy_address, proxy_problem, proxy_variable
 from qcode.tools.arguments import check
 from qcode.tools.output import Collector
 from qcode.tools.processes import SideProcess
@@ -43,6 +41,7 @@ _TEXT = lazy_pattern(
 )
 _CHARSET = lazy_pattern(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
+_PROXY_AUTHENTICATION_REQUIRED = 407
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 """The zlib window bits for each content coding. Servers may use a coding even if none was requested."""
@@ -175,7 +174,7 @@ class Fetch:
                     method, address_url, headers=all_headers, content=content, extensions=extensions
                 ) as response,
             ):
-                if through and response.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+                if through and response.status_code == _PROXY_AUTHENTICATION_REQUIRED:
                     raise httpx2.ProxyError("it demands a user name and a password (407)")
                 return await _read(url, response)
         except httpx2.HTTPError as error:
@@ -258,6 +257,8 @@ def _client(target: RequestTarget) -> tuple[str, httpx2.AsyncClient]:
     from urllib.request import getproxies
 
     import httpx2
+
+    from qcode.text.proxies import proxy_address, proxy_problem, proxy_variable
 
     is_default_port = target.port == (443 if target.scheme == "https" else 80)
     url = f"{target.scheme}://{target.host}{'' if is_default_port else f':{target.port}'}"

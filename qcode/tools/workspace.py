@@ -565,12 +565,14 @@ _PASSED_VARIABLES = frozenset(
         "XDG_STATE_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "NVM_DIR", "NODE_ENV",
         "RBENV_ROOT", "GEM_HOME", "JAVA_HOME", "MAVEN_HOME", "GRADLE_USER_HOME", "GOPATH", "GOROOT", "CARGO_HOME",
         "RUSTUP_HOME", "DOTNET_ROOT", "ANDROID_HOME", "HOMEBREW_PREFIX", "SSL_CERT_FILE", "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "CI",
+        "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "CI", "QCODE_HOME",
     }
 )  # fmt: skip
 _PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
 _LOCALE = lazy_pattern(r"LC_[A-Z]+")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+DEPTH_VARIABLE = "QCODE_DEPTH"
+"""How many qcode processes lie above a process. Every program that qcode starts has one more."""
 
 _FIXED_VARIABLES = {
     "TERM": "dumb",
@@ -585,11 +587,13 @@ _FIXED_VARIABLES = {
 def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a shell command: the allowed variables of `environment`, with pagers turned off.
 
-    PATH contains absolute folders only. A proxy with a password is omitted.
+    PATH contains absolute folders only. A proxy with a password is omitted. `DEPTH_VARIABLE` is one higher.
     """
     passed = {
         name: value for name, value in environment.items() if name in _PASSED_VARIABLES or _LOCALE.fullmatch(name)
     }
     passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
     parts = [part for part in environment.get("PATH", "").split(":") if part.startswith("/")]
-    return {**passed, **_FIXED_VARIABLES, "PATH": ":".join(parts) or DEFAULT_PATH}
+    depth = environment.get(DEPTH_VARIABLE, "")
+    below = str(int(depth) + 1 if depth.isdecimal() and len(depth) < 4 else 1)
+    return {**passed, **_FIXED_VARIABLES, DEPTH_VARIABLE: below, "PATH": ":".join(parts) or DEFAULT_PATH}
