@@ -23,9 +23,9 @@ from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
 from qcode.tools.output import Collector, LiveOutput
-from qcode.tools.processes import ProcessExit, TimeLimit, required_program, run_program
+from qcode.tools.processes import ProcessExit, TimeLimit, command_environment, required_program, run_program
 from qcode.tools.tool import Preview, ToolRunContext, failed, off_loop
-from qcode.tools.workspace import Workspace, command_environment
+from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 MAX_COMMAND_S = 3_600
@@ -404,12 +404,19 @@ def started_outcome(job: Job) -> ToolOutcome:
 
 
 IN_BACKGROUND = "running in the background"
+_JOB_NUMBER = lazy_pattern(rf"{IN_BACKGROUND} \(job (\d+)\)")
 _NOTE_ON_MOVE = lazy_pattern(r"\n?\[the user moved it to the background as job \d[^\n]*\]\Z")
 _NOTHING_YET = "[no output so far]"
 
 
 def _in_background(job: Job) -> str:
     return f"{IN_BACKGROUND} (job {job.number})"
+
+
+def background_job(summary: str) -> int | None:
+    """Return the number of the job in the summary of a call; None if the call does not run in the background."""
+    found = _JOB_NUMBER.fullmatch(summary)
+    return int(found[1]) if found is not None else None
 
 
 def background_result(job: Job, text: str, shown: str) -> ToolOutcome:

@@ -106,6 +106,7 @@ class Presenter:
     """Shows the events of one turn after another. One instance serves the whole run.
 
     `background_hint` is shown on a card whose command can move to the background; empty if no key does that.
+    `on_result` is called with the id and the summary of each call that has ended.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class Presenter:
         self._pending_restart: Retry | None = None
         self._recovery = ""
         self._activity_text = self.background_hint = ""
+        self.on_result: Callable[[str, str], None] = lambda call_id, summary: None
         self._changes = DiffCount()
 
     def present(self, event: TurnEvent) -> None:
@@ -412,6 +414,7 @@ class Presenter:
             self._changes.add(outcome.diff)
         self._open_cards.pop(call.call_id, None)
         self._streamed_call_ids.discard(call.call_id)
+        self.on_result(call.call_id, outcome.summary)
         self._set_activity("starting the next call" if self._open_cards else "waiting for the model")
 
     def _end_turn(self, event: TurnEnded) -> None:

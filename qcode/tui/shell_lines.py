@@ -48,7 +48,7 @@ class ShellLines:
 
     `spawn` starts a coroutine as a worker. `show` gets the activity of the line that Esc stops, None without one.
     `on_end` is called after the output of a line was attached, with whether the user stopped the line.
-    `hint` names the keys for a line that runs.
+    `hint` names the keys for a line that runs. `on_result` gets the card and the summary of a line that ended.
     """
 
     def __init__(
@@ -68,6 +68,7 @@ class ShellLines:
         self._on_end = on_end
         self._clock = clock
         self.hint = INTERRUPT_HINT
+        self.on_result: Callable[[str, str], None] = lambda card, summary: None
         self._tasks: dict[asyncio.Task[ToolOutcome], Activity] = {}
         self._count = 0
 
@@ -137,5 +138,6 @@ class ShellLines:
             self._transcript.update_card(
                 card, CardUpdate(state=state, output=output, summary=one_line(outcome.summary))
             )
+            self.on_result(card, outcome.summary)
         self._agent.conversation.attach((shell_block(line, outcome),))
         self._on_end(task.cancelled())

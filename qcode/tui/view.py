@@ -122,7 +122,7 @@ class AppView:
         self._shell = shell
         self._leave = leave
         self.jobs: JobWatch = JobWatch(agent, clock, say=self.transcript.add_notice, show_count=self._count_jobs)
-        agent.toolbox.jobs.watcher = self._watch_job
+        self._follow_jobs()
         self.aside: AsideTalk = AsideTalk(
             agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost), self._add_aside
         )
@@ -169,6 +169,13 @@ class AppView:
 
     def _count_jobs(self, count: int) -> None:
         self._widgets.status.change(jobs=count)
+
+    def _follow_jobs(self) -> None:
+        """Show jobs in the status line, and on the cards of the commands that became jobs."""
+        self.jobs.update_card = self.transcript.update_card
+        self.turns.report_results(self.jobs.follow)
+        self._shell.on_result = self.jobs.follow
+        self._agent.toolbox.jobs.watcher = self._watch_job
 
     def _watch_job(self, job: Job) -> None:
         """Show a change of a job, unless the app is closing: that ends every job."""
@@ -455,11 +462,14 @@ class AppView:
 
     def choose_card(self) -> None:
         """Let the user choose a card by key, to unfold it."""
-        if self._widgets.transcript.choose_card(self._end_choosing):
-            self.hint("")
-            self._widgets.status.change(hint="j k move · Enter unfold · Esc close")
-        else:
+        self.hint("")
+        if not self._widgets.transcript.choose_card(self._end_choosing, self._show_card_keys):
             self.hint("no cards yet")
+
+    def _show_card_keys(self, action: str) -> None:
+        """Show the keys for the marked card; `action` is what Enter does with it, if anything."""
+        keys = ("j k move", f"Enter {action}" if action else "", "Esc close")
+        self._widgets.status.change(hint=" · ".join(filter(None, keys)))
 
     def _end_choosing(self, typed: str) -> None:
         widgets = self._widgets

@@ -17,6 +17,7 @@ from textual.widgets.text_area import Location, Selection
 from qcode.text.pattern import lazy_pattern
 from qcode.tui.prompt.labels import Labels, spans
 from qcode.tui.terminal.textual_internals import KeyDeletingArea
+from qcode.tui.transcript.line import word_at
 
 if TYPE_CHECKING:
     from textual.widgets.text_area import EditResult
@@ -133,6 +134,16 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
             return
         if event.is_printable:
             self._end_run()
+
+    def on_click(self, event: events.Click) -> None:
+        """Select a word or a label with a double click, the line with a triple click."""
+        if event.button != 1 or event.chain < 2:
+            return
+        row, column = self.get_target_document_location(event)
+        line = self.document[row]
+        words = ((start, end) for start, end in spans(line, *self._labels) if start <= column <= end)
+        start, end = next(words, word_at(line, column)) if event.chain == 2 else (0, len(line))
+        self.selection = Selection((row, start), (row, end))
 
     def _end_run(self) -> None:
         self._kills.end_run()

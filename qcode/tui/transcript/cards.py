@@ -176,6 +176,10 @@ class Card(Foldable):
         folded = min(len(self._output), _HEAD + _TAIL + 1) + min(len(self._diff), _DIFF_HEAD + _DIFF_TAIL + 1)
         return min(len(self._argument), 80), folded
 
+    def has_two_forms(self, width: int) -> bool:
+        # Long output is always folded; laying out all of it would take long.
+        return len(self._output) > 2 * (_HEAD + _TAIL) or super().has_two_forms(width)
+
     def source(self) -> str:
         output = self._source()
         return clean("\n".join([self._argument, self._plan, *output[0], output[1], *(row.text for row in self._diff)]))
@@ -211,7 +215,8 @@ class Card(Foldable):
         if state == self.state:
             return
         if state == "running":
-            self._started_at = self._clock()
+            # A call that moved to the background runs on: its time includes that before the move.
+            self._started_at, self._seconds = self._started_at or self._clock(), None
         elif self.state == "running" and self._started_at is not None:
             self._seconds = self._clock() - self._started_at
         if (state in _FAILED) != (self.state in _FAILED):
