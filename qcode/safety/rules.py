@@ -284,7 +284,7 @@ def restricts(rule: Rule, part: SimpleCommand) -> bool:
         return True
     if words[0].text == "git" and words[1:2] and any(_ALIAS.match(word.text) for word in words):
         return rule.words[:1] == (Word("git"),)  # `git -c alias.x=push x` is a push
-    return words[0].text in _WRAPPING and mentions(" ".join(word.text for word in words), rule)
+    return words[0].text in _WRAPPING and contains_rule_words(" ".join(word.text for word in words), rule)
 
 
 def _without_options(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
@@ -301,7 +301,7 @@ def may_restrict(rule: Rule, part: SimpleCommand) -> bool:
     return not rule.words or any(word.text.rsplit("/", 1)[-1] == rule.words[0].text for word in part.words)
 
 
-def mentions(command: str, rule: Rule) -> bool:
+def contains_rule_words(command: str, rule: Rule) -> bool:
     """Return whether a command that cannot be analyzed contains the fixed words of a rule as adjacent words."""
     plain_text = re.sub(r"['\"\\]", "", unicodedata.normalize("NFC", command))
     words = tuple(Word(text) for text in re.findall(r"[\w./@%+:=-]+", plain_text))
@@ -409,7 +409,14 @@ def propose_shell(command: SimpleCommand) -> str:
     is_odd = any(word.has_glob or word.is_home or not word.text.isprintable() for word in command.words)
     if is_odd or command.inputs or command.outputs or "/" in name or "=" in name or not name.isascii():
         return ""
-    return f"shell({shlex.join(words)})"
+    return f"shell({' '.join(map(_quoted, words))})"
+
+
+def _quoted(word: str) -> str:
+    """Return a word as in a rule: in quotes if bash would not leave it unchanged."""
+    from qcode.safety.shell.characters import is_unsplit
+
+    return word if not word.isascii() and is_unsplit(word) else shlex.quote(word)
 
 
 _TEST_RUNNERS = (

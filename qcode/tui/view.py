@@ -367,10 +367,11 @@ class AppView:
         self._widgets.status.change(is_restricted=not self._agent.trust.is_trusted)
 
     def copy_reply(self) -> None:
-        """Open the list of replies and code blocks, the last reply first."""
+        """Open the list of replies and code blocks, the last reply first, also as far as it has been received."""
         from qcode.tui.screens.copying import CopyPicker, copy_items
 
-        items = copy_items(self._agent.conversation.messages)
+        running = self.transcript.content.live_text if self.turns.is_running else ""
+        items = copy_items(self._agent.conversation.stored_messages, running)
         if not items:
             self.notify("info", "No reply to copy yet.")
             return

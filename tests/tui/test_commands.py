@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
+from qcode.protocol.reply import TextDelta
 from qcode.text.match import suggestion
 from qcode.tui.commands.command import key_names, split_command
 from qcode.tui.commands.table import COMMANDS
@@ -273,13 +274,30 @@ WITH_CODE = "Use this:\n\n```python\nprint(1)\nprint(2)\n```\n\n- or\n\n  ```sh\
 
 
 def test_copy_lists_replies_newest_first_with_their_code_blocks() -> None:
-    items = copy_items((*said("first"), *said(WITH_CODE)))
-    assert [(item.label, item.lines) for item in items] == [
-        ("Use this: print(1) print(2) or make", "12 lines"),
+    items = copy_items(ScriptedConversation(messages=(*said("first"), *said(WITH_CODE))).stored_messages)
+    assert [(item.label, item.detail) for item in items] == [
+        ("Use this: print(1) print(2) or make", "turn 2 · 14:03 · 12 lines"),
         ("  python: print(1)", "2 lines"),
         ("  sh: make", "1 line"),
-        ("first", "1 line"),
+        ("first", "turn 1 · 14:03 · 1 line"),
     ]
+
+
+def test_copy_during_the_first_reply_offers_it_so_far() -> None:
+    gate = Gate()
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("/copy")
+        await run.until(lambda: isinstance(run.app.screen, CopyPicker))
+        await run.pilot.press("enter")
+        await run.until(lambda: "Copied the reply so far (6 characters)" in run.text)
+        assert run.app.clipboard == "so far"
+        gate.open()
+        await run.until_idle()
+
+    drive(test, ScriptedConversation([TextDelta(0, "so "), TextDelta(0, "far"), gate, TextDelta(0, ", done"), ended()]))
 
 
 def test_copied_code_block_has_no_fence() -> None:

@@ -117,6 +117,7 @@ def test_hint_for_a_second_press_ends_with_the_prompt_that_is_sent() -> None:
         await run.until(lambda: "Esc to interrupt" in run.status)
         assert "press Esc again" not in run.status
 
+    conversation.messages = said("before")
     drive(test, conversation)
 
 
@@ -198,7 +199,7 @@ def test_typing_between_two_presses_makes_the_second_one_the_first(key: str) -> 
         assert run.app.return_value is None
         assert "again to" in run.status
 
-    drive(test)
+    drive(test, ScriptedConversation(messages=said("before")))
 
 
 def test_ctrl_c_copies_a_selection_instead_of_clearing_it() -> None:

@@ -230,7 +230,7 @@ CHAT: tuple[Command, ...] = (
 
 def _escape(context: CommandContext, _argument: str) -> None:
     rewind = find("rewind", context.commands)
-    is_possible = rewind is not None and rewind.when(context)
+    is_possible = rewind is not None and rewind.when(context) and bool(context.agent.conversation.messages)
     context.screen.cancel_keys.escape(partial(rewind.run, context, "") if rewind is not None and is_possible else None)
 
 

@@ -50,7 +50,9 @@ def test_double_escape_on_an_empty_prompt_rewinds_to_a_message(tmp_path: Path, s
     async def test(run: Running, it: Talk) -> None:
         await run.pilot.press("escape", "escape")
         await run.until(lambda: isinstance(run.app.screen, RewindPicker))
-        assert [(row.label, row.detail) for row in run.app.screen.rows] == [("write it", "a.txt")]  # type: ignore[attr-defined]  # a picker
+        row = run.app.screen.rows[0]  # type: ignore[attr-defined]  # a picker
+        assert row.label == "write it"
+        assert re.fullmatch(r"turn 1 · a.txt · \d\d:\d\d", row.detail)
         await run.pilot.press("enter")
         await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
         await run.pilot.press("enter")
@@ -92,6 +94,47 @@ def test_escape_in_rewind_goes_back_one_step_and_rows_say_what_they_do(tmp_path:
     played(tmp_path, test)
 
 
+def test_rewind_without_changed_files_offers_only_the_conversation_and_tells_equal_messages_apart(
+    tmp_path: Path,
+) -> None:
+    it = talk(tmp_path, text_reply("One."), text_reply("Two."))
+
+    async def body() -> None:
+        async with running(it.conversation, folder=tmp_path, sessions=it.sessions) as run:
+            await run.pilot.press("escape")
+            assert "rewind" not in run.status, "there is nothing to rewind to"
+            for _ in range(2):
+                await run.send("go on")
+                await run.until_idle()
+            await run.pilot.press("escape", "escape")
+            await run.until(lambda: isinstance(run.app.screen, RewindPicker))
+            first, second = run.app.screen.rows  # type: ignore[attr-defined]  # a picker
+            assert (first.label, second.label) == ("go on", "go on")
+            assert (first.detail[:6], second.detail[:6]) == ("turn 2", "turn 1")
+            await run.pilot.press("enter")
+            await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
+            rows = [(row.id, row.detail) for row in run.app.screen.rows]  # type: ignore[attr-defined]  # a picker
+            assert rows == [("conversation", "removes 1 turn; no files were changed")]
+
+    asyncio.run(body())
+
+
+def test_question_of_redo_says_what_redo_does_and_that_undo_reverts_it(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("/undo")
+        await run.until(lambda: "Undone: 1 turn removed, 1 file restored." in run.text)
+        (it.work / "a.txt").write_text("mine\n")
+        await run.pilot.press("ctrl+c")
+        await run.send("/redo")
+        await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
+        await run.until(lambda: "Redo: keep or change a.txt?" in run.screen)
+        assert "Conversation: 1 turn brought back." in run.screen
+        await run.pilot.press("down")
+        await run.until(lambda: "Files: changed: a.txt; /undo brings back" in run.screen)
+
+    played(tmp_path, test)
+
+
 def test_rewind_asks_about_externally_changed_file_and_skips_it_by_default(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         (it.work / "a.txt").write_text("mine\n")
@@ -122,7 +165,7 @@ def test_question_about_an_externally_changed_file_says_what_each_answer_does(
         assert "Keep a.txt as it is" in run.screen
         assert "a.txt has been changed since" in run.screen
         assert "Files: unchanged: a.txt." in run.screen
-        assert "Conversation: 4 messages removed." in run.screen
+        assert "Conversation: 1 turn removed." in run.screen
         assert "Esc change nothing" in run.screen
         await run.pilot.press("down")
         await run.until(lambda: "Files: restored: a.txt" in run.screen)
