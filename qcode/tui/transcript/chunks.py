@@ -63,7 +63,7 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class PartStart:
-    """What a part of a text needs from the text before it: its last chunk, and whether a blank line follows it."""
+    """The state at the start of a part of a text: the chunk before it, and whether a blank line follows that one."""
 
     before: Chunk | None = None
     is_after_blank: bool = False
