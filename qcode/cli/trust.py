@@ -163,9 +163,13 @@ class TrustQuestion:
 
 def ask_in_lines(asked: TrustQuestion) -> TrustAnswer:
     """Ask on the terminal; raise `InputEnded` if the user quits."""
-    answer = ask(f"\n{asked.facts}\n\n{asked.question}\n\n{_OPTIONS}\n{_CHOICE}") or "3"
+    from qcode.tui.linear.terminal import terminal_columns
+    from qcode.tui.linear.wrap import wrap_table
+
+    text = wrap_table(f"\n{asked.facts}\n\n{asked.question}\n\n{_OPTIONS}", terminal_columns())
+    answer = ask(f"{text}\n{_CHOICE}") or "3"
     while answer not in _ANSWERS:
-        answer = ask(_CHOICE) or "3"
+        answer = ask(f"Not one of the choices: {visible(answer)}\n{_CHOICE}") or "3"
     if answer == "q":
         raise InputEnded
     return _ANSWERS[answer]
