@@ -64,6 +64,8 @@ _SELECTING = (
 class EditingArea(KeyDeletingArea, inherit_bindings=False):
     """A text area with readline's keys. The cursor never enters one of the `labels`."""
 
+    ALLOW_SELECT = False  # its own selection; Textual would add one of whole widgets after a double click
+
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(keys, action, meaning, show=False) for keys, action, meaning in EDITING_KEYS),
         *(Binding(keys, action, action, show=False) for keys, action in _SELECTING),
@@ -133,6 +135,17 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
             return
         if event.is_printable:
             self._end_run()
+
+    def on_click(self, event: events.Click) -> None:
+        """Select the word or label under a double click, and the line under a triple click."""
+        row, column = self.cursor_location
+        line = self.document[row]
+        if event.chain == 3:
+            self.selection = Selection((row, 0), (row, len(line)))
+        elif event.chain == 2:
+            words = [*spans(line, *self._labels), *(match.span() for match in _WORD.finditer(line))]
+            start, end = next((word for word in words if word[0] <= column < word[1]), (column, column))
+            self.selection = Selection((row, start), (row, end))
 
     def _end_run(self) -> None:
         self._kills.end_run()
