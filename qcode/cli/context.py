@@ -108,18 +108,22 @@ def with_chosen_session(context: RunContext) -> RunContext:
     """
     if context.options.resume != CHOOSE:
         return context
+    from qcode.agent.sessions.file import open_elsewhere
     from qcode.agent.sessions.store import SessionStore
 
-    summaries = SessionStore(context.paths.state_dir, context.root).summaries()[:_MAX_SESSION_CHOICES]
+    store = SessionStore(context.paths.state_dir, context.root)
+    summaries = store.summaries()[:_MAX_SESSION_CHOICES]
     if not context.is_attended:
         rows = [f"\n  {summary.session_id}  {plain_line(summary.title, 60)}" for summary in summaries]
         advice = "-r needs a session id in non-interactive mode: use -r ID, or -c for the latest"
         raise UsageError("".join((advice, *rows)))
     if not summaries:
         return replace(context, options=replace(context.options, resume=LATEST))
+    holders = [store.holder(summary.session_id) for summary in summaries]
     rows = [
-        f"  {number}  {summary.session_id}  {plain_line(summary.title, 200)}\n"
-        for number, summary in enumerate(summaries, start=1)
+        f"  {number}  {summary.session_id}  {plain_line(summary.title, 200)}"
+        + ("\n" if holder is None else f"  ({open_elsewhere(holder)})\n")
+        for number, (summary, holder) in enumerate(zip(summaries, holders, strict=True), start=1)
     ]
     answer = ask("".join((*rows, "Which session? [1] "))) or "1"
     if answer.isascii() and answer.isdigit() and 1 <= int(answer) <= len(summaries):

@@ -234,4 +234,9 @@ class SessionNotFound(SessionError):  # noqa: N818  # named for what happened
 
 
 class SessionBusy(SessionError):  # noqa: N818  # named for what happened
-    """Another process writes to the session."""
+    """Another process writes to the session. `holder` is its process id, 0 if unknown."""
+
+    def __init__(self, text: str, session_id: str = "", holder: int = 0) -> None:
+        super().__init__(text)
+        self.session_id = session_id
+        self.holder = holder

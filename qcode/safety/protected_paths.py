@@ -54,7 +54,7 @@ def fold(name: str) -> str:
     """Return one component of a path in the form that is used for comparison."""
     if name.isascii():
         return name.casefold().rstrip(". ")
-    visible = "".join(char for char in unicodedata.normalize("NFC", name) if not _is_invisible(char))
+    visible = "".join(char for char in unicodedata.normalize("NFC", name) if not is_invisible(char))
     return visible.casefold().rstrip(". ")
 
 
@@ -62,7 +62,7 @@ def has_unclear_characters(path: str) -> bool:
     """Return whether `path` contains control, bidi, invisible or undecodable characters, such as line breaks."""
     if path.isascii():
         return not path.isprintable()
-    return any(_is_invisible(char) or unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in path)
+    return any(is_invisible(char) or unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in path)
 
 
 @lru_cache(maxsize=2_048)
@@ -108,7 +108,8 @@ def is_dependency_folder(part: str) -> bool:
     return fold(part) in _DEPENDENCY_FOLDERS
 
 
-def _is_invisible(char: str) -> bool:
+def is_invisible(char: str) -> bool:
+    """Return whether a character is drawn as nothing, changes the direction of the text or has no fixed meaning."""
     return char in _BIDI or char in _INVISIBLE_LETTERS or unicodedata.category(char) in ("Cf", "Cn", "Co")
 
 

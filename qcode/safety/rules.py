@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import re
 import shlex
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import field, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, TypeAlias
 
 from qcode.protocol.approvals import RuleConfig
@@ -51,24 +52,25 @@ class Rule:
         """Whether a shell rule contains a wildcard."""
         return any(word.has_glob for word in self.words)
 
-    def matches_words(self, words: tuple[Word, ...]) -> bool:
-        """Return whether a shell rule covers a simple command of these words."""
+    def matches_words(self, words: tuple[Word, ...], *, folds: bool = False) -> bool:
+        """Return whether a shell rule covers a simple command of these words; `folds`: accents may be composed."""
         if not self.body:
             return True
         is_open = self.words[-1] == _ANY
         pattern = self.words[:-1] if is_open else self.words
         is_long_enough = len(words) >= len(pattern) if is_open else len(words) == len(pattern)
-        return is_long_enough and all(_matches_word(want, word) for want, word in zip(pattern, words, strict=False))
+        pairs = zip(pattern, words, strict=False)
+        return is_long_enough and all(_matches_word(want, word, folds=folds) for want, word in pairs)
 
     def matches_path(self, path: str, root: str, home: str, *, folds: bool = False) -> bool:
-        """Return whether a path rule covers the absolute, normalized `path`; `folds`: case may differ."""
+        """Return whether a path rule covers the absolute, normalized `path`; `folds`: case and accents may differ."""
         if not self.body:
             return True
         pattern, base = self._pattern_and_root(root, home)
         if not path.startswith(f"{base.rstrip('/')}/"):
             return False
         below = path[len(base.rstrip("/")) + 1 :]
-        return _is_covered(pattern, below) or (folds and _is_covered(pattern.casefold(), below.casefold()))
+        return _is_covered(pattern, below) or (folds and _is_covered(_folded(pattern), _folded(below)))
 
     def matches_name(self, name: str) -> bool:
         """Return whether a fetch rule covers a host, or an mcp rule a `server/tool`."""
@@ -166,11 +168,16 @@ def _names() -> str:
     return f"there are {', '.join(KINDS)}"
 
 
-def _matches_word(want: Word, word: Word) -> bool:
+def _folded(text: str) -> str:
+    return unicodedata.normalize("NFC", text).casefold()
+
+
+def _matches_word(want: Word, word: Word, *, folds: bool) -> bool:
+    wanted, given = (unicodedata.normalize("NFC", item.text) if folds else item.text for item in (want, word))
     if not want.has_glob:
-        return want.text == word.text and want.is_home == word.is_home
-    pattern = re.escape(want.text).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.fullmatch(pattern, word.text, re.DOTALL) is not None
+        return wanted == given and want.is_home == word.is_home
+    pattern = re.escape(wanted).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(pattern, given, re.DOTALL) is not None
 
 
 def _is_covered(pattern: str, path: str) -> bool:
@@ -205,8 +212,10 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     A wildcard never matches an option that writes a file or runs a program: `shell(git log *)` does not cover
     `git log --output=x`. The rule must contain such an option: `shell(git log --output=x *)`. For a program in the
     table of programs, a wildcard matches read-only uses only: `shell(uniq *)` does not cover `uniq in out`. This does
-    not apply to a rule that contains an option that does more, such as `shell(git branch -D *)`.
+    not apply to a rule that contains an option that does more, such as `shell(git branch -D *)`. Nor does a wildcard
+    match a host with letters that are not ASCII, which may look like those of another host.
     """
+    from qcode.safety.shell.characters import foreign_host
     from qcode.safety.shell.judge import is_table_command, row_of
     from qcode.safety.shell.table import has_option
     from qcode.safety.shell.wildcards import may_run_or_write
@@ -219,6 +228,8 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
     named = {text for text in literal if text.startswith("-")}
     is_literal = [index < len(rule.words) and not rule.words[index].has_glob for index in range(len(words))]
     matched = ["" if is_named else word.text for word, is_named in zip(words, is_literal, strict=True)]
+    if any(foreign_host(words[0].text, text) for text in matched):
+        return False
     pairs = zip(words, matched, strict=True)
     rest = tuple(replace(word, is_quoted=False) for word, text in pairs if text or word.text not in named)
     program = row_of(rest)
@@ -269,7 +280,7 @@ def verdict_of_rule(rule: Rule, verdict: str) -> Verdict:
 def restricts(rule: Rule, part: SimpleCommand) -> bool:
     """Return whether a deny or ask rule covers a command, even after a wrapper or with a path before its program."""
     words = (replace(part.words[0], text=part.words[0].text.rsplit("/", 1)[-1], is_quoted=False), *part.words[1:])
-    if any(rule.matches_words(spelled) for spelled in _without_options(words)):
+    if any(rule.matches_words(spelled, folds=True) for spelled in _without_options(words)):
         return True
     if words[0].text == "git" and words[1:2] and any(_ALIAS.match(word.text) for word in words):
         return rule.words[:1] == (Word("git"),)  # `git -c alias.x=push x` is a push
@@ -292,9 +303,10 @@ def may_restrict(rule: Rule, part: SimpleCommand) -> bool:
 
 def mentions(command: str, rule: Rule) -> bool:
     """Return whether a command that cannot be analyzed contains the fixed words of a rule as adjacent words."""
-    words = tuple(Word(text) for text in re.findall(r"[\w./@%+:=-]+", re.sub(r"['\"\\]", "", command)))
+    plain_text = re.sub(r"['\"\\]", "", unicodedata.normalize("NFC", command))
+    words = tuple(Word(text) for text in re.findall(r"[\w./@%+:=-]+", plain_text))
     plain = tuple(replace(word, text=word.text.rsplit("/", 1)[-1]) for word in words)
-    return any(rule.matches_words(seen[start:]) for seen in (words, plain) for start in range(len(seen)))
+    return any(rule.matches_words(seen[start:], folds=True) for seen in (words, plain) for start in range(len(seen)))
 
 
 _ALIAS = lazy_pattern(r"(?:-c|--config-env=)?alias\.[^=]*=", re.IGNORECASE)
@@ -340,12 +352,12 @@ def covers(rule: Rule, example: str, *, allows: bool = False) -> bool:
             parts = read_flow(example, _EXAMPLE_ROOT).parts
         except UnsupportedSyntax:
             return not rule.body
-        test = covers_command if allows else Rule.matches_words
+        test = covers_command if allows else partial(Rule.matches_words, folds=True)
         return all(test(rule, part.command.words) for part in parts)
     if rule.kind in ("edit", "read"):
         anchored = f"{_EXAMPLE_HOME}{example[1:]}" if example.startswith("~/") else example
         path = anchored if anchored.startswith("/") else f"{_EXAMPLE_ROOT}/{anchored}"
-        return rule.matches_path(path, _EXAMPLE_ROOT, _EXAMPLE_HOME)
+        return rule.matches_path(path, _EXAMPLE_ROOT, _EXAMPLE_HOME, folds=not allows)
     if rule.kind == "fetch":
         from qcode.safety.addresses import read_url
 

@@ -7,11 +7,18 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from qcode.text.numbers import count_text
+from qcode.text.pattern import lazy_pattern
+
 MAX_STORED_BYTES = 50 * 1024 * 1024
 """The maximum size of the output file."""
 
-_MAX_LIVE = 16_000
-"""The maximum number of characters of live output sent at once. If there are more, only the latest are shown."""
+OMISSION = lazy_pattern(r"\[\.\.\. (?:(?P<lines>[\d,]+) lines?, )?(?P<chars>[\d,]+) characters omitted\b.* \.\.\.\]")
+"""The line in a shortened text that says how much was left out. Only a text for the user counts the lines, too."""
+
+_MAX_LIVE = 15_900
+"""The maximum number of characters of live output sent at once. If there are more, only the latest are shown, below
+a line that counts the others."""
 
 
 class Collector:
@@ -24,6 +31,7 @@ class Collector:
         self._text = ""
         self._head: str | None = None
         self._dropped_chars = 0
+        self._dropped_lines = 0
         self._stored_bytes = 0
         self._file: int | None = None
         self._path: Path | None = None
@@ -62,6 +70,13 @@ class Collector:
         if self._file is not None:
             os.close(self._file)
             self._file = None
+        return self._text_with(f"{self._dropped_chars:,} characters")
+
+    def shown(self) -> str:
+        """Return the text for the user, which also counts the lines that were left out. Call it after `close`."""
+        return self._text_with(_size(self._dropped_lines, self._dropped_chars))
+
+    def _text_with(self, dropped: str) -> str:
         if self._head is None:
             return self._text
         self._cut()
@@ -71,12 +86,13 @@ class Collector:
             if self._path
             else ""
         )
-        return f"{self._head}\n[... {self._dropped_chars:,} characters omitted{hint} ...]\n{self._text}"
+        return f"{self._head}\n[... {dropped} omitted{hint} ...]\n{self._text}"
 
     def _cut(self) -> None:
         excess = len(self._text) - self._half
         if excess > 0:
             self._dropped_chars += excess
+            self._dropped_lines += self._text.count("\n", 0, excess)
             self._text = self._text[excess:]
 
     def _open(self) -> None:
@@ -104,19 +120,34 @@ class Collector:
 
 
 class LiveOutput:
-    """Passes on text in pieces of limited size; the caller decides when to `flush`."""
+    """Passes on text in pieces of limited size, which say what they leave out; the caller decides when to `flush`."""
 
     def __init__(self, output: Callable[[str], None]) -> None:
         self._output = output
         self._pending_text = ""
+        self._dropped_chars = self._dropped_lines = 0
 
     def add(self, text: str) -> None:
-        self._pending_text = (self._pending_text + text)[-_MAX_LIVE:]
+        self._pending_text += text
+        excess = len(self._pending_text) - _MAX_LIVE
+        if excess > 0:
+            self._dropped_chars += excess
+            self._dropped_lines += self._pending_text.count("\n", 0, excess)
+            self._pending_text = self._pending_text[excess:]
 
     def flush(self) -> None:
-        if self._pending_text:
-            text, self._pending_text = self._pending_text, ""
-            self._output(text)
+        if not self._pending_text:
+            return
+        text = self._pending_text
+        if self._dropped_chars:
+            text = f"\n[... {_size(self._dropped_lines, self._dropped_chars)} omitted ...]\n{text}"
+        self._pending_text, self._dropped_chars, self._dropped_lines = "", 0, 0
+        self._output(text)
+
+
+def _size(lines: int, chars: int) -> str:
+    characters = f"{chars:,} characters"
+    return f"{count_text(lines, 'line')}, {characters}" if lines else characters
 
 
 def bounded_text(text: str, limit: int, folder: Callable[[], Path]) -> str:

@@ -23,9 +23,9 @@ from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
 from qcode.tools.output import Collector, LiveOutput
-from qcode.tools.processes import ProcessExit, TimeLimit, required_program, run_program
+from qcode.tools.processes import ProcessExit, TimeLimit, command_environment, required_program, run_program
 from qcode.tools.tool import Preview, ToolRunContext, failed, off_loop
-from qcode.tools.workspace import Workspace, command_environment
+from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 MAX_COMMAND_S = 3_600
@@ -178,10 +178,10 @@ async def _run(
     except OSError as error:
         raise Refused(f"shell: the command could not be started: {os.strerror(error.errno or 0)}") from None
     if waited.job is not None:
-        return background_result(waited.job, waited.text)
+        return background_result(waited.job, waited.text, waited.shown)
     assert waited.exit is not None
     names = await off_loop(context.masked_names)
-    return _outcome(waited.text, waited.exit, timeout_s, context.confinement, names)
+    return _outcome(waited, waited.exit, timeout_s, context.confinement, names)
 
 
 def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
@@ -194,8 +194,9 @@ def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
 
 
 def _outcome(
-    text: str, ended: ProcessExit, timeout_s: float, confinement: str = "", masked: frozenset[str] = frozenset()
+    waited: WaitResult, ended: ProcessExit, timeout_s: float, confinement: str, masked: frozenset[str]
 ) -> ToolOutcome:
+    text = waited.text
     notes = list(_note_on_masked(text, masked))
     if ended.had_leftovers:
         notes.append("[background processes it left running were killed]")
@@ -216,7 +217,7 @@ def _outcome(
     body = text.removesuffix("\n") if text.strip() else "[no output]"
     is_error = ended.is_timed_out or ended.exit_code != 0
     return ToolOutcome(
-        "\n".join([body, *notes]), is_error=is_error, summary=summary, shown=text, exit_code=ended.exit_code
+        "\n".join([body, *notes]), is_error=is_error, summary=summary, shown=waited.shown, exit_code=ended.exit_code
     )
 
 
@@ -225,9 +226,13 @@ _LIVE_EVERY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class WaitResult:
-    """The result of waiting. `text` is the output for the model; `exit` is None if `job` continues the command."""
+    """The result of waiting. `text` is the output for the model, `shown` for the user.
+
+    `exit` is None if `job` continues the command.
+    """
 
     text: str
+    shown: str
     exit: ProcessExit | None = None
     job: Job | None = None
 
@@ -268,8 +273,8 @@ async def wait_for(
             job = context.jobs.adopt(
                 command, program, earlier, incomplete, scratch=scratch, limit=context.max_output_chars
             )
-            return WaitResult(collector.close(), job=job)
-        return WaitResult(text=collector.close(), exit=program.result())
+            return WaitResult(collector.close(), collector.shown(), job=job)
+        return WaitResult(collector.close(), collector.shown(), exit=program.result())
     finally:
         showing.cancel()
         collector.close()
@@ -399,6 +404,7 @@ def started_outcome(job: Job) -> ToolOutcome:
 
 
 IN_BACKGROUND = "running in the background"
+_JOB_NUMBER = lazy_pattern(rf"{IN_BACKGROUND} \(job (\d+)\)")
 _NOTE_ON_MOVE = lazy_pattern(r"\n?\[the user moved it to the background as job \d[^\n]*\]\Z")
 _NOTHING_YET = "[no output so far]"
 
@@ -407,15 +413,24 @@ def _in_background(job: Job) -> str:
     return f"{IN_BACKGROUND} (job {job.number})"
 
 
-def background_result(job: Job, text: str) -> ToolOutcome:
-    """Return the result of a call whose command the user moved to the background, with its output so far."""
+def background_job(summary: str) -> int | None:
+    """Return the number of the job in the summary of a call; None if the call does not run in the background."""
+    found = _JOB_NUMBER.fullmatch(summary)
+    return int(found[1]) if found is not None else None
+
+
+def background_result(job: Job, text: str, shown: str) -> ToolOutcome:
+    """Return the result of a call whose command the user moved to the background, with its output so far.
+
+    `shown` is that output as the user sees it.
+    """
     hint = f" All of it is kept in {job.path}." if job.path is not None else ""
     note = (
         f"[the user moved it to the background as job {job.number}. This is its output so far; read more with jobs "
         f"(read, {job.number}).{hint}]"
     )
     body = text.removesuffix("\n") if text.strip() else _NOTHING_YET
-    return ToolOutcome(f"{body}\n{note}", summary=_in_background(job), shown=text)
+    return ToolOutcome(f"{body}\n{note}", summary=_in_background(job), shown=shown)
 
 
 def without_note_on_move(content: str) -> str:

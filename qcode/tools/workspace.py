@@ -2,8 +2,7 @@
 
 A `Workspace` resolves a path from the model to a `WorkspacePath`, remembers the files that the model has read, and
 writes files. The policy decides whether the user must approve; a refusal here is final. `SeenFiles` detects that
-another program changed a file after the model saw it, and shows the difference. `command_environment` returns the
-environment of commands. Read `disk` next.
+another program changed a file after the model saw it, and shows the difference. Read `disk` next.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import threading
 import time
 import weakref
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from copy import copy
@@ -25,7 +24,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from qcode.protocol.tools import Refused
-from qcode.text.pattern import lazy_pattern
 from qcode.tools import disk, text_file
 from qcode.tools.disk import FileSlice, LoadedFile, Snapshot, explain
 from qcode.values import dataclass
@@ -556,40 +554,3 @@ def _release(folder: Path, descriptor: int | None) -> None:
     shutil.rmtree(folder, ignore_errors=True)
     if descriptor is not None:
         os.close(descriptor)
-
-
-_PASSED_VARIABLES = frozenset(
-    {
-        "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "HOSTNAME", "COLUMNS", "LINES",
-        "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",
-        "XDG_STATE_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "NVM_DIR", "NODE_ENV",
-        "RBENV_ROOT", "GEM_HOME", "JAVA_HOME", "MAVEN_HOME", "GRADLE_USER_HOME", "GOPATH", "GOROOT", "CARGO_HOME",
-        "RUSTUP_HOME", "DOTNET_ROOT", "ANDROID_HOME", "HOMEBREW_PREFIX", "SSL_CERT_FILE", "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "CI",
-    }
-)  # fmt: skip
-_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
-_LOCALE = lazy_pattern(r"LC_[A-Z]+")
-DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-
-_FIXED_VARIABLES = {
-    "TERM": "dumb",
-    "PAGER": "cat",
-    "MANPAGER": "cat",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-}
-
-
-def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a shell command: the allowed variables of `environment`, with pagers turned off.
-
-    PATH contains absolute folders only. A proxy with a password is omitted.
-    """
-    passed = {
-        name: value for name, value in environment.items() if name in _PASSED_VARIABLES or _LOCALE.fullmatch(name)
-    }
-    passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
-    parts = [part for part in environment.get("PATH", "").split(":") if part.startswith("/")]
-    return {**passed, **_FIXED_VARIABLES, "PATH": ":".join(parts) or DEFAULT_PATH}

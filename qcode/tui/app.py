@@ -68,7 +68,8 @@ class AppOptions:
 
     `history_file` keeps prompts across sessions, None for this run only. `on_first_paint` is called after the first
     paint. `clock` returns seconds from any starting point. `draft` is text that is in the prompt at first.
-    `picks_session`: the user first picks a session to resume.
+    `picks_session`: the user first picks a session to resume. `busy_session` is the id of one that another process has
+    open: the user first decides how to continue.
     """
 
     history_file: Path | None = None
@@ -76,6 +77,7 @@ class AppOptions:
     clock: Callable[[], float] = time.monotonic
     draft: str = ""
     picks_session: bool = False
+    busy_session: str = ""
 
 
 class QcodeApp(ThemedApp, inherit_bindings=False):
@@ -449,29 +451,33 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _start_work(self) -> None:
         """Start everything that needs the conversation, and replay the events that were held back."""
-        agent, first_prompt = self.agent, self.context.options.prompt or ""
+        agent, options = self.agent, self.options
         if agent.servers is not None:
             with self.view.failures.report_errors():
                 agent.servers.start(self._servers_changed)
                 self.server_watch.refresh()
         self._run_in_background(lambda: asyncio.to_thread(agent.warm_up), "warm-up")
         self._run_in_background(self.show_sandbox, "sandbox")
-        if first_prompt.strip():
-            self.view.send_first(first_prompt)
+        is_choosing = options.picks_session or bool(options.busy_session)
+        if not is_choosing:
+            self._send_first_prompt()
         if not self._events_before_ready and self.parts.prompt.restore_draft():
             self.parts.transcript.add_notice("info", "Restored the prompt that was not sent before qcode ended.")
         for event in self._events_before_ready:
             self.post_message(event)
-        if self.options.picks_session:
-            self._pick_session()
+        if is_choosing:
+            from qcode.tui.commands.sessions import resume_at_start
+
+            with self.view.failures.report_errors():
+                resume_at_start(self.commands, options.busy_session, self._send_first_prompt)
         elif agent.keys.is_first:
             self._connect_first()
 
-    def _pick_session(self) -> None:
-        """Open the session picker. If the user closes it, the app stays in a new session."""
-        from qcode.tui.commands.table import run_by_key
-
-        run_by_key(self.commands, "resume")
+    def _send_first_prompt(self) -> None:
+        """Send the prompt of the command line, if there is one."""
+        prompt = self.context.options.prompt or ""
+        if prompt.strip():
+            self.view.send_first(prompt)
 
     async def show_sandbox(self) -> None:
         """Show in the status line that there is no sandbox, once that is known."""

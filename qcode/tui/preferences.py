@@ -71,15 +71,15 @@ class ModelUse:
         """The effort that the user asked for, even if the current model does not support it."""
         return self._wanted_effort
 
-    def use(self, name: str) -> None:
-        """Switch to a model from the next turn on; show an error if it does not exist."""
+    def use(self, name: str) -> bool:
+        """Switch to a model from the next turn on; show an error and return False if it does not exist."""
         talk = self._conversation
         try:
             talk.set_model(name)
         except ValueError as refusal:
             reason = str(refusal).rstrip(".")
             self._say("warning", f"{capitalized(reason)}.")
-            return
+            return False
         talk.effort = self._wanted_effort if talk.thinks else None
         lines = [f"Model: {talk.model}, from the next turn."]
         if talk.effort is not None:
@@ -90,6 +90,7 @@ class ModelUse:
             lines.append(hindrance)
         self._on_change()
         self._say("info", "\n".join(lines))
+        return True
 
     def choose(self, name: str, effort: Effort | None) -> None:
         """Switch model and effort together.

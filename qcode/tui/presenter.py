@@ -106,6 +106,7 @@ class Presenter:
     """Shows the events of one turn after another. One instance serves the whole run.
 
     `background_hint` is shown on a card whose command can move to the background; empty if no key does that.
+    `on_result` is called with the id and the summary of each call that has ended.
     """
 
     def __init__(
@@ -137,6 +138,7 @@ class Presenter:
         self._pending_restart: Retry | None = None
         self._recovery = ""
         self._activity_text = self.background_hint = ""
+        self.on_result: Callable[[str, str], None] = lambda call_id, summary: None
         self._changes = DiffCount()
 
     def present(self, event: TurnEvent) -> None:
@@ -370,14 +372,16 @@ class Presenter:
 
     def _finish_tool(self, event: ToolFinished) -> None:
         call, outcome = event.call, event.outcome
-        self._agents.end(call.call_id)
+        has_agent = self._agents.end(call.call_id)
         self._withdraw(call.call_id)
         self._ensure_card(call, event.state)
         # A plan stays visible. The result of its call is only the user's decision.
         plan = plan_of(call)
         # `problems`: output of formatters and checkers; `shown`: output without notes to the model.
         content = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
-        has_output = not ((outcome.diff and not outcome.problems) or plan or call.call_id in self._streamed_call_ids)
+        # The live output of a command lacks what came too fast, so it is replaced.
+        is_complete = call.call_id in self._streamed_call_ids and (has_agent or outcome.shown is None)
+        has_output = not ((outcome.diff and not outcome.problems) or plan or is_complete)
         # `reason`: why a call did not run; often its state says everything.
         has_run = event.state in ("done", "failed")
         reason = content if outcome.shown else ""
@@ -410,6 +414,7 @@ class Presenter:
             self._changes.add(outcome.diff)
         self._open_cards.pop(call.call_id, None)
         self._streamed_call_ids.discard(call.call_id)
+        self.on_result(call.call_id, outcome.summary)
         self._set_activity("starting the next call" if self._open_cards else "waiting for the model")
 
     def _end_turn(self, event: TurnEnded) -> None:
@@ -546,11 +551,12 @@ class AgentCards:
             self._agents[owner].asked_call_ids.add(call.call_id)
             self._cards.update_card(owner, CardUpdate(append=f"? {_call_line(call)} is waiting for your answer\n"))
 
-    def end(self, call_id: str) -> None:
-        """Withdraw the open questions of a sub-agent whose call has ended."""
+    def end(self, call_id: str) -> bool:
+        """Withdraw the open questions of a sub-agent whose call has ended; return whether the call had one."""
         agent = self._agents.pop(call_id, None)
         for asked in agent.asked_call_ids if agent is not None else ():
             self._withdraw(asked)
+        return agent is not None
 
     def _finish(self, call_id: str, agent: _Agent, finished: ToolFinished, call: ToolCall) -> None:
         agent.asked_call_ids.discard(call.call_id)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qcode.agent.context.attachments import shell_block
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import one_line
+from qcode.tools.output import OMISSION
 from qcode.tools.shell import IN_BACKGROUND, without_note_on_move
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView
@@ -36,12 +37,18 @@ def shown_output(output: str) -> str:
     return without_note_on_move(output.removesuffix("[exit code 0]").rstrip("\n"))
 
 
+def _card_output(outcome: ToolOutcome) -> str:
+    """Return the output for the card: with the notes for the model, but the omission as the user sees it."""
+    output, shown = shown_output(outcome.content), OMISSION.search(outcome.shown or "")
+    return OMISSION.sub(lambda _: shown[0], output, count=1) if shown is not None else output
+
+
 class ShellLines:
     """Runs shell lines independently of turns; several may run at once.
 
     `spawn` starts a coroutine as a worker. `show` gets the activity of the line that Esc stops, None without one.
     `on_end` is called after the output of a line was attached, with whether the user stopped the line.
-    `hint` names the keys for a line that runs.
+    `hint` names the keys for a line that runs. `on_result` gets the card and the summary of a line that ended.
     """
 
     def __init__(
@@ -61,6 +68,7 @@ class ShellLines:
         self._on_end = on_end
         self._clock = clock
         self.hint = INTERRUPT_HINT
+        self.on_result: Callable[[str, str], None] = lambda card, summary: None
         self._tasks: dict[asyncio.Task[ToolOutcome], Activity] = {}
         self._count = 0
 
@@ -121,14 +129,15 @@ class ShellLines:
         if task.cancelled():
             content = seen[0] or "[no output]"
             outcome = ToolOutcome(content, is_error=True, summary=_STOPPED)
-            self._transcript.update_card(card, CardUpdate(state="cancelled", output=seen[0]))
+            self._transcript.update_card(card, CardUpdate(state="cancelled"))
         else:
             outcome = task.result()
             # Live output is unbounded; the stored output is truncated.
-            output = shown_output(outcome.content)
+            output = _card_output(outcome)
             state: CardState = "failed" if outcome.is_error else "done"
             self._transcript.update_card(
                 card, CardUpdate(state=state, output=output, summary=one_line(outcome.summary))
             )
+            self.on_result(card, outcome.summary)
         self._agent.conversation.attach((shell_block(line, outcome),))
         self._on_end(task.cancelled())

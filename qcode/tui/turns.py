@@ -72,6 +72,10 @@ class Turns:
         """Show `hint`, which names the key, on cards whose command can move to the background."""
         self._presenter.background_hint = hint
 
+    def report_results(self, report: Callable[[str, str], None]) -> None:
+        """Call `report` with the id and the summary of each call that has ended."""
+        self._presenter.on_result = report
+
     def submit(self, submission: Submission) -> None:
         """Start a turn; queue the prompt if turns are held.
 

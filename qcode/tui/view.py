@@ -122,7 +122,7 @@ class AppView:
         self._shell = shell
         self._leave = leave
         self.jobs: JobWatch = JobWatch(agent, clock, say=self.transcript.add_notice, show_count=self._count_jobs)
-        agent.toolbox.jobs.watcher = self._watch_job
+        self._follow_jobs()
         self.aside: AsideTalk = AsideTalk(
             agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost), self._add_aside
         )
@@ -174,6 +174,13 @@ class AppView:
 
     def _count_jobs(self, count: int) -> None:
         self._widgets.status.change(jobs=count)
+
+    def _follow_jobs(self) -> None:
+        """Show jobs in the status line, and on the cards of the commands that became jobs."""
+        self.jobs.update_card = self.transcript.update_card
+        self.turns.report_results(self.jobs.follow)
+        self._shell.on_result = self.jobs.follow
+        self._agent.toolbox.jobs.watcher = self._watch_job
 
     def _watch_job(self, job: Job) -> None:
         """Show a change of a job, unless the app is closing: that ends every job."""
@@ -306,6 +313,16 @@ class AppView:
             if self._widgets.prompt.is_refilled:
                 self.hint("type to replace the text · End to edit it")
 
+    def take_back(self, command: str) -> None:
+        """Return a refused command to the prompt: selected, so that the next one is not typed behind it.
+
+        Without its argument, or in front of text typed since, it is not selected.
+        """
+        if command.endswith(" ") or not self._widgets.prompt.is_empty:
+            self._widgets.prompt.put_back(command)
+        else:
+            self.put_in_prompt(command)
+
     def _show_model(self) -> None:
         self._widgets.status.change(
             model=self._agent.conversation.model, context_window=0, effort=shown_effort(self._agent.conversation)
@@ -314,10 +331,6 @@ class AppView:
 
     def connect(self, provider: str) -> None:
         """Open the connect screen, at the key of `provider` if it is not empty."""
-        names = self._agent.keys.names()
-        if provider and provider not in names:
-            self.notify("warning", unknown(f"provider {provider!r}", provider, names, "/connect lists them."))
-            return
         from qcode.tui.screens.connect import ConnectScreen
 
         screen = ConnectScreen(
@@ -359,10 +372,11 @@ class AppView:
         self._widgets.status.change(is_restricted=not self._agent.trust.is_trusted)
 
     def copy_reply(self) -> None:
-        """Open the list of replies and code blocks, the last reply first."""
+        """Open the list of replies and code blocks, the last reply first, also as far as it has been received."""
         from qcode.tui.screens.copying import CopyPicker, copy_items
 
-        items = copy_items(self._agent.conversation.messages)
+        running = self.transcript.content.live_text if self.turns.is_running else ""
+        items = copy_items(self._agent.conversation.stored_messages, running)
         if not items:
             self.notify("info", "No reply to copy yet.")
             return
@@ -463,11 +477,14 @@ class AppView:
 
     def choose_card(self) -> None:
         """Let the user choose a card by key, to unfold it."""
-        if self._widgets.transcript.choose_card(self._end_choosing):
-            self.hint("")
-            self._widgets.status.change(hint="j k move · Enter unfold · Esc close")
-        else:
+        self.hint("")
+        if not self._widgets.transcript.choose_card(self._end_choosing, self._show_card_keys):
             self.hint("no cards yet")
+
+    def _show_card_keys(self, action: str) -> None:
+        """Show the keys for the marked card; `action` is what Enter does with it, if anything."""
+        keys = ("j k move", f"Enter {action}" if action else "", "Esc close")
+        self._widgets.status.change(hint=" · ".join(filter(None, keys)))
 
     def _end_choosing(self, typed: str) -> None:
         widgets = self._widgets

@@ -119,7 +119,7 @@ def test_one_bad_file_does_not_stop_the_others(runner: ImportRunner, monkeypatch
     write(runner.work / "in/1.jsonl", claude.records)
     write(runner.work / "in/2.jsonl", codex_records(str(runner.work)))
     out, err = runner("sessions", "import", "in", "-y", code=42)
-    assert "is open in another qcode" in err
+    assert "is open in another window" in err
     assert "imported 6 messages" in out
     session.close()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from qcode.tools.processes import command_environment
 from qcode.tools.tool import ToolRunContext
-from qcode.tools.workspace import command_environment
 from tests.tools.conftest import TOOLS, ToolRunner
 
 
@@ -67,6 +67,16 @@ def test_secrets_in_the_environment_are_not_inherited(runner: ToolRunner) -> Non
 
 def test_proxy_without_credentials_is_inherited() -> None:
     assert command_environment({"https_proxy": "http://proxy:3128"})["https_proxy"] == "http://proxy:3128"
+
+
+def test_commands_run_in_utf8_whatever_the_locale_of_the_user() -> None:
+    passed = command_environment({"LC_ALL": "ja_JP.SJIS", "LC_CTYPE": "de_DE", "LANG": "fr_FR.ISO-8859-1@euro"})
+    assert {name: passed[name] for name in ("LC_ALL", "LC_CTYPE", "LANG")} == dict.fromkeys(
+        ("LC_ALL", "LC_CTYPE", "LANG"), "C.UTF-8"
+    )
+    kept = {"LC_ALL": "de_DE.utf8", "LC_CTYPE": "C", "LANG": "sr_RS.UTF-8@latin", "LC_TIME": "de_DE"}
+    assert kept.items() <= command_environment(kept).items()
+    assert not {"LC_ALL", "LC_CTYPE", "LANG"} & command_environment({"LC_TIME": "de_DE"}).keys()
 
 
 def test_shell_start_up_files_are_not_read(runner: ToolRunner) -> None:

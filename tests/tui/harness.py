@@ -56,6 +56,13 @@ class Running:
         await self.type(text)
         await self.pilot.press("enter")
 
+    async def type_over(self, text: str) -> None:
+        """Send `text` in place of a refused command, which is selected in the prompt."""
+        prompt = self.app.parts.prompt
+        await self.until(lambda: prompt.is_refilled)
+        prompt.replace(text, *prompt.selection)
+        await self.pilot.press("enter")
+
     @property
     def screen(self) -> str:
         return rows_of(self.app)

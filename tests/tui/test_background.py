@@ -94,8 +94,11 @@ def test_background_key_makes_a_job_of_the_users_own_command(tmp_path: Path) -> 
             assert "running 4 s · Esc to interrupt · Ctrl+B to run in background" in run.text
             await run.pilot.press("ctrl+b")
             await run.until(lambda: "1 job " in run.status)
-            await run.until(lambda: "✓ ! echo begun" in run.text)
-            assert "running in the background (job 1)" in run.text
+            await run.until(lambda: "in background, /jobs 1 shows its output" in run.text)
+            run.clock.now += 8
+            run.app.parts.transcript.content.tick()
+            assert "● ! echo begun" in run.text
+            assert "running 12 s · in background" in run.text
             assert "the user moved it" not in run.text
             assert "Esc to interrupt" not in run.status
             await run.send("look")
@@ -113,6 +116,10 @@ def test_background_key_makes_a_job_of_the_users_own_command(tmp_path: Path) -> 
             pipe.write_text("it\n")
             await run.until(lambda: "Job 1 ended (exit 0)" in run.text)
             assert job.latest() == "begun\ngot it\n"
+            assert "✓ ! echo begun" in run.text
+            assert "exit 0, /jobs 1 shows its output · 12 s" in run.text
+            assert "│ got it" in run.text
+            assert not run.app.parts.transcript.content.has_running
         await it.conversation.close()
 
     asyncio.run(body())

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
+from qcode.protocol.reply import TextDelta
 from qcode.text.match import suggestion
 from qcode.tui.commands.command import key_names, split_command
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.screens.copying import CopyPicker, copy_items
 from qcode.tui.terminal import driver
 from qcode.tui.widgets import HangingText
+from tests.tui.controlling import Project
 from tests.tui.harness import Running, drive
+from tests.tui.offering import ScriptedOffering
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says
 
 
@@ -65,6 +70,70 @@ def test_command_without_arguments_refuses_one_and_keeps_the_text() -> None:
     drive(test, conversation)
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "/help nothing",
+        "/model nobody",
+        "/effort hgh",
+        "/connect nobody",
+        "/mode pln",
+        "/todos alll",
+        "/jobs 7",
+        "/jobs burn 1",
+        "/theme drk",
+        "/config ui.thme dark",
+        "/config ui.theme drk",
+        "/config ui.bell perhaps",
+        "/permissions alow shell(ls)",
+        "/permissions undo shell(never)",
+        "/tools nothing",
+        "/mcp restart nobody",
+        "/resume nobody",
+        "/export pdf",
+    ],
+)
+def test_command_with_a_refused_argument_stays_in_the_prompt_with_its_reason(command: str, tmp_path: Path) -> None:
+    async def test(run: Running) -> None:
+        run.app.parts.prompt.text = ""
+        before = run.text
+        await run.send(command)
+        await run.until(lambda: run.app.parts.prompt.text == command)
+        assert run.app.parts.prompt.selected_text == command
+        assert len(run.app.screen_stack) == 1
+        assert run.text.removeprefix(before).count("!") == 1, run.text
+
+    conversation = ScriptedConversation()
+    drive(test, conversation, models=ScriptedOffering(), project=Project(tmp_path))
+
+
+def test_command_that_needs_an_argument_waits_for_it_in_the_prompt() -> None:
+    async def test(run: Running) -> None:
+        run.app.agent.sessions.rename = refuse_name  # type: ignore[method-assign]  # as the real one
+        await run.send("/rename")
+        await run.until(lambda: run.app.parts.prompt.text == "/rename ")
+        assert "A name is needed: /rename NAME." in run.text
+
+    def refuse_name(session_id: str, title: str) -> None:
+        raise ValueError("A name is needed: /rename NAME.")
+
+    drive(test)
+
+
+def test_command_with_an_argument_that_cannot_run_during_a_turn_stays_in_the_prompt() -> None:
+    async def test(run: Running) -> None:
+        await run.send("hi")
+        await run.until(lambda: run.app.turns.is_running)
+        await run.send("/compact keep the names")
+        await run.until(lambda: "A turn is running." in run.text)
+        assert run.app.parts.prompt.text == "/compact keep the names"
+        gate.open()
+        await run.until_idle()
+
+    gate = Gate()
+    drive(test, ScriptedConversation([gate, *says("hello"), ended()]))
+
+
 def test_unknown_command_names_the_nearest_and_keeps_the_text() -> None:
     conversation = ScriptedConversation()
 
@@ -105,10 +174,10 @@ def test_mode_command_refuses_modes_that_only_a_flag_may_set() -> None:
         await run.pilot.pause()
         assert conversation.mode == "plan"
         assert "Cannot switch to bypass here. Start qcode with --permission-mode" in run.text
-        await run.send("/mode nope")
+        await run.type_over("/mode nope")
         await run.pilot.pause()
         assert "Unknown mode 'nope'. Choose from plan, ask, accept-edits." in run.text
-        await run.send("/mode aks")
+        await run.type_over("/mode aks")
         await run.pilot.pause()
         assert "Unknown mode 'aks'. Did you mean ask?" in run.text
 
@@ -205,13 +274,30 @@ WITH_CODE = "Use this:\n\n```python\nprint(1)\nprint(2)\n```\n\n- or\n\n  ```sh\
 
 
 def test_copy_lists_replies_newest_first_with_their_code_blocks() -> None:
-    items = copy_items((*said("first"), *said(WITH_CODE)))
-    assert [(item.label, item.lines) for item in items] == [
-        ("Use this: print(1) print(2) or make", "12 lines"),
+    items = copy_items(ScriptedConversation(messages=(*said("first"), *said(WITH_CODE))).stored_messages)
+    assert [(item.label, item.detail) for item in items] == [
+        ("Use this: print(1) print(2) or make", "turn 2 · 14:03 · 12 lines"),
         ("  python: print(1)", "2 lines"),
         ("  sh: make", "1 line"),
-        ("first", "1 line"),
+        ("first", "turn 1 · 14:03 · 1 line"),
     ]
+
+
+def test_copy_during_the_first_reply_offers_it_so_far() -> None:
+    gate = Gate()
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("/copy")
+        await run.until(lambda: isinstance(run.app.screen, CopyPicker))
+        await run.pilot.press("enter")
+        await run.until(lambda: "Copied the reply so far (6 characters)" in run.text)
+        assert run.app.clipboard == "so far"
+        gate.open()
+        await run.until_idle()
+
+    drive(test, ScriptedConversation([TextDelta(0, "so "), TextDelta(0, "far"), gate, TextDelta(0, ", done"), ended()]))
 
 
 def test_copied_code_block_has_no_fence() -> None:

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.context.attachments import Attachment, job_block, split_attached
+from qcode.protocol.events import ToolFinished, ToolStarted, TurnEvent
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.tools import Launch
 from qcode.tools.jobs import Job, Jobs
+from qcode.tools.shell import started_outcome
 from qcode.tui.screens.jobs import JobOutput, JobsScreen, QuitPicker
 from tests.tui.harness import Running, drive, make_agent
-from tests.tui.scripted import ScriptedConversation, says
+from tests.tui.scripted import ScriptedConversation, call, ended, says
 from tests.tui.stage import StagedAgent
 from tests.tui.test_linear import Typed, linear
 
@@ -65,6 +67,33 @@ def test_running_jobs_are_counted_and_each_end_is_reported(pipe: Path) -> None:
         assert "! Job 1 ended (exit 3): echo begun; read line" in " ".join(run.text.split())
 
     drive(test)
+
+
+@pytest.mark.parametrize(
+    ("ending", "row"),
+    [
+        ("write", "✗ Run    serve  failed · exit 3, /jobs 1 shows its output"),
+        ("stop", "– Run    serve  cancelled · /jobs 1"),
+    ],
+)
+def test_card_of_a_background_call_shows_that_it_runs_and_how_it_ended(pipe: Path, ending: str, row: str) -> None:
+    serve = call("shell", '{"command": "serve", "background": true}')
+    script: list[TurnEvent] = [ToolStarted(serve)]
+
+    async def test(run: Running) -> None:
+        job = await begun(run, WAITING, pipe.parent)
+        script.extend([ToolFinished(serve, started_outcome(job), "done"), *says("It runs."), ended()])
+        await run.send("start the server")
+        await run.until_idle()
+        assert "● Run    serve  running 0 s · in background, /jobs 1 shows its output" in run.text
+        if ending == "write":
+            pipe.write_text("it\n")
+        else:
+            await run.app.view.jobs.stop(job)
+        await run.until(lambda: row in run.text)
+        assert "│ begun" in run.text
+
+    drive(test, ScriptedConversation(script))
 
 
 def test_list_shows_live_output_and_stops_the_highlighted_job(pipe: Path) -> None:

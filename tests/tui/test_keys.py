@@ -117,6 +117,7 @@ def test_hint_for_a_second_press_ends_with_the_prompt_that_is_sent() -> None:
         await run.until(lambda: "Esc to interrupt" in run.status)
         assert "press Esc again" not in run.status
 
+    conversation.messages = said("before")
     drive(test, conversation)
 
 
@@ -198,7 +199,7 @@ def test_typing_between_two_presses_makes_the_second_one_the_first(key: str) -> 
         assert run.app.return_value is None
         assert "again to" in run.status
 
-    drive(test)
+    drive(test, ScriptedConversation(messages=said("before")))
 
 
 def test_ctrl_c_copies_a_selection_instead_of_clearing_it() -> None:
@@ -516,7 +517,7 @@ def test_answer_of_a_command_is_shown_above_the_prompt_while_the_user_reads_else
         assert run.screen.split("\n")[0] == first_row
         assert "nonsense" in run.screen
         run.app.parts.transcript.add_notice("info", "a job has ended")
-        await run.pilot.press("escape", "end")
+        await run.pilot.press("escape", "delete", "end")
         await run.send("/mode bypass")
         await run.until(lambda: "Cannot switch to bypass here" in run.screen)
         assert not run.app.parts.help.is_open

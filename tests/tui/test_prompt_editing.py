@@ -259,6 +259,24 @@ def test_label_is_skipped_and_deleted_as_one_character() -> None:
     drive(test)
 
 
+def test_double_click_selects_a_word_or_a_label_and_triple_click_the_line() -> None:
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        await run.type("open src/app.py now\nand ")
+        await paste(run, BIG)
+        for offset, times, selected in (
+            ((8, 0), 2, "src/app.py"),
+            ((8, 0), 3, "open src/app.py now"),
+            ((10, 1), 2, LABEL),
+            ((1, 1), 3, f"and {LABEL}"),
+        ):
+            await run.pilot.click(prompt, offset=offset, times=times)
+            await run.pilot.pause()
+            assert prompt.selected_text == selected
+
+    drive(test)
+
+
 def test_kill_through_a_label_removes_all_of_it() -> None:
     async def test(run: Running) -> None:
         prompt = run.app.parts.prompt

@@ -308,9 +308,9 @@ class Lock:
                         os.write(handle, str(os.getpid()).encode())
                     return handle
             except BlockingIOError:
-                holder = os.read(handle, 20).decode("ascii", "replace").strip()
+                holder = _read_holder(handle)
                 os.close(handle)
-                raise SessionBusy(_busy(self._path.stem, holder)) from None
+                raise SessionBusy(_busy(self._path.stem, holder), self._path.stem, holder) from None
             except OSError as error:
                 if error.errno in _UNSUPPORTED:
                     return handle
@@ -325,6 +325,33 @@ class Lock:
             return False
 
 
-def _busy(session_id: str, holder: str) -> str:
-    who = f"another qcode (process {holder})" if holder.isdigit() else "another qcode"
-    return f"session {session_id} is open in {who}; close it there, or use --fork-session to continue in a copy"
+def lock_holder(path: Path) -> int | None:
+    """Return the process that holds the lock at `path`, 0 if that is unknown, None if none does."""
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return _read_holder(handle)
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    return None  # the file was left by a crash
+
+
+def _read_holder(handle: int) -> int:
+    holder = os.read(handle, 20).strip()
+    return int(holder) if holder.isdigit() else 0
+
+
+def open_elsewhere(holder: int) -> str:
+    """Say that a session is open in the process `holder`, 0 if that is unknown."""
+    return f"open in another window (process {holder})" if holder else "open in another window"
+
+
+def _busy(session_id: str, holder: int) -> str:
+    advice = "close it there, or use --fork-session to continue in a copy"
+    return f"session {session_id} is {open_elsewhere(holder)}; {advice}"

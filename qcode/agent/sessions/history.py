@@ -257,6 +257,14 @@ class Head:
         for first, end in self.runs:
             yield from range(first, end)
 
+    @property
+    def turns(self) -> int:
+        """The number of prompts of the user that led to this state."""
+        count, prompt = 0, self.prompt
+        while prompt is not None:
+            count, prompt = count + 1, prompt.before.prompt
+        return count
+
     def is_compacted(self, earlier: Head) -> bool:
         """Return whether the conversation was compacted between the state `earlier` and this one."""
         is_last = self.compacted_from is not None and self.compacted_from.key == earlier.key

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, get_args
 
 from qcode.agent.models.client import Clients
 from qcode.agent.reports import TurnUsage
+from qcode.agent.sessions.file import open_elsewhere
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
-from qcode.protocol.errors import ProviderError, SessionError
+from qcode.protocol.errors import ProviderError, SessionBusy, SessionError
 from qcode.protocol.events import ApiCalls, AttemptRecord, ModelUsage
 from qcode.protocol.messages import Message, Role, typed_text, user
 from qcode.protocol.model import ModelRequest
@@ -38,7 +39,8 @@ _DEMO = "demo"
 class SessionInfo:
     """A session in a list. `updated` is in seconds since 1970. `is_open`: it is the session of this conversation.
 
-    `branch` is the git branch at its start, empty if unknown.
+    `branch` is the git branch at its start, empty if unknown. `holder` is another process that has it open, 0 if that
+    is unknown, None if none has.
     """
 
     session_id: str
@@ -48,6 +50,7 @@ class SessionInfo:
     messages: int
     is_open: bool = False
     branch: str = ""
+    holder: int | None = None
 
 
 class Library:
@@ -79,9 +82,7 @@ class Library:
     def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the sessions of this folder, the most recently written one first. Reads files."""
         summaries = self._optional_store.summaries() if self._optional_store is not None else ()
-        return tuple(
-            _info(summary, summary.session_id == self._conversation.session.session_id) for summary in summaries
-        )
+        return tuple(map(self._info, summaries))
 
     def preview(self, session_id: str) -> tuple[Message, ...]:
         """Return the messages of a session without opening it."""
@@ -127,6 +128,19 @@ class Library:
         self._conversation.session.record_requests((request,))
         return used
 
+    def _info(self, summary: SessionSummary) -> SessionInfo:
+        is_open = summary.session_id == self._conversation.session.session_id
+        return SessionInfo(
+            summary.session_id,
+            summary.title,
+            summary.model,
+            summary.updated.timestamp(),
+            summary.messages,
+            is_open,
+            summary.branch,
+            None if is_open else self._store.holder(summary.session_id),
+        )
+
     def _needs_title(self, session: Session) -> bool:
         """Return whether the session needs a title. The demo model and sessions that are not saved need none."""
         is_demo = self._conversation.model.partition("/")[0] == _DEMO
@@ -145,21 +159,26 @@ class Library:
             self._store.delete(session_id)
 
     def resume(self, session_id: str) -> tuple[str, ...]:
-        """Continue the conversation with another session; return notices about its file for the user."""
+        """Continue the conversation with another session; return notices about its file for the user.
+
+        Raise `OpenElsewhere` if another process has it open.
+        """
         self._check_idle()
-        if session_id == self._conversation.session.session_id:
-            return ()
         with _one_line():
+            session_id = self._store.find(session_id)
+            if session_id == self._conversation.session.session_id:
+                return ()
             session, loaded = self._store.resume(session_id)
         self._conversation.open_session(session)
         return loaded.notices
 
-    def fork(self) -> str:
-        """Continue the conversation in a copy of its session; return the id of the copy."""
+    def fork(self, session_id: str = "") -> str:
+        """Continue the conversation in a copy of a session, its own by default; return the id of the copy."""
         self._check_idle()
+        own_id = self._conversation.session.session_id
         with _one_line():
-            session, _ = self._store.fork(self._conversation.session.session_id, cwd=self._folder)
-        self._conversation.open_session(session, is_copy=True)
+            session, _ = self._store.fork(session_id or own_id, cwd=self._folder)
+        self._conversation.open_session(session, is_copy=session_id in ("", own_id))
         return session.session_id
 
     def turns(self) -> tuple[SessionTurn, ...]:
@@ -203,26 +222,25 @@ class Library:
             raise ValueError("A turn is running. Press Esc to interrupt it first.")
 
 
+class OpenElsewhere(ValueError):  # noqa: N818  # named for what happened
+    """Another process, `holder` (0 if unknown), has the session open."""
+
+    def __init__(self, session_id: str, holder: int) -> None:
+        super().__init__(f"This session is {open_elsewhere(holder)}. Close it there, or resume it to get a copy.")
+        self.session_id = session_id
+        self.holder = holder
+
+
 @contextmanager
 def _one_line() -> Iterator[None]:
     try:
         yield
+    except SessionBusy as busy:
+        raise OpenElsewhere(busy.session_id, busy.holder) from None
     except SessionError as error:
         from qcode.text.sentences import capitalized
 
         raise ValueError(f"{capitalized(str(error))}.") from None
-
-
-def _info(summary: SessionSummary, is_open: bool) -> SessionInfo:
-    return SessionInfo(
-        summary.session_id,
-        summary.title,
-        summary.model,
-        summary.updated.timestamp(),
-        summary.messages,
-        is_open,
-        summary.branch,
-    )
 
 
 TIMEOUT_S = 30.0

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.project import read_head
-from qcode.agent.sessions.file import RecordFile, SessionFileContent, make_private, read_records
+from qcode.agent.sessions.file import RecordFile, SessionFileContent, lock_holder, make_private, read_records
 from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.session import Session
 from qcode.protocol.errors import SessionError, SessionNotFound
@@ -137,6 +137,10 @@ class SessionStore:
     def latest(self) -> str | None:
         """Return the id of the most recently written session."""
         return next(iter(self.ids()), None)
+
+    def holder(self, session_id: str) -> int | None:
+        """Return the process in which a session is open, 0 if that is unknown, None if it is not open."""
+        return lock_holder(self._path(session_id).with_suffix(".lock"))
 
     def load(self, text: str) -> LoadedSession:
         """Load a session by id or unique prefix, even while another process writes to it. Read-only."""

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qcode.agent.context.project import find_project_root
+from qcode.agent.sessions.file import open_elsewhere
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import folder_context
@@ -76,8 +77,8 @@ def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool
     found = [summary for summary in store.summaries() if matching is None or summary.session_id in matching]
     expiries = [summary.updated + timedelta(days=retention_days) if retention_days else None for summary in found]
     if is_json:
-        rows = [_as_json(summary, expiry) for summary, expiry in zip(found, expiries, strict=True)]
-        write_stdout(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
+        objects = [_as_json(summary, expiry) for summary, expiry in zip(found, expiries, strict=True)]
+        write_stdout(json.dumps(objects, ensure_ascii=False, indent=2) + "\n")
     elif not found:
         none = (
             f'no session of this folder mentions "{single_spaced(words)}"'
@@ -87,7 +88,11 @@ def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool
         write_stdout(f"{none}\n")
     else:
         now = datetime.now(UTC)
-        write_stdout(_table([_row(summary, expiry, now) for summary, expiry in zip(found, expiries, strict=True)]))
+        rows = [
+            _row(summary, expiry, now, store.holder(summary.session_id))
+            for summary, expiry in zip(found, expiries, strict=True)
+        ]
+        write_stdout(_table(rows))
     return 0
 
 
@@ -104,11 +109,12 @@ def _as_json(summary: SessionSummary, expiry: datetime | None) -> JsonObject:
     }
 
 
-def _row(summary: SessionSummary, expiry: datetime | None, now: datetime) -> tuple[str, ...]:
+def _row(summary: SessionSummary, expiry: datetime | None, now: datetime, holder: int | None) -> tuple[str, ...]:
     updated = f"{summary.updated.astimezone():%Y-%m-%d %H:%M}"
     size = (count_text(summary.messages, "message"), bytes_text(summary.size))
     time_left = () if expiry is None else (f"{age_text((expiry - now).total_seconds())} left",)
-    return (summary.session_id, updated, *size, *time_left, plain_line(summary.title, _MAX_TITLE))
+    note = "" if holder is None else f"  ({open_elsewhere(holder)})"
+    return (summary.session_id, updated, *size, *time_left, f"{plain_line(summary.title, _MAX_TITLE)}{note}")
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:

@@ -29,6 +29,7 @@ from qcode.providers.demo.scene import (
     short_help,
     shortened,
     unfinished_reply,
+    wishes_for_plan,
 )
 from qcode.text.json import Json, parse_object
 from qcode.text.numbers import count_text
@@ -256,16 +257,17 @@ def play_init(scene: Scene) -> Script:
 
 
 def play_plan(scene: Scene) -> Script:
-    """Submit a plan in plan mode; after approval, carry out its one step."""
-    path = file_in(scene.prompt, "planned.py")
-    step = scene.last
-    if step is None:
-        plan = _PLAN.format(path=path)
-        return call(scene, "My plan is ready.", "exit_plan_mode", plan=plan)
+    """Submit a plan in plan mode, and again with each change that the user asks for; then carry out its one step."""
+    path, wishes, step = file_in(scene.prompt, "planned.py"), wishes_for_plan(scene), scene.last
+    for wish in wishes:
+        path = file_in(wish, path)
+    if step is None or (step.result.is_error and wishes and step.call.name == "exit_plan_mode"):
+        plan = "\n\n".join([_PLAN.format(path=path), *(f"Changed as you asked: {wish}" for wish in wishes)])
+        return call(scene, f"My {'new ' if wishes else ''}plan is ready.", "exit_plan_mode", plan=plan)
     if step.call.name == "write":
         return failure_reply(step) or reply(f"Done, as planned: `{path}`.\n")
     if step.result.is_error:
-        return reply("You want another plan, but my script has only this one. Plan mode stays on.\n")
+        return reply("The plan is not approved, so I changed nothing. Ask for a plan again to see a new one.\n")
     return call(scene, f"You approved it, so I write `{path}`.", "write", path=path, content=new_file(path))
 
 
@@ -433,7 +435,7 @@ def _play_huge_write(scene: Scene) -> Script:
     if step.result.is_error:
         if step.call.name != "write" or "split" not in step.result.content.lower() or len(scene.steps) > 1:
             return failure_reply(step)
-        skeleton = "".join(f"{_part_comment(path, part)}\n" for part in range(1, _HUGE_PARTS + 1))
+        skeleton = "".join(f"{comment(path, f'part {part}')}\n" for part in range(1, _HUGE_PARTS + 1))
         content = f"{comment(path, 'A file in three parts, by the qcode demo model.')}\n\n{skeleton}"
         return call(
             scene,
@@ -446,7 +448,7 @@ def _play_huge_write(scene: Scene) -> Script:
     if not was_rejected or done == _HUGE_PARTS:
         steps = f"a skeleton and {_HUGE_PARTS} edits" if was_rejected else "one call"
         return reply(f"Done: `{path}` is written, in {steps}. Nothing was lost to the output limit.\n")
-    marker = _part_comment(path, done + 1)
+    marker = comment(path, f"part {done + 1}")
     lines = [comment(path, f"Part {done + 1}, line {number}.") for number in range(1, 6)]
     return _edit(scene, path, DemoEdit(marker, "\n".join([marker, *lines]), f"filled part {done + 1}"))
 
@@ -475,10 +477,6 @@ def _command_in(prompt: str) -> str:
     line = found[1].strip() if found else "ls"
     quoted = re.search(r"`([^`]+)`", line)
     return quoted[1] if quoted else re.sub(r"(?<=\w)[.!?]+$", "", line)
-
-
-def _part_comment(path: str, part: int) -> str:
-    return comment(path, f"part {part}")
 
 
 def _pattern(pattern: str) -> re.Pattern[str]:

@@ -35,8 +35,12 @@ _MAX_QUOTED = 20_000
 MAX_PROMPT_CHARS = 2_000
 """The maximum length of the searched end of a prompt, because the patterns take more than linear time."""
 _LOW_EFFORTS = frozenset({"none", "minimal", "low"})
-_ENDED_TURN = lazy_pattern(r"(Denied|Cancelled) by the user|Interrupted before it finished")
+_ENDED_TURN = lazy_pattern(
+    r"(Denied|Cancelled) by the user|Interrupted before it finished|Denied: the plan is not approved[^.]*\. Ask"
+)
 """The start of the result of a call that ended the turn by the user's decision. Text after it is a new prompt."""
+_PLAN_ONLY_READS = "plan mode only reads"
+_WISH = lazy_pattern(r"Denied: the plan is not approved[^.]*\. They say: (.*)", re.DOTALL)
 _DENIED = lazy_pattern(r"Denied(?: by the user\.|: (.*))", re.DOTALL)
 _IN_BACKGROUND = lazy_pattern(r"\[the user moved it to the background as job (\d+)\.[^\n]*\]\Z")
 _SUMMARY = "Summarize this conversation."
@@ -284,11 +288,20 @@ def unfinished_reply(step: DemoStep) -> Script:
     return failure_reply(step)
 
 
+def wishes_for_plan(scene: Scene) -> list[str]:
+    """Return the changes that the user asked for in the plans of this turn."""
+    found = (_WISH.match(step.result.content) for step in scene.steps if step.result.is_error)
+    return [match[1].strip() for match in found if match is not None]
+
+
 def failure_reply(step: DemoStep) -> Script:
     """Return a reply about a call that failed or was denied, empty for any other call."""
     if not step.result.is_error:
         return ()
     denial = _DENIED.match(step.result.content)
+    if denial is not None and (denial[1] or "").startswith(_PLAN_ONLY_READS):
+        hint = "Ask me to *make a plan*, or leave plan mode with Shift+Tab."
+        return reply(f"Plan mode only reads, so the `{step.call.name}` call did not run. {hint}\n")
     if denial is not None:
         reason = f"You said: {denial[1]}\n\nI follow a script, so I cannot act on it. " if denial[1] else ""
         return reply(f"You declined the `{step.call.name}` call, so it did not run. {reason}Ask again to repeat it.\n")

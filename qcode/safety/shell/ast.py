@@ -5,17 +5,12 @@
 
 from __future__ import annotations
 
-import re
 from typing import Literal, TypeAlias
 
-from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 MARK = "\ue000"
 """Placeholder in the text of a word for an expansion; no accepted command contains this character itself."""
-
-UNSPLIT = lazy_pattern(r"[\w@%+=:,./^-]+", re.ASCII)
-"""Text that bash leaves unchanged outside quotes. It has no blank, wildcard, brace, quote or `~`."""
 
 SAFE_VARIABLES = frozenset(
     {

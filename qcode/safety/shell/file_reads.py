@@ -14,7 +14,8 @@ from typing import Literal, TypeAlias
 
 from qcode.safety.paths import PathJudge, absolute_path, is_ctime_final
 from qcode.safety.probes import WorkspaceContents
-from qcode.safety.shell.ast import UNSPLIT, Word
+from qcode.safety.shell.ast import Word
+from qcode.safety.shell.characters import is_unsplit
 from qcode.safety.verdict import SHELL_PATH, SHELL_UNKNOWN, Verdict
 from qcode.values import dataclass
 
@@ -75,7 +76,7 @@ class ReadChecker:
         path = f"./{word.text}" if word.text.startswith("~") and not word.is_home else word.text
         groups = self._matches(path, leading=leading) if word.has_glob else [_split_path(path)]
         texts = chain.from_iterable((prefix, *names) for prefix, names in groups)
-        if word.is_split and not UNSPLIT.fullmatch("".join(texts)):
+        if word.is_split and not is_unsplit("".join(texts)):
             raise NeedsApproval("an unquoted name could become several arguments")
         return groups
 

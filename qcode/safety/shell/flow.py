@@ -15,7 +15,6 @@ from typing import Literal, TypeAlias
 from qcode.safety.shell.ast import (
     MARK,
     SAFE_VARIABLES,
-    UNSPLIT,
     CommandList,
     Expansion,
     Loop,
@@ -26,6 +25,7 @@ from qcode.safety.shell.ast import (
     UnsupportedSyntax,
     Word,
 )
+from qcode.safety.shell.characters import is_unsplit
 from qcode.values import dataclass
 
 MAX_FOLDERS = 8
@@ -93,8 +93,8 @@ def fill_holes(word: Word, values: Sequence[Word]) -> Word:
     has_glob = any(value.has_glob for value in values)
     # "[$f]" with a wildcard in f: the quoted brackets would become part of the pattern.
     is_clear = word.has_glob or not (has_glob and _WILD.search(word.text))
-    is_unsplit = not word.is_split or all(value.has_glob or UNSPLIT.fullmatch(value.text) for value in values)
-    if not is_clear or not is_unsplit:
+    is_one_text = not word.is_split or all(value.has_glob or is_unsplit(value.text) for value in values)
+    if not is_clear or not is_one_text:
         return Word(text, unknown="words" if word.is_split else "text")
     is_glob = has_glob or word.has_glob
     return Word(text, not is_glob, word.is_home, is_glob, is_split=word.is_split, is_one=has_glob and not word.has_glob)

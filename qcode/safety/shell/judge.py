@@ -17,6 +17,7 @@ from qcode.safety.paths import PathJudge, SessionFolders, absolute_path, home_of
 from qcode.safety.probes import Probes
 from qcode.safety.protected_paths import is_within, is_within_any
 from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
+from qcode.safety.shell.characters import foreign_characters, foreign_host
 from qcode.safety.shell.file_reads import LeadingWildcards, NeedsApproval, PathNeedsApproval, ReadChecker, Reader
 from qcode.safety.shell.flow import Feature, Flow, FlowPart, Folders, cd_target, flow_of
 from qcode.safety.shell.git import Kind, classify_operands, read_git, repository_refusal, secrets_refusal
@@ -104,6 +105,8 @@ class Judge:
         name = command.words[0].text
         if command.words[0] != Word(name):
             raise NeedsApproval("the program is spelled in an unusual way")
+        if not name.isascii():
+            raise NeedsApproval(f"the name of its program, {name}, contains {foreign_characters(name)}")
         if "read-only" not in support.levels and self.features:
             raise _NeedsSandbox(f"it uses a {min(self.features)}, which needs a sandbox, and none works here")
         if name == "cd":
@@ -146,7 +149,9 @@ class Judge:
             return self._git(words, folder)
         program = _program_spec(name)
         if program is None:
-            raise NeedsApproval(f"{name} may do more than read")
+            host = next(filter(None, (foreign_host(name, word.text) for word in words)), "")
+            warning = f", and the host {host} contains {foreign_characters(host)}" if host else ""
+            raise NeedsApproval(f"{name} may do more than read{warning}")
         return _table_roles(name, program, words, has_sandbox=has_sandbox)
 
     def _git(self, words: tuple[Word, ...], folder: str) -> Roles:

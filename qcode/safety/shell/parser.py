@@ -8,8 +8,6 @@ tree. tree-sitter is loaded with the first command.
 from __future__ import annotations
 
 import re
-import string
-import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from itertools import pairwise
@@ -17,7 +15,6 @@ from typing import TYPE_CHECKING
 
 from qcode.safety.shell.ast import (
     MARK,
-    UNSPLIT,
     CommandList,
     Expansion,
     Loop,
@@ -30,6 +27,7 @@ from qcode.safety.shell.ast import (
     Word,
 )
 from qcode.safety.shell.bounds import check_bounds
+from qcode.safety.shell.characters import OddCharacter, describe, has_hidden, is_plain, is_unsplit
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -40,7 +38,6 @@ _HOLES = frozenset(
 """Node kinds of expansions."""
 _WORDS = frozenset({"word", "number", "raw_string", "string", "concatenation", "brace_expression"}) | _HOLES
 _LEAVES = _WORDS | {"string_content", '"', "$", "[", "]", "{", "}", "..", "command_name"}
-_VISIBLE_ASCII = re.compile(r"[\n\t -~]*")
 _BLANKS = re.compile(r"[ \t]*|[ \t]+(?:\\\n[ \t]*)+")
 _LINES = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n[ \t])*")
 _REASONS = {
@@ -69,17 +66,6 @@ def _reason(kind: str, default: str) -> str:
     return _REASONS.get(kind, default)
 
 
-def _check_characters(text: str) -> None:
-    """Raise `UnsupportedSyntax` if a character is invisible or looks like a blank."""
-    if _VISIBLE_ASCII.fullmatch(text):
-        return
-    for char in text:
-        if char in "\n\t" or " " <= char <= "~":
-            continue
-        if char < " " or not char.isprintable() or unicodedata.category(char) in ("Zs", "Mn", "Me", "Mc"):
-            raise UnsupportedSyntax("it contains a control or invisible character")
-
-
 def _check_separated(nodes: list[Node]) -> None:
     """Check that a blank precedes each word but the first, because bash reads adjacent nodes as one word."""
     for before, node in pairwise(nodes):
@@ -106,12 +92,16 @@ def read_script(text: str) -> Script:
     reason = check_bounds(text)
     if reason:
         raise UnsupportedSyntax(reason)
-    _check_characters(text)
+    if has_hidden(text):
+        raise UnsupportedSyntax(describe(text))
     source = text.encode("utf-8")
     root = _parser().parse(source).root_node
     if root.has_error:
         raise UnsupportedSyntax("qcode cannot read its syntax")
-    return _SyntaxReader(text, source).script_of(root)
+    try:
+        return _SyntaxReader(text, source).script_of(root)
+    except OddCharacter as odd:
+        raise UnsupportedSyntax(describe(text, odd.char)) from None
 
 
 @lru_cache(maxsize=1)
@@ -382,13 +372,12 @@ class _SyntaxReader(_Nodes):
         return Expansion(script=script)
 
 
-_BARE = frozenset(string.ascii_letters + string.digits + "_@%+=:,./^-")
 _ESCAPABLE = frozenset(" ()[]{}*?;&|<>#!$'\"`~\\")
 _PLAIN_BRACES = re.compile(r"[@^]\{[A-Za-z0-9-]*\}|\{\}")
 _STOPS = frozenset(" \t\n|&;<>()`")
+_LISTED = r"\w@%+=:./^*?\x80-\U0010ffff-"
 _BRACED = re.compile(
-    r"(?P<before>[\w@%+=:,./^*?-]*)\{(?P<list>[\w@%+=:./^*?-]*(?:,[\w@%+=:./^*?-]*)+)\}(?P<after>[\w@%+=:,./^*?-]*)",
-    re.ASCII,
+    rf"(?P<before>[{_LISTED},]*)\{{(?P<list>[{_LISTED}]*(?:,[{_LISTED}]*)+)\}}(?P<after>[{_LISTED},]*)", re.ASCII
 )
 MAX_EXPANDED = 100
 
@@ -398,7 +387,7 @@ def read_words(text: str, holes: tuple[Expansion, ...] = ()) -> tuple[Word, ...]
 
     `text` has a `MARK` for each of the `holes`.
     """
-    if UNSPLIT.fullmatch(text):
+    if is_unsplit(text):
         return (Word(text),)
     braced = None if holes else _BRACED.fullmatch(text)
     return tuple(read_word(word) for word in _expanded(braced)) if braced else (read_word(text, holes),)
@@ -503,7 +492,7 @@ class _Lexer:
         if char == MARK:
             self.at += 1
             return char
-        if char in "*?" or char in _BARE or char == "~" or char in "{}!":
+        if char in "*?~{}!" or is_plain(self.text, self.at):
             self.at += 1
             return char
         if char in "[]" and is_first and self._is_alone():
@@ -512,7 +501,7 @@ class _Lexer:
         if char == "$":
             raise UnsupportedSyntax("it contains an expansion")
         if not char.isascii():
-            raise UnsupportedSyntax(f"it has the character {char} (U+{ord(char):04X}) outside quotes")
+            raise OddCharacter(char)
         raise UnsupportedSyntax(f"it contains {char!r} where its meaning is ambiguous")
 
     def _is_alone(self) -> bool:

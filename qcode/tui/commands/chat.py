@@ -36,7 +36,8 @@ _MAX_LINES = 40
 
 def _model(context: CommandContext, name: str) -> None:
     if name:
-        context.model_use.use(name)
+        if not context.model_use.use(name):
+            context.keep_typed()
     elif context.app is not None:
         from qcode.tui.screens.models import ModelPicker
 
@@ -55,7 +56,7 @@ def _take(context: CommandContext, chosen: ModelChoice | None) -> None:
         return
     context.model_use.choose(chosen.model or context.agent.conversation.model, chosen.effort)
     if chosen.provider:
-        context.screen.connect(chosen.provider)
+        _connect(context, chosen.provider)
 
 
 def _effort(context: CommandContext, typed: str) -> None:
@@ -64,9 +65,7 @@ def _effort(context: CommandContext, typed: str) -> None:
         context.model_use.use_effort(level)
     elif typed:
         choices = (AUTO, *EFFORTS)
-        context.view.notify(
-            "warning", unknown(f"effort {typed!r}", typed, choices, f"Choose from {', '.join(choices)}.")
-        )
+        context.refuse(unknown(f"effort {typed!r}", typed, choices, f"Choose from {', '.join(choices)}."))
     elif context.app is not None:
         _pick_effort(context)
     else:
@@ -126,10 +125,10 @@ def _mode(context: CommandContext, name: str) -> None:
     tail = "Start qcode with --permission-mode for auto or bypass."
     labels = [mode_label(mode) for mode in MODES]
     if name in ("auto", "bypass"):
-        context.view.notify("warning", f"Cannot switch to {name} here. {tail}")
+        context.refuse(f"Cannot switch to {name} here. {tail}")
     elif name:
         choices = f"Choose from {', '.join(labels)}."
-        context.view.notify("warning", unknown(f"mode {name!r}", name, labels, choices))
+        context.refuse(unknown(f"mode {name!r}", name, labels, choices))
     else:
         lines = [f"  {mode_label(mode)}: {meaning_of(mode, is_trusted=is_trusted)}" for mode in MODES]
         head = f"Mode: {mode_label(effective_mode(context.agent.conversation.mode, is_trusted=is_trusted))}"
@@ -176,10 +175,18 @@ def _has_no_answer_field(context: CommandContext) -> bool:
 
 def _clear(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
-        context.view.notify("warning", "A turn is running. Press Esc to interrupt it, then /clear.")
+        context.refuse("A turn is running. Press Esc to interrupt it, then /clear.")
     else:
         context.agent.conversation.clear()
         context.view.show_new_session()
+
+
+def _connect(context: CommandContext, provider: str) -> None:
+    names = context.agent.keys.names()
+    if provider and provider not in names:
+        context.refuse(unknown(f"provider {provider!r}", provider, names, "/connect lists them."))
+    else:
+        context.screen.connect(provider)
 
 
 def _trust(context: CommandContext, _argument: str) -> None:
@@ -192,7 +199,7 @@ CHAT: tuple[Command, ...] = (
         "connect",
         "Connect a provider",
         "Choose a provider, add its API key and switch to one of its models.",
-        lambda context, name: context.screen.connect(name),
+        _connect,
         ("connect",),
         "[provider]",
         lambda context: context.agent.keys.names(),
@@ -229,7 +236,7 @@ CHAT: tuple[Command, ...] = (
 
 def _escape(context: CommandContext, _argument: str) -> None:
     rewind = find("rewind", context.commands)
-    is_possible = rewind is not None and rewind.when(context)
+    is_possible = rewind is not None and rewind.when(context) and bool(context.agent.conversation.messages)
     context.screen.cancel_keys.escape(partial(rewind.run, context, "") if rewind is not None and is_possible else None)
 
 
@@ -313,7 +320,7 @@ _NO_TODOS = "No to-do list yet. The model makes one for longer tasks."
 
 def _todos(context: CommandContext, scope: str) -> None:
     if scope not in ("", "all"):
-        context.view.notify("warning", f"Unknown argument {scope!r}. Type /todos or /todos all.")
+        context.refuse(f"Unknown argument {scope!r}. Type /todos or /todos all.")
     elif scope == "all":
         items = context.view.todos
         context.view.show_panel("Todos", todo_lines(items) if items else _NO_TODOS)
@@ -331,7 +338,7 @@ def _background(context: CommandContext, _argument: str) -> None:
     try:
         context.agent.conversation.background.move(running[-1])
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
 
 
 def _btw(context: CommandContext, question: str) -> None:
@@ -361,7 +368,7 @@ def _jobs(context: CommandContext, argument: str) -> None:
     try:
         job = jobs.find(number)
     except ValueError as refusal:
-        view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
     match action.strip():
         case "":
@@ -371,9 +378,7 @@ def _jobs(context: CommandContext, argument: str) -> None:
         case "send":
             view.notify("info", jobs.send(job))
         case _:
-            view.notify(
-                "warning", f"Unknown action {action.strip()!r}. Type /jobs, /jobs NUMBER, stop NUMBER or send NUMBER."
-            )
+            context.refuse(f"Unknown action {action.strip()!r}. Type /jobs, /jobs NUMBER, stop NUMBER or send NUMBER.")
 
 
 def _show_job(context: CommandContext, job: Job) -> None:

@@ -99,6 +99,7 @@ class CommandContext:
     """The capabilities of a command: the agent with its services, and the front end.
 
     `base_commands` are those of this front end without the prompts of tool servers. `app` is None in the linear mode.
+    `typed` is the text of a command that was typed with an argument, or that needs one.
     """
 
     agent: Agent
@@ -106,6 +107,17 @@ class CommandContext:
     model_use: ModelUse
     view: View
     app: AppView | None = None
+    typed: str = ""
+
+    def refuse(self, text: str) -> None:
+        """Say why the command cannot run, and return it to the prompt."""
+        self.view.notify("warning", text)
+        self.keep_typed()
+
+    def keep_typed(self) -> None:
+        """Return the command to the prompt: selected, or in front of anything typed since."""
+        if self.app is not None and self.typed:
+            self.app.take_back(self.typed)
 
     @property
     def commands(self) -> tuple[Command, ...]:
@@ -169,6 +181,10 @@ class Command:
     opens_picker: bool = False
     needs_screen: bool = False
     is_prompt: bool = False
+
+    @property
+    def needs_argument(self) -> bool:
+        return bool(self.argument) and not self.argument.startswith("[")
 
     @property
     def usage(self) -> str:

@@ -46,10 +46,10 @@ def _permissions(context: CommandContext, argument: str) -> None:
         try:
             context.view.notify("info", control_text.change_rules(permissions, first, rest))
         except ValueError as refusal:
-            context.view.notify("warning", one_line(str(refusal)))
+            context.refuse(one_line(str(refusal)))
     else:
         usage = "Use /permissions, or with list, allow|ask|deny RULE, undo RULE, keep RULE, check COMMAND."
-        context.view.notify("warning", usage)
+        context.refuse(usage)
 
 
 async def _check(context: CommandContext, kind: TriedKind, value: str) -> None:
@@ -75,7 +75,7 @@ def _tools(context: CommandContext, name: str) -> None:
         context.view.show_panel(f"Tool {one_line(found.name)}", control_text.tool_text(found))
     elif name:
         names = [tool.name for tool in tools]
-        context.view.notify("warning", unknown(f"tool {name!r}", name, names, "/tools lists them."))
+        context.refuse(unknown(f"tool {name!r}", name, names, "/tools lists them."))
     elif context.app is not None:
         from qcode.tui.screens.inspection import ToolPicker
 
@@ -120,7 +120,7 @@ def _append(context: CommandContext, path: str, line: str) -> None:
     try:
         context.view.notify("info", one_line(context.agent.memory.append(path, line)))
     except ValueError as refusal:
-        context.view.notify("warning", one_line(str(refusal)))
+        context.refuse(one_line(str(refusal)))
 
 
 def _memory_choices(context: CommandContext) -> Sequence[str]:
@@ -131,7 +131,7 @@ def _init(context: CommandContext, wish: str) -> None:
     try:
         prompt = context.agent.memory.init_prompt(wish)
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
     if context.agent.conversation.mode == "plan":
         context.view.notify(
@@ -214,7 +214,7 @@ def _skills(context: CommandContext, argument: str) -> None:
     try:
         skill = skills.find(rest.strip() if first == _SHOW and rest.strip() else first)
     except Refused as refused:
-        context.view.notify("warning", str(refused))
+        context.refuse(str(refused))
         return
     if first == _SHOW and rest.strip():
         context.view.show_panel(f"Skill {skill.handle}", detail_text(skills, skill))
@@ -237,7 +237,7 @@ async def _send_skill(context: CommandContext, skill: Skill, arguments: str) -> 
         text, options = await context.agent.skill_prompt(skill, arguments, partial(_may_run, context))
     except QcodeError as refusal:
         message = str(refusal)
-        context.view.notify("warning", f"{capitalized(message)}.")
+        context.refuse(f"{capitalized(message)}.")
     else:
         context.view.send(text, options.shown_prompt, options)
 
@@ -336,10 +336,10 @@ def _mcp(context: CommandContext, argument: str) -> None:
     name = rest.strip() if is_restart else argument
     found = next((status for status in context.screen.servers.statuses if status.name == name), None)
     if is_restart and not name:
-        context.view.notify("warning", "Name the server: /mcp restart NAME. /mcp lists them.")
+        context.refuse("Name the server: /mcp restart NAME. /mcp lists them.")
     elif name and found is None:
         known = [status.name for status in context.screen.servers.statuses]
-        context.view.notify("warning", unknown(f"tool server {name!r}", name, known, "/mcp lists them."))
+        context.refuse(unknown(f"tool server {name!r}", name, known, "/mcp lists them."))
     elif is_restart:
         context.screen.servers.restart(name)
         context.view.notify("info", f"Restarting {name}.")

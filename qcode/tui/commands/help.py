@@ -85,7 +85,7 @@ def _help(context: CommandContext, topic: str) -> None:
         context.view.show_panel(command.usage, command.help + also)
     else:
         hint = suggestion(topic, [_DEMO, *typed_names(context.commands)], "/help lists the topics.", "/help {}")
-        context.view.notify("warning", sentences(f"No help on {topic!r}", hint))
+        context.refuse(sentences(f"No help on {topic!r}", hint))
 
 
 def _help_topics(context: CommandContext) -> Sequence[str]:

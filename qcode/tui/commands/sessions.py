@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from qcode.agent.reports import context_text, cost_text_of
+from qcode.agent.sessions.library import OpenElsewhere
 from qcode.text.clean import one_line
 from qcode.tui.commands.command import Command, CommandContext
 
@@ -59,7 +60,7 @@ async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[s
     try:
         report = await context.agent.conversation.rewinds.perform(plan, overwrite)
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
     context.screen.show_conversation()
     context.view.notify("info", report.text)
@@ -74,7 +75,7 @@ async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[s
 
 def _rewind(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
-        context.view.notify("warning", _RUNNING)
+        context.refuse(_RUNNING)
         return
     messages = context.agent.conversation.rewinds.user_prompts()
     if not messages:
@@ -156,29 +157,79 @@ async def _show_changes(context: CommandContext) -> None:
 
 def _compact(context: CommandContext, focus: str) -> None:
     if context.view.is_turn_running:
-        context.view.notify("warning", _RUNNING)
+        context.refuse(_RUNNING)
     else:
         context.screen.turns.compact(focus)
 
 
 def _resume(context: CommandContext, requested: str) -> None:
     if context.view.is_turn_running:
-        context.view.notify("warning", _RUNNING)
+        context.refuse(_RUNNING)
     elif requested:
         _open(context, requested)
     else:
-        from qcode.tui.screens.sessions import SessionPicker
-
-        picker = SessionPicker(context.agent.sessions, time.time)
-        context.screen.open_screen(picker, lambda chosen: _open(context, chosen) if chosen is not None else None)
+        _choose_session(context)
 
 
-def _open(context: CommandContext, session_id: str) -> None:
+def resume_at_start(context: CommandContext, session_id: str, then: Callable[[], None]) -> None:
+    """Resume a session that was not opened at the start, or let the user choose one if the id is empty.
+
+    `then` runs in the session that is open in the end: that one, a copy, another one or a new one.
+    """
+    if session_id:
+        _open(context, session_id, then, at_start=True)
+    else:
+        _choose_session(context, then)
+
+
+def _choose_session(context: CommandContext, then: Callable[[], None] = lambda: None, highlighted: str = "") -> None:
+    def on_pick(chosen: str | None) -> None:
+        if chosen is not None:
+            _open(context, chosen, then)
+        else:
+            then()
+
+    from qcode.tui.screens.sessions import SessionPicker
+
+    context.screen.open_screen(SessionPicker(context.agent.sessions, time.time, highlighted), on_pick)
+
+
+def _open(
+    context: CommandContext, session_id: str, then: Callable[[], None] = lambda: None, *, at_start: bool = False
+) -> None:
+    """Continue with a session. If another process has it open, ask whether to continue in a copy."""
     try:
         notices = context.agent.sessions.resume(session_id)
-    except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+    except OpenElsewhere as refusal:
+        _offer_copy(context, refusal, then, at_start=at_start)
         return
+    except ValueError as refusal:
+        context.refuse(str(refusal))
+    else:
+        _show_opened(context, notices)
+    then()
+
+
+def _offer_copy(context: CommandContext, refusal: OpenElsewhere, then: Callable[[], None], *, at_start: bool) -> None:
+    session_id, sessions = refusal.session_id, context.agent.sessions
+    info = next((info for info in sessions.sessions() if info.session_id == session_id), None)
+
+    def on_pick(answer: str | None) -> None:
+        if answer == "list":
+            _choose_session(context, then, session_id)
+            return
+        if answer == "copy":
+            _fork(context, session_id)
+        then()
+
+    from qcode.tui.screens.sessions import OpenElsewherePicker
+
+    title = info.title if info is not None and info.title else session_id
+    context.screen.open_screen(OpenElsewherePicker(title, refusal.holder, at_start=at_start), on_pick)
+
+
+def _show_opened(context: CommandContext, notices: Sequence[str] = ()) -> None:
+    """Show the session that the conversation continues with."""
     from qcode.agent.sessions.resumption import restore_session
     from qcode.tui.transcript.replay import is_shown_by_resume
 
@@ -191,12 +242,15 @@ def _open(context: CommandContext, session_id: str) -> None:
             context.view.notify("warning", notice)
 
 
-def _fork(context: CommandContext, _argument: str) -> None:
+def _fork(context: CommandContext, session_id: str) -> None:
+    """Continue in a copy of a session, the open one if the id is empty."""
     try:
-        copy = context.agent.sessions.fork()
+        copy = context.agent.sessions.fork(session_id)
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
+    if session_id:
+        _show_opened(context)
     context.view.notify("info", f"Forked to {copy}. The original session is unchanged; /resume lists both.")
 
 
@@ -205,7 +259,7 @@ def _rename(context: CommandContext, title: str) -> None:
     try:
         library.rename(context.agent.conversation.session_id, title)
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
     context.view.notify("info", f"Session renamed to {library.title!r}.")
 
@@ -219,7 +273,7 @@ def _export(context: CommandContext, argument: str) -> None:
         name = request.path or f"qcode-{context.agent.conversation.session_id}.{request.form}"
         path = save_export(context.agent.context.folder, name, text)
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
     context.view.notify("info", f"Exported to {one_line(path)}.")
 

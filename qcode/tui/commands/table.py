@@ -6,6 +6,7 @@ from files become ordinary commands.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -119,9 +120,13 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
         return
     name, argument = typed
     command = find(name.lower(), context.commands)
-    if command is None or (problem := unexpected_argument(name, argument, command)):
-        app.notify("warning", unknown_command(name, context.commands) if command is None else problem)
-        app.prompt.put_back(typed_text)
+    if command is None:
+        replace(context, typed=typed_text).refuse(unknown_command(name, context.commands))
+        return
+    kept = typed_text if argument else f"/{name} " if command.needs_argument else ""
+    context = replace(context, typed=kept)
+    if problem := unexpected_argument(name, argument, command):
+        context.refuse(problem)
     else:
         run_command(context, command, argument)
 

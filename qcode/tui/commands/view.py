@@ -17,6 +17,8 @@ def _theme(context: CommandContext, name: str) -> None:
     if name:
         if context.screen.use_theme(name):
             context.view.notify("info", f"Theme: {name}.")
+        else:
+            context.keep_typed()
         return
     from qcode.tui.screens.palette import ThemePicker
 
@@ -152,10 +154,10 @@ def _config(context: CommandContext, argument: str) -> None:
     try:
         settings = {setting.name: setting for setting in context.agent.settings.settings()}
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
     if name and name not in settings:
-        context.view.notify("warning", unknown(f"setting {name!r}", name, settings, "/config lists them."))
+        context.refuse(unknown(f"setting {name!r}", name, settings, "/config lists them."))
     elif value.strip():
         _change_setting(context, name, value.strip())
     elif context.app is not None:
@@ -170,12 +172,12 @@ def _config(context: CommandContext, argument: str) -> None:
 def _change_setting(context: CommandContext, name: str, value: str) -> None:
     themes = (AUTO, *context.app.app.theme_names) if context.app is not None else ()
     if name == "ui.theme" and themes and value not in themes:
-        context.view.notify("warning", unknown(f"theme {value!r}", value, themes, "/theme lists them."))
+        context.refuse(unknown(f"theme {value!r}", value, themes, "/theme lists them."))
         return
     try:
         setting = context.agent.settings.change(name, value)
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
     context.view.notify("info", outcome_text(setting, is_now=context.view.apply_setting(setting)))
 
@@ -186,7 +188,7 @@ def _vim(context: CommandContext, _argument: str) -> None:
     try:
         setting = context.agent.settings.change("ui.vim", "true" if is_on else "false")
     except ValueError as refusal:
-        context.view.notify("warning", str(refusal))
+        context.refuse(str(refusal))
         return
     context.view.apply_setting(setting)
     if setting.overridden_by:
@@ -256,7 +258,7 @@ def _run_picked(context: CommandContext, command: Command) -> None:
                 run_command(context, command, "" if argument == NO_ARGUMENT else argument)
 
         context.screen.open_screen(ArgumentPicker(command, choices), on_pick)
-    elif command.argument and not command.argument.startswith("["):
+    elif command.needs_argument:
         context.screen.write_prompt(f"/{command.names[0]} ")
     else:
         run_command(context, command, "")

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 from qcode.protocol.events import Level
 from qcode.text.clean import clean, cut, shown_line
 from qcode.text.numbers import age_text, count_text
+from qcode.tools.shell import background_job
+from qcode.tui.transcript.cards import CardState, CardUpdate
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
@@ -23,7 +25,8 @@ _COMMAND_CELLS = 60
 class JobWatch:
     """The background jobs of a session. `clock` returns seconds, `say` shows a notice.
 
-    `show_count` gets the number of running jobs after each start and end.
+    `show_count` gets the number of running jobs after each start and end. `update_card` changes the cards of commands
+    that became jobs.
     """
 
     def __init__(
@@ -39,6 +42,8 @@ class JobWatch:
         self._clock = clock
         self._say = say
         self._show_count = show_count
+        self.update_card: Callable[[str, CardUpdate], None] = lambda call_id, update: None
+        self._cards: dict[int, str] = {}
         self._started_at: dict[int, float] = {}
         self._sent_totals: dict[int, int] = {}
 
@@ -56,9 +61,32 @@ class JobWatch:
         if job.is_running:
             self._started_at[job.number] = self._clock()
             return
-        is_fine = job.problem == "stopped" or (job.exit is not None and job.exit.exit_code == 0)
+        self._show_card(job)
+        is_fine = _is_fine(job)
         text = f"Job {job.number} ended ({job.state}): {command_of(job)}. /jobs {job.number} shows its output."
         self._say("info" if is_fine else "warning", text)
+
+    def follow(self, call_id: str, summary: str) -> None:
+        """Show the state of a job on the card of its call. `summary` is that of the call's result."""
+        number = background_job(summary)
+        job = next((job for job in self.all if job.number == number), None)
+        if job is not None:
+            self._cards[job.number] = call_id
+            self._show_card(job)
+
+    def _show_card(self, job: Job) -> None:
+        """Update the card of a job, if it has one: its state, and its latest output once it has ended."""
+        card, hint = self._cards.get(job.number), f"/jobs {job.number} shows its output"
+        if card is None:
+            return
+        if job.is_running:
+            summary = f"in background, {hint}"
+            self.update_card(card, CardUpdate(state="running", summary=summary, hint=""))
+            return
+        del self._cards[job.number]
+        state: CardState = "cancelled" if job.problem == "stopped" else "done" if _is_fine(job) else "failed"
+        summary = hint if state == "cancelled" else f"{job.state}, {hint}"
+        self.update_card(card, CardUpdate(state=state, output=job.latest(), summary=summary))
 
     def find(self, number: str) -> Job:
         """Return the job with this number; raise `ValueError` with one line if there is none."""
@@ -106,6 +134,10 @@ class JobWatch:
         """Return a job with its latest output as text."""
         output = clean(job.latest()).strip("\n")
         return f"{self.state_of(job)}: {command_of(job)}\n\n{output or '(no output yet)'}"
+
+
+def _is_fine(job: Job) -> bool:
+    return job.problem == "stopped" or (job.exit is not None and job.exit.exit_code == 0)
 
 
 def command_of(job: Job) -> str:

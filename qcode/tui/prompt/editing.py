@@ -17,6 +17,7 @@ from textual.widgets.text_area import Location, Selection
 from qcode.text.pattern import lazy_pattern
 from qcode.tui.prompt.labels import Labels, spans
 from qcode.tui.terminal.textual_internals import KeyDeletingArea
+from qcode.tui.transcript.line import word_at
 
 if TYPE_CHECKING:
     from textual.widgets.text_area import EditResult
@@ -63,8 +64,6 @@ _SELECTING = (
 
 class EditingArea(KeyDeletingArea, inherit_bindings=False):
     """A text area with readline's keys. The cursor never enters one of the `labels`."""
-
-    ALLOW_SELECT = False  # its own selection; Textual would add one of whole widgets after a double click
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(keys, action, meaning, show=False) for keys, action, meaning in EDITING_KEYS),
@@ -137,15 +136,14 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
             self._end_run()
 
     def on_click(self, event: events.Click) -> None:
-        """Select the word or label under a double click, and the line under a triple click."""
-        row, column = self.cursor_location
+        """Select a word or a label with a double click, the line with a triple click."""
+        if event.button != 1 or event.chain < 2:
+            return
+        row, column = self.get_target_document_location(event)
         line = self.document[row]
-        if event.chain == 3:
-            self.selection = Selection((row, 0), (row, len(line)))
-        elif event.chain == 2:
-            words = [*spans(line, *self._labels), *(match.span() for match in _WORD.finditer(line))]
-            start, end = next((word for word in words if word[0] <= column < word[1]), (column, column))
-            self.selection = Selection((row, start), (row, end))
+        words = ((start, end) for start, end in spans(line, *self._labels) if start <= column <= end)
+        start, end = next(words, word_at(line, column)) if event.chain == 2 else (0, len(line))
+        self.selection = Selection((row, start), (row, end))
 
     def _end_run(self) -> None:
         self._kills.end_run()

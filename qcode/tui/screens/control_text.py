@@ -59,6 +59,21 @@ def clock_text(at: float) -> str:
     return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
 
 
+def clock_texts(moments: Sequence[str]) -> list[str]:
+    """Format ISO 8601 times in local time: `14:03`, or `Nov 20 14:03` if they are of several days; "" if invalid."""
+    local = [_local(moment) for moment in moments]
+    days = {moment.date() for moment in local if moment is not None}
+    form = "%H:%M" if len(days) < 2 else "%b %d %H:%M"
+    return ["" if moment is None else moment.strftime(form) for moment in local]
+
+
+def _local(moment: str) -> datetime | None:
+    try:
+        return datetime.fromisoformat(moment).astimezone()
+    except ValueError:
+        return None
+
+
 def decision_text(decision: CallRecord) -> str:
     """Return a decision in full: call, time, reason and rule."""
     outcome = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decision, decision_label(decision))

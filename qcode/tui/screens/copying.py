@@ -1,4 +1,4 @@
-"""The list of `/copy`: the replies of a conversation, each with its code blocks.
+"""The list of `/copy`: the replies of a conversation, also the running one, each with its code blocks.
 
 Separate from the view because it loads only when it opens.
 """
@@ -6,12 +6,13 @@ Separate from the view because it loads only when it opens.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from itertools import islice
+from itertools import accumulate
 
-from qcode.protocol.messages import Message
+from qcode.agent.sessions.history import StoredMessage
 from qcode.text.clean import plain_line, single_spaced
 from qcode.text.numbers import count_text
 from qcode.tui.panels.picker_list import PickerRow
+from qcode.tui.screens.control_text import clock_texts
 from qcode.tui.screens.picker import Picker
 from qcode.values import dataclass
 
@@ -21,25 +22,36 @@ _MAX_LABEL = 80
 
 @dataclass(frozen=True, slots=True)
 class CopyItem:
-    """A text to copy. `name` completes "Copied …"; `label` and `lines` are shown in the list."""
+    """A text to copy. `name` completes "Copied …"; `label`, `origin` and the number of lines are shown in the list."""
 
     name: str
     label: str
     text: str
+    origin: str = ""
 
     @property
-    def lines(self) -> str:
-        return count_text(self.text.rstrip("\n").count("\n") + 1, "line")
+    def detail(self) -> str:
+        lines = count_text(self.text.rstrip("\n").count("\n") + 1, "line")
+        return f"{self.origin} · {lines}" if self.origin else lines
 
 
-def copy_items(messages: Sequence[Message]) -> tuple[CopyItem, ...]:
-    """Return the replies, the last one first, each followed by its code blocks."""
-    replies = (message.text for message in reversed(messages) if message.role == "assistant" and message.text.strip())
+def copy_items(stored: Sequence[StoredMessage], running: str = "") -> tuple[CopyItem, ...]:
+    """Return the replies, the last one first, each followed by its code blocks. `running` is the reply so far."""
+    turns = accumulate(message.is_own for message in stored)
+    replies = [
+        (turn, message.entry)
+        for turn, message in zip(turns, stored, strict=True)
+        if message.entry.message.role == "assistant" and message.entry.message.text.strip()
+    ][: -_MAX_REPLIES - 1 : -1]
     items: list[CopyItem] = []
-    for number, text in enumerate(islice(replies, _MAX_REPLIES)):
-        name = "the last reply" if number == 0 else "a reply"
-        items.append(CopyItem(name, plain_line(text, _MAX_LABEL), text))
-        items += _code_blocks(text)
+    if running.strip():
+        items.append(CopyItem("the reply so far", plain_line(running, _MAX_LABEL), running, "so far"))
+        items += _code_blocks(running)
+    times = clock_texts([entry.at for _, entry in replies])
+    for number, ((turn, entry), time) in enumerate(zip(replies, times, strict=True)):
+        name, text = "the last reply" if number == 0 else "a reply", entry.message.text
+        origin = " · ".join(filter(None, (f"turn {turn}", time)))
+        items += [CopyItem(name, plain_line(text, _MAX_LABEL), text, origin), *_code_blocks(text)]
     return tuple(items)
 
 
@@ -59,5 +71,5 @@ class CopyPicker(Picker):
     ENTER = "copy"
 
     def __init__(self, items: Sequence[CopyItem]) -> None:
-        rows = [PickerRow(str(at), item.label, item.lines, also=item.text) for at, item in enumerate(items)]
+        rows = [PickerRow(str(at), item.label, item.detail, also=item.text) for at, item in enumerate(items)]
         super().__init__("Copy", rows)

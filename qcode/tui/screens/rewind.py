@@ -16,6 +16,7 @@ from textual.widgets import Static
 from qcode.text.clean import one_line, plain_line
 from qcode.text.numbers import count_text
 from qcode.tui.panels.picker_list import PickerRow
+from qcode.tui.screens.control_text import clock_texts
 from qcode.tui.screens.picker import Picker
 from qcode.tui.transcript.line import shorten
 
@@ -33,7 +34,9 @@ class RewindPicker(Picker):
     ENTER = "select"
 
     def __init__(self, messages: Sequence[RewindPoint], highlighted: str = "") -> None:
-        rows = [message_row(message) for message in reversed(messages)]
+        times = clock_texts([message.at for message in messages])
+        timed = enumerate(zip(messages, times, strict=True), start=1)
+        rows = [message_row(message, turn, time) for turn, (message, time) in timed][::-1]
         title = "Rewind to the state before a message"
         super().__init__(title, rows, empty="No messages yet.", highlighted=highlighted)
 
@@ -46,12 +49,14 @@ class RewindScopePicker(Picker):
     def __init__(self, messages: Sequence[RewindPoint]) -> None:
         files = {name for message in messages for name in message.files}
         removed = f"removes {count_text(len(messages), 'turn')}"
-        restored = f"restores {count_text(len(files), 'file')}" if files else "no files were changed"
+        restored = f"restores {count_text(len(files), 'file')}"
         rows = [
             PickerRow("both", "Conversation and files", f"{removed}; {restored}"),
             PickerRow("conversation", "Conversation only", f"{removed}; files stay unchanged"),
             PickerRow("files", "Files only", f"{restored}; conversation stays unchanged"),
         ]
+        if not files:
+            rows = [PickerRow("conversation", "Conversation", f"{removed}; no files were changed")]
         super().__init__(f"Rewind to the state before “{one_line(messages[0].text, 40)}”", rows)
 
 
@@ -70,9 +75,10 @@ class DoubtPicker(Picker):
         self._can_go_back = can_go_back
         rows = [
             PickerRow("skip", f"Keep {self._named} as {'it is' if len(doubts) == 1 else 'they are'}"),
-            PickerRow("overwrite", f"Restore {self._named} too"),
+            PickerRow("overwrite", f"{'Change' if plan.is_redo else 'Restore'} {self._named} too"),
         ]
-        super().__init__(f"{plan.summary.partition(':')[0]}: keep or restore {self._named}?", rows)
+        question = f"keep or {'change' if plan.is_redo else 'restore'} {self._named}?"
+        super().__init__(f"{plan.summary.partition(':')[0]}: {question}", rows)
 
     def compose_more(self) -> ComposeResult:
         width = max(20, self.app.size.width - 4)
@@ -92,23 +98,22 @@ class DoubtPicker(Picker):
 def effect_lines(plan: RewindPlan, answer: str, named: str) -> tuple[str, str]:
     """Return what an answer about the `doubtful` files, called `named`, does to the files and to the conversation."""
     others = sum(not file.refusal for file in plan.files) - len(plan.doubtful)
-    restored = count_text(others, "other file")
+    restored, done = count_text(others, "other file"), "changed" if plan.is_redo else "restored"
     if answer == "overwrite":
-        files = f"restored: {named}" + (f" and {restored}" if others else "")
-        files += "; /redo brings back the content of now"
+        files = f"{done}: {named}" + (f" and {restored}" if others else "")
+        files += f"; {'/undo' if plan.is_redo else '/redo'} brings back the content of now"
     else:
-        files = f"unchanged: {named}" + (f"; {restored} restored" if others else "")
-    messages = count_text(abs(plan.messages), "message")
-    conversation = f"{messages} {'removed' if plan.messages > 0 else 'brought back'}" if plan.messages else "unchanged"
+        files = f"unchanged: {named}" + (f"; {restored} {done}" if others else "")
+    moved = f"{plan.removed} {'removed' if plan.messages > 0 else 'brought back'}"
+    conversation = moved if plan.removed else "unchanged"
     return f"Files: {files}.", f"Conversation: {conversation}."
 
 
-def message_row(message: RewindPoint) -> PickerRow:
+def message_row(message: RewindPoint, turn: int, time: str) -> PickerRow:
     names = [name.rpartition("/")[2] for name in message.files]
     more = f" +{len(names) - _MAX_SHOWN_FILES}" if len(names) > _MAX_SHOWN_FILES else ""
-    return PickerRow(
-        str(message.number), plain_line(message.text, 120) or "(empty)", ", ".join(names[:_MAX_SHOWN_FILES]) + more
-    )
+    detail = (f"turn {turn}", ", ".join(names[:_MAX_SHOWN_FILES]) + more, time)
+    return PickerRow(str(message.number), plain_line(message.text, 120) or "(empty)", " · ".join(filter(None, detail)))
 
 
 def doubt_lines(doubts: Sequence[FilePlan], width: int) -> Content:

@@ -17,6 +17,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from qcode.agent.context.attachments import split_attached
+from qcode.agent.sessions.file import open_elsewhere
 from qcode.protocol.messages import Message, Text
 from qcode.text.clean import one_line, plain_line
 from qcode.text.numbers import age_text, count_text
@@ -44,7 +45,7 @@ class SessionPicker(Picker):
         Binding("ctrl+x", "delete", "Delete", priority=True, show=False),
     ]
 
-    def __init__(self, library: Library, now: Callable[[], float]) -> None:
+    def __init__(self, library: Library, now: Callable[[], float], highlighted: str = "") -> None:
         self._library = library
         self._now = now
         self._deleting_id = ""
@@ -52,7 +53,7 @@ class SessionPicker(Picker):
         self._infos: tuple[SessionInfo, ...] = ()
         self._searched_text, self._is_searching = "", False
         self._passages: dict[str, str] = {}
-        super().__init__("Sessions of this folder", (), empty="Loading…")
+        super().__init__("Sessions of this folder", (), empty="Loading…", highlighted=highlighted)
 
     def compose_more(self) -> ComposeResult:
         yield SteadyInput(placeholder="New name", id="session-name", compact=True)
@@ -68,7 +69,11 @@ class SessionPicker(Picker):
         """Read the list again."""
         self._infos = await asyncio.to_thread(self._library.sessions)
         self.finder.empty = "This folder has no sessions yet."
+        is_first = not self.finder.count
         self._show_rows()
+        if is_first:
+            ids = [row.id for row in self.rows]
+            self.finder.move_to(ids.index(self._first_highlight) if self._first_highlight in ids else 0)
 
     def show_row(self, row: PickerRow | None) -> None:
         self._deleting_id = ""
@@ -182,10 +187,39 @@ class SessionPicker(Picker):
         self.set_rows(rows)
 
 
+class OpenElsewherePicker(Picker):
+    """Asks how to continue with a session that another process has open: `copy`, `list` or `new`.
+
+    `at_start`: it was named on the command line, so a new session is the alternative.
+    """
+
+    IS_QUESTION = True
+
+    def __init__(self, title: str, holder: int, *, at_start: bool) -> None:
+        self._at_start = at_start
+        rows = [
+            PickerRow("copy", "Continue in a copy", "the other window keeps the original"),
+            PickerRow("list", "Choose another session" if at_start else "Back to the sessions"),
+            *([PickerRow("new", "Start a new session")] if at_start else []),
+        ]
+        super().__init__(f"“{plain_line(title, 40)}” is {open_elsewhere(holder)}", rows)
+
+    def keys(self) -> Sequence[tuple[str, str]]:
+        return (("Enter", self.ENTER), ("Esc", "new session" if self._at_start else "close"), ("↑↓", "move"))
+
+
 def session_row(info: SessionInfo, now: float, found: str = "") -> PickerRow:
-    """Return a row: title, age, branch and size. The filter also matches the id and the text `found`."""
+    """Return a row: title, age, branch and size, or first of all that another process has it open.
+
+    The filter also matches the id and the text `found`.
+    """
     label = plain_line(info.title, 80) or info.session_id
-    parts = (f"{age_text(now - info.updated)} ago", one_line(info.branch, 24), count_text(info.messages, "message"))
+    parts = (
+        "" if info.holder is None else open_elsewhere(info.holder),
+        f"{age_text(now - info.updated)} ago",
+        one_line(info.branch, 24),
+        count_text(info.messages, "message"),
+    )
     detail = " · ".join(filter(None, parts))
     return PickerRow(info.session_id, label, detail, info.is_open, also=f"{info.session_id} {found}".rstrip())
 

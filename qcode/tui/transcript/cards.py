@@ -6,6 +6,7 @@ to. `main_argument` and `plan_of` summarize a call; they are pure.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, get_args
 
@@ -16,6 +17,7 @@ from qcode.agent.call_titles import VERBS, verb
 from qcode.protocol.events import Level
 from qcode.text.clean import clean
 from qcode.text.numbers import duration_text
+from qcode.tools.output import OMISSION
 from qcode.tui.transcript.ansi import PLAIN_PEN, Pen, has_sequences, pen_after, styled_spans
 from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
@@ -128,6 +130,7 @@ class Card(Foldable):
         self._partial_line = ""
         self._pen = PLAIN_PEN
         self._pens: dict[int, Pen] = {}
+        self._omissions: dict[int, re.Match[str]] = {}
         self._detail: list[str] = []
         self._partial_detail = ""
         self._diff: list[DiffRow] = []
@@ -141,7 +144,7 @@ class Card(Foldable):
             self._argument = tidy(update.argument)
         if update.output is not None:
             self._output, self._partial_line = [], ""
-            self._pen, self._pens = PLAIN_PEN, {}
+            self._pen, self._pens, self._omissions = PLAIN_PEN, {}, {}
             self._unfolded_rows.clear()
             self._append_output(update.output)
         if update.append is not None:
@@ -172,6 +175,10 @@ class Card(Foldable):
             return 0, 0
         folded = min(len(self._output), _HEAD + _TAIL + 1) + min(len(self._diff), _DIFF_HEAD + _DIFF_TAIL + 1)
         return min(len(self._argument), 80), folded
+
+    def has_two_forms(self, width: int) -> bool:
+        # Long output is always folded; laying out all of it would take long.
+        return len(self._output) > 2 * (_HEAD + _TAIL) or super().has_two_forms(width)
 
     def source(self) -> str:
         output = self._source()
@@ -208,7 +215,8 @@ class Card(Foldable):
         if state == self.state:
             return
         if state == "running":
-            self._started_at = self._clock()
+            # A call that moved to the background runs on: its time includes that before the move.
+            self._started_at, self._seconds = self._started_at or self._clock(), None
         elif self.state == "running" and self._started_at is not None:
             self._seconds = self._clock() - self._started_at
         if (state in _FAILED) != (self.state in _FAILED):
@@ -218,6 +226,8 @@ class Card(Foldable):
     def _append_output(self, text: str) -> None:
         *complete, self._partial_line = (self._partial_line + text).split("\n")
         for line in complete:
+            if line.startswith("[... ") and (omission := OMISSION.fullmatch(line)) is not None:
+                self._omissions[len(self._output)] = omission
             self._output.append(line)
             if has_sequences(line):
                 self._pen = pen_after(line, self._pen)
@@ -305,9 +315,20 @@ class Card(Foldable):
             rows = self._some_rows(source, first, last, width)
         else:
             rows = self._some_rows(source, first, first + _HEAD, width)
-            rows.append(_fold_line(count - _HEAD - _TAIL, "line"))
+            rows.append(self._hidden_lines_row(first + _HEAD, last - _TAIL))
             rows += self._some_rows(source, last - _TAIL, last, width)
         return prefix(rows, _GUTTER, _GUTTER)
+
+    def _hidden_lines_row(self, first: int, last: int) -> Line:
+        """Return the row that counts the lines from `first` up to `last`, and what the output itself leaves out."""
+        hidden, chars = last - first, 0
+        for at, omission in self._omissions.items():
+            if first <= at < last and omission["lines"]:
+                # The row of the omission does not count, and the two parts of a line around it are one line.
+                hidden += _number(omission["lines"]) - 2
+            elif first <= at < last:
+                hidden, chars = hidden - 1, chars + _number(omission["chars"])
+        return _fold_line(hidden, "line", f" and {chars:,} characters" if chars else "")
 
     def _some_rows(self, source: Sequence[str], first: int, last: int, width: int) -> list[Line]:
         return [row for at in range(first, last) for row in self._output_line(source[at], width, at)]
@@ -349,8 +370,12 @@ class Card(Foldable):
         return [*rows[:head], _fold_line(hidden, noun), *rows[-tail:]]
 
 
-def _fold_line(count: int, noun: str) -> Line:
-    return Line(((f"… {count:,} more {noun}s", ink("dim")),), is_decoration=True)
+def _fold_line(count: int, noun: str, rest: str = "") -> Line:
+    return Line(((f"… {count:,} more {noun}s{rest}", ink("dim")),), is_decoration=True)
+
+
+def _number(text: str) -> int:
+    return int(text.replace(",", ""))
 
 
 def _crop_for_ellipsis(line: Line, width: int) -> Line:

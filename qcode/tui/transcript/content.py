@@ -56,6 +56,11 @@ class Content:
         self._thinking: Thinking | None = None
         self._is_continued = False
 
+    @property
+    def live_text(self) -> str:
+        """The text of the reply that is being received, without marks."""
+        return "".join(entry.source() for entry in self._live if isinstance(entry, ReplyEntry))
+
     def take_changed(self) -> int | None:
         """Return the index of the first entry changed since the last call, None if none was."""
         changed, self._first_changed = self._first_changed, None

@@ -131,9 +131,17 @@ class Foldable(Entry):
 
     def full_rows(self, width: int) -> list[Line]:
         """Return the rows of the long form, gap included, without unfolding the entry."""
+        return self._form(width, is_unfolded=True)
+
+    def has_two_forms(self, width: int) -> bool:
+        """Whether the long form differs from the short one."""
+        long, short = (self._form(width, is_unfolded=is_unfolded) for is_unfolded in (True, False))
+        return [row.text for row in long] != [row.text for row in short]
+
+    def _form(self, width: int, *, is_unfolded: bool) -> list[Line]:
         if self.is_plain:
             return self.rows(width)
-        was_unfolded, self.is_unfolded = self.is_unfolded, True
+        was_unfolded, self.is_unfolded = self.is_unfolded, is_unfolded
         try:
             lines = self.lay_out(width)
         finally:

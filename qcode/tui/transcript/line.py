@@ -159,6 +159,17 @@ def extract(lines: Sequence[Line], start: int = 0, end: int | None = None) -> st
     return text if text.isascii() else text.translate(_WRITTEN)
 
 
+_WORD_AT_POINTER = lazy_pattern(r"(?<![\w./~@:-])[\w./~@:-]*\w[\w/~@-]*")
+
+
+def word_at(text: str, index: int) -> tuple[int, int]:
+    """Return the range of the word or path at a character, or of that character alone if it is in no word."""
+    for match in _WORD_AT_POINTER.finditer(text):
+        if match.start() <= index < match.end():
+            return match.span()
+    return index, min(index + 1, len(text))
+
+
 def href_at(line: Line, index: int) -> str:
     """Return the target of the link at a character of `line`, empty if there is none."""
     for text, paint in line.spans:

@@ -28,7 +28,6 @@ from textual.strip import Strip
 from textual.timer import Timer
 from textual.types import AnimationLevel, CallbackType, EasingFunction
 
-from qcode.text.pattern import lazy_pattern
 from qcode.tui.terminal.textual_internals import CrashApp
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry
@@ -456,9 +455,6 @@ def with_chosen_mark(line: Line) -> Line:
     return replace(line, spans=tuple(span for span in spans if span[0]))
 
 
-_WORD_AT_POINTER = lazy_pattern(r"(?<![\w./~@:-])[\w./~@:-]*\w[\w/~@-]*")
-
-
 @dataclass(slots=True)
 class ReadingPosition:
     """A row of an entry. `letters` counts the letters and digits before it, which finds the row at another width."""
@@ -580,12 +576,3 @@ class RowLayout:
         heights = [entry.height(self.width) for entry in self.entries[start:]]
         self._bottoms += [above + bottom for bottom in accumulate(heights)]
         self._valid = count
-
-
-def word_at(line: Line, index: int) -> tuple[int, int]:
-    """Return the range of the word at a character of `line`, or of that character alone if it is in no word."""
-    text = line.text
-    for match in _WORD_AT_POINTER.finditer(text):
-        if match.start() <= index < match.end():
-            return match.span()
-    return index, min(index + 1, len(text))

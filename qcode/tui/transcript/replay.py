@@ -120,15 +120,19 @@ def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
         if attached is None:
             typed.append(block.text)
         elif attached.kind == "shell":
-            # This card is never updated, so its id need not match a call.
-            card, state = f"!{number}", line_state(attached.result)
+            # This card is never updated, so its id need not match a call. No running line has the same id.
+            card, state = f"stored {number}", line_state(attached.result)
             transcript.add_card(card, "!", one_line(attached.name))
             result = one_line(attached.result) if state != "cancelled" else None
             transcript.update_card(card, CardUpdate(state=state, output=shown_output(attached.content), summary=result))
         elif attached.kind in ("job", "aside"):
-            transcript.add_card(f"!{number}", "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
+            transcript.add_card(
+                f"stored {number}", "jobs" if attached.kind == "job" else "btw", one_line(attached.name)
+            )
             summary = one_line(attached.result)
-            transcript.update_card(f"!{number}", CardUpdate(state="done", output=attached.content, summary=summary))
+            transcript.update_card(
+                f"stored {number}", CardUpdate(state="done", output=attached.content, summary=summary)
+            )
     for text in [item.typed_text] if item.typed_text else typed:
         transcript.add_user(text)
     if lines := attached_lines(item.message.blocks[:-1], typed_text(item.message)):

@@ -20,8 +20,8 @@ from textual.timer import Timer
 from qcode import values
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry, Foldable
-from qcode.tui.transcript.line import Line, content_positions, extract, href_at
-from qcode.tui.transcript.pane import Pane, word_at
+from qcode.tui.transcript.line import Line, content_positions, extract, href_at, word_at
+from qcode.tui.transcript.pane import Pane
 
 _SCROLL_INTERVAL_S = 1 / 20
 _CONTEXT = 12
@@ -119,7 +119,7 @@ class SelectablePane(Pane):
         if event.chain >= 2:
             event.prevent_default()
             if line is not None:
-                start, end = word_at(line, x) if event.chain == 2 else (line.lead, len(line.text))
+                start, end = word_at(line.text, x) if event.chain == 2 else (line.lead, len(line.text))
                 first, last = (y, y) if event.chain == 2 else self._rows_of_source_line(y)
                 begin = line.lead if first != y else start
                 self.select(Offset(begin, first), Offset(end if last == y else self._length(last), last))
@@ -288,10 +288,9 @@ class SelectablePane(Pane):
         return first, last
 
     def _report_selection(self) -> None:
-        selection = self.text_selection
-        selected = self.get_selection(selection) if selection is not None else None
-        if selected is not None and selected[0]:
-            self.post_message(self.Selected(selected[0]))
+        # The screen returns what Ctrl+C copies, which is without line breaks at the end.
+        if selected := self.screen.get_selected_text():
+            self.post_message(self.Selected(selected))
 
 
 def _without_width(anchor: Anchor, is_end: bool) -> WidthFreeAnchor:

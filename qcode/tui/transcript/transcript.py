@@ -152,22 +152,24 @@ class CardChoosingPane(SearchingPane):
     """A pane with the focus while the user chooses a card by key; without it no card is marked."""
 
     _report_leaving: Callable[[str], None] | None = None
+    _report_choice: Callable[[str], None] | None = None
 
     @property
     def is_choosing(self) -> bool:
         return self._report_leaving is not None
 
-    def choose_card(self, left: Callable[[str], None]) -> bool:
+    def choose_card(self, left: Callable[[str], None], chosen: Callable[[str], None]) -> bool:
         """Mark the last card in view; return False if there is no card.
 
-        `left` is called when the user is done, with the text they began to type instead.
+        `left` is called when the user is done, with the text they began to type instead. `chosen` is called with what
+        Enter does with the marked card: `unfold`, `fold`, or nothing.
         """
         bottom = round(self.scroll_y) + self.size.height
         cards = [index for index in self._cards() if self.column.top(index) < bottom]
         at = cards[-1] if cards else next(iter(self._cards()), None)
         if at is None:
             return False
-        self._report_leaving = left
+        self._report_leaving, self._report_choice = left, chosen
         self.hold()
         self.can_focus = True
         self.focus()
@@ -219,7 +221,7 @@ class CardChoosingPane(SearchingPane):
                 self._choose(cards[0])
             case "G" | "end":
                 self._choose(cards[-1])
-            case "enter" | "space" if isinstance(entry, Foldable):
+            case "enter" | "space" if isinstance(entry, Foldable) and entry.has_two_forms(self.column.width):
                 self.toggle(entry)
                 self._choose(at)
             case "q" | "tab":
@@ -240,7 +242,11 @@ class CardChoosingPane(SearchingPane):
 
     def _choose(self, index: int) -> None:
         self.column.lay_out(index)
-        self.mark(self.column.entries[index])
+        entry = self.column.entries[index]
+        self.mark(entry)
+        if self._report_choice is not None and isinstance(entry, Foldable):
+            can_toggle = entry.has_two_forms(self.column.width)
+            self._report_choice("" if not can_toggle else "fold" if entry.is_unfolded else "unfold")
         self.reveal(self.column.top(index) + self.column.entries[index].gap)
 
 

@@ -24,7 +24,7 @@ def test_undo_reverts_files_and_messages_of_the_last_turn(tmp_path: Path) -> Non
     assert runner.files == {"a.txt": b"first"}
     assert runner.said == ["one", "did one"]
     assert report.prompt == "two"
-    assert report.text == "Undone: 2 messages removed, 2 files restored. /redo reverts this."
+    assert report.text == "Undone: 1 turn removed, 2 files restored. /redo reverts this."
     runner.undo()
     assert runner.files == {"a.txt": b"mine\r\n\xff"}
     assert runner.said == []
@@ -379,5 +379,5 @@ def test_undo_and_redo_of_a_compaction_are_reported_as_such(tmp_path: Path) -> N
     assert runner.undo().text == "Undone: the messages from before the compaction are back. /redo reverts this."
     assert runner.redo().text == "Redone: the conversation is compacted again. /undo reverts this."
     runner.undo()
-    assert runner.undo().text == "Undone: 2 messages removed. /redo reverts this."
-    assert runner.redo().text == "Redone: 2 messages back. /undo reverts this."
+    assert runner.undo().text == "Undone: 1 turn removed. /redo reverts this."
+    assert runner.redo().text == "Redone: 1 turn back. /undo reverts this."

@@ -44,7 +44,7 @@ def test_second_process_gets_an_error_and_may_read_or_fork(tmp_path: Path) -> No
     file = stored(store, *CONVERSATION)
     with another_process(tmp_path, file.stem) as holder:
         with pytest.raises(
-            SessionBusy, match=rf"^session {file.stem} is open in another qcode \(process {holder.pid}\)"
+            SessionBusy, match=rf"^session {file.stem} is open in another window \(process {holder.pid}\)"
         ):
             store.resume(file.stem)
         with pytest.raises(SessionBusy):
@@ -56,6 +56,18 @@ def test_second_process_gets_an_error_and_may_read_or_fork(tmp_path: Path) -> No
     session, _ = store.resume(file.stem)
     session.close()
     assert file.exists()
+
+
+def test_holder_of_an_open_session_is_named_until_its_process_ends(tmp_path: Path) -> None:
+    store = make_store(tmp_path)
+    file = stored(store, PROMPT)
+    assert store.holder(file.stem) is None
+    with another_process(tmp_path, file.stem) as holder:
+        assert store.holder(file.stem) == holder.pid
+        holder.send_signal(signal.SIGKILL)
+        holder.wait()
+    assert file.with_suffix(".lock").exists()
+    assert store.holder(file.stem) is None
 
 
 def test_lock_is_released_when_its_process_dies(tmp_path: Path) -> None:
@@ -117,7 +129,7 @@ def test_lock_on_a_full_disk_is_held_and_removed(tmp_path: Path, monkeypatch: py
     with monkeypatch.context() as full:
         full.setattr(os, "write", refuse)
         lock = Lock(tmp_path / "x.lock")
-    with pytest.raises(SessionBusy, match="open in another qcode;"):
+    with pytest.raises(SessionBusy, match="open in another window;"):
         Lock(tmp_path / "x.lock")
     lock.release()
     assert list(tmp_path.iterdir()) == []

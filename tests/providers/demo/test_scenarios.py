@@ -279,3 +279,27 @@ def test_plan_is_submitted_and_carried_out_only_after_approval() -> None:
     assert _after("make a plan", "The person approved the plan.").call.name == "write"
     assert not _after("make a plan", "Denied: not yet", is_error=True).has_calls
     assert "as planned" in _after("make a plan", "Approved.", "Written.").text
+
+
+def test_plan_is_submitted_again_with_the_changes_that_the_user_asked_for() -> None:
+    wish = "Denied: the plan is not approved and plan mode continues; change nothing. They say: call it other.py"
+    again = _after("make a plan", wish, is_error=True)
+    assert again.call.name == "exit_plan_mode"
+    assert "# Write `other.py`" in str(_arguments(again.call)["plan"])
+    assert "Changed as you asked: call it other.py" in str(_arguments(again.call)["plan"])
+
+
+def test_prompt_after_a_plan_that_was_not_approved_is_a_new_one() -> None:
+    denial = "Denied: the plan is not approved and plan mode continues; change nothing. Ask what to change, or end."
+    first = reply_to(request([user("make a plan")]))
+    answered = result(first.call, denial, is_error=True)
+    for prompt, name in (("make a plan", "exit_plan_mode"), ("run ls", "shell")):
+        following = Message("user", (*answered.blocks, Text(prompt)))
+        assert reply_to(request([user("make a plan"), first.message, following])).call.name == name
+
+
+def test_call_that_plan_mode_denies_names_the_ways_out() -> None:
+    denial = "Denied: plan mode only reads; leave it to change files or run commands"
+    reply = _after("run ls", denial, is_error=True)
+    assert "You said" not in reply.text
+    assert "make a plan" in reply.text

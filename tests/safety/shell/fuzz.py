@@ -39,7 +39,9 @@ _FILES = (
     "data.txt", "README.md", "other.txt", "data.csv", "data.json", "src/app.py", "src", ".", "./src",
     "docs/guide.md", "-",
     "with space.txt", "empty.txt", "binary.bin", "*.txt", "src/*.py", "*", "src/*", "missing", "src/deep/..",
+    "résumé.txt", "re\u0301sume\u0301.txt", "報告/資料１.txt", "報告", "Привет…", "é*", "報告/*", "{résumé,data}.txt",
 )  # fmt: skip
+_LETTER_FILES = ("résumé.txt", "re\u0301sume\u0301.txt", "報告/資料１.txt", "報告/.env", "Привет…", "–n")
 _DECOYS = (
     ".env", "./.env", "src/../.env", "link_out", "folder_out", "src/link_key", "src/folder_out", "src/deep/up",
     "broken",
@@ -47,6 +49,8 @@ _DECOYS = (
     ".git/config",
     ".hidden/inside.txt", ".*", "..", "../*", "/dev/null", "/proc/self/environ", "-o", "--output=made", "made",
     "host:x",
+    "報告/.env", "報告/../.env", "lié", "lié/x", "{é,.env}", "é/../.env", ".ｅnv", "－o", "–n", "é\u00a0x", "é；id",
+    "é｜id", "é’", "\u0301", "é\u200b", "é#x", "é=1", "~é", "é~",
     "{.env,data.txt}", ".en?", "HEAD:.env", ":/", ":(top).env", "HEAD", "HEAD~1", "main", "--",
 )  # fmt: skip
 _TEXTS = (
@@ -54,6 +58,7 @@ _TEXTS = (
     "{print $1}", '{print > "made"}', 'BEGIN{system("id")}', "NR==1", ".", ".a[]", "env", 'input_filename', "%s\\n",
     "%n",
     "+%F", "never", "always", "auto", "--", "", "a b", "'", '"', "$HOME", "$x", "$(pwd)", "`pwd`", "${x}", "$((1+1))",
+    "é", "ü ö", "字", "s/é/à/", "é=1", "$é", "${x}é", "５", "－1", "²", "« a »", "\u0301e",
     "*.py", "f", "d", "-name", "-type", "-exec", "-delete", "-newer", "(", ")", "!", "touch made", "{}", ";", "+",
 )  # fmt: skip
 _JOINTS = (" | ", " | ", " | ", " && ", "; ", " || ", "\n", " & ", " |& ")
@@ -167,15 +172,28 @@ class Commands:
             return f'"{text}"'
         if way < 0.4 and len(text) > 1:
             return f"{text[0]}'{text[1:]}'" if "'" not in text else text
+        if way < 0.45:
+            return self._with_letters(text)
         return text
+
+    def _with_letters(self, text: str) -> str:
+        """Return a word with random characters of any script in it, among them lookalikes and invisible ones."""
+        chance = self._random
+        at = chance.randint(0, len(text))
+        ranges = ((0x80, 0x2FF), (0x300, 0x36F), (0x370, 0x7FF), (0x2000, 0x27BF), (0x3000, 0x30FF), (0xFF01, 0xFFEE))
+        added = (chr(chance.randint(*chance.choice(ranges))) for _ in range(chance.choice((1, 1, 2))))
+        return f"{text[:at]}{''.join(added)}{text[at:]}"
 
 
 def make_repository(root: Path) -> Scratch:
     """Build a scratch tree whose workspace is a repository with a history; `.env` is not tracked."""
-    scratch = make_scratch(root)
+    scratch = make_scratch(root, _LETTER_FILES)
+    (scratch.workspace / "lié").symlink_to("../outside/secret.txt")
     env = {"PATH": scratch.env["PATH"], "HOME": str(root / "tmp"), "GIT_CONFIG_NOSYSTEM": "1"}
     settings = ("-c", "user.name=x", "-c", "user.email=x@example.com", "-c", "init.defaultBranch=main")
-    for number, names in enumerate((["README.md", "data.txt"], ["src/app.py"], ["docs/guide.md", "data.csv"])):
+    for number, names in enumerate(
+        (["README.md", "data.txt"], ["src/app.py", "résumé.txt"], ["docs/guide.md", "data.csv"])
+    ):
         for argv in (["init", "-q"], ["add", *names], ["commit", "-q", "-m", f"commit {number}"]):
             subprocess.run(["git", *settings, *argv], cwd=scratch.workspace, env=env, check=True, capture_output=True)
     return scratch

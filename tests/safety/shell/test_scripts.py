@@ -21,12 +21,12 @@ BASH = shutil.which("bash") or "bash"
 PIECES = [
     "a", "b", "x", "-f", "'q'", '"r"', "&&", "||", "|", ";", "(", ")", "{", "}", "!", "if", "then", "else", "fi", "#",
     "<", "<<<", "<<'E'", "<<E", "E", "2>&1", ">/dev/null", ">&2", "\\", "'", '"', "$", "&", "[", "]", "[[", "]]",
-    "time", "a&&b", "a|b", "1", "in", "do", "done", "case", "esac", ">", "2", "function",
+    "time", "a&&b", "a|b", "1", "in", "do", "done", "case", "esac", ">", "2", "function", "é", "ａ", "－", "；", "²",
 ]  # fmt: skip
 FILLED = [
     "$(", ")", "`", "$x", '"$x"', "${x}", "$?", "$((1+2))", "{a,b}", "x{1..3}", "<(", "for x in", "; do", "; done",
     "while read -r x", "a", "b", "-f", '"', "'", "|", ";", "&&", "<", "elif", "fi", "if", "then", "[[", "]]",
-    "#", "x=b",
+    "#", "x=b", "é", "字=",
 ]  # fmt: skip
 BODIES = st.sampled_from(["a $x", 'b "$x"', "a x$x", "$x", '"$x"', "a `b $x`", "a {x,$x}", "b <<< $x", 'a "$(b $x)"'])
 LOOPS = st.builds(

@@ -16,7 +16,7 @@ from tests.fakes.examples import share
 
 BASH = shutil.which("bash") or "bash"
 # No letter that could name a program: a wrong reading can run nothing.
-SHELL_TEXT = st.text(alphabet="ab01 '\"\\$`;|&#~{}()*?[]!<>=@.,/-\n\t", max_size=14)
+SHELL_TEXT = st.text(alphabet="ab01é字\u0301 '\"\\$`;|&#~{}()*?[]!<>=@.,/-\n\t", max_size=14)
 
 
 def parse(command: str) -> list[SimpleCommand]:
@@ -84,7 +84,7 @@ def test_plain_commands_are_parsed(command: str, words: list[list[str]]) -> None
         "a >(b)", "a `b\\``", "a $((x))",
         "a <<< $b",
         "a << b", "a >| f", "a <> f", "a 3>&1", "a ~root", "a x=~/b", "a $'x'", "a 'x", 'a "x',
-        "a\\\nb", "a\rb", "a\x00b", "a\u00a0b", "\uff4cs", "a 'x\u200by'", "a [b]", "a l\\s", "a >&f", "a @(b)",
+        "a\\\nb", "a\rb", "a\x00b", "a\u00a0b", "a \uff1bb", "a 'x\u200by'", "a [b]", "a l\\s", "a >&f", "a @(b)",
         "a ]b", 'a "$ b"', 'a "$$"', 'a "$("', 'a "$[1]"', 'a "$/"', 'a b$', 'a "$`', 'a "\\$$|x$y"',
         "a '*'*", "a ;& b", "a\n| b", "x" * 30_000,
     ],

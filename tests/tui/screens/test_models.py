@@ -198,7 +198,7 @@ def test_effort_without_a_value_opens_a_list_and_a_wrong_value_names_the_nearest
     async def test(run: Running) -> None:
         await run.send("/effort hihg")
         assert "Did you mean high?" in run.text
-        await run.send("/effort")
+        await run.type_over("/effort")
         await run.until(lambda: len(run.app.screen_stack) == 2)
         await run.pilot.press("down", "enter")
         await closed(run)

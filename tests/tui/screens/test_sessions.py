@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import threading
 from collections.abc import Awaitable, Callable, Iterable
@@ -13,18 +14,21 @@ import pytest
 from qcode.agent.context.attachments import shell_block
 from qcode.agent.reports import ContextReport, TurnUsage, context_text, cost_text_of
 from qcode.protocol.events import ApiCalls
-from qcode.protocol.messages import Message, Text, assistant
+from qcode.protocol.messages import Message, Text, assistant, user
 from qcode.protocol.reply import TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
+from qcode.tui.app import AppOptions
 from qcode.tui.screens.changes import ChangesScreen
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, RewindScopePicker
-from qcode.tui.screens.sessions import SessionPicker, preview_of
+from qcode.tui.screens.sessions import OpenElsewherePicker, SessionPicker, preview_of
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Hang, begun, call_reply, text_reply
-from tests.tui.harness import Running, running
+from tests.tui.harness import Running, at_work, make_agent, running
+from tests.tui.scripted import FixedClock
+from tests.tui.stage import StagedApp
 
 
 def played(base: Path, test: Callable[[Running, Talk], Awaitable[None]], size: tuple[int, int] = (80, 24)) -> None:
@@ -46,7 +50,9 @@ def test_double_escape_on_an_empty_prompt_rewinds_to_a_message(tmp_path: Path, s
     async def test(run: Running, it: Talk) -> None:
         await run.pilot.press("escape", "escape")
         await run.until(lambda: isinstance(run.app.screen, RewindPicker))
-        assert [(row.label, row.detail) for row in run.app.screen.rows] == [("write it", "a.txt")]  # type: ignore[attr-defined]  # a picker
+        row = run.app.screen.rows[0]  # type: ignore[attr-defined]  # a picker
+        assert row.label == "write it"
+        assert re.fullmatch(r"turn 1 · a.txt · \d\d:\d\d", row.detail)
         await run.pilot.press("enter")
         await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
         await run.pilot.press("enter")
@@ -88,6 +94,47 @@ def test_escape_in_rewind_goes_back_one_step_and_rows_say_what_they_do(tmp_path:
     played(tmp_path, test)
 
 
+def test_rewind_without_changed_files_offers_only_the_conversation_and_tells_equal_messages_apart(
+    tmp_path: Path,
+) -> None:
+    it = talk(tmp_path, text_reply("One."), text_reply("Two."))
+
+    async def body() -> None:
+        async with running(it.conversation, folder=tmp_path, sessions=it.sessions) as run:
+            await run.pilot.press("escape")
+            assert "rewind" not in run.status, "there is nothing to rewind to"
+            for _ in range(2):
+                await run.send("go on")
+                await run.until_idle()
+            await run.pilot.press("escape", "escape")
+            await run.until(lambda: isinstance(run.app.screen, RewindPicker))
+            first, second = run.app.screen.rows  # type: ignore[attr-defined]  # a picker
+            assert (first.label, second.label) == ("go on", "go on")
+            assert (first.detail[:6], second.detail[:6]) == ("turn 2", "turn 1")
+            await run.pilot.press("enter")
+            await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
+            rows = [(row.id, row.detail) for row in run.app.screen.rows]  # type: ignore[attr-defined]  # a picker
+            assert rows == [("conversation", "removes 1 turn; no files were changed")]
+
+    asyncio.run(body())
+
+
+def test_question_of_redo_says_what_redo_does_and_that_undo_reverts_it(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        await run.send("/undo")
+        await run.until(lambda: "Undone: 1 turn removed, 1 file restored." in run.text)
+        (it.work / "a.txt").write_text("mine\n")
+        await run.pilot.press("ctrl+c")
+        await run.send("/redo")
+        await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
+        await run.until(lambda: "Redo: keep or change a.txt?" in run.screen)
+        assert "Conversation: 1 turn brought back." in run.screen
+        await run.pilot.press("down")
+        await run.until(lambda: "Files: changed: a.txt; /undo brings back" in run.screen)
+
+    played(tmp_path, test)
+
+
 def test_rewind_asks_about_externally_changed_file_and_skips_it_by_default(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         (it.work / "a.txt").write_text("mine\n")
@@ -118,7 +165,7 @@ def test_question_about_an_externally_changed_file_says_what_each_answer_does(
         assert "Keep a.txt as it is" in run.screen
         assert "a.txt has been changed since" in run.screen
         assert "Files: unchanged: a.txt." in run.screen
-        assert "Conversation: 4 messages removed." in run.screen
+        assert "Conversation: 1 turn removed." in run.screen
         assert "Esc change nothing" in run.screen
         await run.pilot.press("down")
         await run.until(lambda: "Files: restored: a.txt" in run.screen)
@@ -281,6 +328,73 @@ def test_sessions_are_previewed_renamed_deleted_and_resumed(tmp_path: Path) -> N
         assert "another" not in run.text
 
     played(tmp_path, test)
+
+
+def test_session_that_is_open_elsewhere_is_marked_and_continued_in_a_copy(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        first = it.conversation.session_id
+        await run.send("/clear")
+        await run.send("another")
+        await run.until_idle()
+        other_window, _ = it.store.resume(first)
+        await run.send("/resume")
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        await run.until(lambda: f"open in another window (process {os.getpid()})" in run.screen)
+        await run.pilot.press(*"write", "enter")
+        await run.until(lambda: isinstance(run.app.screen, OpenElsewherePicker))
+        await run.until(lambda: "“write it” is open in another window" in run.screen)
+        await run.pilot.press("down", "enter")
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        await run.until(lambda: run.app.screen.row is not None)  # type: ignore[attr-defined]  # a picker
+        assert run.app.screen.row.id == first  # type: ignore[attr-defined]  # a picker
+        await run.pilot.press("enter")
+        await run.until(lambda: isinstance(run.app.screen, OpenElsewherePicker))
+        await run.pilot.press("enter")
+        await run.until(lambda: "Forked to" in run.text)
+        assert "Written." in run.text
+        assert it.conversation.session_id not in (first, "")
+        other_window.close()
+        assert len(it.store.ids()) == 3
+
+    played(tmp_path, test)
+
+
+def test_rename_and_delete_of_a_session_that_is_open_elsewhere_name_no_flag(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        first = it.conversation.session_id
+        await run.send("/clear")
+        other_window, _ = it.store.resume(first)
+        for refused in (lambda: it.sessions.rename(first, "x"), lambda: it.sessions.delete(first)):
+            with pytest.raises(ValueError, match="Close it there") as refusal:
+                refused()
+            assert "--fork" not in str(refusal.value)
+        other_window.close()
+
+    played(tmp_path, test)
+
+
+@pytest.mark.parametrize("answer", ["copy", "new"])
+def test_start_with_a_session_that_is_open_elsewhere_offers_a_copy_or_a_new_one(tmp_path: Path, answer: str) -> None:
+    it = talk(tmp_path, text_reply("First."), text_reply("Second."))
+    other_window = it.store.create("fake/m", tmp_path)
+    other_window.append(user("the other window"))
+    options = AppOptions(clock=FixedClock(), busy_session=other_window.session_id)
+    app = StagedApp(make_agent(it.conversation, folder=tmp_path, sessions=it.sessions, prompt="go on"), options=options)
+
+    async def body() -> None:
+        async with app.run_test(size=(80, 24)) as pilot:
+            await at_work(app, pilot)
+            run = Running(app, pilot, it.conversation, FixedClock())  # type: ignore[arg-type]  # a real one
+            await run.until(lambda: isinstance(app.screen, OpenElsewherePicker))
+            await run.until(lambda: "Esc new session" in run.screen)
+            assert not app.turns.is_running
+            await pilot.press("enter" if answer == "copy" else "escape")
+            await run.until(lambda: "First." in run.text)
+            assert ("the other window" in run.text) == (answer == "copy")
+            assert "go on" in run.text
+
+    asyncio.run(body())
+    other_window.close()
 
 
 def test_delete_needs_a_second_press(tmp_path: Path) -> None:

@@ -255,7 +255,7 @@ def test_setting_can_be_changed_by_a_typed_command(file: Path) -> None:
         assert "ui.bell = true, now." in run.text
         await run.send("/config ui.bxll")
         assert "Did you mean ui.bell?" in run.text
-        await run.send("/config ui.bell perhaps")
+        await run.type_over("/config ui.bell perhaps")
         assert "must be true or false" in run.text
 
     drive(test, settings=configuring(file))

@@ -19,12 +19,16 @@ class TranscriptApp(App[None]):
         self.now = 100.0
         self.transcript = Transcript(clock=lambda: self.now)
         self.links: list[str] = []
+        self.selected: list[str] = []
 
     def compose(self) -> ComposeResult:
         yield self.transcript
 
     def on_selectable_pane_link_clicked(self, event: Transcript.LinkClicked) -> None:
         self.links.append(event.href)
+
+    def on_selectable_pane_selected(self, event: Transcript.Selected) -> None:
+        self.selected.append(event.text)
 
     @property
     def top(self) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from qcode.agent.call_titles import VERBS
+from qcode.tools.output import Collector, LiveOutput
 from qcode.tools.registry import specs
 from qcode.tui.transcript.cards import Card, CardState, CardUpdate
 from qcode.tui.transcript.line import extract, join
@@ -65,6 +68,27 @@ def test_output_is_collapsed_to_head_and_tail() -> None:
     ]
     card.unfold(True)
     assert rows(card)[1:] == [f"  │ line {number}" for number in range(130)]
+
+
+def test_hidden_lines_include_those_that_the_output_leaves_out(tmp_path: Path) -> None:
+    lines = [f"line {number}\n" for number in range(1, 201)]
+    collector = Collector(400, lambda: tmp_path)
+    collector.feed("".join(lines).encode())
+    collector.close()
+    card = running(Clock())
+    card.change(CardUpdate(output=collector.shown()))
+    assert rows(card)[4] == "  │ … 192 more lines"
+    card.change(CardUpdate(output="".join(lines[:20]) + "[... 1,500 characters omitted ...]\n" + "end\n" * 5))
+    assert rows(card)[4] == "  │ … 17 more lines and 1,500 characters"
+
+
+def test_live_output_that_comes_too_fast_is_counted() -> None:
+    card = running(Clock())
+    live = LiveOutput(lambda text: card.change(CardUpdate(append=text)))
+    for numbers in (range(10), range(10, 50_000), range(50_000, 100_000)):
+        live.add("".join(f"line {number}\n" for number in numbers))
+        live.flush()
+    assert rows(card)[4:7] == ["  │ … 99,992 more lines", "  │ line 99995", "  │ line 99996"]
 
 
 def test_output_slightly_longer_than_its_fold_is_shown_completely() -> None:

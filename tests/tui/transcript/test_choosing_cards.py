@@ -62,6 +62,27 @@ def test_enter_unfolds_the_marked_card_only_and_folds_it_again() -> None:
     drive(test, ScriptedConversation([*READS, ended()]))
 
 
+def test_hint_names_what_enter_does_with_the_marked_card() -> None:
+    bare = call("read", '{"path": "bare.py"}', "bare")
+    script = [
+        reply("I read.", CALLS[0], bare, stop=StopReason.TOOL_USE),
+        READS[1],
+        ToolFinished(bare, ToolOutcome("", summary="empty"), "done"),
+        ended(),
+    ]
+
+    async def test(run: Running) -> None:
+        await begin(run)
+        assert marked(run) == ["bare"]
+        assert "j k move · Esc close" in run.status
+        await run.pilot.press("enter", "k")
+        await run.until(lambda: "j k move · Enter unfold · Esc close" in run.status)
+        await run.pilot.press("enter")
+        await run.until(lambda: "j k move · Enter fold · Esc close" in run.status)
+
+    drive(test, ScriptedConversation(script))
+
+
 def test_escape_returns_to_the_prompt_and_does_not_interrupt() -> None:
     gate = Gate()
     conversation = ScriptedConversation([*READS, gate, *says("Done."), ended()])

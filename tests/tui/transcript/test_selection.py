@@ -10,8 +10,7 @@ from textual.pilot import Pilot
 from textual.selection import SELECT_ALL, Selection
 
 from qcode.tui.transcript.cards import CardUpdate
-from qcode.tui.transcript.line import Line, ink
-from qcode.tui.transcript.pane import word_at
+from qcode.tui.transcript.line import word_at
 from tests.tui.transcript.stage import TranscriptApp, fill, play, settle
 
 
@@ -23,6 +22,19 @@ def test_drag_selects_the_text_under_it() -> None:
         await pilot.hover(app.transcript, offset=(4, 2))
         await pilot.mouse_up(app.transcript, offset=(4, 2))
         assert app.screen.get_selected_text() == "beta gamma\n\ndelta"
+
+    play(scene)
+
+
+def test_announced_text_is_the_copied_one_if_the_drag_ends_in_a_blank_row() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        app.transcript.append_text("alpha beta gamma\n\ndelta epsilon\n")
+        await settle(app, pilot)
+        await pilot.mouse_down(app.transcript, offset=(6, 0))
+        await pilot.hover(app.transcript, offset=(4, 1))
+        await pilot.mouse_up(app.transcript, offset=(4, 1))
+        await pilot.pause()
+        assert app.selected == ["beta gamma"] == [app.screen.get_selected_text()]
 
     play(scene)
 
@@ -156,7 +168,7 @@ def test_resize_drops_a_selection_whose_text_gets_another_order() -> None:
 
 
 def test_word_ends_where_a_path_ends() -> None:
-    line = Line((("see ~/a-b/c.py: done.", ink()),))
+    line = "see ~/a-b/c.py: done."
     assert word_at(line, 6) == (4, 14)
     assert word_at(line, 3) == (3, 4)
     assert word_at(line, 17) == (16, 20)

@@ -1,0 +1,241 @@
+"""Restores files to earlier states: the steps that are needed, and performing them. Blocking.
+
+A step has a doubt if something other than qcode changed the file, and a refusal if it is impossible. Files are restored
+one by one, each atomically, only inside the workspace, and without following links.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+from qcode.agent.checkpoints.blobs import MAX_FILE_BYTES, Blobs, digest_of
+from qcode.agent.sessions.history import LINK_PREFIX, FileMove, FileState, RecordedChange
+from qcode.protocol.tools import Refused
+from qcode.tools import disk
+from qcode.tools.disk import LoadedFile, explain
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class FileStep:
+    """A file to be restored from `current` to `target` (None: deleted).
+
+    `doubt` is why the user must confirm it, `refusal` why it is impossible. `changes` are the positions of the changes
+    that it undoes.
+    """
+
+    path: str
+    current: FileState | None
+    target: FileState | None
+    doubt: str = ""
+    refusal: str = ""
+    changes: tuple[int, ...] = ()
+
+
+class NotRestorable(Exception):  # noqa: N818  # a state of the disk, not an error of qcode
+    """A path is not a readable regular file inside the folders. The text says why."""
+
+
+def read_state(path: str) -> FileState | None:
+    """Return the state of the file or link at `path`, None if missing. Raise `NotRestorable` for anything else."""
+    try:
+        info = os.lstat(path)
+        parent = os.path.split(path)[0]
+        if os.path.realpath(parent) != parent:
+            raise NotRestorable("is now behind a symbolic link")
+        if stat.S_ISLNK(info.st_mode):
+            target = os.fsencode(os.readlink(path))  # noqa: PTH115  # `Path` drops a final slash
+            return FileState(LINK_PREFIX + digest_of(target), len(target), stat.S_IMODE(info.st_mode))
+        if not stat.S_ISREG(info.st_mode):
+            raise NotRestorable("is no longer a regular file")
+        if info.st_size > MAX_FILE_BYTES:
+            raise NotRestorable("is too large to save first")
+        data = Path(path).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise NotRestorable(f"is unreadable ({error.strerror})") from None
+    if info.st_nlink > 1:
+        raise NotRestorable("has several hard links")
+    return FileState(digest_of(data), len(data), stat.S_IMODE(info.st_mode))
+
+
+def steps_back(
+    changes: Sequence[tuple[int, RecordedChange]], later_states: Mapping[str, FileState | None] | None = None
+) -> list[FileStep]:
+    """Return the steps that undo these changes, one per file, in the order in which files were first changed.
+
+    `later_states` are the states of files that qcode itself changed after these changes.
+    """
+    by_path: dict[str, list[tuple[int, RecordedChange]]] = {}
+    for at, change in changes:
+        by_path.setdefault(change.path, []).append((at, change))
+    later = later_states or {}
+    steps = (_step_back(path, group, (later[path],) if path in later else ()) for path, group in by_path.items())
+    return [step for step in steps if step is not None]
+
+
+def steps_again(files: Iterable[FileMove]) -> list[FileStep]:
+    """Return the file steps that undo a move."""
+    steps = (_step(file.path, (file.target,), file.source, "", ()) for file in files)
+    return [step for step in steps if step is not None]
+
+
+def steps_to_finish(files: Iterable[FileMove]) -> list[FileStep]:
+    """Return the remaining file steps of an interrupted move."""
+    steps = (_step(file.path, (file.source,), file.target, "", ()) for file in files)
+    return [step for step in steps if step is not None]
+
+
+def _step_back(
+    path: str, changes: Sequence[tuple[int, RecordedChange]], later_states: Sequence[FileState | None]
+) -> FileStep | None:
+    first, last = changes[0][1], changes[-1][1]
+    doubt = ""
+    for (_, earlier), (_, later) in pairwise(changes):
+        if not is_same_content(earlier.after, later.before):
+            doubt = "was also changed outside qcode in between"
+    if not doubt and any(change.by == "command" for _, change in changes):
+        doubt = "changed while a command ran, possibly not by the command"
+    # If qcode was killed between the record and the change, the file still has the content before it.
+    expected = (last.after, last.before, *later_states) if last.by == "tool" else (last.after, *later_states)
+    has_modes = any(change.by == "command" for _, change in changes)
+    return _step(path, expected, first.before, doubt, tuple(at for at, _ in changes), has_modes=has_modes)
+
+
+def _step(
+    path: str,
+    expected: Sequence[FileState | None],
+    target: FileState | None,
+    doubt: str,
+    changes: tuple[int, ...],
+    *,
+    has_modes: bool = True,
+) -> FileStep | None:
+    """Return the step that restores `path` to `target`; it has a doubt if the current state is not in `expected`.
+
+    `has_modes`: a file that differs from `target` only in its mode is restored too. Tools change no mode, so after a
+    change by a tool a different mode was set by the user.
+    """
+    try:
+        current = read_state(path)
+    except NotRestorable as refused:
+        return FileStep(path, None, target, refusal=str(refused), changes=changes)
+    if is_same_file(current, target) or (is_same_content(current, target) and not has_modes):
+        return FileStep(path, current, current, changes=changes) if changes else None
+    if current is not None and current.is_link and not any(state and state.is_link for state in (*expected, target)):
+        return FileStep(path, None, target, refusal="is no longer a regular file", changes=changes)
+    if target is not None and not target.is_kept and not is_same_content(current, target):
+        return FileStep(path, current, target, refusal="was not saved, so it cannot be restored", changes=changes)
+    if not any(is_same_content(current, state) for state in expected):
+        doubt = "has been deleted since" if current is None else "has been changed since"
+    return FileStep(path, current, target, doubt, changes=changes)
+
+
+def is_same_content(left: FileState | None, right: FileState | None) -> bool:
+    return left is right if left is None or right is None else left.digest == right.digest
+
+
+def is_same_file(left: FileState | None, right: FileState | None) -> bool:
+    """Return whether both have the same content and mode; the mode of a link is ignored."""
+    if left is None or right is None:
+        return left is right
+    return left.digest == right.digest and (left.mode == right.mode or left.is_link)
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedStep:
+    """A step whose current content is stored; `loaded` is the only version that may be replaced, bytes for a link.
+
+    `content` is None if the file is deleted, or if only its mode is restored.
+    """
+
+    step: FileStep
+    move: FileMove
+    loaded: LoadedFile | bytes | None
+    content: bytes | None
+
+
+class Restorer:
+    """Restores files. `folders` are the real paths of the workspace."""
+
+    def __init__(self, folders: Iterable[Path], blobs: Blobs) -> None:
+        self._folders = tuple(folders)
+        self._blobs = blobs
+
+    def prepare(self, step: FileStep, *, is_below: bool = False) -> PreparedStep:
+        """Store the current content, so that the step can be undone. Raise `Refused` if that fails.
+
+        `is_below`: an earlier step removes the link or file that replaced the folder of this file.
+        """
+        content = None
+        if step.target is not None and not is_same_content(step.current, step.target):
+            content = self._blobs.get(step.target.content_digest)
+            if content is None:
+                raise Refused(f"{step.path}: its old content is missing from the session's folder")
+        loaded = None if is_below else self._load(step.path)
+        data = loaded.data if isinstance(loaded, LoadedFile) else loaded
+        prefix = LINK_PREFIX if isinstance(loaded, bytes) else ""
+        digest = None if data is None else prefix + digest_of(data)
+        if digest != (step.current.digest if step.current is not None else None):
+            raise Refused(f"{step.path} was changed just now")
+        source = None
+        if data is not None and digest is not None:
+            if not self._blobs.store(data):
+                raise Refused(f"{step.path} could not be saved first (is the disk full?), so it was not changed")
+            source = FileState(digest, len(data), loaded.mode if isinstance(loaded, LoadedFile) else 0o777)
+        return PreparedStep(step, FileMove(step.path, source, step.target), loaded, content)
+
+    def perform(self, ready: PreparedStep) -> None:
+        """Restore one file. Raise `Refused` if it changed since `prepare`, or if writing fails."""
+        path, target = ready.step.path, ready.step.target
+        base, parts = self._split(path)
+        try:
+            with disk.open_folder(base, parts[:-1], creates=target is not None) as folder:
+                self._put_file(folder, parts[-1], ready, target)
+        except OSError as error:
+            raise Refused(explain(error, path)) from None
+
+    def _put_file(self, folder: int, name: str, ready: PreparedStep, target: FileState | None) -> None:
+        path, loaded, content = ready.step.path, ready.loaded, ready.content
+        if isinstance(loaded, bytes) or (target is not None and target.is_link):
+            link = content if target is not None and target.is_link else None
+            file = (content, target.mode) if target is not None and content is not None and link is None else None
+            disk.replace_link(folder, name, loaded, path, link=link, file=file)
+        elif target is None:
+            if loaded is not None:
+                disk.remove_file(folder, name, loaded, path)
+        elif content is None:
+            if loaded is not None:
+                disk.set_mode(folder, name, target.mode, loaded, path)
+        else:
+            old = None if loaded is None else replace(loaded, mode=target.mode)
+            disk.replace_file(folder, name, content, old, path)
+            if old is None:
+                os.chmod(name, target.mode, dir_fd=folder)
+
+    def _load(self, path: str) -> LoadedFile | bytes | None:
+        """Return the file, or the target of a link."""
+        base, parts = self._split(path)
+        try:
+            with disk.open_folder(base, parts[:-1]) as folder:
+                link = disk.read_link(folder, parts[-1])
+                return link if link is not None else disk.load(folder, parts[-1], path)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            raise Refused(explain(error, path)) from None
+
+    def _split(self, path: str) -> tuple[Path, tuple[str, ...]]:
+        """Return the folder of the workspace that contains `path`, and the parts below; raise `Refused` if none."""
+        parent, name = os.path.split(path)
+        if os.path.realpath(parent) == parent and name not in ("", ".", ".."):
+            for base in self._folders:
+                if Path(path).is_relative_to(base) and Path(path) != base:
+                    return base, Path(path).relative_to(base).parts
+        raise Refused(f"{path} is outside the folders of this session")

@@ -1,0 +1,188 @@
+"""The characters of a command: which are ordinary outside quotes, and which could deceive the reader. Pure.
+
+In UTF-8 and in C, bash gives a meaning only to ASCII characters, so any other one is part of a word. Letters, digits
+and marks of all scripts, some punctuation and pictographs are therefore read like ASCII letters. The others need
+approval: invisible ones and unusual spaces anywhere, those that look like syntax of the shell outside quotes.
+"""
+
+from __future__ import annotations
+
+import re
+import string
+import sys
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+
+from qcode.safety.protected_paths import is_invisible
+from qcode.safety.shell.ast import UnsupportedSyntax
+
+BARE = frozenset(string.ascii_letters + string.digits + "_@%+=:,./^-")
+"""ASCII characters without a meaning for bash outside quotes."""
+
+_BARE_TEXT = re.compile(r"[\w@%+=:,./^-]+", re.ASCII)
+_VISIBLE_ASCII = re.compile(r"[\n\t -~]*")
+_QUOTED = re.compile(r"\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
+_PUNCTUATION = frozenset("…–—«»·•§¶¡¿°€£¥¢©®™×±№←→、。・「」『』【】")
+_PICTOGRAPHS = re.compile("[\u2600-\u2757\u2761-\u27bf\U0001f300-\U0001f675\U0001f679-\U0001faff]")
+"""The blocks of pictographs, without the quotes and bars among them."""
+_EMOJI_STYLE = frozenset("\ufe0e\ufe0f")
+"""Characters that select how the symbol before them is drawn."""
+
+_LOOKALIKES = {
+    char: ascii_char
+    for ascii_char, chars in {
+        "'": "‘’‚‛′´ʹʻʼʽʾʿˈˊ՚׳Ꞌꞌ",
+        '"': "“”„‟″ʺˮ״",
+        "`": "ˋ‵",
+        "|": "¦ǀ│┃∣❘ㅣ丨",
+        "<": "‹〈⟨˂",
+        ">": "›〉⟩˃",
+        "/": "∕⁄⧸╱〳丿",
+        "\\": "∖⧵⧹╲丶",
+        "*": "∗⁎✱",
+        "-": "‐‑−",
+        "~": "∼〜˜",
+        "#": "♯",
+        ":": "ːꓽ",
+        ".": "ꓸ",
+    }.items()
+    for char in chars
+}
+"""Characters that look like syntax of the shell, besides those that Unicode itself calls compatible (`；`)."""
+
+_URL = re.compile(r"(?:-[^:=]*=?)?[A-Za-z][A-Za-z0-9+.-]*://")
+_NETWORK = frozenset({"curl", "wget", "ssh", "ping", "dig", "nslookup", "host", "telnet", "nc", "ftp"})
+_QUOTES = ("'", '"', "`")
+_MAX_NAMED = 3
+_IS_UTF8 = sys.getfilesystemencoding() == "utf-8"
+"""Whether commands are passed to bash in UTF-8. In another encoding, a letter may contain the byte of an operator."""
+
+
+class OddCharacter(UnsupportedSyntax):
+    """A command has the character `char`, which needs approval, outside quotes."""
+
+    def __init__(self, char: str) -> None:
+        super().__init__(f"it has {_odd_reason(char)}")
+        self.char = char
+
+
+def has_hidden(text: str) -> bool:
+    """Return whether a command has a character that is not seen or not read as what it is, even inside quotes."""
+    return _VISIBLE_ASCII.fullmatch(text) is None and any(True for _ in _hidden(text))
+
+
+def is_plain(text: str, index: int) -> bool:
+    """Return whether the character at `index`, outside quotes, is read by bash and by people as a part of a word."""
+    char = text[index]
+    if char.isascii():
+        return char in BARE
+    return _IS_UTF8 and _is_word_character(char) and not _hidden_reason(text, index)
+
+
+def is_unsplit(text: str) -> bool:
+    """Return whether bash leaves `text` unchanged outside quotes. It has no blank, wildcard, brace, quote or `~`."""
+    if text.isascii():
+        return _BARE_TEXT.fullmatch(text) is not None
+    return all(is_plain(text, index) for index in range(len(text)))
+
+
+def describe(text: str, char: str = "") -> str:
+    """Return which characters of a command need approval, in one line. `char` is one of them, if it is known."""
+    found = list(dict.fromkeys((*_hidden(text), *map(_odd_reason, char), *_odd(text))))
+    more = f"; and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
+    return f"it has {'; '.join(found[:_MAX_NAMED])}{more}"
+
+
+def name_of(char: str) -> str:
+    """Return a visible character with its code point, another one with its name: `é (U+00E9)`."""
+    code = f"U+{ord(char):04X}"
+    if char.isprintable() and not (is_invisible(char) or unicodedata.category(char).startswith("M")):
+        return f"{char} ({code})"
+    name = unicodedata.name(char, "").lower()
+    return f"{name} ({code})" if name else code
+
+
+def foreign_characters(text: str) -> str:
+    """Return the characters of a name that are not ASCII, empty if there are none."""
+    return ", ".join(name_of(char) for char in dict.fromkeys(text) if not char.isascii())
+
+
+def foreign_host(program: str, text: str) -> str:
+    """Return the host that a word names if it is not ASCII, otherwise nothing: `https://exаmple.com` in Cyrillic.
+
+    A word of a network program may be a host without a scheme.
+    """
+    if text.isascii():
+        return ""
+    found = _URL.match(text)
+    if found is None and (program not in _NETWORK or text.startswith("-")):
+        return ""
+    authority = re.split(r"[/?#]", text[found.end() :] if found else text, maxsplit=1)[0]
+    host = re.sub(r":\d*$", "", authority.rpartition("@")[2])
+    return "" if host.isascii() else host
+
+
+@lru_cache(maxsize=4_096)
+def _is_word_character(char: str) -> bool:
+    if char in _PUNCTUATION or char in _EMOJI_STYLE:
+        return True
+    return (unicodedata.category(char)[0] in "LNM" or _is_pictograph(char)) and not _lookalike(char)
+
+
+def _is_pictograph(char: str) -> bool:
+    return _PICTOGRAPHS.fullmatch(char) is not None and unicodedata.category(char) == "So"
+
+
+def _lookalike(char: str) -> str:
+    """Return the ASCII character that one resembles if it could be taken for syntax of the shell, otherwise nothing."""
+    compatible = unicodedata.normalize("NFKC", char)
+    is_syntax = len(compatible) == 1 and compatible.isascii() and not compatible.isalnum()
+    return compatible if is_syntax else _LOOKALIKES.get(char) or _LOOKALIKES.get(compatible, "")
+
+
+def _hidden(text: str) -> Iterator[str]:
+    return filter(None, (_hidden_reason(text, index) for index in range(len(text))))
+
+
+def _hidden_reason(text: str, index: int) -> str:
+    """Return why a character may not be seen or not be read as what it is, empty if it may."""
+    char = text[index]
+    if char in "\n\t" or " " <= char <= "~":
+        return ""
+    category = unicodedata.category(char)
+    before = text[index - 1] if index else " "
+    if category in _KINDS:
+        return f"the {_KINDS[category]} U+{ord(char):04X}"
+    if category.startswith("Z"):
+        return f"{name_of(char)}, which is not an ordinary space"
+    if char in _EMOJI_STYLE and unicodedata.category(before) == "So":
+        return ""
+    if is_invisible(char) or char in _SELECTORS:
+        return f"{name_of(char)}, which is invisible"
+    if category.startswith("M") and unicodedata.category(before)[0] not in "LNM":
+        return f"{name_of(char)} without a letter before it"
+    return ""
+
+
+_KINDS = {
+    "Cc": "control character",
+    "Cs": "invalid character",
+    "Co": "private character",
+    "Cn": "unassigned character",
+}
+_SELECTORS = frozenset(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
+
+
+def _odd(text: str) -> Iterator[str]:
+    """Yield a description of each character outside quotes that may not be in a word."""
+    outside = _QUOTED.sub("''", text)
+    for index, char in enumerate(outside):
+        if not (char.isascii() or is_plain(outside, index) or _hidden_reason(outside, index)):
+            yield _odd_reason(char)
+
+
+def _odd_reason(char: str) -> str:
+    looks = _lookalike(char)
+    like = f", which looks like {'a quote' if looks in _QUOTES else repr(looks)}" if looks else ""
+    return f"{name_of(char)} outside quotes{like}"
