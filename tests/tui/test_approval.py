@@ -41,10 +41,10 @@ from qcode.text.clean import visible_lines
 from qcode.text.diff import unified_diff
 from qcode.tui.app import QcodeApp
 from qcode.tui.panels import approval as panel
-from qcode.tui.panels.answer_field import AnswerField
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.panels.choices import AGAIN, form_of
 from qcode.tui.panels.preview import ApprovalDetail, Format
+from qcode.tui.panels.question_view import AnswerField
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.transcript.line import extract, join
 from tests.agent.context.folders import make_executable

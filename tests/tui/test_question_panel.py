@@ -22,8 +22,8 @@ from qcode.protocol.approvals import (
 from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished, ToolStarted
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
-from qcode.tui.panels.answer_field import AnswerField
 from qcode.tui.panels.approval import GUARD_SECONDS
+from qcode.tui.panels.question_view import AnswerField
 from qcode.tui.screens.pager import PagerScreen
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, ended, reply, says

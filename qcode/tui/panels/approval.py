@@ -31,7 +31,6 @@ from qcode.protocol.approvals import (
 )
 from qcode.text.clean import visible
 from qcode.tui.messages import ApprovalDecided
-from qcode.tui.panels.answer_field import AnswerField
 from qcode.tui.panels.choices import (
     BACK,
     WAITING,
@@ -45,7 +44,7 @@ from qcode.tui.panels.choices import (
 )
 from qcode.tui.panels.preview import ApprovalDetail
 from qcode.tui.panels.question_layout import QuestionText
-from qcode.tui.panels.question_view import Page, QuestionView
+from qcode.tui.panels.question_view import AnswerField, QuestionView
 from qcode.tui.transcript.line import Line, Span, ink
 from qcode.tui.widgets import set_screen_class
 
