@@ -34,6 +34,7 @@ from qcode.protocol.messages import Message
 from qcode.safety.paths import SandboxScope
 from qcode.safety.policy import Policy
 from qcode.text.pattern import lazy_pattern
+from qcode.tools.processes import DEPTH_VARIABLE
 from qcode.tools.registry import all_names
 from qcode.tools.tool import Tool
 from qcode.tools.workspace import Scratch, Workspace, sweep_scratch
@@ -57,7 +58,21 @@ if TYPE_CHECKING:
     from qcode.safety.redaction import Redactor
     from qcode.tools.web_search import SearchService, WebSearch
 
+MAX_DEPTH = 3
+"""The maximum number of qcode processes above one that has a conversation."""
+
 _SECRET_HEADER = lazy_pattern("auth|key|token|secret|cookie", re.IGNORECASE)
+
+
+def _not_too_deep(context: RunContext) -> RunContext:
+    """Raise `QcodeError` in an endless recursion, such as a hook for prompts that runs `qcode -p` itself."""
+    depth = context.env.get(DEPTH_VARIABLE, "")
+    if depth.isdecimal() and (len(depth) > 3 or int(depth) > MAX_DEPTH):
+        raise QcodeError(
+            f"qcode was started by itself {depth} times in a row (QCODE_DEPTH={depth}): a hook, a command or a tool "
+            "server starts it again and again; start it there with --no-hooks, or without that server"
+        )
+    return context
 
 
 class AgentParts:
@@ -73,7 +88,7 @@ class AgentParts:
         hooks: Mapping[str, Sequence[Hook]] | None = None,
     ) -> None:
         """Raise `QcodeError`, or `ProviderError` if the model cannot be connected."""
-        self.context = context
+        self.context = _not_too_deep(context)
         self._secrets = _header_secrets(context.settings)
         self._tracing: Tracing | None = None
         self._sampling: Sampling | None = None

@@ -69,12 +69,14 @@ class Connection:
 
     @property
     def origin(self) -> ConnectionOrigin:
+        from qcode.text.proxies import proxy_variable  # for errors only
+
         return ConnectionOrigin(
             provider=self.name,
             address=self.base_url,
             address_source=self.base_url_source,
             key_source=self.key_source,
-            proxy=proxy_variable(self.base_url),
+            proxy=proxy_variable(self.base_url, os.environ),
             sign_in=self.sign_in,
             wants_version=self.wants_version,
             key=self.api_key,
@@ -94,16 +96,6 @@ def describe_key(source: str) -> str:
 
 def is_command(source: str) -> bool:
     return source.startswith("qcode ")
-
-
-def is_loopback(url: str) -> bool:
-    host = host_of(url)
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def is_local(url: str) -> bool:
@@ -137,14 +129,3 @@ def strip_version(url: str) -> str:
     """Return `url` without a version at its end, because the Anthropic and Gemini SDKs add one."""
     head, _, last = url.rstrip("/").rpartition("/")
     return head if last in ("v1", "v1beta", "v1alpha", "v1beta1") else url.rstrip("/")
-
-
-def proxy_variable(url: str, environ: Mapping[str, str] = os.environ) -> str:
-    """Return the name of the environment variable with the proxy for `url`, empty if there is none."""
-    if is_loopback(url):
-        return ""
-    for name in (f"{urlsplit(url).scheme}_proxy", "all_proxy"):
-        for spelling in (name, name.upper()):
-            if environ.get(spelling):
-                return spelling
-    return ""

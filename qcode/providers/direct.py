@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from qcode import __version__
 from qcode.protocol.errors import ProviderError
 from qcode.protocol.model import ModelRequest
-from qcode.providers.connection import Connection, is_loopback, proxy_variable
+from qcode.providers.connection import Connection
 from qcode.providers.http1 import (
     ACCEPTED,
     AnswerReader,
@@ -333,11 +333,19 @@ class DirectProvider(SdkProvider[ClientT]):
                 return super()._failure(error)
 
 
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+
+
 def _has_proxy(url: str, environ: Mapping[str, str]) -> bool:
-    if is_loopback(url):
+    """Return whether a proxy may apply. Exceptions in NO_PROXY are left to the SDK's client."""
+    is_mac = os.uname().sysname == "Darwin"
+    variables = {name: value for name, value in environ.items() if name.lower() in _PROXIES}
+    if not (is_mac or variables):
         return False
-    if os.uname().sysname == "Darwin":
+    from qcode.text.proxies import is_loopback, proxy_variable
+
+    if is_mac and not is_loopback(url):
         from urllib.request import getproxies
 
         return bool(getproxies())
-    return bool(proxy_variable(url, environ))
+    return bool(proxy_variable(url, variables))

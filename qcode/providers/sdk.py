@@ -23,7 +23,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.providers.connection import Connection, host_of, is_loopback
+from qcode.providers.connection import Connection, host_of
 from qcode.providers.errors import from_answer, redact
 from qcode.text.pattern import lazy_pattern
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _HASHED = lazy_pattern(r"[0-9a-fA-F]{8}\.[0-9]")
 _REDIRECTS = (301, 302, 303, 307, 308)
+_PROXY_AUTHENTICATION_REQUIRED = 407
 
 
 def http_client(connection: Connection) -> httpx2.AsyncClient:
@@ -41,6 +42,8 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
     progress of the reply.
     """
     import httpx2
+
+    from qcode.text.proxies import is_loopback, proxy_problem
 
     limits = connection.timeouts
     # CA files from the environment apply to every address, proxies from the environment not to loopback.
@@ -52,12 +55,9 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
             trust_env=not is_loopback(connection.base_url),
             follow_redirects=False,
         )
-    except (ImportError, ValueError) as error:
-        # A SOCKS proxy needs a package that is not installed, or the proxy's address is invalid.
-        variable = connection.origin.proxy or "a proxy variable"
-        raise ProviderError(
-            ErrorKind.UNREACHABLE, f"the proxy in {variable} cannot be used: {redact(str(error), connection.api_key)}"
-        ) from error
+    except (ValueError, httpx2.InvalidURL):
+        # Not with the error's text: for a password with a slash it says `Invalid port: 'secr'`.
+        raise ProviderError(ErrorKind.UNREACHABLE, proxy_problem(connection.origin.proxy)) from None
 
 
 def tls_context(connection: Connection) -> ssl.SSLContext:
@@ -147,6 +147,8 @@ def _httpx2_response_error(connection: Connection, response: httpx2.Response) ->
 
 def response_error(connection: Connection, status: int, headers: Mapping[str, str], content: bytes) -> ProviderError:
     """Convert a response with a status other than 2xx; `headers` has lower-case names."""
+    if status == _PROXY_AUTHENTICATION_REQUIRED and connection.origin.proxy:
+        return unreachable_error(connection, f"it demands a user name and a password ({status})")
     location = headers.get("location", "")
     if status in _REDIRECTS and location:
         return ProviderError(

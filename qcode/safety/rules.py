@@ -409,7 +409,14 @@ def propose_shell(command: SimpleCommand) -> str:
     is_odd = any(word.has_glob or word.is_home or not word.text.isprintable() for word in command.words)
     if is_odd or command.inputs or command.outputs or "/" in name or "=" in name or not name.isascii():
         return ""
-    return f"shell({shlex.join(words)})"
+    return f"shell({' '.join(map(_quoted, words))})"
+
+
+def _quoted(word: str) -> str:
+    """Return a word as in a rule: in quotes if bash would not leave it unchanged."""
+    from qcode.safety.shell.characters import is_unsplit
+
+    return word if not word.isascii() and is_unsplit(word) else shlex.quote(word)
 
 
 _TEST_RUNNERS = (

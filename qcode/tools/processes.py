@@ -388,13 +388,15 @@ _PASSED_VARIABLES = frozenset(
         "XDG_STATE_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "NVM_DIR", "NODE_ENV",
         "RBENV_ROOT", "GEM_HOME", "JAVA_HOME", "MAVEN_HOME", "GRADLE_USER_HOME", "GOPATH", "GOROOT", "CARGO_HOME",
         "RUSTUP_HOME", "DOTNET_ROOT", "ANDROID_HOME", "HOMEBREW_PREFIX", "SSL_CERT_FILE", "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "CI",
+        "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "CI", "QCODE_HOME",
     }
 )  # fmt: skip
 _PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
 _LOCALE = lazy_pattern(r"LC_[A-Z]+")
 _UTF8_OR_PLAIN = lazy_pattern(r"(?:C|POSIX|.*\.utf-?8(?:@.*)?)?", re.IGNORECASE)
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
+DEPTH_VARIABLE = "QCODE_DEPTH"
+"""How many qcode processes lie above a process. Every program that qcode starts has one more."""
 
 _FIXED_VARIABLES = {
     "TERM": "dumb",
@@ -409,8 +411,9 @@ _FIXED_VARIABLES = {
 def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """Return the environment of a shell command: the allowed variables of `environment`, with pagers turned off.
 
-    PATH contains absolute folders only. A proxy with a password is omitted. A locale of another encoding becomes
-    `C.UTF-8`, because commands are written in UTF-8: in `ja_JP.SJIS`, bash reads the end of `"ă\\"` as one letter.
+    PATH contains absolute folders only. A proxy with a password is omitted. `DEPTH_VARIABLE` is one higher. A locale
+    of another encoding becomes `C.UTF-8`, because commands are written in UTF-8: in `ja_JP.SJIS`, bash reads the end
+    of `"ă\\"` as one letter.
     """
     passed = {
         name: value for name, value in environment.items() if name in _PASSED_VARIABLES or _LOCALE.fullmatch(name)
@@ -420,7 +423,9 @@ def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
         passed |= {name: "C.UTF-8" for name, value in locales.items() if not _UTF8_OR_PLAIN.fullmatch(value)}
     passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
     parts = [part for part in environment.get("PATH", "").split(":") if part.startswith("/")]
-    return {**passed, **_FIXED_VARIABLES, "PATH": ":".join(parts) or DEFAULT_PATH}
+    depth = environment.get(DEPTH_VARIABLE, "")
+    below = str(int(depth) + 1 if depth.isdecimal() and len(depth) < 4 else 1)
+    return {**passed, **_FIXED_VARIABLES, DEPTH_VARIABLE: below, "PATH": ":".join(parts) or DEFAULT_PATH}
 
 
 def find_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import importlib.util
 import json
+import os
 import re
 import socket
 import zlib
@@ -40,6 +41,7 @@ _TEXT = lazy_pattern(
 )
 _CHARSET = lazy_pattern(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _HTML = frozenset({"text/html", "application/xhtml+xml"})
+_PROXY_AUTHENTICATION_REQUIRED = 407
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 """The zlib window bits for each content coding. Servers may use a coding even if none was requested."""
@@ -164,18 +166,19 @@ class Fetch:
         }
         method = "GET" if content is None else "POST"
         extensions = {"sni_hostname": target.host} if target.scheme == "https" else {}
+        through, client = _client(target)
         try:
             async with (
-                httpx2.AsyncClient(
-                    verify=httpx2.create_ssl_context(), trust_env=False, proxy=_proxy(target), timeout=MAX_FETCH_S
-                ) as client,
+                client,
                 client.stream(
                     method, address_url, headers=all_headers, content=content, extensions=extensions
                 ) as response,
             ):
+                if through and response.status_code == _PROXY_AUTHENTICATION_REQUIRED:
+                    raise httpx2.ProxyError("it demands a user name and a password (407)")
                 return await _read(url, response)
         except httpx2.HTTPError as error:
-            raise Refused(f"{target.host} could not be reached: {_reason(error)}") from None
+            raise Refused(f"{target.host} could not be reached{through}: {_reason(error)}") from None
         except (httpx2.InvalidURL, ValueError) as error:
             raise Refused(f"the URL cannot be fetched: {error}") from None
 
@@ -249,20 +252,31 @@ def _addresses(name: str, port: int) -> list[str]:
     return list(dict.fromkeys(str(row[4][0]) for row in found))
 
 
-def _proxy(target: RequestTarget) -> str | None:
-    """Return the proxy for a host from the environment, None if there is none or the host is this machine."""
-    from urllib.request import getproxies, proxy_bypass
+def _client(target: RequestTarget) -> tuple[str, httpx2.AsyncClient]:
+    """Return a client for a host, and the proxy that it uses, as words for an error. Raise `Refused`."""
+    from urllib.request import getproxies
 
-    proxies = getproxies()
-    if target.host in ("localhost", "127.0.0.1", "[::1]") or proxy_bypass(target.host):
-        return None
-    proxy = proxies.get(target.scheme) or proxies.get("all")
-    return proxy if not proxy or "://" in proxy else f"http://{proxy}"
+    import httpx2
+
+    from qcode.text.proxies import proxy_address, proxy_problem, proxy_variable
+
+    is_default_port = target.port == (443 if target.scheme == "https" else 80)
+    url = f"{target.scheme}://{target.host}{'' if is_default_port else f':{target.port}'}"
+    proxies = {f"{scheme}_proxy": address for scheme, address in getproxies().items()}
+    proxy = proxy_address(url, proxies)
+    variable = proxy_variable(url, os.environ)
+    try:
+        client = httpx2.AsyncClient(
+            verify=httpx2.create_ssl_context(), trust_env=False, proxy=proxy or None, timeout=MAX_FETCH_S
+        )
+    except (httpx2.InvalidURL, ValueError):
+        raise Refused(proxy_problem(variable)) from None
+    return f" through the proxy in {variable or 'the settings of the system'}" if proxy else "", client
 
 
 def _reason(error: Exception) -> str:
     text = str(error).strip()
-    return text.split("\n", 1)[0][:200] if text else type(error).__name__
+    return text.split("\n", 1)[0][:200] if text else "the connection was lost"
 
 
 LIMIT_S = 25.0

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.providers.connection import Connection, Timeouts, is_local, is_loopback, proxy_variable, strip_version
+from qcode.providers.connection import Connection, Timeouts, is_local, strip_version
 from qcode.providers.registry import (
     PROTOCOLS,
     PROVIDERS,
@@ -23,6 +23,7 @@ from qcode.providers.registry import (
     quirks_of,
 )
 from qcode.text.match import similar, suggestion
+from qcode.text.proxies import is_loopback, proxy_variable
 
 SDKS = ("openai", "anthropic", "google.genai", "botocore", "boto3", "httpx2", "pydantic")
 LOCAL = ("ollama", "lmstudio", "llamacpp", "vllm", "sglang")

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -20,6 +21,9 @@ from qcode.tools import web
 from qcode.tools.tool import ToolRunContext
 from qcode.tools.web import Fetch, RequestTarget
 from qcode.tools.workspace import Workspace
+from tests.fakes.proxy import PASSWORD, Proxy
+
+BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\n\r\n"
 
 Answer = Callable[[BaseHTTPRequestHandler], None]
 
@@ -304,6 +308,37 @@ def test_proxy_from_the_environment_gets_the_checked_address(
     done = run("http://docs.test/", tmp_path, Open(("93.184.215.14",)), addresses=("93.184.215.14",))
     assert done.content.endswith("through the proxy")
     assert site.seen[0][1]["host"] == "docs.test"
+
+
+@pytest.mark.parametrize(
+    ("url", "options", "says"),
+    [
+        ("http://docs.test/", {"has_password": True}, "through the proxy in {}: it demands a user name and a password"),
+        ("https://docs.test/", {"has_password": True}, "through the proxy in {}: 407 Proxy Authentication Required"),
+        ("https://docs.test/", {"refusal": BAD_GATEWAY}, "through the proxy in {}: 502 Bad Gateway"),
+        ("https://docs.test/", {"cut_after": 0}, "through the proxy in {}: the connection was lost"),
+    ],
+)  # fmt: skip
+def test_failure_of_the_proxy_names_its_variable(
+    url: str, options: dict[str, Any], says: str, site: Site, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    variable = f"{urlsplit(url).scheme.upper()}_PROXY"
+    for name in ("no_proxy", "NO_PROXY", variable.lower()):
+        monkeypatch.delenv(name, raising=False)
+    with Proxy({"93.184.215.14": site.port}, **options) as proxy:
+        monkeypatch.setenv(variable, f"http://me:wrong-{PASSWORD}@127.0.0.1:{proxy.port}")
+        content = run(url, tmp_path, Open(("93.184.215.14",)), addresses=("93.184.215.14",)).content
+    assert says.format(variable) in content
+    assert PASSWORD not in content
+
+
+def test_unusable_proxy_is_named_without_its_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("no_proxy", "NO_PROXY", "https_proxy"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HTTPS_PROXY", f"http://me:{PASSWORD}/x@127.0.0.1:9")
+    content = run("https://docs.test/", tmp_path).content
+    assert "the proxy in HTTPS_PROXY cannot be used" in content
+    assert PASSWORD not in content
 
 
 def test_approval_shows_the_complete_url(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
 
 BLOCKING_EXIT = 2
 MAX_FAILURE = 400
+_MAX_REASON = MAX_FAILURE - 50
 _ORDER: Mapping[Decision, int] = {"": 0, "allow": 1, "ask": 2, "deny": 3}
 _ON_FAILURE: Mapping[OnFailure, Decision] = {"ask": "ask", "block": "deny", "go-on": ""}
 _PERMISSIONS: Mapping[str, Decision] = {
@@ -60,6 +61,12 @@ def failed(why: str) -> HookAnswer:
     return HookAnswer(failure=single_spaced(clean(why), MAX_FAILURE) or "it failed")
 
 
+def _end_of(stderr: str) -> str:
+    """Return the end of an error text: a traceback, and a program that quotes another one, say the reason last."""
+    text = single_spaced(stderr)
+    return text if len(text) <= _MAX_REASON else f"…{text[-_MAX_REASON:]}"
+
+
 def answer_from_exit(event: str, code: int, stdout: str, stderr: str) -> HookAnswer:
     """Return the answer of a command that ended with `code`, negative for a signal."""
     event_spec = EVENTS[event]
@@ -82,7 +89,7 @@ def answer_from_exit(event: str, code: int, stdout: str, stderr: str) -> HookAns
     if parsed is not None:
         return parsed
     if code != 0:
-        return failed(exit_text(code) + (f": {stderr_text}" if stderr_text else ""))
+        return failed(exit_text(code) + (f": {_end_of(stderr_text)}" if stderr_text else ""))
     return HookAnswer(context=(clean(text),)) if text and event_spec.text_is_context else HookAnswer()
 
 

@@ -126,7 +126,8 @@ class RunningRequest:
         try:
             yield
         finally:
-            if timer is not None and left is not None and not timer.expired():
+            is_over = self.timer is not timer
+            if timer is not None and left is not None and not is_over and not timer.expired():
                 timer.reschedule(clock() + max(0.0, left))
 
 
@@ -300,6 +301,7 @@ class ServerConnection:
             raise ServerError(explain(error, self.log.status_line)) from None
         finally:
             self._running_requests.remove(running)
+            running.timer = None
             running.close_questions()
 
     async def _final_result(

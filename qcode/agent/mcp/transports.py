@@ -14,13 +14,16 @@ import shutil
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qcode.agent.mcp.spec import ServerError
 from qcode.config.settings import McpServer
+from qcode.providers.sdk import reason_of
 from qcode.text.clean import single_spaced
 from qcode.text.numbers import exit_text
+from qcode.text.proxies import is_loopback, proxy_problem, proxy_variable
 from qcode.tools.processes import end_surely
 from qcode.values import dataclass
 
@@ -287,11 +290,39 @@ def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) ->
     }
     # Identity: the size of a compressed response after unpacking cannot be limited here.
     headers = {**config.headers, "Accept-Encoding": "identity"}
+    url = config.url or ""
     try:
-        timeout = httpx2.Timeout(_CONNECT_S, read=None)
-        return httpx2.AsyncClient(headers=headers, timeout=timeout, event_hooks=hooks, auth=auth)
-    except (ImportError, ValueError, OSError) as error:
+        return _client_class(proxy_variable(url, os.environ))(
+            headers=headers,
+            timeout=httpx2.Timeout(_CONNECT_S, read=None),
+            event_hooks=hooks,
+            auth=auth,
+            verify=httpx2.create_ssl_context(),
+            trust_env=not is_loopback(url),
+        )
+    except (ValueError, httpx2.InvalidURL):
+        raise ServerError(proxy_problem(proxy_variable(url, os.environ))) from None
+    except OSError as error:
         raise ServerError(f"cannot connect: {error}") from None
+
+
+def _client_class(proxy: str) -> type[httpx2.AsyncClient]:
+    """Return a client whose connection errors say why, and name the variable of the proxy."""
+    import httpx2
+
+    class ServerClient(httpx2.AsyncClient):
+        async def send(self, *given: Any, **named: Any) -> httpx2.Response:  # noqa: ANN401
+            try:
+                response = await super().send(*given, **named)
+            except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
+                why = "no connection in time" if isinstance(error, httpx2.ConnectTimeout) else reason_of(error)
+                raise httpx2.ConnectError(f"{why} (through the proxy in {proxy})" if proxy else why) from error
+            if proxy and response.status_code == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
+                await response.aclose()
+                raise httpx2.ConnectError(f"the proxy in {proxy} demands a user name and a password (407)")
+            return response
+
+    return ServerClient
 
 
 def _check(config: McpServer) -> None:

@@ -6,10 +6,12 @@ Specification: client/sampling, 2025-11-25; deprecated in 2026-07-28.
 
 from __future__ import annotations
 
+import base64
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from qcode.agent.mcp.tools import MAX_IMAGES
 from qcode.agent.models.asides import Asides, run_beside
 from qcode.engine.effects import TurnSettings
 from qcode.engine.turn import Turn
@@ -17,7 +19,9 @@ from qcode.protocol.approvals import Choice
 from qcode.protocol.events import TurnEnded
 from qcode.protocol.messages import Block, Image, Message, Text
 from qcode.protocol.reply import Outcome, StopReason
+from qcode.protocol.tools import Refused
 from qcode.text.clean import single_spaced, visible_rows
+from qcode.tools.files.pictures import encode_image, image_type
 
 if TYPE_CHECKING:
     from mcp_types import CreateMessageRequestParams, CreateMessageResult, ErrorData
@@ -112,7 +116,7 @@ def _messages(params: CreateMessageRequestParams) -> tuple[Message, ...]:
     if params.max_tokens < 1:
         raise ValueError("maxTokens must be at least 1")
     messages: list[Message] = []
-    size = len(params.system_prompt or "")
+    size, images = len(params.system_prompt or ""), 0
     for message in params.messages:
         blocks: list[Block] = []
         for block in message.content_as_list:
@@ -121,7 +125,8 @@ def _messages(params: CreateMessageRequestParams) -> tuple[Message, ...]:
                     blocks.append(Text(block.text))
                     size += len(block.text)
                 case types.ImageContent() if message.role == "user":
-                    blocks.append(Image(block.mime_type, block.data))
+                    blocks.append(_image(block.data))
+                    images += 1
                 case _:
                     raise ValueError(f"content of the type {block.type} is not supported")
         if messages and messages[-1].role == message.role:
@@ -129,9 +134,25 @@ def _messages(params: CreateMessageRequestParams) -> tuple[Message, ...]:
         messages.append(Message(message.role, tuple(blocks)))
     if size > MAX_CHARS:
         raise ValueError(f"the request has {size:,} characters, more than {MAX_CHARS:,}")
+    if images > MAX_IMAGES:
+        raise ValueError(f"the request has {images} images, more than {MAX_IMAGES}")
     if not messages or messages[0].role != "user" or messages[-1].role != "user":
         raise ValueError("the first and the last message must be of the user")
     return tuple(messages)
+
+
+def _image(data: str) -> Image:
+    """Return an image that providers accept; raise `ValueError`. Its type is detected from the bytes."""
+    try:
+        raw = base64.b64decode(data, validate=True)
+        kind = image_type(raw)
+        if not kind:
+            raise ValueError
+        return encode_image(raw, kind, "the image").image
+    except ValueError:
+        raise ValueError("an image is not a PNG, JPEG, GIF or WebP file in base64") from None
+    except Refused as refused:
+        raise ValueError(str(refused)) from None
 
 
 def _detail(params: CreateMessageRequestParams, messages: tuple[Message, ...]) -> str:
@@ -140,5 +161,11 @@ def _detail(params: CreateMessageRequestParams, messages: tuple[Message, ...]) -
     rows += ["", "[system]", params.system_prompt] if params.system_prompt else []
     for message in messages:
         rows += ["", f"[{message.role}]"]
-        rows += [block.text if isinstance(block, Text) else "(an image)" for block in message.blocks]
+        rows += [_block_text(block) for block in message.blocks]
     return visible_rows("\n".join(rows))
+
+
+def _block_text(block: Block) -> str:
+    if isinstance(block, Image):
+        return f"(an image: {block.media_type}, {len(block.data) * 3 // 4:,} bytes)"
+    return block.text if isinstance(block, Text) else ""

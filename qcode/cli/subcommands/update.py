@@ -23,6 +23,7 @@ from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.terminal import write_stdout
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.text.clean import one_line, visible
+from qcode.text.proxies import is_loopback
 from qcode.values import dataclass
 
 DISTRIBUTION = "qcode-cli"
@@ -167,7 +168,12 @@ def newest_release(env: Mapping[str, str]) -> str | None:
     host = urlsplit(index).hostname or index
     try:
         with (
-            httpx2.Client(timeout=_TIMEOUT_S, follow_redirects=True, verify=httpx2.create_ssl_context()) as client,
+            httpx2.Client(
+                timeout=_TIMEOUT_S,
+                follow_redirects=True,
+                verify=httpx2.create_ssl_context(),
+                trust_env=not is_loopback(index),
+            ) as client,
             client.stream("GET", f"{index}/{DISTRIBUTION}/", headers={"Accept": _JSON}) as response,
         ):
             if response.status_code == 404:

@@ -24,7 +24,9 @@ _BARE_TEXT = re.compile(r"[\w@%+=:,./^-]+", re.ASCII)
 _VISIBLE_ASCII = re.compile(r"[\n\t -~]*")
 _QUOTED = re.compile(r"\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\"", re.DOTALL)
 _PUNCTUATION = frozenset("…–—«»·•§¶¡¿°€£¥¢©®™×±№←→、。・「」『』【】")
-_PICTOGRAPHS = re.compile("[\u2600-\u2757\u2761-\u27bf\U0001f300-\U0001f675\U0001f679-\U0001faff]")
+_DASHES = frozenset("–—")
+"""Punctuation that looks like the start of an option at the start of a word: `ls –la`."""
+_PICTOGRAPHS = re.compile("[\u2600-\u2757\u2761-\u27bf\U0001f1e6-\U0001f1ff\U0001f300-\U0001f675\U0001f679-\U0001faff]")
 """The blocks of pictographs, without the quotes and bars among them."""
 _EMOJI_STYLE = frozenset("\ufe0e\ufe0f")
 """Characters that select how the symbol before them is drawn."""
@@ -41,7 +43,7 @@ _LOOKALIKES = {
         "/": "∕⁄⧸╱〳丿",
         "\\": "∖⧵⧹╲丶",
         "*": "∗⁎✱",
-        "-": "‐‑−",
+        "-": "‐‑−–—",
         "~": "∼〜˜",
         "#": "♯",
         ":": "ːꓽ",
@@ -53,8 +55,9 @@ _LOOKALIKES = {
 
 _URL = re.compile(r"(?:-[^:=]*=?)?[A-Za-z][A-Za-z0-9+.-]*://")
 _NETWORK = frozenset({"curl", "wget", "ssh", "ping", "dig", "nslookup", "host", "telnet", "nc", "ftp"})
+_COPYING = frozenset({"scp", "sftp", "rsync"})
 _QUOTES = ("'", '"', "`")
-_MAX_NAMED = 3
+_MAX_NAMED = 2
 _IS_UTF8 = sys.getfilesystemencoding() == "utf-8"
 """Whether commands are passed to bash in UTF-8. In another encoding, a letter may contain the byte of an operator."""
 
@@ -77,6 +80,8 @@ def is_plain(text: str, index: int) -> bool:
     char = text[index]
     if char.isascii():
         return char in BARE
+    if char in _DASHES and (index == 0 or text[index - 1] in " \t\n"):
+        return False
     return _IS_UTF8 and _is_word_character(char) and not _hidden_reason(text, index)
 
 
@@ -111,15 +116,16 @@ def foreign_characters(text: str) -> str:
 def foreign_host(program: str, text: str) -> str:
     """Return the host that a word names if it is not ASCII, otherwise nothing: `https://exаmple.com` in Cyrillic.
 
-    A word of a network program may be a host without a scheme.
+    A word of a network program may be a host without a scheme, also before a path: `scp HOST:PATH .`.
     """
     if text.isascii():
         return ""
     found = _URL.match(text)
-    if found is None and (program not in _NETWORK or text.startswith("-")):
-        return ""
     authority = re.split(r"[/?#]", text[found.end() :] if found else text, maxsplit=1)[0]
-    host = re.sub(r":\d*$", "", authority.rpartition("@")[2])
+    is_copied = program in _COPYING and ":" in authority
+    if found is None and not is_copied and (program not in _NETWORK or text.startswith("-")):
+        return ""
+    host = authority.rpartition("@")[2].partition(":")[0]
     return "" if host.isascii() else host
 
 
@@ -131,7 +137,7 @@ def _is_word_character(char: str) -> bool:
 
 
 def _is_pictograph(char: str) -> bool:
-    return _PICTOGRAPHS.fullmatch(char) is not None and unicodedata.category(char) == "So"
+    return _PICTOGRAPHS.fullmatch(char) is not None and unicodedata.category(char) in ("So", "Sk")
 
 
 def _lookalike(char: str) -> str:

@@ -150,7 +150,7 @@ class Judge:
         program = _program_spec(name)
         if program is None:
             host = next(filter(None, (foreign_host(name, word.text) for word in words)), "")
-            warning = f", and the host {host} contains {foreign_characters(host)}" if host else ""
+            warning = f", and {host} contains {foreign_characters(host)}" if host else ""
             raise NeedsApproval(f"{name} may do more than read{warning}")
         return _table_roles(name, program, words, has_sandbox=has_sandbox)
 

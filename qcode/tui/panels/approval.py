@@ -44,7 +44,7 @@ from qcode.tui.panels.choices import (
 )
 from qcode.tui.panels.preview import ApprovalDetail
 from qcode.tui.panels.question_layout import QuestionText
-from qcode.tui.panels.question_view import AnswerField, QuestionView
+from qcode.tui.panels.question_view import AnswerField, Page, QuestionView
 from qcode.tui.transcript.line import Line, Span, ink
 from qcode.tui.widgets import set_screen_class
 

@@ -90,9 +90,9 @@ def test_word_is_judged_as_if_it_were_quoted_or_refused(word: str) -> None:
     [
         "cat résumé.txt", f"cat {NFD}.txt", "cat Straße/Übersicht.md", "cat źródło/łódź.py", "cat Привет/файл.md",
         "cat 報告/資料１.txt", "cat レポート.txt", "cat 보고서.txt", "cat תקציר.txt", "cat نص.txt", "cat संग्रह.txt",
-        "cat …", "cat «a»–b", "cat ½.txt", "cat ❤️.md 🚀.md ✅.md", "ls é*", "cat {é,à}.txt", "cat é=1", "cat é2>&1",
-        "for f in é à; do cat $f; done", "[ -f é ] && cat é", "rg 'l’été' src", "echo 'नमस्ते — ⚠️'", "git log -- é",
-        "cd é && cat ü", "echo « a »", "grep \"ă\\\"\" x", "cat \"é\"à'ü'",
+        "cat …", "cat «a»–b", "cat ½.txt", "cat ❤️.md 🚀.md ✅.md 👍🏽🇫🇷", "ls é*", "cat {é,à}.txt", "cat é=1",
+        "cat é2>&1", "for f in é à; do cat $f; done", "[ -f é ] && cat é", "rg 'l’été' src", "echo 'नमस्ते — ⚠️'",
+        "git log -- é", "cd é && cat ü", "echo « a »", "grep \"ă\\\"\" x", "cat \"é\"à'ü'",
     ],
 )  # fmt: skip
 def test_reading_with_letters_of_any_script_runs_without_asking(command: str) -> None:
@@ -126,12 +126,14 @@ def test_reading_with_letters_of_any_script_runs_without_asking(command: str) ->
         ("cat a＞b", "it has ＞ (U+FF1E) outside quotes, which looks like '>'"),
         ("cat ｀id｀", "it has ｀ (U+FF40) outside quotes, which looks like a quote"),
         ("cat l’été", "it has ’ (U+2019) outside quotes, which looks like a quote"),
+        ("ls –la", "it has – (U+2013) outside quotes, which looks like '-'"),
+        ("[ a = — ]", "it has — (U+2014) outside quotes, which looks like '-'"),
         ("cat ʼa", "it has ʼ (U+02BC) outside quotes, which looks like a quote"),
         ("cat ∑", "it has ∑ (U+2211) outside quotes"),
         (
             "cat “a；b” l’",
             "it has “ (U+201C) outside quotes, which looks like a quote; ； (U+FF1B) outside quotes, which looks like "
-            "';'; ” (U+201D) outside quotes, which looks like a quote; and 1 more",
+            "';'; and 2 more",
         ),
         (
             "cat 'l’' ；\u200b",
@@ -154,8 +156,9 @@ def test_program_with_a_name_in_another_script_is_not_the_one_it_looks_like() ->
 
 def test_command_with_letters_may_be_allowed_from_now_on() -> None:
     verdict = judge_shell("make übersicht", REPO, home=HOME)
-    assert (verdict.verdict, verdict.proposed_rule) == ("ask", "shell(make 'übersicht')")
+    assert (verdict.verdict, verdict.proposed_rule) == ("ask", "shell(make übersicht)")
     assert _judge("make übersicht", allow=[verdict.proposed_rule])[0] == "allow"
+    assert judge_shell("make '；' ü", REPO, home=HOME).proposed_rule == "shell(make '；' ü)"
     assert judge_shell("pytest tests/é", REPO, home=HOME).prefix_rule == "shell(pytest *)"
     assert _judge("pytest tests/é", allow=["shell(pytest *)"])[0] == "allow"
 
@@ -170,11 +173,13 @@ def test_rule_that_restricts_matches_composed_and_decomposed_accents_but_one_tha
 
 def test_host_with_foreign_letters_is_named_and_no_wildcard_covers_it() -> None:
     host = "ex\u0430mple.com"  # with a Cyrillic letter
-    reason = f"curl may do more than read, and the host {host} contains \u0430 (U+0430)"
+    reason = f"curl may do more than read, and {host} contains \u0430 (U+0430)"
     for form in (f"https://{host}/x", host, f"'https://user@{host}:80'", f"--url=https://{host}"):
         assert _judge(f"curl {form}", allow=["shell(curl *)"]) == ("ask", reason)
     assert _judge(f"wget {host}", allow=[f"shell(wget {host})"])[0] == "allow"
-    assert _judge("curl https://example.com/é", allow=["shell(curl *)"])[0] == "allow"
+    assert _judge(f"scp é.txt u@{host}:x", allow=["shell(scp *)"])[0] == "ask"
+    for plain in ("curl https://example.com/é", "scp é.txt u@example.com:é", "wget -O é example.com"):
+        assert _judge(plain, allow=[f"shell({plain.split()[0]} *)", "shell(wget -O é *)"])[0] == "allow", plain
 
 
 def test_secret_and_protected_names_stay_protected_beside_letters(repo: Path) -> None:
@@ -190,7 +195,7 @@ def test_secret_and_protected_names_stay_protected_beside_letters(repo: Path) ->
 def test_program_opens_exactly_the_file_that_was_judged(repo: Path, locale: str) -> None:
     require_strace()
     env = {"PATH": "/usr/bin:/bin", "LC_ALL": locale}
-    names = ["résumé.txt", f"{NFD}.txt", "報告.txt", "–n", "файл…", "🚀.md"]
+    names = ["résumé.txt", f"{NFD}.txt", "報告.txt", "n–n", "файл…", "🚀.md"]
     for name in names:
         (repo / name).write_text("x\n")
     for name, run in zip(names, observe([shell_argv(f"cat {name}") for name in names], repo, env), strict=True):

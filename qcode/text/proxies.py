@@ -1,0 +1,91 @@
+"""The proxy for an address, by the variables of the environment: the one rule for models, tool servers and `fetch`.
+
+It is the rule of httpx2, which sends most requests, except that this machine is never reached through a proxy. Lower
+case wins over capitals; `NO_PROXY` has hosts with their subdomains, addresses, networks and ports, with commas between.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Mapping
+from urllib.parse import SplitResult, urlsplit
+
+
+def is_loopback(url: str) -> bool:
+    host = (urlsplit(url).hostname or "").lower()
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def proxy_variable(url: str, environ: Mapping[str, str]) -> str:
+    """Return the name of the variable with the proxy for `url`, empty if the request uses none."""
+    parts = urlsplit(url)
+    if is_loopback(url) or _is_exempt(parts, environ.get(_spelling("no_proxy", environ), "")):
+        return ""
+    found = (_spelling(name, environ) for name in (f"{parts.scheme}_proxy", "all_proxy"))
+    return next((name for name in found if environ.get(name)), "")
+
+
+def proxy_address(url: str, environ: Mapping[str, str]) -> str:
+    """Return the address of the proxy for `url`, with its password, empty if the request uses none."""
+    address = environ.get(proxy_variable(url, environ), "")
+    return f"http://{address}" if address and "://" not in address else address
+
+
+def proxy_problem(variable: str) -> str:
+    """Return that the proxy in `variable` cannot be used, without its address: that may contain a password."""
+    place = variable or "the settings of the system"
+    return f"the proxy in {place} cannot be used: it needs an http, https or socks5 address with a host and a port"
+
+
+def _spelling(name: str, environ: Mapping[str, str]) -> str:
+    """Return the spelling of a variable that applies: an empty one in lower case turns the other off."""
+    return name if name in environ else name.upper()
+
+
+def _is_exempt(parts: SplitResult, exceptions: str) -> bool:
+    entries = [entry.strip().lower() for entry in exceptions.split(",")]
+    return "*" in entries or any(_matches(entry, parts) for entry in entries if entry)
+
+
+def _matches(entry: str, parts: SplitResult) -> bool:
+    """Return whether an entry of `NO_PROXY` is about an address; one that cannot be read is about none."""
+    host = (parts.hostname or "").lower()
+    scheme, _, named = entry.rpartition("://")
+    if "/" in named:
+        try:
+            return ipaddress.ip_address(host) in ipaddress.ip_network(named, strict=False)
+        except ValueError:
+            return False
+    try:
+        name, port = _host_and_port(named)
+    except ValueError:
+        return False
+    if scheme not in ("", "all", parts.scheme) or port not in (None, parts.port):
+        return False
+    if not scheme and name.startswith("."):
+        return host.endswith(name)
+    if name.startswith("*."):
+        return host.endswith(name[1:])
+    is_whole = bool(scheme) or name == "localhost" or ":" in name
+    return host == name or (not (is_whole or _is_address(name)) and host.endswith(f".{name}"))
+
+
+def _host_and_port(named: str) -> tuple[str, int | None]:
+    """Split `host:port`; an IPv6 address has brackets if there is a port. Raise `ValueError`."""
+    if named.count(":") > 1 and not named.startswith("["):
+        return named, None
+    parts = urlsplit(f"//{named}")
+    return parts.hostname or "", parts.port
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
