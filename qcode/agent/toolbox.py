@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from qcode.agent.after_edit.commands import RunLine
     from qcode.agent.after_edit.session import AfterEdit
     from qcode.agent.context.nested import NestedInstructions
+    from qcode.agent.mcp.mentions import ServerMentions
     from qcode.agent.mcp.servers import Servers
-    from qcode.agent.mcp.typed import ServerMentions
     from qcode.agent.skills.tool import SkillTool
     from qcode.protocol.messages import Message
     from qcode.tools.web_search import SearchService, WebSearch
@@ -271,7 +271,7 @@ class Toolbox:
 
     def use_servers(self, servers: Servers) -> None:
         """Offer the tools of these servers; there were none so far."""
-        from qcode.agent.mcp.typed import ServerMentions
+        from qcode.agent.mcp.mentions import ServerMentions
 
         self.servers = servers
         self._server_mentions = ServerMentions(servers, lambda: self.workspace.scratch)

@@ -54,7 +54,7 @@ def run_app(arguments: Options) -> int:
         context = replace(context, options=replace(context.options, resume=None))
     welcome = _welcome(context, selection)
     if _is_linear(context):
-        from qcode.tui.linear import run_linear
+        from qcode.tui.linear.app import run_linear
 
         return run_linear(context, selection, welcome)
     options = AppOptions(

@@ -138,12 +138,12 @@ def _commands(context: RunContext) -> tuple[CustomCommand, ...]:
     from qcode.agent.context.memory import may_have_skills
     from qcode.config.definitions import load_custom_commands
 
-    found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
+    commands = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
     if may_have_skills(context):
         from qcode.agent.skills.library import Skills
 
-        found = Skills(context).without_hidden(found)
-    return found.commands
+        commands = Skills(context).without_hidden(commands)
+    return commands.commands
 
 
 def _has_more(read: bytes) -> bool:

@@ -214,11 +214,11 @@ class AfterEdit:
         problems, run = await asyncio.gather(
             self._problems(path, before, after), self._commands.run("check", str(path), scope)
         )
-        found = [CheckResult(label, problems)] if problems else []
+        results = [CheckResult(label, problems)] if problems else []
         if run is not None and run.failure:
             output = bounded_text(clean(f"{run.line}\n{run.failure}"), _MAX_OUTPUT, lambda: self._workspace.scratch)
-            found.append(CheckResult(label, output=output))
-        return found
+            results.append(CheckResult(label, output=output))
+        return results
 
     async def _problems(self, path: Path, before: str | None, after: str) -> tuple[Problem, ...]:
         """Return the new problems of a file, from its server or a checker; none if there is neither."""

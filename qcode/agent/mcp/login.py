@@ -291,14 +291,14 @@ def _listening_sockets(port: int) -> list[socket.socket]:
 
 
 def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    found = socket.socket(family)
+    listener = socket.socket(family)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of the last login may linger
-        found.bind((host, port))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of the last login may linger
+        listener.bind((host, port))
     except OSError:
-        found.close()
+        listener.close()
         raise
-    return found
+    return listener
 
 
 async def sign_out(credentials: Credentials) -> str:

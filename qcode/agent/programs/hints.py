@@ -63,12 +63,12 @@ def schema_of(hint: Any, inside: tuple[object, ...] = ()) -> JsonObject:
 
 
 def _json_values(hint: Any, values: Sequence[object]) -> list[Json]:
-    found: list[Json] = [
+    json_values: list[Json] = [
         value for value in values if isinstance(value, str | int | float | None) and type(value) in _PLAIN
     ]
-    if not found or len(found) < len(values):
+    if not json_values or len(json_values) < len(values):
         raise TypeError(f"{_name(hint)} has values that are neither strings nor numbers, which is not supported")
-    return found
+    return json_values
 
 
 def accepts_null(hint: Any) -> bool:

@@ -129,7 +129,7 @@ class SkillCache:
         row = self._before.get(file)
         if isinstance(row, dict) and identity and row.get("identity") == identity:
             skill = _skill_of(file, row.get("values"))
-            if skill is not None and skill.place == folder.label and skill.is_from_project == is_from_project:
+            if skill is not None and skill.folder_label == folder.label and skill.is_from_project == is_from_project:
                 self._now[file] = row
                 return skill
         return None
@@ -177,7 +177,7 @@ def _plain(value: Any) -> Json:  # noqa: ANN401 - of any field
 
 
 _STORED = {"Path": str, "tuple[str, ...]": list, "str": str, "bool": bool, "int": int}
-_REQUIRED = frozenset({"handle", "description", "place"})
+_REQUIRED = frozenset({"handle", "description", "folder_label"})
 
 
 @cache

@@ -105,16 +105,16 @@ class Skills:
         """The skills and Markdown commands that `/name` runs."""
         return (*(used for used in self.enabled if used.is_for_user), *self.commands)
 
-    def without_hidden(self, found: CustomCommands) -> CustomCommands:
+    def without_hidden(self, custom: CustomCommands) -> CustomCommands:
         """Return the commands without project commands that have the name of a skill, and a line for each of those."""
         skills = {skill.handle.lower() for skill in self.for_user if not skill.is_command}
-        hidden = [command for command in found.commands if command.is_from_project and command.name.lower() in skills]
+        hidden = [command for command in custom.commands if command.is_from_project and command.name.lower() in skills]
         problems = (
             f"{command.file}: /{command.name} is ignored, it is the name of a skill; rename the file"
             for command in hidden
         )
-        kept = tuple(command for command in found.commands if command not in hidden)
-        return replace(found, commands=kept, problems=(*found.problems, *problems))
+        kept = tuple(command for command in custom.commands if command not in hidden)
+        return replace(custom, commands=kept, problems=(*custom.problems, *problems))
 
     def is_off(self, skill: Skill) -> bool:
         return skill.handle in self._off
@@ -131,7 +131,9 @@ class Skills:
     def notices(self) -> tuple[str, ...]:
         """Return lines for the user at startup, about unusable files and hidden skills."""
         hidden = self.found.name_clashes
-        names = ", ".join(f"{lost.handle} of {lost.place} ({used.place})" for lost, used in hidden[:_MAX_NAMED])
+        names = ", ".join(
+            f"{lost.handle} of {lost.folder_label} ({used.folder_label})" for lost, used in hidden[:_MAX_NAMED]
+        )
         more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
         line = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
         return (*self.found.problems, *self._problems, *((line,) if hidden else ()))

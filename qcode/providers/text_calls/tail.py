@@ -515,11 +515,11 @@ class _Reader:
 
     def _name(self) -> str:
         self.skip()
-        found = _NAME.match(self.rest)
-        if found is None:
+        match = _NAME.match(self.rest)
+        if match is None:
             raise UnreadableError("it names no tool")
-        self.rest = self.rest[found.end() :]
-        return found.group()
+        self.rest = self.rest[match.end() :]
+        return match.group()
 
     def _json(self) -> Json:
         self.skip()

@@ -229,11 +229,11 @@ def lines_of(text: str, offsets: Iterable[int]) -> Iterator[int]:
 
 
 def _exact_passages(text: str, old: str, new: str) -> tuple[Passage, ...]:
-    found, at = [], text.find(old)
+    passages, at = [], text.find(old)
     while at >= 0:
-        found.append(Passage(at, at + len(old), new))
+        passages.append(Passage(at, at + len(old), new))
         at = text.find(old, at + len(old))
-    return tuple(found)
+    return tuple(passages)
 
 
 class _Search:
@@ -437,31 +437,33 @@ def apply(text: str, old: str, new: str, label: str, *, replaces_all: bool = Fal
         raise Refused("old_text is empty; send the passage to replace, or use write to create a file")
     if old == new:
         raise Refused("old_text and new_text are identical; no change made")
-    found, note = search(text, old, new)
-    if not found.passages:
+    matches, note = search(text, old, new)
+    if not matches.passages:
         raise Refused(describe_nearest(text, old, new, label))
-    lines = tuple(lines_of(text, (passage.start for passage in found.passages)))
+    lines = tuple(lines_of(text, (passage.start for passage in matches.passages)))
     if len(lines) > 1 and not replaces_all:
         raise Refused(_ambiguous(text, lines, label, note))
-    length = len(text) + sum(len(passage.new) - (passage.end - passage.start) for passage in found.passages)
+    length = len(text) + sum(len(passage.new) - (passage.end - passage.start) for passage in matches.passages)
     if length > MAX_LENGTH:
         raise Refused(f"the file would have {length:,} characters, more than {MAX_LENGTH:,}. Nothing was changed")
-    return EditResult(replace(text, found.passages), lines, note)
+    return EditResult(replace(text, matches.passages), lines, note)
 
 
 def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
     """Return the positions of `old` and a note on the match; try alternative readings if `old` is not found."""
-    found = find(text, old, new)
-    if found.passages:
-        return found, f"Note: matched ignoring {found.ignored_difference}." if found.ignored_difference else ""
+    matches = find(text, old, new)
+    if matches.passages:
+        return matches, f"Note: matched ignoring {matches.ignored_difference}." if matches.ignored_difference else ""
     for reading in readings(old, new):
-        found = find(text, reading.old, reading.new)
-        numbers = lines_of(text, (passage.start for passage in found.passages))
-        at_line = tuple(passage for passage, line in zip(found.passages, numbers, strict=True) if line == reading.line)
-        if found.passages:
-            ignored = f", ignoring {found.ignored_difference}" if found.ignored_difference else ""
+        matches = find(text, reading.old, reading.new)
+        numbers = lines_of(text, (passage.start for passage in matches.passages))
+        at_line = tuple(
+            passage for passage, line in zip(matches.passages, numbers, strict=True) if line == reading.line
+        )
+        if matches.passages:
+            ignored = f", ignoring {matches.ignored_difference}" if matches.ignored_difference else ""
             return PassageMatches(
-                at_line or found.passages, found.ignored_difference
+                at_line or matches.passages, matches.ignored_difference
             ), f"Note: matched {reading.label}{ignored}."
     return PassageMatches(), ""
 

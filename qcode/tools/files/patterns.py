@@ -32,11 +32,11 @@ def _expand_braces(pattern: str) -> list[str]:
     done, pending = [], [pattern]
     while pending:
         current = pending.pop()
-        found = _INNER_BRACES.search(current)
-        if found is None:
+        braces = _INNER_BRACES.search(current)
+        if braces is None:
             done.append(current)
         else:
-            pending += [current[: found.start()] + option + current[found.end() :] for option in found[1].split(",")]
+            pending += [current[: braces.start()] + option + current[braces.end() :] for option in braces[1].split(",")]
         if len(done) + len(pending) > _MAX_ALTERNATIVES:
             raise Refused(f"the pattern has more than {_MAX_ALTERNATIVES} alternatives")
     return done

@@ -22,7 +22,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.agent.mcp.typed import ServerPrompt
+    from qcode.agent.mcp.mentions import ServerPrompt
     from qcode.tui.panels.aside import AsideTalk
     from qcode.tui.panels.jobs import JobWatch
     from qcode.tui.preferences import ModelUse
@@ -124,7 +124,7 @@ class CommandContext:
         """All commands: also the prompts of the tool servers that run now."""
         if self.agent.servers is None:
             return self.base_commands
-        from qcode.agent.mcp.typed import prompts_of
+        from qcode.agent.mcp.mentions import prompts_of
 
         used_names = typed_names(self.base_commands)
         prompts = (item for item in prompts_of(self.agent.servers) if item.handle not in used_names)
@@ -228,7 +228,7 @@ def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt
 
     One is typed in the prompt, where the server completes it; several are fields of a form.
     """
-    from qcode.agent.mcp.typed import arguments_of, missing_arguments
+    from qcode.agent.mcp.mentions import arguments_of, missing_arguments
     from qcode.protocol.errors import InputError
 
     typed, problem, start = f"/{prompt.handle} {argument}".rstrip(), "", ""
