@@ -461,7 +461,7 @@ class Edits:
     ) -> ToolOutcome:
         """Return the outcome of a call with the results of checks of its edits, and late results of earlier edits."""
         if not outcome.edits:
-            return outcome if self.made is None else self.made.with_late(outcome)
+            return outcome if self.made is None else self.made.with_late_findings(outcome)
         from qcode.agent.after_edit.commands import CommandScope
 
         if self.made is None:
@@ -472,9 +472,9 @@ class Edits:
         """Return why the turn must not end yet, empty if it may."""
         return "" if self.made is None else await self.made.reason_to_continue()
 
-    def leave_turn(self) -> None:
+    def end_turn(self) -> None:
         if self.made is not None:
-            self.made.leave_turn()
+            self.made.end_turn()
 
     def take_warnings(self) -> tuple[str, ...]:
         return () if self.made is None else self.made.take_warnings()

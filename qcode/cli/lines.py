@@ -96,7 +96,7 @@ def _open_host_run(options: Options, host: Handshake, read: bytes) -> OpenedRun 
     write_stdout(_handshake_answer(context, host, selection))
     # A session that cannot be used is reported at once.
     wants_session = context.options.resume or context.options.session_id
-    if not wants_session and not _has_more(read):
+    if not wants_session and not _has_more_lines(read):
         chunk = os.read(sys.stdin.fileno(), _CHUNK_BYTES)
         if not chunk:
             return None
@@ -146,6 +146,6 @@ def _commands(context: RunContext) -> tuple[CustomCommand, ...]:
     return commands.commands
 
 
-def _has_more(read: bytes) -> bool:
+def _has_more_lines(read: bytes) -> bool:
     """Return whether `read` has more than the first line."""
     return bool(read.lstrip().partition(b"\n")[2].strip())

@@ -85,7 +85,7 @@ def may_write_protected(command: str, session_folders: SessionFolders) -> str:
         if named:
             return f"{named} is a protected name"
     writes = _FolderWrites.of(session_folders)
-    return writes.reason_to_refuse(command) or writes.reason_by_detour(command)
+    return writes.reason_to_refuse(command) or writes.indirect_reason(command)
 
 
 def _as_wildcard(expansion: re.Match[str]) -> str:
@@ -194,7 +194,7 @@ class _FolderWrites:
         targets = [word for word in words[start + 1 :] if not word.startswith("-")]
         return replace(self, folder=self._path(targets[0] if targets else "~"), folder_changes=self.folder_changes + 1)
 
-    def reason_by_detour(self, command: str) -> str:
+    def indirect_reason(self, command: str) -> str:
         """Return why a word may lead to a protected file through a link, a wildcard or a change of folder.
 
         Two examples name no protected file: `cp x farm/rc`, if `farm/rc` is a link to `~/.bashrc`, and

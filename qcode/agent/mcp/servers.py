@@ -35,7 +35,7 @@ from qcode.agent.mcp.spec import (
 )
 from qcode.agent.trust import TrustedFile
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
-from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit_notice
+from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, mismatched_decision_notice
 from qcode.protocol.events import Level, Notice
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.clean import single_spaced, visible, visible_json
@@ -158,7 +158,7 @@ class Servers:
         if server is None:
             return
         if not isinstance(decision, (Allow, Deny)):
-            self._notice("warning", misfit_notice(self._approval(server), decision))
+            self._notice("warning", mismatched_decision_notice(self._approval(server), decision))
         if not isinstance(decision, Allow):
             server.is_refused = True
             if server.state == "waiting":

@@ -525,9 +525,9 @@ def _turn_from(value: JsonObject) -> TurnEnded:
         "",
         "",
         0,
-        Usage(**_counts(value.get("usage"), Usage)),
+        Usage(**_int_fields(value.get("usage"), Usage)),
         spent,
-        ApiCalls(**_counts(value.get("api_calls"), ApiCalls)),
+        ApiCalls(**_int_fields(value.get("api_calls"), ApiCalls)),
         discarded_output_tokens=discarded if isinstance(discarded, int) else 0,
         limit=Limit(limit) if isinstance(limit, str) else None,
         error=ErrorInfo(text_in(error.get("kind")), text_in(error.get("message"))) if isinstance(error, dict) else None,
@@ -543,7 +543,7 @@ def _searched_from(value: JsonObject) -> WebSearched:
     return WebSearched(tuple(map(str, queries)), tuple(pages))
 
 
-def _counts(value: Json, cls: type[Any]) -> dict[str, int]:
+def _int_fields(value: Json, cls: type[Any]) -> dict[str, int]:
     known = {field.name for field in fields(cls)}
     items = value.items() if isinstance(value, dict) else ()
     return {name: count for name, count in items if name in known and isinstance(count, int)}

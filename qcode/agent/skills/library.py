@@ -174,7 +174,7 @@ class Skills:
     def load(self, skill: Skill, arguments: str = "") -> LoadedSkill:
         """Read a skill for the model; commands in it are not run. Raise `Refused`."""
         loaded = _joined(self._parts(skill, arguments, runs_commands=False))
-        self._note_use(skill)
+        self._record_use(skill)
         return loaded
 
     async def prompt(self, skill: Skill, arguments: str, run: RunCommand) -> tuple[str, TurnOptions]:
@@ -184,7 +184,7 @@ class Skills:
         """
         parts = self._parts(skill, arguments, runs_commands=True)
         done = [_Output(await run(part.text)) if part.kind == "command" else part for part in parts]
-        self._note_use(skill)
+        self._record_use(skill)
         loaded = _joined([*self._task(skill), *done], is_from_project=skill.is_from_project)
         model = skill.model if not skill.is_from_project and "/" in skill.model else ""
         return loaded.text, TurnOptions(
@@ -252,7 +252,7 @@ class Skills:
                 "until the user reviews the change with /trust"
             )
 
-    def _note_use(self, skill: Skill) -> None:
+    def _record_use(self, skill: Skill) -> None:
         """Count a use; if the catalog exceeds its budget, it keeps the descriptions of the most used skills."""
         if skill.is_command:
             return

@@ -178,7 +178,7 @@ def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> boo
 def _tolerant(text: str, old: str, new: str) -> PassageMatches:
     lines = _Lines(text)
     search = _Search(old, new)
-    is_possible = lines.may_hold(search)
+    is_possible = lines.may_match(search)
     for ignored, key, is_shifted in _TOLERANCES:
         passages: tuple[Passage, ...] = ()
         if key is _fold_line:
@@ -272,7 +272,7 @@ class _Lines:
     def _unit(self) -> int:
         return indent_unit(self.lines)
 
-    def may_hold(self, search: _Search) -> bool:
+    def may_match(self, search: _Search) -> bool:
         """Return whether the loosest comparison finds the passage. If not, no stricter one can."""
         keys = [_words(line) for line in search.lines]
         searched, pattern = _as_characters([_words(line) for line in self.lines], keys)
@@ -346,14 +346,14 @@ class _RestoredText:
             return self._new
         if present not in self._cached_texts:
             present_folded, folded = fold(present), self._fold_line
-            pieces: list[str] = []
+            parts: list[str] = []
             matcher = BoundedMatcher(present_folded.text, folded.text, autojunk=False, steps=self._steps)
             for kind, start, end, new_start, new_end in matcher.get_opcodes():
                 if kind == "equal":
-                    pieces.append(present[present_folded.offsets[start] : present_folded.offsets[end]])
+                    parts.append(present[present_folded.offsets[start] : present_folded.offsets[end]])
                 else:
-                    pieces.append(self._new[folded.offsets[new_start] : folded.offsets[new_end]])
-            self._cached_texts[present] = "".join(pieces)
+                    parts.append(self._new[folded.offsets[new_start] : folded.offsets[new_end]])
+            self._cached_texts[present] = "".join(parts)
         return self._cached_texts[present]
 
 
@@ -378,15 +378,15 @@ def _with_single_blanks(text: str) -> tuple[str, list[int], list[int]]:
 
     The first shift is for the text before all runs, each other one for the text after a run.
     """
-    pieces, ends, shifts = [], [], [0]
+    parts, ends, shifts = [], [], [0]
     last = size = 0
     for run in _BLANKS.finditer(text):
-        pieces += [text[last : run.start()], " "]
+        parts += [text[last : run.start()], " "]
         size += run.start() - last + 1
         last = run.end()
         ends.append(size)
         shifts.append(last - size)
-    return "".join([*pieces, text[last:]]), ends, shifts
+    return "".join([*parts, text[last:]]), ends, shifts
 
 
 def _with_tabs_of(width: int) -> Callable[[str], str]:
