@@ -24,7 +24,7 @@ from qcode.providers.sdk import reason_of
 from qcode.text.clean import single_spaced
 from qcode.text.numbers import exit_text
 from qcode.text.proxies import is_loopback, proxy_problem, proxy_variable
-from qcode.tools.processes import end_surely
+from qcode.tools.processes import end_program
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ async def _stop_process(process: asyncio.subprocess.Process) -> None:
             async with asyncio.timeout(_GRACE_S):
                 await process.wait()
     finally:
-        await end_surely(process)
+        await end_program(process)
 
 
 class _FirstResponse:
