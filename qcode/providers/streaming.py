@@ -139,8 +139,8 @@ async def read_reply(
 ) -> AsyncGenerator[ReplyEvent, None]:
     """Yield the events of a streamed response with status 200. Raise `ProviderError` if it stalls or is invalid.
 
-    `connection_errors` are the exceptions of a broken connection. They pass through, except after the stop reason, because the
-    reply is then complete.
+    `connection_errors` are the exceptions of a broken connection. They pass through, except after the stop reason,
+    because the reply is then complete.
     """
     body = _Body(decoder, parser)
     chunks = aiter(response.aiter_bytes())
