@@ -258,17 +258,17 @@ class _Objects:
 
     def feed(self, text: str) -> bool:
         """Return whether the text so far may consist of calls."""
-        at = 0
-        while at < len(text):
+        position = 0
+        while position < len(text):
             if self._is_between:
-                value = text[at:].lstrip(" \t\r\n,;")
-                at = len(text) - len(value)
+                value = text[position:].lstrip(" \t\r\n,;")
+                position = len(text) - len(value)
                 if not value:
                     return True
                 if value[0] not in "{[":
                     return False
                 self._scanner, self._is_between = JsonScanner(), False
-            at += self._scanner.feed(text[at:])
+            position += self._scanner.feed(text[position:])
             if self._scanner.is_broken or not _BARE_KEYS.issuperset(self._scanner.keys):
                 return False
             self._is_between = self._scanner.is_closed

@@ -98,13 +98,13 @@ def _command_markdown(command: str, gap: str) -> str:
 
 def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
     """Yield start, end, mark and content of each `!{...}` and `@{...}` with balanced braces."""
-    at = 0
-    while (match := re.compile(r"([!@])\{").search(text, at)) is not None:
+    position = 0
+    while (match := re.compile(r"([!@])\{").search(text, position)) is not None:
         depth, end = 1, match.end()
         while end < len(text) and depth:
             depth += {"{": 1, "}": -1}.get(text[end], 0)
             end += 1
-        at = end
+        position = end
         if not depth:
             yield match.start(), end, match[1], text[match.end() : end - 1]
 

@@ -113,8 +113,8 @@ def opencode_rules(file: SettingsFile) -> None:
     for tool, value in file.table("permission").items():
         name = CLAUDE_TOOLS.get(tool.lower(), "")
         patterns = dict(value) if isinstance(value, Mapping) else {"*": value}
-        open_at = max((at for at, pattern in enumerate(patterns) if pattern == "*"), default=-1)
-        for at, (pattern, effect) in enumerate(patterns.items()):
+        open_at = max((index for index, pattern in enumerate(patterns) if pattern == "*"), default=-1)
+        for index, (pattern, effect) in enumerate(patterns.items()):
             path = ("permission", tool, pattern) if isinstance(value, Mapping) else ("permission", tool)
             label = f"{tool} {pattern}" if isinstance(value, Mapping) else tool
             if effect not in ("allow", "ask", "deny"):
@@ -122,8 +122,8 @@ def opencode_rules(file: SettingsFile) -> None:
             elif effect == "ask" and pattern == "*":
                 why = "not needed: qcode asks, except for commands and files that are only read"
                 file.add(ForeignSetting("rule", f"ask {label}", file.location(*path), why=why))
-            elif effect == "allow" and (at < open_at or (pattern == "*" and name == "Bash")):
-                why = "a later rule decides" if at < open_at else "a rule for every command is not taken over"
+            elif effect == "allow" and (index < open_at or (pattern == "*" and name == "Bash")):
+                why = "a later rule decides" if index < open_at else "a rule for every command is not taken over"
                 file.add(ForeignSetting("rule", f"allow {label}", file.location(*path), why=why))
             else:
                 body = f"domain:{pattern}" if name == "WebFetch" and pattern != "*" else pattern
