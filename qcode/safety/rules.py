@@ -175,11 +175,11 @@ def _folded(text: str) -> str:
 
 
 def _matches_word(want: Word, word: Word, *, folds: bool) -> bool:
-    wanted, given = (unicodedata.normalize("NFC", item.text) if folds else item.text for item in (want, word))
+    expected, actual = (unicodedata.normalize("NFC", item.text) if folds else item.text for item in (want, word))
     if not want.has_glob:
-        return wanted == given and want.is_home == word.is_home
-    pattern = re.escape(wanted).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.fullmatch(pattern, given, re.DOTALL) is not None
+        return expected == actual and want.is_home == word.is_home
+    pattern = re.escape(expected).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(pattern, actual, re.DOTALL) is not None
 
 
 def _is_covered(pattern: str, path: str) -> bool:

@@ -209,14 +209,14 @@ def _is_start(name: str, position: int) -> bool:
     return position == 0 or not name[position - 1].isalnum()
 
 
-def _mask(text: str, known: dict[str, int]) -> int:
+def _mask(text: str, cache: dict[str, int]) -> int:
     """Return the letters of a text as a bit mask."""
-    mask = known.get(text)
+    mask = cache.get(text)
     if mask is None:
         mask = 0
         for letter in set(text):
             mask |= _LETTERS.get(letter, 0)
-        known[text] = mask
+        cache[text] = mask
     return mask
 
 

@@ -97,13 +97,13 @@ def branch(records: Sequence[JsonObject]) -> list[JsonObject]:
     ]
 
 
-def _path(record: JsonObject, by_uuid: dict[str, JsonObject], known: Collection[str] = ()) -> list[str]:
-    """Return the keys of a record and of the records before it, up to the first in `known` or the root of its tree."""
+def _path(record: JsonObject, by_uuid: dict[str, JsonObject], known_keys: Collection[str] = ()) -> list[str]:
+    """Return the keys of a record and of those before it, up to the first in `known_keys` or the root of its tree."""
     path: dict[str, None] = {}
     ancestor: JsonObject | None = record
     while ancestor is not None and (key := _key(ancestor)) not in path:
         path[key] = None
-        if key in known:
+        if key in known_keys:
             break
         parent = text_in(ancestor.get("parentUuid")) or text_in(ancestor.get("logicalParentUuid"))
         ancestor = by_uuid.get(parent)

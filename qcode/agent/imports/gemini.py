@@ -77,15 +77,15 @@ def _gemini_message(message: JsonObject, builder: TranscriptBuilder, answered: S
     kind, timestamp = text_in(message.get("type")), text_in(message.get("timestamp"))
     parts = _parts(message.get("content"))
     calls = objects_in(message.get("toolCalls"))
-    known = {text_in(call.get("id")) for call in calls}
+    answered_ids = {text_in(call.get("id")) for call in calls}
     if kind == "user":
-        _user_parts(parts, timestamp, builder, known=answered)
+        _user_parts(parts, timestamp, builder, answered_ids=answered)
     elif kind == "gemini":
         model = text_in(message.get("model"))
         for thought in objects_in(message.get("thoughts")):
             texts = (text_in(thought.get("subject")), text_in(thought.get("description")))
             builder.add_reply_block(Reasoning("\n\n".join(text for text in texts if text)), timestamp, model)
-        for block in _blocks(parts, builder, known):
+        for block in _blocks(parts, builder, answered_ids):
             builder.add_reply_block(block, timestamp, model)
         for call in calls:
             arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
@@ -151,7 +151,7 @@ def _qwen_message(record: JsonObject, builder: TranscriptBuilder) -> None:
             builder.add_reply_block(block, timestamp, model)
         return
     is_typed = record.get("subtype") in (None, "mid_turn_user_message")
-    _user_parts(parts, timestamp, builder, known=frozenset(), is_typed=is_typed)
+    _user_parts(parts, timestamp, builder, answered_ids=frozenset(), is_typed=is_typed)
 
 
 def _history(contents: Json) -> list[Message]:
@@ -172,7 +172,7 @@ def _user_parts(
     timestamp: str,
     builder: TranscriptBuilder,
     *,
-    known: Set[str],
+    answered_ids: Set[str],
     is_typed: bool = True,
 ) -> None:
     rest = []
@@ -183,21 +183,21 @@ def _user_parts(
             is_error = "error" in object_in(content)
             nested = [image for entry in objects_in(response.get("parts")) if (image := _image(entry)) is not None]
             call_id = text_in(response.get("id")) or text_in(response.get("name"))
-            if call_id not in known:
+            if call_id not in answered_ids:
                 builder.add_result(call_id, _response_text(content), timestamp, is_error=is_error, images=nested)
         else:
             rest.append(part)
     builder.add_prompt(_blocks(rest, builder, frozenset()), timestamp, is_typed=is_typed)
 
 
-def _blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, known: Set[str]) -> list[Block]:
-    """Return the content of parts; a call whose id is in `known` is given elsewhere."""
+def _blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, answered_ids: Set[str]) -> list[Block]:
+    """Return the content of parts; a call whose id is in `answered_ids` is given elsewhere."""
     blocks: list[Block] = []
     for part in parts:
         call = part.get("functionCall")
         if isinstance(call, dict):
             call_id = text_in(call.get("id")) or text_in(call.get("name"))
-            if call_id not in known:
+            if call_id not in answered_ids:
                 arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
                 blocks.append(ToolCall(call_id, text_in(call.get("name")), arguments))
         elif "text" in part:

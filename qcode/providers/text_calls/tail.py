@@ -338,12 +338,12 @@ def _check_arguments(call: WrittenCall, tool: ToolSpec) -> None:
     """Raise `UnreadableError` unless the arguments have every required key, no unknown one, and the right types."""
     arguments: JsonObject = json.loads(call.arguments)
     properties = tool.parameters.get("properties")
-    known = properties if isinstance(properties, dict) else None
+    known_properties = properties if isinstance(properties, dict) else None
     wrong = [name for name in tool.required if name not in arguments]
-    if known is not None and not tool.parameters.get("additionalProperties"):
-        wrong.extend(name for name in arguments if name not in known)
+    if known_properties is not None and not tool.parameters.get("additionalProperties"):
+        wrong.extend(name for name in arguments if name not in known_properties)
     for name, value in arguments.items():
-        types = schema_types(known.get(name)) if known is not None else set()
+        types = schema_types(known_properties.get(name)) if known_properties is not None else set()
         if types and not types & _types_of(value):
             wrong.append(name)
     if wrong:

@@ -146,7 +146,7 @@ def add_rule(
     rule: str,
     source: Source,
     location: str,
-    lost: tuple[str, ...] = (),
+    losses: tuple[str, ...] = (),
 ) -> None:
     """Add one rule: `text` in the form of the other program, `rule` in Claude Code's."""
     name = f"{effect} {single_spaced(text, 120)}"
@@ -165,8 +165,8 @@ def add_rule(
         why = converted.loss or converted.note or "nothing is needed"
         file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=is_unenforced))
         return
-    lost = (*lost, *filter(None, (converted.loss, converted.note)))
-    file.add(ForeignSetting("rule", name, location, changes, losses=lost, is_unenforced=is_unenforced))
+    losses = (*losses, *filter(None, (converted.loss, converted.note)))
+    file.add(ForeignSetting("rule", name, location, changes, losses=losses, is_unenforced=is_unenforced))
 
 
 def add_other_keys(file: SettingsFile, handled: frozenset[str], hints: Mapping[str, str]) -> None:
