@@ -157,14 +157,14 @@ def attached_file(path: Path, label: str) -> Block:
 
 def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
     """Return the text without the `@` of mentions of these files, because they are already attached."""
-    known = {os.path.realpath(path) for path in paths}
+    real_paths = {os.path.realpath(path) for path in paths}
 
     def plain(match: re.Match[str]) -> str:
         found, _ = _find_mentions(match[0], folder, ())
-        is_known = bool(found) and all(os.path.realpath(mention.path) in known for mention in found)
+        is_known = bool(found) and all(os.path.realpath(mention.path) in real_paths for mention in found)
         return match[0][1:] if is_known else match[0]
 
-    return _MENTION.sub(plain, typed) if known else typed
+    return _MENTION.sub(plain, typed) if real_paths else typed
 
 
 def shell_block(line: str, outcome: ToolOutcome) -> Text:

@@ -311,9 +311,9 @@ def _client_class(proxy: str) -> type[httpx2.AsyncClient]:
     import httpx2
 
     class ServerClient(httpx2.AsyncClient):
-        async def send(self, *given: Any, **named: Any) -> httpx2.Response:  # noqa: ANN401
+        async def send(self, *args: Any, **named: Any) -> httpx2.Response:  # noqa: ANN401
             try:
-                response = await super().send(*given, **named)
+                response = await super().send(*args, **named)
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
                 why = "no connection in time" if isinstance(error, httpx2.ConnectTimeout) else reason_of(error)
                 raise httpx2.ConnectError(f"{why} (through the proxy in {proxy})" if proxy else why) from error
