@@ -163,7 +163,7 @@ def _history(contents: Json) -> list[Message]:
             for block in _blocks(parts, builder, frozenset()):
                 builder.add_reply_block(block)
         else:
-            _user_parts(parts, "", builder, known=frozenset())
+            _user_parts(parts, "", builder, answered_ids=frozenset())
     return [message.message for message in builder.finish() if isinstance(message, ForeignMessage)]
 
 
