@@ -9,6 +9,7 @@ import gc
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from qcode.agent.context.instructions import load_instructions
 from qcode.agent.context.project import read_head
@@ -132,7 +133,7 @@ def _welcome(context: RunContext, selection: Selection) -> Welcome:
         (f"{selection.name} ({selection.note})", *(DEMO_NOTE if has_demo_note else ())),
         short(context.folder),
         read_head(context.root).branch,
-        tuple(file.label for file in instructions.files),
+        tuple(short(Path(file.label)) for file in instructions.files),
     )
 
 

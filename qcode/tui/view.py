@@ -26,7 +26,7 @@ from qcode.text.match import unknown
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.cancel_keys import CancelKeys
-from qcode.tui.failures import Failures
+from qcode.tui.failures import Failures, with_app_commands
 from qcode.tui.layout import Widgets
 from qcode.tui.panels.aside import AsideTalk
 from qcode.tui.panels.jobs import JobWatch
@@ -247,6 +247,7 @@ class AppView:
 
     def notify(self, level: Level, text: str) -> None:
         """Answer a command: with a notice, and in a panel if the notice is below the view of the transcript."""
+        text = with_app_commands(text)
         is_in_view = self.transcript.is_anchored
         self.transcript.add_notice(level, text)
         if not is_in_view:

@@ -58,6 +58,7 @@ _NETWORK = frozenset({"curl", "wget", "ssh", "ping", "dig", "nslookup", "host", 
 _COPYING = frozenset({"scp", "sftp", "rsync"})
 _QUOTES = ("'", '"', "`")
 _MAX_NAMED = 2
+_MAX_MARKS = 6
 _IS_UTF8 = sys.getfilesystemencoding() == "utf-8"
 """Whether commands are passed to bash in UTF-8. In another encoding, a letter may contain the byte of an operator."""
 
@@ -168,6 +169,9 @@ def _hidden_reason(text: str, index: int) -> str:
         return f"{name_of(char)}, which is invisible"
     if category.startswith("M") and unicodedata.category(before)[0] not in "LNM":
         return f"{name_of(char)} without a letter before it"
+    marks = text[max(0, index - _MAX_MARKS) : index + 1]
+    if len(marks) > _MAX_MARKS and all(unicodedata.category(mark).startswith("M") for mark in reversed(marks)):
+        return f"more than {_MAX_MARKS} marks on one letter"  # a terminal may draw them over other lines
     return ""
 
 

@@ -347,15 +347,17 @@ def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
         return ()
     query = argument.lower()
     offered = sorted(command.choices(context), key=lambda choice: not choice.lower().startswith(query))
+    # Enter after `/mcp restart` must not restart the first of several servers: it only inserts the name.
+    is_action = sum(choice.lower().startswith(f"{query} ") for choice in offered) > 1
     if argument in offered:
         return ()  # the command is complete: Enter must run it, not a longer one that starts with it
-    return tuple(_argument_row(name, choice) for choice in offered if query in choice.lower())
+    return tuple(_argument_row(name, choice, runs=not is_action) for choice in offered if query in choice.lower())
 
 
-def _argument_row(name: str, choice: str) -> MenuItem:
-    """Return the row of a choice. The text that the user must type in place of `…` is not inserted."""
+def _argument_row(name: str, choice: str, *, runs: bool) -> MenuItem:
+    """Return the row of a choice; if it `runs`, Enter sends it. A text to be typed in place of `…` is not inserted."""
     start, is_open = choice.removesuffix(")").removesuffix("…"), choice.endswith(("…", "…)"))
-    return MenuItem(f"/{name} {start if is_open else choice}", choice, is_complete=not is_open)
+    return MenuItem(f"/{name} {start if is_open else choice}", choice, is_complete=runs and not is_open)
 
 
 _FREQUENT = (
