@@ -341,7 +341,8 @@ class AppView:
         self._widgets.status.change(
             model=self._agent.conversation.model, context_window=0, effort=shown_effort(self._agent.conversation)
         )
-        self._widgets.status.forget_problem()
+        if self._agent.conversation.model != self._first_model:
+            self._widgets.status.forget_problem()
 
     def connect(self, provider: str) -> None:
         """Open the connect screen, at the key of `provider` if it is not empty."""
