@@ -239,6 +239,22 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
     return [*lines, *(f"{name} image".lstrip() for name in labels)]
 
 
+def attachment_line(block: Block) -> str:
+    """Return a line for a block that waits for the next prompt: `! npm test  exit 1`, `job 1: running  make`."""
+    attached = split_attached(block.text) if isinstance(block, Text) else None
+    if attached is None:
+        return "image" if isinstance(block, Image) else "text"
+    match attached.kind:
+        case "shell":
+            return f"! {visible(attached.name)}  {attached.result}".rstrip()
+        case "job":
+            return f"{attached.result}  {visible(attached.name)}"
+        case "aside":
+            return f"aside: {visible(attached.name)}"
+        case _:
+            return attached_lines((block,), "")[0]
+
+
 def _find_mentions(typed: str, folder: Path, foreign: Spans) -> tuple[list[_Mention], list[str]]:
     """Return each existing mentioned file once, and mentioned names that look like names of missing files.
 

@@ -321,7 +321,7 @@ def resume_with(context: RunContext) -> Selection:
                 return selection
     selection = begin_with(context, has_demo=True)
     if is_demo and selection.spec.name == DEMO:
-        return replace(selection, note=RESUMED, is_last_resort=False)
+        return replace(selection, note=RESUMED)
     return selection
 
 
