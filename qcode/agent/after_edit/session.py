@@ -16,8 +16,8 @@ from qcode.agent.after_edit.checkers import TextCheckers
 from qcode.agent.after_edit.commands import CommandScope, EditCommandRun, EditCommands
 from qcode.agent.after_edit.problems import (
     Problem,
-    new_problem_count,
     diagnostics_block,
+    new_problem_count,
     new_problems,
     problem_lines,
 )
