@@ -22,7 +22,7 @@ from qcode.text.numbers import exit_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
-from qcode.tools.output import Collector, LiveOutput
+from qcode.tools.output import LiveOutput, OutputCollector
 from qcode.tools.processes import ProcessExit, TimeLimit, required_program, run_program
 from qcode.tools.tool import Preview, ToolRunContext, failed, off_loop
 from qcode.tools.workspace import Workspace, command_environment
@@ -251,11 +251,11 @@ async def wait_for(
 
     A command that moves to the background gets the time limit of a job, and all its output is in the job's file.
     """
-    collector = Collector(context.max_output_chars, lambda: scratch)
+    collector = OutputCollector(context.max_output_chars, lambda: scratch)
     live = LiveOutput(context.output)
     job: Job | None = None
 
-    def take(data: bytes) -> None:
+    def on_output(data: bytes) -> None:
         if job is None:
             live.add(collector.feed(data))
         else:
@@ -263,20 +263,20 @@ async def wait_for(
 
     limit = TimeLimit(timeout_s)
     program = asyncio.ensure_future(
-        run_program(launch, cwd=cwd, environment=environment, on_output=take, timeout_s=limit)
+        run_program(launch, cwd=cwd, environment=environment, on_output=on_output, timeout_s=limit)
     )
-    showing = asyncio.ensure_future(_show(live))
+    flush_task = asyncio.ensure_future(_flush_regularly(live))
     try:
         if not await _is_over(program, context) and context.jobs is not None:
             limit.move(MAX_JOB_S)
-            earlier, incomplete = collector.so_far()
+            earlier, incomplete = collector.collected_bytes()
             job = context.jobs.adopt(
                 command, program, earlier, incomplete, scratch=scratch, limit=context.max_output_chars
             )
             return WaitResult(collector.close(), collector.shown(), job=job)
         return WaitResult(collector.close(), collector.shown(), exit=program.result())
     finally:
-        showing.cancel()
+        flush_task.cancel()
         collector.close()
         live.flush()
 
@@ -307,7 +307,7 @@ async def _background_requested(context: ToolRunContext) -> None:
     await context.background_requested.wait()
 
 
-async def _show(live: LiveOutput) -> None:
+async def _flush_regularly(live: LiveOutput) -> None:
     while True:
         await asyncio.sleep(_LIVE_EVERY_S)
         live.flush()

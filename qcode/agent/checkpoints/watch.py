@@ -30,7 +30,7 @@ _Stamp: TypeAlias = "tuple[int, int, int, int]"
 
 @dataclass(frozen=True, slots=True)
 class ObservedFile:
-    """A file at one point in time; `content` is None if it is too large to keep, and the target of a link."""
+    """A file at one point in time. `content` is None if it is too large to keep; for a link it is the target."""
 
     stamp: _Stamp
     content: bytes | None
@@ -52,21 +52,21 @@ class FolderWatch:
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
-        self._observe: dict[str, ObservedFile] | None = None
+        self._observed: dict[str, ObservedFile] | None = None
         self._is_too_large = False
         self._warnings: list[str] = []
 
     def scan(self) -> None:
         """Record the state of every file."""
-        self._observe = self._read_all(self._observe or {}) if not self._is_too_large else None
+        self._observed = self._read_all(self._observed or {}) if not self._is_too_large else None
 
     def differences(self) -> tuple[Difference, ...]:
         """Return the changes since `scan`; none if the tree is too large to compare."""
-        before = self._observe
+        before = self._observed
         if before is None:
             return ()
         after = self._read_all(before)
-        self._observe = after
+        self._observed = after
         if after is None:
             return ()
         return tuple(self._differences_between(before, after))
@@ -75,7 +75,7 @@ class FolderWatch:
         warnings, self._warnings = tuple(self._warnings), []
         return warnings
 
-    def _read_all(self, known: dict[str, ObservedFile]) -> dict[str, ObservedFile] | None:
+    def _read_all(self, previous: dict[str, ObservedFile]) -> dict[str, ObservedFile] | None:
         end = self._clock() + MAX_SECONDS
         is_over_limit = False
 
@@ -88,7 +88,7 @@ class FolderWatch:
         bytes_left = MAX_TOTAL_BYTES
         try:
             for entry in walk.files(self._root, self._root, is_stopped):
-                file = _observe(entry.entry, known.get(entry.relative), bytes_left)
+                file = _observe(entry.entry, previous.get(entry.relative), bytes_left)
                 if file is None:
                     continue
                 observed[entry.relative] = file
@@ -123,16 +123,16 @@ class FolderWatch:
             yield Difference(path, previous, old.content if old is not None else None, current)
 
 
-def _observe(entry: os.DirEntry[str], known: ObservedFile | None, bytes_left: int) -> ObservedFile | None:
-    """Return the current state of a regular file, reusing the known content if its timestamp did not change."""
+def _observe(entry: os.DirEntry[str], previous: ObservedFile | None, bytes_left: int) -> ObservedFile | None:
+    """Return the current state of a regular file, reusing the previous content if its timestamp did not change."""
     try:
         info = entry.stat(follow_symlinks=False)
         is_link = stat.S_ISLNK(info.st_mode)
         if not stat.S_ISREG(info.st_mode) and not is_link:
             return None
         stamp = (info.st_mtime_ns, info.st_size, info.st_ino, info.st_mode)
-        if known is not None and known.stamp[:3] == stamp[:3]:
-            return known if known.stamp == stamp else ObservedFile(stamp, known.content)
+        if previous is not None and previous.stamp[:3] == stamp[:3]:
+            return previous if previous.stamp == stamp else ObservedFile(stamp, previous.content)
         if is_link:
             return ObservedFile(stamp, os.fsencode(os.readlink(entry.path)))  # noqa: PTH115  # `Path` drops a final slash
         is_small = info.st_size <= min(MAX_CONTENT_BYTES, bytes_left)

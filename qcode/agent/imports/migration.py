@@ -26,8 +26,8 @@ from qcode.text.json import JsonObject, object_in
 from qcode.values import dataclass
 
 _PROVIDERS = {"claude-code": "anthropic", "codex": "openai-responses", "gemini-cli": "gemini", "qwen-code": "openai"}
-_DIGITS = range(4, 33)
-_TEMPORARY = ".import-"
+_DIGEST_LENGTHS = range(4, 33)
+_TEMPORARY_PREFIX = ".import-"
 _STALE_S = 3_600
 
 
@@ -64,25 +64,25 @@ class Migration:
             self._write(foreign, session_id, started)
             return ImportResult(session_id, "imported", len(foreign.messages))
         stored = [message for _, message in sorted(self._store.load(session_id).history.stored.items())]
-        known = [message.entry.message for message in stored if not message.is_summary]
+        stored_messages = [message.entry.message for message in stored if not message.is_summary]
         messages = [redact_message(message.message, self._redact) for message in foreign.messages]
         count = object_in(header.get("imported")).get("messages")
-        is_continued = not isinstance(count, int) or len(known) > count
-        is_part = messages == known[: len(messages)]
+        is_continued = not isinstance(count, int) or len(stored_messages) > count
+        is_part = messages == stored_messages[: len(messages)]
         if is_continued and not is_part:
             return ImportResult(session_id, "changed", 0)
-        if is_part or _lacks_content(messages, known):
+        if is_part or _lacks_content(messages, stored_messages):
             return ImportResult(session_id, "unchanged", 0)
         self._write(foreign, session_id, started)
-        return ImportResult(session_id, "updated", len(messages) - len(known))
+        return ImportResult(session_id, "updated", len(messages) - len(stored_messages))
 
     def _session_name(self, foreign: ForeignSession, started: datetime) -> tuple[str, JsonObject | None]:
         """Return the id for a session, and the header of the file if it was imported before."""
         own_origin = _origin(foreign)
         origin = f"{foreign.program} {foreign.session_id}"
         digest = hashlib.sha256(origin.encode("utf-8", "surrogatepass")).hexdigest()
-        for digits in _DIGITS:
-            session_id = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}-{digest[:digits]}"
+        for length in _DIGEST_LENGTHS:
+            session_id = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}-{digest[:length]}"
             header = header_of(self._path(session_id))
             if header is None or own_origin.items() <= object_in(header.get("imported")).items():
                 return session_id, header
@@ -95,12 +95,12 @@ class Migration:
         """Write the whole session to a temporary folder, then move it to the folder of the store."""
         path = self._path(session_id)
         make_private(path.parent)
-        for rest in path.parent.glob(f"{_TEMPORARY}*"):  # of an import that was killed
-            if rest.stat().st_mtime < time.time() - _STALE_S:
-                shutil.rmtree(rest, ignore_errors=True)
+        for leftover in path.parent.glob(f"{_TEMPORARY_PREFIX}*"):  # of an import that was killed
+            if leftover.stat().st_mtime < time.time() - _STALE_S:
+                shutil.rmtree(leftover, ignore_errors=True)
         lock = Lock(path.with_suffix(".lock"))
         try:
-            with TemporaryDirectory(prefix=_TEMPORARY, dir=path.parent) as folder:
+            with TemporaryDirectory(prefix=_TEMPORARY_PREFIX, dir=path.parent) as folder:
                 result = _Writer(Path(folder), self._root, self._redact, session_id, started).write(foreign)
                 result.replace(path)
             sync_folder(path.parent)
@@ -156,11 +156,11 @@ def _qualified(foreign: ForeignSession, model: str) -> str:
     return f"{_PROVIDERS[foreign.program]}/{model}" if model else ""
 
 
-def _lacks_content(given: list[Message], known: list[Message]) -> bool:
-    """Return whether `given` lacks messages, or results of calls, that `known` has."""
-    if len(given) != len(known):
-        return len(given) < len(known)
-    return _missing_results(given) > _missing_results(known)
+def _lacks_content(imported: list[Message], stored: list[Message]) -> bool:
+    """Return whether `imported` lacks messages, or results of calls, that `stored` has."""
+    if len(imported) != len(stored):
+        return len(imported) < len(stored)
+    return _missing_results(imported) > _missing_results(stored)
 
 
 def _missing_results(messages: list[Message]) -> int:
