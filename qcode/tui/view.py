@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from decimal import Decimal
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from textual.screen import Screen
 
+from qcode.agent.context.attachments import attachment_line
 from qcode.agent.settings import Setting
 from qcode.agent.trust import RESTRICTED_NOTICE
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
@@ -50,7 +51,7 @@ from qcode.tui.welcome import Welcome
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.sessions.library import Library
-    from qcode.protocol.messages import Text
+    from qcode.protocol.messages import Block, Text
     from qcode.tools.jobs import Job
     from qcode.tui.screens.connect import ConnectResult
 
@@ -176,11 +177,23 @@ class AppView:
         self._widgets.status.change(jobs=count)
 
     def _follow_jobs(self) -> None:
-        """Show jobs in the status line, and on the cards of the commands that became jobs."""
+        """Show jobs in the status line and on the cards of their commands, and attached output above the prompt."""
+        pending = self._agent.conversation.attachments
+        pending.on_change = self._show_attachments
+        self._show_attachments(pending.blocks)
+        self.prompt.drop_attachment = self._drop_attachment
         self.jobs.update_card = self.transcript.update_card
         self.turns.report_results(self.jobs.follow)
         self._shell.on_result = self.jobs.follow
         self._agent.toolbox.jobs.watcher = self._watch_job
+
+    def _show_attachments(self, blocks: Sequence[Block]) -> None:
+        self._widgets.queue.show_attachments([attachment_line(block) for block in blocks])
+
+    def _drop_attachment(self) -> None:
+        """Remove the last attachment of the next prompt, if there is one."""
+        if self._agent.conversation.attachments.drop_last() is not None:
+            self.jobs.forget_sent()
 
     def _watch_job(self, job: Job) -> None:
         """Show a change of a job, unless the app is closing: that ends every job."""
@@ -492,13 +505,17 @@ class AppView:
         widgets = self._widgets
         widgets.status.change(hint="")
         (widgets.approval if widgets.approval.request is not None else widgets.prompt).focus()
-        if typed:
+        if typed and widgets.approval.request is not None:
+            widgets.approval.write(typed)
+        elif typed:
             widgets.prompt.paste_text(typed)
 
     def open_editor(self) -> None:
-        """Edit the prompt, or the call that a question is about."""
+        """Edit the prompt, the answer to a question, or the call that a question is about."""
         approval = self._widgets.approval
-        if approval.request is not None and approval.draft is not None:
+        if approval.request is not None and approval.is_writing_text:
+            self.run_later(self._edit_answer(approval.request.id))
+        elif approval.request is not None and approval.draft is not None:
             self.run_later(self._revise(approval.request.id, approval.draft))
         else:
             self.run_later(self._external.edit())
@@ -507,6 +524,12 @@ class AppView:
         edited = await self._external.edited_text(draft.text, draft.file_name, "the call is unchanged")
         if edited is not None and edited != draft.text:
             self._widgets.approval.revise(approval_id, edited)
+
+    async def _edit_answer(self, approval_id: str) -> None:
+        approval = self._widgets.approval
+        edited = await self._external.edited_text(approval.answer_text, "answer.md", "the answer is unchanged")
+        if edited is not None and approval.request is not None and approval.request.id == approval_id:
+            approval.write(edited.rstrip("\n"), replaces=True)
 
     def edit_file(self, path: str) -> None:
         self.run_later(self._external.edit_file(path))
