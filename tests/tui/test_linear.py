@@ -292,7 +292,7 @@ def test_recovery_is_reported_in_sentences() -> None:
         TextDelta(0, "half of a reply and more"),
         Retry(True, "max_tokens", 1, 64_000),
         TextDelta(0, " to the end"),
-        Waiting(5.0, "rate limited", 2),
+        Waiting(5.0, "rate limited.", 2),
         PartialRestored("half", ""),
         reply("half"),
         ended(Outcome.MAX_TOKENS),

@@ -195,7 +195,7 @@ class LinearView:
         if activity is not None and activity.until is not None:
             seconds = max(0, ceil(activity.until - self._clock()))
             countdown = retry_countdown(activity.attempt, seconds)
-            self._print(wrap(f"{one_line(activity.text)}, {countdown}", self._columns()))
+            self._print(wrap(f"{one_line(activity.text).rstrip('.')}, {countdown}", self._columns()))
 
     def show_usage(self, event: UsageUpdated) -> None:
         """Print nothing: a screen reader would read every change."""
