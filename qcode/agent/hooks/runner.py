@@ -27,7 +27,7 @@ from qcode.agent.hooks.events import (
 )
 from qcode.protocol.events import HookEnded, HookStarted
 from qcode.text.clean import one_line, visible
-from qcode.tools.processes import command_environment
+from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
