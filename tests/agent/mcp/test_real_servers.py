@@ -2,7 +2,8 @@
 
 `QCODE_MCP_SERVERS` names a folder: `npm i @modelcontextprotocol/server-everything
 @modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory @modelcontextprotocol/conformance` there,
-and `pip install mcp-server-time mcp-server-fetch` into its `venv`. The suite needs Node 22.
+and `pip install mcp-server-time mcp-server-fetch mcp-server-git pydantic-settings` into its `venv`. The suite and its
+dependencies need Node 22.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from qcode.agent.mcp.typed import ServerMentions, prompts_of
 from qcode.config.settings import McpServer
 from qcode.protocol.approvals import NO_OPTIONS
 from qcode.text.json import JsonObject
-from tests.agent.mcp.serving import ROOT, ServerFolders, call, open_servers, texts
+from tests.agent.mcp.serving import ROOT, ServerFolders, call, free_port, listening, open_servers, texts
 
 INSTALLED = Path(os.environ.get("QCODE_MCP_SERVERS", "/nonexistent"))
 NPM, PIP = INSTALLED / "node_modules/.bin", INSTALLED / "venv/bin"
@@ -36,8 +37,9 @@ NPM, PIP = INSTALLED / "node_modules/.bin", INSTALLED / "venv/bin"
         (NPM / "mcp-server-memory", (), "read_graph", {}, '"entities": []'),
         (PIP / "mcp-server-time", (), "get_current_time", {"timezone": "UTC"}, '"timezone": "UTC"'),
         (PIP / "mcp-server-fetch", (), "fetch", {"url": "nowhere"}, "valid URL"),
+        (PIP / "mcp-server-git", ("-r", "."), "git_status", {"repo_path": "."}, "a.txt"),
     ],
-    ids=["everything", "filesystem", "memory", "time", "fetch"],
+    ids=["everything", "filesystem", "memory", "time", "fetch", "git"],
 )
 def test_public_server_lists_and_runs_its_tools(
     program: Path, args: tuple[str, ...], tool: str, arguments: JsonObject, says: str, tmp_path: Path
@@ -46,6 +48,7 @@ def test_public_server_lists_and_runs_its_tools(
         pytest.skip(f"{program.name} is not installed: set QCODE_MCP_SERVERS to a folder with it")
     folders = ServerFolders(tmp_path)
     (folders.work / "a.txt").write_text("hello")
+    subprocess.run(["git", "init", "-q", str(folders.work)], check=True)
     env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.json")}
     spec = ServerSpec("real", McpServer(str(program), args, env), "own", "config.toml:1")
 
@@ -83,6 +86,30 @@ def test_prompts_resources_and_image_of_server_everything(tmp_path: Path) -> Non
             assert len((await call(servers, "every__get-tiny-image")).images) == 1
 
     asyncio.run(body())
+
+
+@pytest.mark.broad
+@pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "/mcp"), ("sse", "/sse")])
+def test_server_everything_over_http(transport: str, path: str, tmp_path: Path) -> None:
+    program = NPM / "mcp-server-everything"
+    if not program.exists():
+        pytest.skip("mcp-server-everything is not installed: set QCODE_MCP_SERVERS to a folder with it")
+    folders = ServerFolders(tmp_path)
+    port = free_port()
+
+    async def body() -> None:
+        spec = ServerSpec("every", McpServer(url=f"http://127.0.0.1:{port}{path}"), "own", "config.toml:1")
+        async with open_servers(folders.servers(spec)) as servers:
+            assert servers.statuses()[0].state == "ready", texts(servers)
+            assert "Echo: hi" in (await call(servers, "every__echo", {"message": "hi"})).content
+            assert "every:simple-prompt" in {prompt.handle for prompt in prompts_of(servers)}
+            progress: list[str] = []
+            arguments: JsonObject = {"duration": 0.2, "steps": 2}
+            await call(servers, "every__trigger-long-running-operation", arguments, output=progress.append)
+            assert progress
+
+    with listening([str(program), transport], port, {**os.environ, "PORT": str(port)}):
+        asyncio.run(body())
 
 
 # Refused on purpose: servers of the first version, whose metadata names no PKCE method or does not exist.
