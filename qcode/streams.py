@@ -105,7 +105,7 @@ MAX_LINE_BYTES = 48 * 1024 * 1024
 """Enough for several images of the maximum size, or for more text than any context window holds."""
 
 
-_PIECE = 65_536
+_CHUNK_BYTES = 65_536
 
 
 def read_first_line(descriptor: int) -> bytes:
@@ -114,9 +114,9 @@ def read_first_line(descriptor: int) -> bytes:
     Blocks. If the input has no such line, or the line is too long, the result has no complete line.
     """
     line = bytearray()
-    while len(line) <= MAX_LINE_BYTES and (piece := os.read(descriptor, _PIECE)):
-        line += piece
-        if b"\n" in piece and b"\n" in line.lstrip():
+    while len(line) <= MAX_LINE_BYTES and (chunk := os.read(descriptor, _CHUNK_BYTES)):
+        line += chunk
+        if b"\n" in chunk and b"\n" in line.lstrip():
             break
     return bytes(line)
 
@@ -169,14 +169,12 @@ class StdinReader:
     def _read_lines(self) -> None:
         partial_line = bytearray()
         is_skipping = False
-        while piece := self._first_bytes or os.read(self._descriptor, _PIECE):
+        while chunk := self._first_bytes or os.read(self._descriptor, _CHUNK_BYTES):
             self._first_bytes = b""
-            *whole, partial = piece.split(b"\n")
+            *whole, partial = chunk.split(b"\n")
             for part in whole:
                 partial_line += part
-                self._hand_over(
-                    None if is_skipping or len(partial_line) > self._max_line_bytes else bytes(partial_line)
-                )
+                self._enqueue(None if is_skipping or len(partial_line) > self._max_line_bytes else bytes(partial_line))
                 partial_line.clear()
                 is_skipping = False
             partial_line += partial
@@ -184,7 +182,7 @@ class StdinReader:
                 is_skipping = True
                 partial_line.clear()
         if partial_line or is_skipping:
-            self._hand_over(None if is_skipping else bytes(partial_line))
+            self._enqueue(None if is_skipping else bytes(partial_line))
 
     def hold(self, size: int) -> None:
         """Count bytes as not yet handled."""
@@ -197,7 +195,7 @@ class StdinReader:
             self._ahead -= size
             self._space.notify()
 
-    def _hand_over(self, line: bytes | None) -> None:
+    def _enqueue(self, line: bytes | None) -> None:
         size = len(line or b"")
         with self._space:
             # If no line waits, the next one is passed on even if it is longer than the limit.

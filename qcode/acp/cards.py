@@ -127,11 +127,11 @@ def hunks(diff: str, folder: str) -> Iterator[JsonObject]:
         match line.kind:
             case "outside":
                 yield from entry()
-                found = _FILE.match(line.text)
-                if found is not None and found[1] == "---":
-                    source = path = found[2]
-                elif found is not None and found[2] != "/dev/null":
-                    path = found[2]
+                file_header = _FILE.match(line.text)
+                if file_header is not None and file_header[1] == "---":
+                    source = path = file_header[2]
+                elif file_header is not None and file_header[2] != "/dev/null":
+                    path = file_header[2]
             case "hunk":
                 yield from entry()
             case "add":

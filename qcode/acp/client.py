@@ -58,7 +58,7 @@ class ClientServers:
 
 def read_servers(rows: Sequence[Json]) -> ClientServers:
     """Read the servers of a client; an invalid one is left out and does not fail the session."""
-    found: dict[str, McpServer] = {}
+    servers: dict[str, McpServer] = {}
     problems: list[str] = []
     for row in map(object_in, rows[:MAX_SERVERS]):
         name = row.get("name")
@@ -66,15 +66,15 @@ def read_servers(rows: Sequence[Json]) -> ClientServers:
         server = _server(row)
         if not isinstance(name, str) or not is_server_name(_plain(name)):
             problems.append(f"tool server left out: {label}: {SERVER_NAME_RULE}")
-        elif _plain(name) in found:
+        elif _plain(name) in servers:
             problems.append(f"tool server left out: {label}: the name is used twice")
         elif isinstance(server, str):
             problems.append(f"tool server left out: {label}: {server}")
         else:
-            found[_plain(name)] = server
+            servers[_plain(name)] = server
     if len(rows) > MAX_SERVERS:
         problems.append(f"{len(rows) - MAX_SERVERS} tool servers left out: at most {MAX_SERVERS} are supported")
-    return ClientServers(found, tuple(problems))
+    return ClientServers(servers, tuple(problems))
 
 
 def _plain(name: str) -> str:
@@ -103,12 +103,12 @@ def _server(row: JsonObject) -> McpServer | str:
 
 def _pairs(rows: Json) -> dict[str, str] | None:
     """Return `{name, value}` rows as a mapping; None if they are not valid."""
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     if not isinstance(rows, list | None):
         return None
     for row in map(object_in, rows or []):
         name, value = row.get("name"), row.get("value")
         if not isinstance(name, str) or not name or not isinstance(value, str) or "\0" in name + value:
             return None
-        found[name] = value
-    return found
+        pairs[name] = value
+    return pairs

@@ -91,7 +91,7 @@ class SessionCommands:
         """Yield the prompts of running tool servers. A message that names one is expanded when its turn begins."""
         if self._agent.servers is None:
             return
-        from qcode.agent.mcp.typed import prompts_of
+        from qcode.agent.mcp.mentions import prompts_of
 
         for prompt in prompts_of(self._agent.servers):
             if prompt.handle not in used_names:

@@ -391,9 +391,9 @@ def _session_page(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
     from qcode.agent.sessions.store import stored_sessions
     from qcode.config.paths import ConfigPaths
 
-    found = stored_sessions(ConfigPaths.from_env(os.environ).state_dir, cwd=cwd, after=after, count=PAGE_SIZE + 1)
+    sessions = stored_sessions(ConfigPaths.from_env(os.environ).state_dir, cwd=cwd, after=after, count=PAGE_SIZE + 1)
     rows: list[Json] = []
-    for _, summary in found[:PAGE_SIZE]:
+    for _, summary in sessions[:PAGE_SIZE]:
         row: JsonObject = {
             "sessionId": summary.session_id,
             "cwd": summary.cwd,
@@ -403,8 +403,8 @@ def _session_page(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
             row["title"] = one_line(summary.title, 200)
         rows.append(row)
     page: JsonObject = {"sessions": rows}
-    if len(found) > PAGE_SIZE:
-        changed, last = found[PAGE_SIZE - 1]
+    if len(sessions) > PAGE_SIZE:
+        changed, last = sessions[PAGE_SIZE - 1]
         mark = json.dumps([changed, last.session_id]).encode()
         page["nextCursor"] = base64.b64encode(mark).decode()
     return page

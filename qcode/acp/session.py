@@ -185,9 +185,9 @@ class EditorSession:
         self._stop_asking()
         self.agent.conversation.cancel()
         if self._force_timer is None:
-            self._force_timer = asyncio.get_running_loop().call_later(CANCEL_S, self._force, prompt)
+            self._force_timer = asyncio.get_running_loop().call_later(CANCEL_S, self._answer_late, prompt)
 
-    def _force(self, prompt: PendingPrompt) -> None:
+    def _answer_late(self, prompt: PendingPrompt) -> None:
         """Answer a cancelled prompt whose turn did not end in time."""
         if self._view is not None:
             self._view.end()
@@ -252,12 +252,12 @@ class EditorSession:
             "content": [text_content(approval.detail)],
             "rawInput": {"server": approval.server},
         }
-        options, client = approvals.options_of(approval), self._client.wire.ask
-        asking = asyncio.ensure_future(approvals.ask_permission(self.session_id, card, options, client))
-        self._question_tasks.add(asking)
-        asking.add_done_callback(self._question_tasks.discard)
-        await asyncio.wait([asking])
-        return None if asking.cancelled() else asking.result()
+        options, request = approvals.options_of(approval), self._client.wire.ask
+        question = asyncio.ensure_future(approvals.ask_permission(self.session_id, card, options, request))
+        self._question_tasks.add(question)
+        question.add_done_callback(self._question_tasks.discard)
+        await asyncio.wait([question])
+        return None if question.cancelled() else question.result()
 
     async def _run(self, prompt: PendingPrompt) -> None:
         await self._ask_about_servers(prompt)
@@ -339,9 +339,9 @@ class EditorSession:
         view.show(event)
         match event:
             case ApprovalRequested(approval=approval):
-                asking = asyncio.get_running_loop().create_task(self._ask(approval, view, prompt))
-                self._question_tasks.add(asking)
-                asking.add_done_callback(self._question_tasks.discard)
+                question = asyncio.get_running_loop().create_task(self._ask(approval, view, prompt))
+                self._question_tasks.add(question)
+                question.add_done_callback(self._question_tasks.discard)
             case LimitReached(is_question=True):
                 conversation.answer(LIMIT_ID, Deny())
             case _:
@@ -383,7 +383,7 @@ class EditorSession:
         if ended.outcome is Outcome.ERROR:
             return _failure(ended.error, shortfall(ended, note))
         provider, _, name = model.partition("/")
-        facts: JsonObject = {
+        metadata: JsonObject = {
             "rawStopReason": ended.raw_stop,
             "provider": provider,
             "model": name,
@@ -403,13 +403,13 @@ class EditorSession:
             ],
         }
         if ended.signals:
-            facts["signals"] = [{"name": signal.name, "arguments": signal.arguments} for signal in ended.signals]
+            metadata["signals"] = [{"name": signal.name, "arguments": signal.arguments} for signal in ended.signals]
         why = shortfall(ended, note)
         if why:
-            facts["shortfall"] = one_line(why, 1_000)
+            metadata["shortfall"] = one_line(why, 1_000)
         if notices:
-            facts["notices"] = [*notices[-20:]]
-        return {"stopReason": str(ended.outcome), "_meta": {"qcode": facts}}
+            metadata["notices"] = [*notices[-20:]]
+        return {"stopReason": str(ended.outcome), "_meta": {"qcode": metadata}}
 
     def _send_text(self, text: str) -> None:
         """Send a text of qcode itself, such as the result of a command."""
@@ -459,11 +459,11 @@ class EditorSession:
 
     def _after_turn(self) -> None:
         self._send_title()
-        naming = asyncio.get_running_loop().create_task(self._name())
-        self._background.add(naming)
-        naming.add_done_callback(self._background.discard)
+        title_task = asyncio.get_running_loop().create_task(self._make_title())
+        self._background.add(title_task)
+        title_task.add_done_callback(self._background.discard)
 
-    async def _name(self) -> None:
+    async def _make_title(self) -> None:
         if await self.agent.sessions.make_title() is not None:
             self._send_title()
 

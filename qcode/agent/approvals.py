@@ -37,7 +37,7 @@ from qcode.protocol.approvals import (
     Revise,
     Scope,
     ToolApproval,
-    misfit_notice,
+    mismatched_decision_notice,
 )
 from qcode.protocol.events import ApprovalRequested, TurnEvent
 from qcode.protocol.messages import ToolCall
@@ -332,7 +332,7 @@ class PendingCalls:
             case _, Deny(message=reason):
                 return self._deny(approval, reason)
             case _:
-                self._warnings.append(misfit_notice(approval, decision))
+                self._warnings.append(mismatched_decision_notice(approval, decision))
                 return self._deny(approval, "")
 
     def _allow(self, approval: ToolApproval) -> ApprovalAnswered:
@@ -487,7 +487,7 @@ class PendingCalls:
         self._revisions.clear()
         self._open.clear()
         if self._toolbox.edits is not None:
-            self._toolbox.edits.leave_turn()
+            self._toolbox.edits.end_turn()
 
 
 def _drop_output(output: str) -> None:

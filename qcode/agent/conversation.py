@@ -278,7 +278,7 @@ class Conversation:
             self._driver = self._agents = self.turn = None
             self._toolbox.cancel_reading()
             if hooks is not None:
-                hooks.leave_turn()
+                hooks.end_turn()
             self._calls.clear()
             self._attachments.end_turn()
             self._use(self._client_after_turn or self.client)
@@ -519,7 +519,7 @@ class Conversation:
         self.client.learn(effect)
 
     def about_to_run(self, call: ToolCall) -> None:
-        self.transcript.session.intend(call)
+        self.transcript.session.record_intent(call)
         self.transcript.session.sync()
 
     async def explain(self, error: ProviderError) -> ProviderError:

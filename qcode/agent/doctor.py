@@ -301,7 +301,7 @@ def terminal_findings(terminal: Terminal) -> Iterator[Finding]:
         text = f"limited ({term}): no links, no clipboard, few keys"
         yield Finding("features", text, "attention", "set ui.linear to print plain lines instead")
     else:
-        yield from _abilities(env, name)
+        yield from _terminal_features(env, name)
     yield from _layers(env)
     yield from _text(env, terminal.encoding)
 
@@ -333,7 +333,7 @@ def _colors(env: Mapping[str, str]) -> str:
     return '16 according to TERM; the theme "auto" uses only those'
 
 
-def _abilities(env: Mapping[str, str], name: str) -> Iterator[Finding]:
+def _terminal_features(env: Mapping[str, str], name: str) -> Iterator[Finding]:
     is_multiplexer = name in ("tmux", "screen")
     yield Finding("paste", "bracketed paste requested; pasted text is never sent by itself")
     if name in _ENHANCED_KEYS:

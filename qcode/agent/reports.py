@@ -473,6 +473,8 @@ _UNKNOWN = "unknown"
 
 
 def _turn_line(turn: TurnUsage) -> str:
+    if not turn.api_calls.total and turn.usage == Usage():
+        return f"  {cut(turn.prompt, 30):<30} no request sent"
     cost = _cost([turn]) if turn.cost is not None else _UNKNOWN
     return f"  {cut(turn.prompt, 30):<30} {_turn_tokens(turn)}  {cost}"
 

@@ -323,7 +323,7 @@ class AgentRun:
         return NoModelLeft(), None
 
     def about_to_run(self, call: ToolCall) -> None:
-        self._parent.session.intend_inner(self._call_id, call)
+        self._parent.session.record_inner_intent(self._call_id, call)
         self._parent.session.sync()
 
     async def explain(self, error: ProviderError) -> ProviderError:

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from qcode.agent.after_edit.commands import RunLine
     from qcode.agent.after_edit.session import AfterEdit
     from qcode.agent.context.nested import NestedInstructions
+    from qcode.agent.mcp.mentions import ServerMentions
     from qcode.agent.mcp.servers import Servers
-    from qcode.agent.mcp.typed import ServerMentions
     from qcode.agent.skills.tool import SkillTool
     from qcode.protocol.messages import Message
     from qcode.tools.web_search import SearchService, WebSearch
@@ -271,7 +271,7 @@ class Toolbox:
 
     def use_servers(self, servers: Servers) -> None:
         """Offer the tools of these servers; there were none so far."""
-        from qcode.agent.mcp.typed import ServerMentions
+        from qcode.agent.mcp.mentions import ServerMentions
 
         self.servers = servers
         self._server_mentions = ServerMentions(servers, lambda: self.workspace.scratch)
@@ -461,7 +461,7 @@ class Edits:
     ) -> ToolOutcome:
         """Return the outcome of a call with the results of checks of its edits, and late results of earlier edits."""
         if not outcome.edits:
-            return outcome if self.made is None else self.made.with_late(outcome)
+            return outcome if self.made is None else self.made.with_late_findings(outcome)
         from qcode.agent.after_edit.commands import CommandScope
 
         if self.made is None:
@@ -472,9 +472,9 @@ class Edits:
         """Return why the turn must not end yet, empty if it may."""
         return "" if self.made is None else await self.made.reason_to_continue()
 
-    def leave_turn(self) -> None:
+    def end_turn(self) -> None:
         if self.made is not None:
-            self.made.leave_turn()
+            self.made.end_turn()
 
     def take_warnings(self) -> tuple[str, ...]:
         return () if self.made is None else self.made.take_warnings()

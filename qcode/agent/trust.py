@@ -577,10 +577,10 @@ class TrustService:
         problem = status.problem or remember(self._root, self._store.state_dir, status.files, self._store.folder)
         if problem:
             return problem
-        return (
-            f"Folder trusted{_contents_text(status)}. Your rules and modes apply now, its instructions from the next "
-            "turn. Restart qcode to use its settings, skills, hooks and tool servers, if it has any."
-        )
+        applied = "Your rules and modes apply now, its instructions from the next turn."
+        has_more = status.files or os.path.lexists(self._root / ".mcp.json")
+        rest = " Restart qcode to use its other files." if has_more else ""
+        return f"Folder trusted{_contents_text(status)}. {applied}{rest}"
 
 
 def _difference(status: TrustStatus) -> str:

@@ -9,6 +9,7 @@ import gc
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from qcode.agent.context.instructions import load_instructions
 from qcode.agent.context.project import read_head
@@ -54,7 +55,7 @@ def run_app(arguments: Options) -> int:
         context = replace(context, options=replace(context.options, resume=None))
     welcome = _welcome(context, selection)
     if _is_linear(context):
-        from qcode.tui.linear import run_linear
+        from qcode.tui.linear.app import run_linear
 
         return run_linear(context, selection, welcome)
     options = AppOptions(
@@ -132,7 +133,7 @@ def _welcome(context: RunContext, selection: Selection) -> Welcome:
         (f"{selection.name} ({selection.note})", *(DEMO_NOTE if has_demo_note else ())),
         short(context.folder),
         read_head(context.root).branch,
-        tuple(file.label for file in instructions.files),
+        tuple(short(Path(file.label)) for file in instructions.files),
     )
 
 

@@ -79,11 +79,11 @@ _CHOICE = re.compile(r"invalid choice: (['\"])(.*)\1 \(choose from (.*)\)", re.D
 
 def _rephrase(message: str) -> str:
     """Return argparse's message about a flag in plain words, with the first long name of the flag."""
-    found = _ARGPARSE_ERROR.fullmatch(message)
-    if found is None:
+    match = _ARGPARSE_ERROR.fullmatch(message)
+    if match is None:
         return message
-    names = found[1].split("/")
-    name, problem = next((name for name in names if name.startswith("--")), names[0]), found[2]
+    names = match[1].split("/")
+    name, problem = next((name for name in names if name.startswith("--")), names[0]), match[2]
     if problem == "expected one argument":
         return f"{name} needs a value"
     if problem.startswith("ignored explicit argument"):
@@ -204,23 +204,23 @@ def pipe_flags(options: Options) -> tuple[str, ...]:
 
 def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of `Options` that were given."""
-    found: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for flag in FLAGS:
         if flag.field and flag.key in values:
             value = values[flag.key]
-            found[flag.field] = (
+            fields[flag.field] = (
                 split_rules(value) if flag.kind == "rules" else tuple(value) if isinstance(value, list) else value
             )
     if "yolo" in values:
-        found["permission_mode"] = "bypass"
+        fields["permission_mode"] = "bypass"
     if effort := _effort(values):
-        found["reasoning_effort"] = effort
+        fields["reasoning_effort"] = effort
     if "never_asks" in values:
-        found["never_asks"] = True
+        fields["never_asks"] = True
     ignored = [flag.names[0] for flag in FLAGS if flag.is_ignored and flag.key in values]
     if ignored:
-        found["notices"] = (f"{', '.join(ignored)}: no effect in qcode",)
-    return found
+        fields["notices"] = (f"{', '.join(ignored)}: no effect in qcode",)
+    return fields
 
 
 _NEVER_ASKS = "dontAsk"
@@ -300,13 +300,13 @@ def _refuse_mismatched_formats(options: Options) -> None:
 def requested_format(argv: Sequence[str]) -> OutputFormat:
     """Return the output format that a command line requests, even if the rest of it is invalid."""
     before, _ = _split_at_dashes(argv)
-    found: OutputFormat = "text"
+    requested: OutputFormat = "text"
     for flag, value in zip(before, [*before[1:], ""], strict=True):
         name, _, joined = flag.partition("=")
         format = joined if name == "--output-format" and joined else flag[2:] if flag[:2] == "-o" else ""
         format = value if flag in ("-o", "--output-format") else format
-        found = next((known for known in get_args(OutputFormat) if known == format), found)
-    return found
+        requested = next((known for known in get_args(OutputFormat) if known == format), requested)
+    return requested
 
 
 def _as_text(text: str) -> str:

@@ -47,14 +47,14 @@ class _CommandWords:
 
 def _commands(providers: tuple[str, ...]) -> dict[str, _CommandWords]:
     """Return the flags and words of each subcommand."""
-    found = {}
+    commands = {}
     for name, command in SUBCOMMANDS.items():
         after = {name: tuple(command.actions), **command.actions}
         if name == "config":
             after |= _config_words()
         known = {word: providers if words == PROVIDER_PLACEHOLDER else words for word, words in after.items() if words}
-        found[name] = _CommandWords(command.flags, known)
-    return found
+        commands[name] = _CommandWords(command.flags, known)
+    return commands
 
 
 _BOOLEAN_VALUES = {"true or false": ("true", "false")}

@@ -96,7 +96,7 @@ def _open_host_run(options: Options, host: Handshake, read: bytes) -> OpenedRun 
     write_stdout(_handshake_answer(context, host, selection))
     # A session that cannot be used is reported at once.
     wants_session = context.options.resume or context.options.session_id
-    if not wants_session and not _has_more(read):
+    if not wants_session and not _has_more_lines(read):
         chunk = os.read(sys.stdin.fileno(), _CHUNK_BYTES)
         if not chunk:
             return None
@@ -138,14 +138,14 @@ def _commands(context: RunContext) -> tuple[CustomCommand, ...]:
     from qcode.agent.context.memory import may_have_skills
     from qcode.config.definitions import load_custom_commands
 
-    found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
+    commands = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
     if may_have_skills(context):
         from qcode.agent.skills.library import Skills
 
-        found = Skills(context).without_hidden(found)
-    return found.commands
+        commands = Skills(context).without_hidden(commands)
+    return commands.commands
 
 
-def _has_more(read: bytes) -> bool:
+def _has_more_lines(read: bytes) -> bool:
     """Return whether `read` has more than the first line."""
     return bool(read.lstrip().partition(b"\n")[2].strip())

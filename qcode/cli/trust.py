@@ -97,13 +97,13 @@ def run_trust(rest: Sequence[str]) -> int:
 
 def _status_lines(folder: Path, root: Path, status: TrustStatus) -> Iterator[str]:
     yield f"{visible(str(root))}: {_STATES[status.kind]}"
-    found = list(files_in_use(folder, root, status))
-    if not found:
+    files = list(files_in_use(folder, root, status))
+    if not files:
         yield "it contains no files for qcode"
     else:
         yield "it contains:"
-        width = max(len(name) for name, _ in found)
-        yield from (f"  {name:<{width}}  {description}" for name, description in found)
+        width = max(len(name) for name, _ in files)
+        yield from (f"  {name:<{width}}  {description}" for name, description in files)
     if status.changes:
         yield "changes since it was trusted:"
         yield indented(status.differences())
@@ -163,9 +163,13 @@ class TrustQuestion:
 
 def ask_in_lines(asked: TrustQuestion) -> TrustAnswer:
     """Ask on the terminal; raise `InputEnded` if the user quits."""
-    answer = ask(f"\n{asked.facts}\n\n{asked.question}\n\n{_OPTIONS}\n{_CHOICE}") or "3"
+    from qcode.tui.linear.terminal import terminal_columns
+    from qcode.tui.linear.wrap import wrap_table
+
+    text = wrap_table(f"\n{asked.facts}\n\n{asked.question}\n\n{_OPTIONS}", terminal_columns())
+    answer = ask(f"{text}\n{_CHOICE}") or "3"
     while answer not in _ANSWERS:
-        answer = ask(_CHOICE) or "3"
+        answer = ask(f"Not one of the choices: {visible(answer)}\n{_CHOICE}") or "3"
     if answer == "q":
         raise InputEnded
     return _ANSWERS[answer]
@@ -209,11 +213,11 @@ def _question(folder: Path, root: Path, status: TrustStatus) -> TrustQuestion | 
     label = visible(str(root))
     if status.kind == "changed":
         return TrustQuestion(_CHANGES.format(folder=label, changes=indented(status.differences())), _AGAIN)
-    found = list(files_in_use(folder, root, status))
-    if not found:
+    files = list(files_in_use(folder, root, status))
+    if not files:
         return None
-    width = max(20, *(len(name) for name, _ in found))
-    listing = "\n".join(f"  {name:<{width}}  {description}" for name, description in found)
+    width = max(20, *(len(name) for name, _ in files))
+    listing = "\n".join(f"  {name:<{width}}  {description}" for name, description in files)
     heading = _UNPINNED if status.kind == "unpinned" else _UNKNOWN
     return TrustQuestion(_FACTS.format(heading=heading, folder=label, listing=listing), _QUESTION)
 

@@ -103,7 +103,7 @@ def load_custom_commands(
     If names collide, the user's command wins over the project's, and a name in `used_names` (a command of the app) over
     both. Each command that loses is reported as a problem.
     """
-    found: dict[str, CustomCommand] = {}
+    commands: dict[str, CustomCommand] = {}
     problems: list[str] = []
     folders = [] if config_dir is None else [(config_dir / COMMANDS_FOLDER, False)]
     project = project_root / PROJECT_FOLDER / COMMANDS_FOLDER
@@ -111,15 +111,15 @@ def load_custom_commands(
         folders.append((project, True))
     for folder, is_project in folders:
         for name, file in named_files(folder, problems, inside=project_root if is_project else None):
-            if name in used_names or name in found:
-                owner = "a built-in command" if name in used_names else f"your {found[name].file}"
+            if name in used_names or name in commands:
+                owner = "a built-in command" if name in used_names else f"your {commands[name].file}"
                 problems.append(f"{file}: /{name} is ignored, {owner} already has this name; rename the file")
                 continue
             try:
-                found[name] = _read_command(name, file, is_project=is_project)
+                commands[name] = _read_command(name, file, is_project=is_project)
             except ConfigError as error:
                 problems.append(str(error))
-    return CustomCommands(tuple(sorted(found.values(), key=lambda command: command.name)), tuple(problems))
+    return CustomCommands(tuple(sorted(commands.values(), key=lambda command: command.name)), tuple(problems))
 
 
 def named_files(
@@ -191,7 +191,7 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
         raise fail(("argument",), f"argument must be a hint of at most {_MAX_HINT} characters, such as [path]")
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
-        raise fail(("prompt",), "prompt must be text: the prompt that the command sends")
+        raise fail(("prompt",), "prompt must be a string: the prompt that the command sends")
     return CustomCommand(name, prompt.strip("\n"), file, **labels, output=output, is_from_project=is_project)
 
 
@@ -276,7 +276,7 @@ def load_custom_agents(
 
     A file whose name is already used, or in `used_names`, is ignored and reported as a problem.
     """
-    found: dict[str, CustomAgent] = {}
+    agents: dict[str, CustomAgent] = {}
     problems: list[str] = []
     folders: list[tuple[Path, Path | None]] = [] if config_dir is None else [(config_dir / AGENTS_FOLDER, None)]
     project = project_root / PROJECT_FOLDER / AGENTS_FOLDER
@@ -284,14 +284,14 @@ def load_custom_agents(
         folders.append((project, project_root))
     for folder, inside in folders:
         for name, file in named_files(folder, problems, inside=inside):
-            if name in used_names or name in found:
+            if name in used_names or name in agents:
                 problems.append(f"{file}: ignored, there is already a sub-agent {name}; rename the file")
                 continue
             try:
-                found[name] = _read_agent(name, file)
+                agents[name] = _read_agent(name, file)
             except ConfigError as error:
                 problems.append(str(error))
-    return CustomAgents(tuple(sorted(found.values(), key=lambda agent: agent.name)), tuple(problems))
+    return CustomAgents(tuple(sorted(agents.values(), key=lambda agent: agent.name)), tuple(problems))
 
 
 def _read_agent(name: str, file: Path) -> CustomAgent:
@@ -313,7 +313,7 @@ def _read_agent(name: str, file: Path) -> CustomAgent:
         raise fail(("description",), "description must be one line of text: when the model should use it")
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
-        raise fail(("prompt",), "prompt must be text: the instructions of the sub-agent")
+        raise fail(("prompt",), "prompt must be a string: the instructions of the sub-agent")
     only_reads, tools, model = _tool_limits(table, fail)
     output = _output(table, fail)
     return CustomAgent(name, description.strip(), prompt, only_reads, tools, model, output)
@@ -359,11 +359,11 @@ def _json_servers(file: Path, text: str, is_project: bool) -> tuple[dict[str, Mc
     import json
 
     try:
-        found = json.loads(text)
+        content = json.loads(text)
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise ConfigError("not valid JSON", file=file, line=line) from None
-    entries = found.get("mcpServers") if isinstance(found, dict) else None
+    entries = content.get("mcpServers") if isinstance(content, dict) else None
     if not isinstance(entries, dict):
         raise ConfigError('must be {"mcpServers": {NAME: ...}}', file=file)
     servers: dict[str, McpServer] = {}

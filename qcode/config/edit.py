@@ -35,15 +35,14 @@ def with_value(text: str, path: TomlPath, value: object) -> str:
 def without_value(text: str, path: TomlPath) -> str:
     """Return `text` without the key, which may be missing already. Raise `ValueError` if that is not possible."""
     positions = find_positions(text)
-    if path not in positions.pairs:
+    if path not in positions.keys:
         return text
     return _first_exact(_removals(text, positions, path), _set(tomllib.loads(text), path, None))
 
 
 def with_table(text: str, path: TomlPath, values: dict[str, Any]) -> str:
     """Return `text` with a new table at its end. Raise `ValueError` if the table exists or that is not possible."""
-    found = tomllib.loads(text)
-    expected = copy.deepcopy(found)
+    expected = tomllib.loads(text)
     table: Any = expected
     for part in path[:-1]:
         table = table.setdefault(part, {})
@@ -63,27 +62,27 @@ def with_items(text: str, path: TomlPath, items: list[str]) -> str:
 
     Raise `ValueError` as `with_value` does.
     """
-    found: Any = tomllib.loads(text)
+    current: Any = tomllib.loads(text)
     for part in path:
-        found = found.get(part, {} if part != path[-1] else []) if isinstance(found, dict) else None
-    if not isinstance(found, list):
+        current = current.get(part, {} if part != path[-1] else []) if isinstance(current, dict) else None
+    if not isinstance(current, list):
         raise ValueError(f"{dotted(path)} cannot be set: it is not a list")
-    if not found:
+    if not current:
         return with_value(text, path, list(items))
-    expected = _set(tomllib.loads(text), path, [*items, *found])
-    pair = find_positions(text).pairs.get(path)
-    if pair is None:
+    expected = _set(tomllib.loads(text), path, [*items, *current])
+    position = find_positions(text).keys.get(path)
+    if position is None:
         raise ValueError("qcode cannot change this file without rewriting it; edit it by hand")
-    return _first_exact(_prepend_items(text, pair.value + 1, items), expected)
+    return _first_exact(_prepend_items(text, position.value_start + 1, items), expected)
 
 
-def _prepend_items(text: str, at: int, items: list[str]) -> Iterator[str]:
-    """Yield `text` with items inserted after the `[` at `at` - 1, on separate lines if the next item is on its own."""
-    line = re.match(r"[ \t]*\r?\n([ \t]*)", text[at:])
-    if line is not None:
-        end = "\r\n" if "\r\n" in line[0] else "\n"
-        yield text[:at] + "".join(f"{end}{line[1]}{literal(item)}," for item in items) + text[at:]
-    yield text[:at] + "".join(f"{literal(item)}, " for item in items) + text[at:].lstrip(" \t")
+def _prepend_items(text: str, start: int, items: list[str]) -> Iterator[str]:
+    """Yield `text` with items inserted at `start`, after a `[`; one per line if a line break follows it."""
+    line_break = re.match(r"[ \t]*\r?\n([ \t]*)", text[start:])
+    if line_break is not None:
+        end, indent = "\r\n" if "\r\n" in line_break[0] else "\n", line_break[1]
+        yield text[:start] + "".join(f"{end}{indent}{literal(item)}," for item in items) + text[start:]
+    yield text[:start] + "".join(f"{literal(item)}, " for item in items) + text[start:].lstrip(" \t")
 
 
 def without_table(text: str, path: TomlPath) -> str:
@@ -95,7 +94,7 @@ def without_table(text: str, path: TomlPath) -> str:
 
 def _without_pair(text: str, path: TomlPath) -> Iterator[str]:
     positions = find_positions(text)
-    if path in positions.pairs:
+    if path in positions.keys:
         yield from _removals(text, positions, path)
 
 
@@ -159,36 +158,37 @@ def _first_exact(candidates: Iterator[str], expected: dict[str, Any]) -> str:
 
 def _without_empty(values: dict[str, Any]) -> dict[str, Any]:
     """Return the values without empty tables."""
-    found = {name: _without_empty(value) if isinstance(value, dict) else value for name, value in values.items()}
-    return {name: value for name, value in found.items() if value != {}}
+    pruned = {name: _without_empty(value) if isinstance(value, dict) else value for name, value in values.items()}
+    return {name: value for name, value in pruned.items() if value != {}}
 
 
 def _candidates(text: str, positions: KeyPositions, path: TomlPath, value: str) -> Iterator[str]:
     """Yield `text` with the key changed in place, or added to its table's section, inline table or a new section."""
     end = "\r\n" if "\r\n" in text else "\n"
     table, pair = path[:-1], f"{dotted(path[-1:])} = {value}"
-    if path in positions.pairs:
-        found = positions.pairs[path]
-        yield text[: found.value] + value + text[found.end :]
+    if path in positions.keys:
+        position = positions.keys[path]
+        yield text[: position.value_start] + value + text[position.value_end :]
         return
-    if table in positions.sections:
-        yield _insert_below(text, positions.sections[table], pair, end)
-    if table in positions.pairs:
-        inside = positions.pairs[table]
-        body = text[inside.value + 1 : inside.end - 1].strip()
-        yield text[: inside.value] + (f"{{ {pair}, {body} }}" if body else f"{{ {pair} }}") + text[inside.end :]
+    if table in positions.section_ends:
+        yield _insert_below(text, positions.section_ends[table], pair, end)
+    if table in positions.keys:
+        inline = positions.keys[table]
+        before, after = text[: inline.value_start], text[inline.value_end :]
+        body = text[inline.value_start + 1 : inline.value_end - 1].strip()
+        yield before + (f"{{ {pair}, {body} }}" if body else f"{{ {pair} }}") + after
     if not table:
         yield f"{pair}{end}{end if text.strip() else ''}{text}"
         return
-    if () in positions.sections:
-        yield _insert_below(text, positions.sections[()], f"{dotted(table)}.{pair}", end)
+    if () in positions.section_ends:
+        yield _insert_below(text, positions.section_ends[()], f"{dotted(table)}.{pair}", end)
     gap = "" if not text.strip() else end if text.endswith("\n") else end * 2
     yield f"{text}{gap}[{dotted(table)}]{end}{pair}{end}"
 
 
-def _insert_below(text: str, at: int, line: str, end: str) -> str:
-    """Insert a line below the one that contains `at`, with the same indentation."""
-    begin, stop = text.rfind("\n", 0, at) + 1, text.find("\n", at)
+def _insert_below(text: str, position: int, line: str, end: str) -> str:
+    """Insert a line below the one that contains `position`, with the same indentation."""
+    begin, stop = text.rfind("\n", 0, position) + 1, text.find("\n", position)
     indent = text[begin : len(text) - len(text[begin:].lstrip(" \t"))]
     if stop < 0:
         return f"{text}{end}{indent}{line}{end}"
@@ -197,13 +197,13 @@ def _insert_below(text: str, at: int, line: str, end: str) -> str:
 
 def _removals(text: str, positions: KeyPositions, path: TomlPath) -> Iterator[str]:
     """Yield `text` without the key: with its lines removed, or removed from an inline table."""
-    pair = positions.pairs[path]
-    begin, stop = text.rfind("\n", 0, pair.key) + 1, text.find("\n", pair.end)
+    position = positions.keys[path]
+    begin, stop = text.rfind("\n", 0, position.start) + 1, text.find("\n", position.value_end)
     stop = len(text) if stop < 0 else stop + 1
-    rest = text[pair.end : stop].strip()
-    if not text[begin : pair.key].strip() and (not rest or rest.startswith("#")):
+    rest = text[position.value_end : stop].strip()
+    if not text[begin : position.start].strip() and (not rest or rest.startswith("#")):
         yield text[:begin] + text[stop:]
-    before, after = text[: pair.key].rstrip(), text[pair.end :].lstrip()
+    before, after = text[: position.start].rstrip(), text[position.value_end :].lstrip()
     if after.startswith(","):
         yield f"{before} {after[1:].lstrip()}"
     if before.endswith(","):
@@ -230,12 +230,12 @@ def read_typed(key: Key, typed: str) -> object:
 
 def _possible_values(typed: str) -> list[object]:
     """Return the possible values of a typed text: a TOML value, and the text itself. A date is only text."""
-    found: list[object] = [typed.strip()]
+    values: list[object] = [typed.strip()]
     with contextlib.suppress(tomllib.TOMLDecodeError):
         value = tomllib.loads(f"value = {typed.strip()}")["value"]
         if toml_type_name(value) != "a date or time":
-            found.insert(0, value)
-    return found
+            values.insert(0, value)
+    return values
 
 
 def change(file: Path, path: KeyPath, value: object | None) -> None:
@@ -256,7 +256,7 @@ def change_checked(
 ) -> KeyPath:
     """Set the key `name` to a typed value, or remove it if None, and return its path.
 
-    The value is TOML, or a text without quotes. An unknown key can be removed, but not set. Raise `UsageError` if the
+    The value is TOML, or a string without quotes. An unknown key can be removed, but not set. Raise `UsageError` if the
     key or the value is invalid, and `ConfigError` with file and line if the changed file would be invalid. `check`
     raises it for settings that only another room can check. After an error, the file is unchanged.
     """
@@ -277,8 +277,8 @@ def change_checked(
 
     def changed(text: str) -> str:
         if value is None:
-            has_pair = path in find_positions(text).pairs
-            return without_value(text, path) if has_pair else without_table(text, path)
+            has_key = path in find_positions(text).keys
+            return without_value(text, path) if has_key else without_table(text, path)
         return with_value(text, path, value)
 
     def is_valid(text: str) -> bool:

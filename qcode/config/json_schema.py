@@ -52,12 +52,12 @@ def _put_property(table: dict[str, Any], part: str, value: Mapping[str, Any]) ->
 
 
 def _value(key: Key) -> dict[str, Any]:
-    found: dict[str, Any] = {**key.kind.schema, "description": key.meta.meaning}
+    schema: dict[str, Any] = {**key.kind.schema, "description": key.meta.meaning}
     if key.choices:
-        found["enum"] = [item for item in found["enum"] if item in key.choices or item not in key.kind.choices]
+        schema["enum"] = [item for item in schema["enum"] if item in key.choices or item not in key.kind.choices]
     if key.default not in (None, ()):
-        found["default"] = key.default
-    return found
+        schema["default"] = key.default
+    return schema
 
 
 def schema_text() -> str:

@@ -120,19 +120,19 @@ def auto_or_boolean() -> ValueKind:
 
 
 def text() -> ValueKind:
-    """One line of text that is not blank."""
-    return ValueKind("text", _line, schema=_LINE_SCHEMA)
+    """A string of one line that is not blank."""
+    return ValueKind("a string", _line, schema=_LINE_SCHEMA)
 
 
 def raw_text() -> ValueKind:
-    """Any text, also empty or with several lines."""
+    """Any string, also empty or with several lines."""
 
     def convert(value: object) -> str:
         if not isinstance(value, str) or "\0" in value:
             raise ValueError
         return value
 
-    return ValueKind("text", convert, schema={"type": "string"})
+    return ValueKind("a string", convert, schema={"type": "string"})
 
 
 def choice(*choices: str, aliases: Mapping[str, str] = MappingProxyType({})) -> ValueKind:
@@ -356,11 +356,11 @@ def url() -> ValueKind:
     """An http or https address with a host."""
 
     def convert(value: object) -> str:
-        found = _line(value)
-        parts = urlsplit(found)
-        if parts.scheme not in ("http", "https") or not parts.hostname or " " in found:
+        address = _line(value)
+        parts = urlsplit(address)
+        if parts.scheme not in ("http", "https") or not parts.hostname or " " in address:
             raise ValueError
-        return found
+        return address
 
     schema = {"type": "string", "pattern": "^ *https?://"}
     return ValueKind("a URL that starts with http:// or https://", convert, schema=schema)
@@ -412,7 +412,7 @@ def toml_type_name(value: object) -> str:
     if isinstance(value, bool):
         return "true or false"
     if isinstance(value, str):
-        return "text" if value.strip() else "empty text"
+        return "a string" if value.strip() else "an empty string"
     if isinstance(value, int | float | Decimal):
         return "a number"
     if isinstance(value, dict):

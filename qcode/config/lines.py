@@ -17,7 +17,7 @@ from qcode.values import dataclass
 TomlPath: TypeAlias = "tuple[str, ...]"
 
 _BLANK = " \t"
-_WHITE = " \t\r\n"
+_WHITESPACE = " \t\r\n"
 _ESCAPED = lazy_pattern(r'(?:[^"\\]|\\.)*', re.DOTALL)
 
 
@@ -35,7 +35,7 @@ def find_item_lines(text: str) -> dict[TomlPath, tuple[int, ...]]:
 def parse_key(raw: str) -> TomlPath:
     """Return the parts of a dotted TOML key. Raise `ValueError` if it is invalid."""
     plain = raw.replace("_", "a").replace("-", "a")
-    if plain.isascii() and all(map(str.isalnum, plain.split("."))):  # nearly all of them, and much quicker
+    if plain.isascii() and all(map(str.isalnum, plain.split("."))):  # most keys; much faster than `tomllib`
         return tuple(raw.split("."))
     import tomllib
 
@@ -49,72 +49,72 @@ def parse_key(raw: str) -> TomlPath:
 
 
 @dataclass(frozen=True, slots=True)
-class Pair:
-    """The position of a key in a text, as offsets: its start, and the start and end of its value."""
+class KeyPosition:
+    """The offsets of a key and its value in a text: the start of the key, and the start and end of the value."""
 
-    key: int
-    value: int
-    end: int
+    start: int
+    value_start: int
+    value_end: int
 
 
 @dataclass(frozen=True, slots=True)
 class KeyPositions:
-    """The positions of all keys by path; `sections` maps the root, and each table with a header, to its end."""
+    """The positions of all keys by path; `section_ends` maps the root, and each table with a header, to its end."""
 
-    pairs: Mapping[TomlPath, Pair]
-    sections: Mapping[TomlPath, int]
+    keys: Mapping[TomlPath, KeyPosition]
+    section_ends: Mapping[TomlPath, int]
 
 
 def find_positions(text: str) -> KeyPositions:
     """Return the position of each key. Keys inside lists are omitted."""
     scanner = _scan(text)
-    return KeyPositions(scanner.pairs, scanner.sections)
+    return KeyPositions(scanner.key_positions, scanner.section_ends)
 
 
 class _Scanner:
     def __init__(self, text: str) -> None:
         self.text = text
-        self.at = 0
+        self.position = 0
         self.lines: dict[TomlPath, int] = {}
-        self.pairs: dict[TomlPath, Pair] = {}
-        self.sections: dict[TomlPath, int] = {}
+        self.key_positions: dict[TomlPath, KeyPosition] = {}
+        self.section_ends: dict[TomlPath, int] = {}
         self.items: dict[TomlPath, list[int]] = {}
 
     def document(self) -> None:
         table: TomlPath = ()
-        self._skip(_WHITE)
-        while self.at < len(self.text):
+        self._skip(_WHITESPACE)
+        while self.position < len(self.text):
             if self._peek() == "[":
-                is_list = self.text.startswith("[[", self.at)
-                self.at += 2 if is_list else 1
-                line = self.text.count("\n", 0, self.at) + 1
+                is_list = self.text.startswith("[[", self.position)
+                self.position += 2 if is_list else 1
+                line = self.text.count("\n", 0, self.position) + 1
                 table = self._key(())
                 if is_list:
                     self.items.setdefault(table, []).append(line)
-                self.at += 2 if is_list else 1
+                self.position += 2 if is_list else 1
             else:
-                self._pair(table, is_kept=True)
-            self.sections[table] = self.at
-            self._skip(_WHITE)
+                self._pair(table, is_recorded=True)
+            self.section_ends[table] = self.position
+            self._skip(_WHITESPACE)
 
-    def _pair(self, table: TomlPath, *, is_kept: bool) -> None:
+    def _pair(self, table: TomlPath, *, is_recorded: bool) -> None:
         self._skip(_BLANK)
-        key = self.at
-        path = self._key(table, is_kept=is_kept)
-        self.at += 1
+        start = self.position
+        path = self._key(table, is_recorded=is_recorded)
+        self.position += 1
         self._skip(_BLANK)
-        value = self.at
-        self._value(path, is_kept=is_kept)
-        if is_kept:
-            end = value + len(self.text[value : self.at].rstrip())
-            self.pairs[path] = Pair(key, value, end)
+        value_start = self.position
+        self._value(path, is_recorded=is_recorded)
+        if is_recorded:
+            value_end = value_start + len(self.text[value_start : self.position].rstrip())
+            self.key_positions[path] = KeyPosition(start, value_start, value_end)
 
-    def _key(self, table: TomlPath, *, is_kept: bool = True) -> TomlPath:
+    def _key(self, table: TomlPath, *, is_recorded: bool = True) -> TomlPath:
         """Parse a dotted key up to its `=` or `]`, and record its line and those of the tables it creates."""
         self._skip(_BLANK)
-        start = self.at
+        start = self.position
         parts = self._parts()
-        if is_kept:
+        if is_recorded:
             line = self.text.count("\n", 0, start) + 1
             for size in range(1, len(parts) + 1):
                 self.lines.setdefault((*table, *parts[:size]), line)
@@ -122,88 +122,88 @@ class _Scanner:
 
     def _parts(self) -> TomlPath:
         """Return the parts of the dotted key at the current position."""
-        start, text = self.at, self.text
-        line = text.find("\n", start)
-        line = len(text) if line < 0 else line
-        ends = [at for at in (text.find("=", start, line), text.find("]", start, line)) if at >= 0]
-        if ends and '"' not in (bare := text[start : min(ends)]) and "'" not in bare:  # nearly all of them
-            self.at = min(ends)
+        start, text = self.position, self.text
+        line_end = text.find("\n", start)
+        line_end = len(text) if line_end < 0 else line_end
+        ends = [end for end in (text.find("=", start, line_end), text.find("]", start, line_end)) if end >= 0]
+        if ends and '"' not in (bare := text[start : min(ends)]) and "'" not in bare:  # most keys
+            self.position = min(ends)
             return parse_key(bare.strip())
         while (char := self._peek()) not in ("=", "]"):
-            self.at += 1
+            self.position += 1
             if char in ('"', "'"):
                 self._rest_of_string(char)
-        return parse_key(text[start : self.at].strip())
+        return parse_key(text[start : self.position].strip())
 
-    def _value(self, path: TomlPath, *, is_kept: bool) -> None:
+    def _value(self, path: TomlPath, *, is_recorded: bool) -> None:
         char = self._peek()
         if char in ('"', "'"):
             self._string(char)
         elif char == "[":
-            lines = self.items.setdefault(path, []) if is_kept else []
+            lines = self.items.setdefault(path, []) if is_recorded else []
             self._sequence("]", lambda: self._item(path, lines))
         elif char == "{":
-            self._sequence("}", lambda: self._pair(path, is_kept=is_kept))
+            self._sequence("}", lambda: self._pair(path, is_recorded=is_recorded))
         else:
             while self._peek() not in ("", ",", "]", "}", "#", "\n"):
-                self.at += 1
+                self.position += 1
 
     def _item(self, path: TomlPath, lines: list[int]) -> None:
-        lines.append(self.text.count("\n", 0, self.at) + 1)
-        self._value(path, is_kept=False)
+        lines.append(self.text.count("\n", 0, self.position) + 1)
+        self._value(path, is_recorded=False)
 
     def _sequence(self, end: str, item: Callable[[], None]) -> None:
-        self.at += 1
-        self._skip(_WHITE)
+        self.position += 1
+        self._skip(_WHITESPACE)
         while self._peek() != end:
             item()
-            self._skip(_WHITE)
+            self._skip(_WHITESPACE)
             if self._peek() == ",":
-                self.at += 1
-                self._skip(_WHITE)
-        self.at += 1
+                self.position += 1
+                self._skip(_WHITESPACE)
+        self.position += 1
 
     def _string(self, quote: str) -> None:
-        if not self.text.startswith(quote * 3, self.at):
-            self.at += 1
+        if not self.text.startswith(quote * 3, self.position):
+            self.position += 1
             self._rest_of_string(quote)
             return
-        self.at += 3
-        while not self.text.startswith(quote * 3, self.at):
-            self.at += 2 if quote == '"' and self._peek() == "\\" else 1
-        self.at += 3
+        self.position += 3
+        while not self.text.startswith(quote * 3, self.position):
+            self.position += 2 if quote == '"' and self._peek() == "\\" else 1
+        self.position += 3
         # One or two quotes may directly precede the three that end a string.
         while self._peek() == quote:
-            self.at += 1
+            self.position += 1
 
     def _rest_of_string(self, quote: str) -> None:
-        at = self.text.index(quote, self.at)
-        if quote == '"' and "\\" in self.text[self.at : at]:
-            found = _ESCAPED.match(self.text, self.at)
-            assert found is not None
-            at = found.end()
-        self.at = at + 1
+        position = self.text.index(quote, self.position)
+        if quote == '"' and "\\" in self.text[self.position : position]:
+            escaped = _ESCAPED.match(self.text, self.position)
+            assert escaped is not None
+            position = escaped.end()
+        self.position = position + 1
 
     def _skip(self, chars: str) -> None:
         """Skip `chars`, and comments if a line may end here."""
-        text, at = self.text, self.at
-        while at < len(text):
-            if text[at] in chars:
-                at += 1
-            elif text[at] == "#" and "\n" in chars:
-                end = text.find("\n", at)
-                at = len(text) if end < 0 else end
+        text, position = self.text, self.position
+        while position < len(text):
+            if text[position] in chars:
+                position += 1
+            elif text[position] == "#" and "\n" in chars:
+                end = text.find("\n", position)
+                position = len(text) if end < 0 else end
             else:
                 break
-        self.at = at
+        self.position = position
 
     def _peek(self) -> str:
-        return self.text[self.at : self.at + 1]
+        return self.text[self.position : self.position + 1]
 
 
 @lru_cache(maxsize=2)
 def _scan(text: str) -> _Scanner:
-    """Return the scanner of a text that it has read. Lines and items of the same file are asked for in turn."""
+    """Return a scanner that has read `text`. Cached, since callers ask for the lines and the items of the same file."""
     scanner = _Scanner(text)
     scanner.document()
     return scanner

@@ -10,6 +10,7 @@ QWEN_CODE_MAX_OUTPUT_TOKENS for users of Qwen Code. Reads no API key and uses no
 from __future__ import annotations
 
 import os
+import re
 import stat
 from codecs import BOM_UTF8
 from collections.abc import Iterable, Iterator, Mapping
@@ -101,22 +102,22 @@ def _is_same_file(left: Path, right: Path) -> bool:
 def _merge_layers(layers: Iterable[Layer]) -> dict[KeyPath, Value]:
     merged: dict[KeyPath, Value] = {}
     for layer in layers:
-        for path, found in layer.values.items():
-            _reject_override(path, found, merged)
+        for path, value in layer.values.items():
+            _reject_override(path, value, merged)
             key = find_key(path)
             lower = merged.get(path)
             is_joined = key is not None and key.meta.is_joined and lower is not None
-            merged[path] = _join_lists(lower, found) if is_joined and lower is not None else found
+            merged[path] = _join_lists(lower, value) if is_joined and lower is not None else value
     return merged
 
 
-def _reject_override(path: KeyPath, found: Value, lower: Mapping[KeyPath, Value]) -> None:
+def _reject_override(path: KeyPath, upper: Value, lower: Mapping[KeyPath, Value]) -> None:
     """Raise `ConfigError` if a project changes a server of the user, such as its command, environment or approval."""
-    if path[0] != "mcp_servers" or not found.origin.is_project:
+    if path[0] != "mcp_servers" or not upper.origin.is_project:
         return
     if any(other[:2] == path[:2] and not value.origin.is_project for other, value in lower.items()):
         raise ConfigError(
-            f"{found.origin}: {dotted(path[:2])} is already defined in your configuration; rename this one"
+            f"{upper.origin}: {dotted(path[:2])} is already defined in your configuration; rename this one"
         )
 
 
@@ -150,8 +151,8 @@ def _table_origins(layers: Iterable[Layer]) -> dict[KeyPath, Origin]:
 def _build_settings(
     merged: Mapping[KeyPath, Value], tables: Mapping[KeyPath, Origin], warnings: tuple[str, ...]
 ) -> Settings:
-    values = {path: found.value for path, found in merged.items()}
-    origins = {dotted(path): found.origin for path, found in merged.items()}
+    values = {path: setting.value for path, setting in merged.items()}
+    origins = {dotted(path): setting.origin for path, setting in merged.items()}
     explicit = {dotted(path): value for path, value in values.items()}
     base = Settings(
         **leaves(values),
@@ -168,7 +169,7 @@ def _build_settings(
         warnings=warnings,
         origins=MappingProxyType(origins),
         item_origins=MappingProxyType(
-            {dotted(path): found.item_origins for path, found in merged.items() if found.item_origins}
+            {dotted(path): setting.item_origins for path, setting in merged.items() if setting.item_origins}
         ),
         given=MappingProxyType(explicit),
     )
@@ -218,20 +219,20 @@ def _model_output(name: str, values: Mapping[KeyPath, object], base: Settings) -
 
 
 def _price(name: str, values: Mapping[KeyPath, object], base: Settings) -> Price | None:
-    found = leaves(values, "models", name, "price")
-    if not found:
+    rates = leaves(values, "models", name, "price")
+    if not rates:
         return None
-    missing = next((key for key in ("input", "output") if key not in found), None)
+    missing = next((key for key in ("input", "output") if key not in rates), None)
     if missing is not None:
         path = ("models", name, "price")
-        origin = base.origin(dotted((*path, next(iter(found)))))
+        origin = base.origin(dotted((*path, next(iter(rates)))))
         raise ConfigError(f"{origin}: {dotted(path)} also needs {missing}, or no cost can be computed")
-    return Price(**found)
+    return Price(**rates)
 
 
 def layer_servers(layer: Layer) -> dict[str, McpServer]:
     """Return the tool servers of one layer. Raise `ConfigError` for an invalid one."""
-    values = {path: found.value for path, found in layer.values.items()}
+    values = {path: value.value for path, value in layer.values.items()}
     tables = _table_origins([layer])
     return {name: _mcp_server(name, values, tables) for family, name in tables if family == "mcp_servers"}
 
@@ -340,9 +341,9 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
         if key is None:
             raise ConfigError(f"no key {name}; {nearest_hint(path)}")
         origin = Origin("flag", key.meta.flag or f"--{path[-1].replace('_', '-')}")
-        found = convert_value(key, path, value, origin.where)
-        items = (origin,) * len(found) if key.meta.is_joined and isinstance(found, tuple) else ()
-        layer.values[path] = Value(found, origin, items)
+        converted = convert_value(key, path, value, origin.where)
+        items = (origin,) * len(converted) if key.meta.is_joined and isinstance(converted, tuple) else ()
+        layer.values[path] = Value(converted, origin, items)
     return layer
 
 
@@ -364,14 +365,16 @@ def convert_value(key: Key, path: KeyPath, value: object, subject: str = "") -> 
         hint = hint and f"; {hint}"
     elif "number" in key.kind.expected and kind == "a number":
         hint = f", not {value}"
-    elif kind.removeprefix("a ") in key.kind.expected.replace("number", "") or (kind == "text" and _accepts_text(key)):
-        # The type is right, its content is not.
-        hint = " on one line without control characters" if key.kind.expected == "text" else ""
+    elif _accepts_type(key, kind):  # its content is invalid
+        hint = " on one line without control characters" if key.kind.expected == "a string" else ""
     raise ConfigError(f"{subject or dotted(path)} must be {key.kind.expected}{hint}")
 
 
-def _accepts_text(key: Key) -> bool:
-    return key.kind.schema.get("type") == "string"
+def _accepts_type(key: Key, type_name: str) -> bool:
+    """Return whether some values of this type are valid, according to the kind's `expected` words."""
+    if type_name == "a string" and key.kind.schema.get("type") == "string":  # a URL is a string too
+        return True
+    return re.search(rf"\b{type_name.removeprefix('a ')}\b", key.kind.expected) is not None
 
 
 class _LayerReader:
@@ -415,20 +418,20 @@ class _LayerReader:
         if self._scope == "project" and not key.meta.is_project_allowed:
             self._fail(path, f"a project may not set {dotted(path)}; set it in your own configuration")
         try:
-            found = convert_value(key, path, value)
+            converted = convert_value(key, path, value)
         except ConfigError as error:
             self._fail(path, str(error))
-        if path == ("permissions", "mode") and found == "bypass":
+        if path == ("permissions", "mode") and converted == "bypass":
             self._fail(path, "`bypass` cannot be set in a config file; start qcode with --permission-mode bypass")
-        if path[0] == "hooks" and self._scope == "project" and isinstance(found, tuple):
-            refused = next((name for hook in found for name in ("may_allow", "env") if getattr(hook, name)), "")
+        if path[0] == "hooks" and self._scope == "project" and isinstance(converted, tuple):
+            refused = next((name for hook in converted for name in ("may_allow", "env") if getattr(hook, name)), "")
             if refused:
                 self._fail(path, f"a project may not set {refused} of a hook; set it in your own configuration")
-        if path == ("after_edit", "diagnostics") and self._scope == "project" and found is not False:
+        if path == ("after_edit", "diagnostics") and self._scope == "project" and converted is not False:
             self._fail(path, "a project may only set after_edit.diagnostics to false; set it in your own configuration")
-        if path == ("tools", "sandbox") and self._scope == "project" and found != "required":
+        if path == ("tools", "sandbox") and self._scope == "project" and converted != "required":
             self._fail(path, 'a project may only set tools.sandbox to "required"; set it in your own configuration')
-        return found
+        return converted
 
     def _check_name(self, path: KeyPath) -> None:
         """Raise `ConfigError` for an invalid name of a table, and for a provider in a project's file."""
@@ -490,12 +493,12 @@ def read_toml_text(file: Path, *, must_exist: bool) -> str | None:
         if not must_exist and isinstance(error, FileNotFoundError | NotADirectoryError):
             return None
         raise ConfigError(f"cannot read the file: {error.strerror}", file=file) from None
-    found = os.fstat(handle)
-    if not stat.S_ISREG(found.st_mode):
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode):
         os.close(handle)
         raise ConfigError("is not a regular file", file=file)
     with os.fdopen(handle, "rb") as stream:
-        if found.st_size > _MAX_BYTES:
+        if status.st_size > _MAX_BYTES:
             raise ConfigError("is larger than 1 MiB", file=file)
         data = stream.read(_MAX_BYTES + 1).removeprefix(BOM_UTF8)  # the codec `utf-8-sig` loads another module
     try:

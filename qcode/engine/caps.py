@@ -144,6 +144,6 @@ def is_at_cap(output_tokens: int | None, cap: int) -> bool:
     return abs(output_tokens - cap) <= max(_HIT_FLOOR, cap * _HIT_SHARE)
 
 
-def is_far_below(output_tokens: int | None, cap: int) -> bool:
+def is_far_below_cap(output_tokens: int | None, cap: int) -> bool:
     """Return whether a reply that was truncated for length stopped below half of its cap."""
     return output_tokens is not None and 2 * output_tokens < cap

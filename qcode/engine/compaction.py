@@ -54,7 +54,7 @@ class CompactionScheduler:
         self._has_failed = False
 
     @property
-    def is_able(self) -> bool:
+    def is_available(self) -> bool:
         return self._settings is not None and not self._has_failed
 
     def is_due(self, request: ModelRequest, model: KnownModel, counter: PromptCounter) -> bool:

@@ -94,7 +94,7 @@ class PromptCounter:
         unless the estimate already shows clearly whether the prompt exceeds that many tokens.
         """
         prefix_tokens, messages = self._counted_prefix(request)
-        is_estimated = threshold is None or self.is_obvious(request, threshold)
+        is_estimated = threshold is None or self.is_clear_from_bytes(request, threshold)
         measure: Measure = estimate_text if is_estimated else self.measure
         tokens = self._sum(request, prefix_tokens, messages, measure)
         is_counted = prefix_tokens is not None and (tokens - prefix_tokens) * MAX_ESTIMATED_SHARE <= prefix_tokens
@@ -105,7 +105,7 @@ class PromptCounter:
         prefix_tokens, messages = self._counted_prefix(request)
         return self._sum(request, prefix_tokens, messages, bound_text)
 
-    def is_obvious(self, request: ModelRequest, threshold: int) -> bool:
+    def is_clear_from_bytes(self, request: ModelRequest, threshold: int) -> bool:
         """Return whether the size in bytes is enough to tell if `request` exceeds `threshold` tokens."""
         bound = self.bound_of(request)
         return bound <= threshold or 0 < MAX_BYTES_PER_TOKEN * threshold < bound

@@ -57,7 +57,7 @@ class Ledger:
         if self._parent is not None:
             self._parent.count(cause, requests)
 
-    def uncount(self, cause: RequestCause) -> None:
+    def undo_count(self, cause: RequestCause) -> None:
         """Undo a `count`: the request was not sent."""
         self.count(cause, -1)
 

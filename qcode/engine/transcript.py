@@ -235,11 +235,11 @@ def refused_part(error: ProviderError, request: ModelRequest) -> RefusedPart | N
         return "signatures"
     if _IMAGE_WORDS.search(words) and has_images(request.messages):
         # A server error counts only if it says that images are unsupported: others may be temporary.
-        return "images" if error.kind is not ErrorKind.SERVER or is_lasting(error) else None
+        return "images" if error.kind is not ErrorKind.SERVER or refuses_all_images(error) else None
     return None
 
 
-def is_lasting(error: ProviderError) -> bool:
+def refuses_all_images(error: ProviderError) -> bool:
     """Return whether the host refuses all images, not only this image."""
     return _UNSUPPORTED.search(error.message) is not None
 

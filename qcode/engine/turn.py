@@ -264,7 +264,7 @@ class Turn:
             settings.output,
             settings.retries,
             settings.max_budget_usd,
-            can_make_room=self._compaction.is_able,
+            can_make_room=self._compaction.is_available,
             fallback=settings.fallback,
             note=self.tally.limits_note,
             starts_escalated=self._escalates_next,
@@ -426,7 +426,7 @@ class Turn:
         result = compactor.result
         if result is None:
             return effects
-        effects = [*effects, *self._account_for(compactor, result)]
+        effects = [*effects, *self._record_compaction(compactor, result)]
         if not compactor.is_other:
             self.model = compactor.writer
         if result.parts is not None:
@@ -448,7 +448,7 @@ class Turn:
             case EndCompaction():
                 return self._end(Outcome.END_TURN, None)
 
-    def _account_for(self, compactor: Compactor, result: CompactionResult) -> list[Effect]:
+    def _record_compaction(self, compactor: Compactor, result: CompactionResult) -> list[Effect]:
         self.tally.ledger.add_compaction(compactor.ledger)
         self._compaction.end(result)
         return compactor.record_effects
@@ -532,7 +532,7 @@ class Turn:
             case Confirming(result=result):
                 return self._end(Outcome.CANCELLED, result)
             case Compacting(compactor, then):
-                recorded = self._account_for(compactor, compactor.cancel(is_unsent=is_unsent))
+                recorded = self._record_compaction(compactor, compactor.cancel(is_unsent=is_unsent))
                 if isinstance(then, ResumeReply):
                     return recorded + self._from_reply(then.reply, then.reply.cancel())
                 return recorded + self._end(Outcome.CANCELLED, None)

@@ -300,7 +300,7 @@ def trusts_folder(decision: Decision) -> bool:
     return decision == Allow("trust") or (isinstance(decision, AcceptPlan) and decision.trusts_folder)
 
 
-def misfit_notice(approval: Approval, decision: Decision) -> str:
+def mismatched_decision_notice(approval: Approval, decision: Decision) -> str:
     """Return the notice about a decision that does not fit the approval."""
     return f"{type(decision).__name__} does not decide a {type(approval).__name__}; it was denied."
 

@@ -48,7 +48,7 @@ class ToolCallStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolArgsDelta:
-    """A piece of a call's raw argument JSON, which is not parsed before the reply has ended."""
+    """A fragment of a call's raw argument JSON, which is not parsed before the reply has ended."""
 
     block: int
     text: str
@@ -64,7 +64,7 @@ class BlockEnded:
 
 @dataclass(frozen=True, slots=True)
 class EventDamaged:
-    """An event of the stream could not be read, so text or a piece of a call is missing."""
+    """An event of the stream could not be read, so text or a fragment of a call is missing."""
 
 
 @dataclass(frozen=True, slots=True)

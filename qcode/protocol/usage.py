@@ -50,7 +50,7 @@ def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
         return None
     read, write = usage.cache_read or 0, usage.cache_write or 0
     plain = max(0, usage.input - read - write)
-    cached = read * _or(price.cache_read, price.input) + write * _or(price.cache_write, price.input)
+    cached = read * _price_or(price.cache_read, price.input) + write * _price_or(price.cache_write, price.input)
     return (plain * price.input + cached + usage.output * price.output) / 1_000_000
 
 
@@ -64,7 +64,7 @@ def cache_hit_rate(usage: Usage) -> float | None:
     return min(1.0, usage.cache_read / usage.input)
 
 
-def _or(price: Decimal | None, fallback: Decimal) -> Decimal:
+def _price_or(price: Decimal | None, fallback: Decimal) -> Decimal:
     return fallback if price is None else price
 
 

@@ -260,7 +260,7 @@ class CallHabits(Protocol):
         ...
 
     @property
-    def takes_unmarked(self) -> bool:
+    def accepts_bare_json(self) -> bool:
         """Whether JSON without a mark may be a call: the model sent no native call, or sent calls as bare JSON."""
         ...
 

@@ -311,8 +311,8 @@ class DirectProvider(SdkProvider[ClientT]):
         async with opened as answer:
             yield answer
 
-    def _breaks(self) -> tuple[type[Exception], ...]:
-        return super()._breaks() if self._direct is None else (ConnectionBroken,)
+    def _connection_errors(self) -> tuple[type[Exception], ...]:
+        return super()._connection_errors() if self._direct is None else (ConnectionBroken,)
 
     def _stream_failures(self) -> tuple[type[Exception], ...]:
         return super()._stream_failures() if self._direct is None else _FAILURES

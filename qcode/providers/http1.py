@@ -75,10 +75,10 @@ class AnswerReader:
         self.is_done = False
         self.has_extra = False
         """Whether unexpected data followed the body."""
-        self._pieces: list[bytes] = []
+        self._received: list[bytes] = []
         self._size_of_body = 0
         self._bytes_in_a_row = 0
-        self.on_body = self._pieces.append
+        self.on_body = self._received.append
         self._parser_error = HttpParserError
         self._parser = HttpResponseParser(self)
         # Hosts behind old proxies end lines with a bare LF, pad chunk sizes, and send a length together with chunks.
@@ -99,9 +99,9 @@ class AnswerReader:
                 section = "chunk or length" if self.status else "HTTP/1.1 head"
                 raise ValueError(f"invalid {section}: {error.__context__ or error}") from error
             self.has_extra = True
-        pieces = self._pieces[: self._size_of_body] if self.is_done else self._pieces
-        body = b"".join(pieces)
-        self._pieces.clear()
+        received = self._received[: self._size_of_body] if self.is_done else self._received
+        body = b"".join(received)
+        self._received.clear()
         self._check_size(0 if body else len(data))
         return body
 
@@ -150,7 +150,7 @@ class AnswerReader:
     def on_message_complete(self) -> None:
         if self.status and not self.is_done:
             self.is_done = True
-            self._size_of_body = len(self._pieces)
+            self._size_of_body = len(self._received)
 
 
 class Inflater:
@@ -171,7 +171,7 @@ class Inflater:
         self._is_sniffed = False
 
     def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield the decoded body in `data`, in pieces of bounded size if it was compressed."""
+        """Yield the decoded body in `data`, in blocks of bounded size if it was compressed."""
         if self._is_plain:
             if data:
                 yield data
@@ -192,13 +192,13 @@ class Inflater:
                     return
                 self._inflater = zlib.decompressobj(self._window)
             try:
-                piece = self._inflater.decompress(data, _INFLATED_BYTES)
+                inflated = self._inflater.decompress(data, _INFLATED_BYTES)
             except zlib.error as error:
                 raise ValueError("the compressed response is corrupted") from error
-            if piece:
-                yield piece
+            if inflated:
+                yield inflated
             data = self._inflater.unconsumed_tail or self._inflater.unused_data
-            if not data and len(piece) < _INFLATED_BYTES:
+            if not data and len(inflated) < _INFLATED_BYTES:
                 return
 
     def close(self) -> None:
@@ -221,7 +221,7 @@ class HttpConnection(asyncio.Protocol):
         self.idle_limit = 0.0
         self.has_received = False
         """Whether a byte was received since the last request was sent."""
-        self._pieces: list[bytes] = []
+        self._received: list[bytes] = []
         self._size = 0
         self._is_ended = False
         self._is_paused = False
@@ -232,7 +232,7 @@ class HttpConnection(asyncio.Protocol):
     @property
     def is_reusable(self) -> bool:
         """Whether the host has neither closed the connection nor sent unexpected data."""
-        return not self._is_ended and not self._pieces and self._transport is not None
+        return not self._is_ended and not self._received and self._transport is not None
 
     def send(self, data: bytes) -> None:
         """Send `data`. `read` raises a failure to send, because a response received before may explain it."""
@@ -242,7 +242,7 @@ class HttpConnection(asyncio.Protocol):
 
     async def read(self) -> bytes:
         """Return at least one received byte, or empty bytes at the end. Raise `ConnectionBroken`."""
-        while not self._pieces:
+        while not self._received:
             if self._error is not None:
                 raise ConnectionBroken from self._error
             if self._is_ended:
@@ -252,8 +252,8 @@ class HttpConnection(asyncio.Protocol):
                 await self._read_waiter
             finally:
                 self._read_waiter = None
-        data = self._pieces[0] if len(self._pieces) == 1 else b"".join(self._pieces)
-        self._pieces.clear()
+        data = self._received[0] if len(self._received) == 1 else b"".join(self._received)
+        self._received.clear()
         self._size = 0
         if self._is_paused and self._transport is not None:
             self._is_paused = False
@@ -273,7 +273,7 @@ class HttpConnection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self.has_received = True
-        self._pieces.append(data)
+        self._received.append(data)
         self._size += len(data)
         if self._size > _HIGH_WATER and not self._is_paused and self._transport is not None:
             self._is_paused = True

@@ -94,10 +94,10 @@ class SseParser:
             self._data_size = 0
         self._event = b""
 
-    def _append_partial(self, piece: bytes) -> None:
-        self._partial_size += len(piece)
+    def _append_partial(self, data: bytes) -> None:
+        self._partial_size += len(data)
         self._check(self._partial_size)
-        self._partial.append(piece)
+        self._partial.append(data)
 
     def _take_partial(self, rest: bytes) -> bytes:
         line = b"".join((*self._partial, rest))

@@ -283,7 +283,7 @@ class SdkProvider(ABC, Generic[ClientT]):
                         answer = await stack.enter_async_context(self._answer(request))
                 except TimeoutError as error:
                     raise ProviderError(ErrorKind.TIMEOUT, f"no answer within {limits.first_event:g} s") from error
-                reply = read_reply(answer, decoder, self._connection, self._parser(), self._breaks())
+                reply = read_reply(answer, decoder, self._connection, self._parser(), self._connection_errors())
                 async for event in await stack.enter_async_context(aclosing(reply)):
                     yield tag_opaque(event, origin) if origin else event
         except ProviderError as error:
@@ -325,7 +325,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         async with self._open(client, request) as response:
             yield response
 
-    def _breaks(self) -> tuple[type[Exception], ...]:
+    def _connection_errors(self) -> tuple[type[Exception], ...]:
         """Return the exceptions that reading a body raises if the connection breaks."""
         import httpx2
 
@@ -445,7 +445,9 @@ class _WatchedReply:
         self._habits = habits
         finds_lines = habits.form == "json"
         before = text_to_continue(request.messages)
-        self._search = MarkSearch(before, finds_objects=habits.takes_unmarked and not before, finds_lines=finds_lines)
+        self._search = MarkSearch(
+            before, finds_objects=habits.accepts_bare_json and not before, finds_lines=finds_lines
+        )
         self._reader: TailEvents | None = None
         self._is_off = False
         self._blocks: set[int] = set()

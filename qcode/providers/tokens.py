@@ -100,7 +100,7 @@ class TokenCounter:
             return None
         if self._encoder is None:
             return None
-        return sum(len(self._encoder.encode_ordinary(piece)) for piece in slices(text, SLICE_CHARS))
+        return sum(len(self._encoder.encode_ordinary(chunk)) for chunk in slices(text, SLICE_CHARS))
 
     def _load_in_background(self) -> None:
         if self._load_thread is None:

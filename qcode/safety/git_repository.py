@@ -118,7 +118,7 @@ def hardened(env: Mapping[str, str], path: str, more: Sequence[tuple[str, str]] 
     return allowed | fixed | _HARD | numbered((*OVERRIDES, *more))
 
 
-def risky(fields: Sequence[bytes]) -> Iterator[str]:
+def risky_settings(fields: Sequence[bytes]) -> Iterator[str]:
     """Yield the settings of the repository that are not known to be harmless.
 
     `fields` are scope, origin and name of each setting in turn; a value follows its name after a newline.
@@ -267,7 +267,7 @@ def _risky_setting_problem(fields: Sequence[bytes], top: Path) -> str:
     ignored = "\n".join(_IGNORED_REVISIONS).encode()
     is_plain = not (top / _IGNORED_REVISIONS[1]).is_symlink()
     checked = [field for setting in entries if setting[2] != ignored or not is_plain for field in setting]
-    name = next(risky(checked), None)
+    name = next(risky_settings(checked), None)
     # The user's own diff program also needs approval, because no setting can turn it off.
     if name is None:
         names = (entry.partition(b"\n")[0] for _, _, entry in entries)

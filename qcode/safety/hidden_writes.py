@@ -85,12 +85,12 @@ def may_write_protected(command: str, session_folders: SessionFolders) -> str:
         if named:
             return f"{named} is a protected name"
     writes = _FolderWrites.of(session_folders)
-    return writes.reason_to_refuse(command) or writes.reason_by_detour(command)
+    return writes.reason_to_refuse(command) or writes.indirect_reason(command)
 
 
-def _as_wildcard(found: re.Match[str]) -> str:
+def _as_wildcard(expansion: re.Match[str]) -> str:
     """Return a wildcard, followed by the expansion itself, which may be a command that contains protected names."""
-    return f"* {found[0]} "
+    return f"* {expansion[0]} "
 
 
 def _may_be_protected(part: str, *, finds_hidden: bool) -> bool:
@@ -194,7 +194,7 @@ class _FolderWrites:
         targets = [word for word in words[start + 1 :] if not word.startswith("-")]
         return replace(self, folder=self._path(targets[0] if targets else "~"), folder_changes=self.folder_changes + 1)
 
-    def reason_by_detour(self, command: str) -> str:
+    def indirect_reason(self, command: str) -> str:
         """Return why a word may lead to a protected file through a link, a wildcard or a change of folder.
 
         Two examples name no protected file: `cp x farm/rc`, if `farm/rc` is a link to `~/.bashrc`, and
@@ -367,16 +367,16 @@ class _FileJudge:
             yield path
 
     def _matches(self, pattern: str) -> Iterator[str]:
-        found = [""]
+        paths = [""]
         for part in pattern.split("/")[1:]:
             if _UNKNOWN.search(part) is None:
-                found = [f"{path}/{part}" for path in found]
+                paths = [f"{path}/{part}" for path in paths]
                 continue
-            pairs = ((path, name) for path in found for name in self._names_in(path or "/"))
+            pairs = ((path, name) for path in paths for name in self._names_in(path or "/"))
             compared = list(islice(pairs, max(self._names_left, 0)))
             self._names_left -= len(compared)
-            found = [f"{path}/{name}" for path, name in compared if fnmatchcase(name, part)]
-        return (path for path in found if not is_within(path, self._root) or self._may_be_link(path))
+            paths = [f"{path}/{name}" for path, name in compared if fnmatchcase(name, part)]
+        return (path for path in paths if not is_within(path, self._root) or self._may_be_link(path))
 
     def _may_be_link(self, path: str) -> bool:
         """Return whether a path without a protected name may be a protected file, through a symbolic or hard link."""

@@ -28,11 +28,11 @@ def find_program(name: str, path: str, outside: Path | Iterable[Path]) -> str | 
     """
     folders = [outside] if isinstance(outside, Path) else list(outside)
     for part in safe_parts(path, *folders):
-        found = shutil.which(name, path=part)
-        if found is not None and not any(
-            Path(found).resolve().is_relative_to(candidate.resolve()) for candidate in folders
+        program = shutil.which(name, path=part)
+        if program is not None and not any(
+            Path(program).resolve().is_relative_to(candidate.resolve()) for candidate in folders
         ):
-            return found
+            return program
     return None
 
 

@@ -192,50 +192,50 @@ class PathJudge:
         info = _stat(target)
         if above.is_loop or (info is not None and stat.S_ISLNK(info.st_mode)):
             return follow(absolute)
-        return ResolvedPath(tuple(f"{point.rstrip('/')}/{name}" for point in above.points), target, info)
+        return ResolvedPath(tuple(f"{linked.rstrip('/')}/{name}" for linked in above.chain), target, info)
 
     def _objections(self, resolved: ResolvedPath, access: Access) -> Iterator[Verdict]:
-        """Yield a verdict for each reason against the access, in the order of the points of the path.
+        """Yield a verdict for each reason against the access, in the order of the path's symlink chain.
 
         The location outside the workspace comes last: an equally strict reason, such as a secret name, says more.
         """
         is_folder = resolved.info is not None and stat.S_ISDIR(resolved.info.st_mode)
-        for point in resolved.points:
-            yield from self._judge_point(point, access, is_folder=is_folder)
+        for path in resolved.chain:
+            yield from self._judge_path(path, access, is_folder=is_folder)
         yield from _judge_file_kind(resolved, access)
         yield from _judge_existing(resolved)
-        for point in resolved.points:
-            if not self._folders_with(point) and not any(self._protected_locations(point)):
-                yield _verdict_for(protected_paths.judge_outside_path(point, self._homes), access)
+        for path in resolved.chain:
+            if not self._folders_with(path) and not any(self._protected_locations(path)):
+                yield _verdict_for(protected_paths.judge_outside_path(path, self._homes), access)
 
-    def _folders_with(self, point: str) -> list[str]:
-        """Return the folders of the workspace that contain `point`."""
-        return [folder for folder in (*self.roots, *self._read_only) if protected_paths.is_within(point, folder)]
+    def _folders_with(self, path: str) -> list[str]:
+        """Return the folders of the workspace that contain `path`."""
+        return [folder for folder in (*self.roots, *self._read_only) if protected_paths.is_within(path, folder)]
 
-    def _judge_point(self, point: str, access: Access, *, is_folder: bool) -> Iterator[Verdict]:
-        for protected in self._protected_locations(point):
+    def _judge_path(self, path: str, access: Access, *, is_folder: bool) -> Iterator[Verdict]:
+        for protected in self._protected_locations(path):
             yield _verdict_for(protected, access)
-        inside = self._folders_with(point)
+        inside = self._folders_with(path)
         folder = max(inside, key=len, default="")
-        parts = tuple(part for part in point.removeprefix(folder).split("/") if part)
+        parts = tuple(part for part in path.removeprefix(folder).split("/") if part)
         yield from _judge_names(parts, access, is_folder=is_folder)
         if access == "write" and inside and not parts:
             yield Verdict("deny", "it is the workspace folder itself", "path:root")
         if access == "write" and folder in self._read_only and folder not in self.roots:
             yield Verdict("ask", "the folder was added as read-only", "path:read-only")
 
-    def _protected_locations(self, point: str) -> Iterator[protected_paths.LocationVerdict]:
-        found = [protected_paths.judge_kernel_path(point)]
-        found += [
-            protected_paths.judge_home_path(point.removeprefix(home).strip("/"))
+    def _protected_locations(self, path: str) -> Iterator[protected_paths.LocationVerdict]:
+        verdicts = [protected_paths.judge_kernel_path(path)]
+        verdicts += [
+            protected_paths.judge_home_path(path.removeprefix(home).strip("/"))
             for home in self._homes
-            if point != home and protected_paths.is_within(point, home)
+            if path != home and protected_paths.is_within(path, home)
         ]
         # A folder of qcode that the session may read, such as a skill of the user, is not protected like the others.
         folders = (folder for folder in self._read_only if protected_paths.is_within_any(folder, self._qcode_folders))
-        if not protected_paths.is_within_any(point, folders):
-            found.append(protected_paths.judge_qcode_path(point, self._qcode_folders))
-        return (protected for protected in found if protected is not None)
+        if not protected_paths.is_within_any(path, folders):
+            verdicts.append(protected_paths.judge_qcode_path(path, self._qcode_folders))
+        return (protected for protected in verdicts if protected is not None)
 
 
 def absolute_path(path: str, root: str, home: str) -> str:
@@ -296,7 +296,7 @@ def _judge_file_kind(resolved: ResolvedPath, access: Access) -> Iterator[Verdict
 def _judge_existing(resolved: ResolvedPath) -> Iterator[Verdict]:
     """Judge names that matter only for existing files, or for new files in existing folders."""
     is_file = resolved.info is not None and stat.S_ISREG(resolved.info.st_mode)
-    names = [point.rsplit("/", 1)[-1] for point in resolved.points]
+    names = [path.rsplit("/", 1)[-1] for path in resolved.chain]
     is_new = resolved.info is None and os.path.isdir(os.path.dirname(resolved.target))  # noqa: PTH112, PTH120  # text, as in `follow`
     if (is_file and any(map(protected_paths.is_key, names))) or (
         is_new and any(map(protected_paths.is_ssh_key, names))
@@ -387,12 +387,12 @@ _MAX_LINKS = 40
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """A path and its resolution. `points` are the normalized paths: as given, and after each resolved link.
+    """A path and its resolution. `chain` has the normalized path as given and after each resolved symlink.
 
     `target` is the path with every link resolved. `info` is its status, None if it does not exist.
     """
 
-    points: tuple[str, ...]
+    chain: tuple[str, ...]
     target: str
     info: os.stat_result | None
     is_loop: bool = False
@@ -400,7 +400,7 @@ class ResolvedPath:
 
 def follow(path: str) -> ResolvedPath:
     """Resolve the absolute `path` link by link; missing components are kept as given. Never raises an exception."""
-    points = [os.path.normpath(path)]
+    chain = [os.path.normpath(path)]
     pending = deque(path.split("/"))
     current, links = "/", 0
     while pending:
@@ -417,13 +417,13 @@ def follow(path: str) -> ResolvedPath:
             continue
         links += 1
         if links > _MAX_LINKS:
-            return ResolvedPath(tuple(points), step, None, is_loop=True)
+            return ResolvedPath(tuple(chain), step, None, is_loop=True)
         if link.startswith("/"):
             current = "/"
         pending.extendleft(reversed(link.split("/")))
-        points.append(os.path.normpath("/".join([current, *pending])))
-    points.append(current)
-    return ResolvedPath(tuple(dict.fromkeys(points)), current, _stat(current))
+        chain.append(os.path.normpath("/".join([current, *pending])))
+    chain.append(current)
+    return ResolvedPath(tuple(dict.fromkeys(chain)), current, _stat(current))
 
 
 def _link_at(path: str) -> str | None:

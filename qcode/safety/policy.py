@@ -22,12 +22,12 @@ from qcode.safety.protected_paths import PROTECTED_RULES
 from qcode.safety.rules import (
     Rule,
     Rules,
+    contains_rule_words,
     covers_command,
     covers_target,
     first_rule,
     is_rule,
     may_restrict,
-    mentions,
     parse_rule,
     propose_edit,
     propose_prefix,
@@ -208,10 +208,10 @@ class Policy:
         if path_verdict.verdict == "deny":
             return path_verdict
         kind = "read" if access == "read" else "edit"
-        points = paths.resolve(path).points
+        chain = paths.resolve(path).chain
 
         def is_covered(rule: Rule) -> bool:
-            return any(_covers_point(rule, point, paths, folds=True) for point in points)
+            return any(_covers_path(rule, linked_path, paths, folds=True) for linked_path in chain)
 
         denied = first_rule(self.rules.deny, kind, is_covered)
         if denied is not None:
@@ -223,7 +223,7 @@ class Policy:
             return verdict_of_rule(asked, "ask")
         if path_verdict.verdict == "ask" or access == "read":
             return path_verdict
-        return self._judge_write(points, paths)
+        return self._judge_write(chain, paths)
 
     def _judge_files(self, files: Files, arguments: JsonObject) -> Verdict:
         """Return the strictest verdict on the files of a call. A rule is proposed only if it allows the whole call."""
@@ -235,7 +235,7 @@ class Policy:
         asking = [other for other in verdicts if not other.is_allowed]
         return verdict if len(asking) <= 1 else replace(verdict, proposed_rule="")
 
-    def _judge_write(self, points: tuple[str, ...], paths: PathJudge) -> Verdict:
+    def _judge_write(self, chain: tuple[str, ...], paths: PathJudge) -> Verdict:
         if not self.is_trusted:
             return _RESTRICTED
         if self.mode == "bypass":
@@ -244,13 +244,13 @@ class Policy:
             return Verdict("allow", "edits in the workspace are accepted", f"mode:{self.mode}")
 
         def is_covered(rule: Rule) -> bool:
-            return all(_covers_point(rule, point, paths) for point in points)
+            return all(_covers_path(rule, linked_path, paths) for linked_path in chain)
 
         allowed = first_rule(self.rules.allow, "edit", is_covered)
         if allowed is not None:
             return verdict_of_rule(allowed, "allow")
-        real, root = points[-1], os.path.realpath(self.root)
-        is_direct = len(points) == 1 and real.startswith(f"{root}/")
+        real, root = chain[-1], os.path.realpath(self.root)
+        is_direct = len(chain) == 1 and real.startswith(f"{root}/")
         proposed = propose_edit(real.removeprefix(f"{root}/")) if is_direct else ""
         return Verdict("ask", "it changes a file", f"mode:{self.mode}", proposed)
 
@@ -458,7 +458,7 @@ class Policy:
     def _judge_unclear(self, command: str, why: str) -> Verdict:
         """Judge a command that cannot be analyzed: only a rule for every command can allow it."""
         for rule in self.rules.deny:
-            if rule.kind == "shell" and (not rule.body or mentions(command, rule)):
+            if rule.kind == "shell" and (not rule.body or contains_rule_words(command, rule)):
                 return Verdict(
                     "deny", f"it could not be fully analyzed ({why}) and may match the deny rule {rule.text}", rule.text
                 )
@@ -544,8 +544,8 @@ _NO_SANDBOX_TO_WRITE = Verdict(
 )
 
 
-def _covers_point(rule: Rule, point: str, paths: PathJudge, *, folds: bool = False) -> bool:
-    return any(rule.matches_path(point, root, paths.home, folds=folds) for root in paths.root_paths)
+def _covers_path(rule: Rule, path: str, paths: PathJudge, *, folds: bool = False) -> bool:
+    return any(rule.matches_path(path, root, paths.home, folds=folds) for root in paths.root_paths)
 
 
 def _only_reads(flow: Flow) -> bool:

@@ -130,18 +130,18 @@ def _redact_shapes(text: str) -> str:
     """Return `text` without keys that are recognized by their format, leftmost first."""
     parts: list[str] = []
     copied = searched = excluded = 0
-    while (found := _SHAPES.search(text, searched)) is not None:
-        end = found.end()
-        if found["token"] is not None:
-            searched = found.start() + 1
-            if found.start() < excluded:
+    while (match := _SHAPES.search(text, searched)) is not None:
+        end = match.end()
+        if match["token"] is not None:
+            searched = match.start() + 1
+            if match.start() < excluded:
                 continue
-            token = _TOKEN.match(text, found.start())
+            token = _TOKEN.match(text, match.start())
             if token is None:  # then no later start in the same part is a token: it ends at the same character
-                excluded = _end_of_part(text, found.start())
+                excluded = _end_of_part(text, match.start())
                 continue
             end = token.end()
-        parts += [text[copied : found.start()], REDACTED]
+        parts += [text[copied : match.start()], REDACTED]
         copied = searched = end
     return "".join([*parts, text[copied:]])
 

@@ -284,7 +284,7 @@ def restricts(rule: Rule, part: SimpleCommand) -> bool:
         return True
     if words[0].text == "git" and words[1:2] and any(_ALIAS.match(word.text) for word in words):
         return rule.words[:1] == (Word("git"),)  # `git -c alias.x=push x` is a push
-    return words[0].text in _WRAPPING and mentions(" ".join(word.text for word in words), rule)
+    return words[0].text in _WRAPPING and contains_rule_words(" ".join(word.text for word in words), rule)
 
 
 def _without_options(words: tuple[Word, ...]) -> Iterator[tuple[Word, ...]]:
@@ -301,7 +301,7 @@ def may_restrict(rule: Rule, part: SimpleCommand) -> bool:
     return not rule.words or any(word.text.rsplit("/", 1)[-1] == rule.words[0].text for word in part.words)
 
 
-def mentions(command: str, rule: Rule) -> bool:
+def contains_rule_words(command: str, rule: Rule) -> bool:
     """Return whether a command that cannot be analyzed contains the fixed words of a rule as adjacent words."""
     plain_text = re.sub(r"['\"\\]", "", unicodedata.normalize("NFC", command))
     words = tuple(Word(text) for text in re.findall(r"[\w./@%+:=-]+", plain_text))

@@ -67,13 +67,13 @@ class BoundedMatcher(SequenceMatcher[_T]):
             if not self._steps.use(costs[end] - costs[start]):
                 blocks += _aligned(self._a, self._b, start, end, other, other_end)
                 continue
-            found = self.find_longest_match(start, end, other, other_end)
-            if found.size:
-                blocks.append(found)
-                if start < found.a and other < found.b:
-                    pending.append((start, found.a, other, found.b))
-                if found.a + found.size < end and found.b + found.size < other_end:
-                    pending.append((found.a + found.size, end, found.b + found.size, other_end))
+            block = self.find_longest_match(start, end, other, other_end)
+            if block.size:
+                blocks.append(block)
+                if start < block.a and other < block.b:
+                    pending.append((start, block.a, other, block.b))
+                if block.a + block.size < end and block.b + block.size < other_end:
+                    pending.append((block.a + block.size, end, block.b + block.size, other_end))
         return _joined(sorted(blocks))
 
 
@@ -156,16 +156,16 @@ class FileDiff:
 
 def file_diffs(diffs: Iterable[str]) -> tuple[FileDiff, ...]:
     """Return the changes of several unified diffs, one value for each file, in the order of their first change."""
-    found: dict[str, FileDiff] = {}
+    by_path: dict[str, FileDiff] = {}
     for diff in diffs:
         for part in _split_at_files(diff):
             path = next((name for name in map(_named_file, reversed(part[:2])) if name), "")
             kinds = [line.kind for line in part]
-            before = found.get(path, FileDiff(path, 0, 0, ""))
+            before = by_path.get(path, FileDiff(path, 0, 0, ""))
             text = before.diff + "".join(f"{line.text}\n" for line in part)
             added, removed = before.added + kinds.count("add"), before.removed + kinds.count("remove")
-            found[path] = FileDiff(path, added, removed, text)
-    return tuple(found.values())
+            by_path[path] = FileDiff(path, added, removed, text)
+    return tuple(by_path.values())
 
 
 def _split_at_files(diff: str) -> Iterator[list[DiffLine]]:
@@ -348,8 +348,8 @@ def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
     sections: list[tuple[Section, str]] = []
     at = 0
     while at < len(lines):
-        found = _SECTION.fullmatch(lines[at])
-        if found is None:
+        header = _SECTION.fullmatch(lines[at])
+        if header is None:
             if not lines[at].strip():
                 at += 1
                 continue
@@ -358,7 +358,7 @@ def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
                 f"path, not {lines[at][:80]!r}"
             )
         end = next((index for index in range(at + 1, len(lines)) if _SECTION.fullmatch(lines[index])), len(lines))
-        sections.append((_section(found[1], found[2], lines[at + 1 : end], at + 3), "\n".join(lines[at:end])))
+        sections.append((_section(header[1], header[2], lines[at + 1 : end], at + 3), "\n".join(lines[at:end])))
         at = end
     if not sections:
         raise PatchError("the patch names no file")

@@ -60,12 +60,12 @@ def fence_after(marker: str | None, line: str) -> str | None:
     """Return the marker of the fence that is open after `line`; `marker` is the one open before it."""
     if "```" not in line and "~~~" not in line:
         return marker
-    found = _FENCE.match(line)
-    if found is None:
+    match = _FENCE.match(line)
+    if match is None:
         return marker
     if marker is None:
-        return None if found.group(1)[0] == "`" and "`" in found.group(2) else found.group(1)
-    return None if found.group(1).startswith(marker) and not found.group(2).strip() else marker
+        return None if match.group(1)[0] == "`" and "`" in match.group(2) else match.group(1)
+    return None if match.group(1).startswith(marker) and not match.group(2).strip() else marker
 
 
 def open_fence(before: str) -> Fence | None:
@@ -90,11 +90,11 @@ def reopened_fence(text: str, fence: Fence, *, is_inside_line: bool) -> int:
     incomplete line (`is_inside_line`), where no fence can close, and before an indented line, which is code.
     """
     lead = len(text) - len(text.lstrip("\r\n"))
-    found = _FENCE.match(text, lead)
-    if found is None or not text.startswith("\n", found.end()):
+    match = _FENCE.match(text, lead)
+    if match is None or not text.startswith("\n", match.end()):
         return 0
-    end = found.end() + 1
-    marker, language = found.group(1), _language(found.group(2))
+    end = match.end() + 1
+    marker, language = match.group(1), _language(match.group(2))
     if language:
         is_same = marker == fence.marker and language == fence.language
         return 0 if fence.may_hold_fences and not is_same else end

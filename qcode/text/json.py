@@ -47,12 +47,12 @@ def parse_arguments(text: str) -> JsonObject | None:
 
 def unique_keys(pairs: list[tuple[str, Json]]) -> JsonObject:
     """Return an object from its pairs, for `object_pairs_hook`; raise `DuplicateKeyError` for a duplicate key."""
-    found: JsonObject = {}
+    values: JsonObject = {}
     for key, value in pairs:
-        if key in found:
+        if key in values:
             raise DuplicateKeyError(key)
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
 def _refuse(name: str) -> Json:

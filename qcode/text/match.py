@@ -204,13 +204,13 @@ def _is_start(name: str, position: int) -> bool:
 
 def _mask(text: str, known: dict[str, int]) -> int:
     """Return the letters of a text as a bit mask."""
-    found = known.get(text)
-    if found is None:
-        found = 0
+    mask = known.get(text)
+    if mask is None:
+        mask = 0
         for letter in set(text):
-            found |= _LETTERS.get(letter, 0)
-        known[text] = found
-    return found
+            mask |= _LETTERS.get(letter, 0)
+        known[text] = mask
+    return mask
 
 
 def _scattered_pattern(words: str) -> re.Pattern[str]:
@@ -231,13 +231,13 @@ def _marks(path: str, words: str) -> tuple[int, ...]:
 
 
 def _letter_positions(path: str, words: str, start: int) -> tuple[int, ...]:
-    found: list[int] = []
+    positions: list[int] = []
     for letter in words:
-        at = path.find(letter, found[-1] + 1 if found else start)
+        at = path.find(letter, positions[-1] + 1 if positions else start)
         if at < 0:
             return ()
-        found.append(at)
-    return tuple(found)
+        positions.append(at)
+    return tuple(positions)
 
 
 _WHOLE = 1_000
@@ -259,11 +259,11 @@ def match(query: str, text: str) -> Match | None:
     positions: set[int] = set()
     folded = fold(text)
     for word in fold(query).split():
-        found = _match_substring(word, folded) or _match_in_order(word, folded)
-        if found is None:
+        word_match = _match_substring(word, folded) or _match_in_order(word, folded)
+        if word_match is None:
             return None
-        score += found.score
-        positions.update(found.positions)
+        score += word_match.score
+        positions.update(word_match.positions)
     return Match(score, tuple(sorted(positions)))
 
 
@@ -272,12 +272,12 @@ def rank(query: str, texts: Iterable[Sequence[str]]) -> list[int]:
 
     Each text is a sequence of parts; a match in an earlier part counts more.
     """
-    found: list[tuple[int, int]] = []
+    scored: list[tuple[int, int]] = []
     for index, parts in enumerate(texts):
         score = _score(query, parts)
         if score is not None:
-            found.append((-score, index))
-    return [index for _, index in sorted(found)]
+            scored.append((-score, index))
+    return [index for _, index in sorted(scored)]
 
 
 def fold(text: str) -> str:

@@ -120,7 +120,7 @@ class Collector:
 
 
 class LiveOutput:
-    """Passes on text in pieces of limited size, which say what they leave out; the caller decides when to `flush`."""
+    """Passes on text in chunks of limited size that state their omissions; the caller decides when to `flush`."""
 
     def __init__(self, output: Callable[[str], None]) -> None:
         self._output = output

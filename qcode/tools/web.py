@@ -232,8 +232,8 @@ async def _read(url: str, response: httpx2.Response) -> Page:
     unpacking = zlib.decompressobj(_CODINGS[coding]) if coding in _CODINGS else None
     data = bytearray()
     try:
-        async for piece in response.aiter_raw():
-            data += piece if unpacking is None else unpacking.decompress(piece, MAX_BYTES + 1 - len(data))
+        async for chunk in response.aiter_raw():
+            data += chunk if unpacking is None else unpacking.decompress(chunk, MAX_BYTES + 1 - len(data))
             if len(data) > MAX_BYTES or (unpacking is not None and unpacking.unconsumed_tail):
                 raise Refused(f"{url} is larger than {MAX_BYTES // 1024**2} MB")
     except zlib.error:

@@ -168,12 +168,12 @@ def _results(service: SearchService, page: Page) -> list[JsonObject]:
         raise Refused(f"{service.name} has reached its rate limit (429); try again later")
     if page.status != 200:
         raise Refused(f"{service.name} answered {page.status}")
-    found: Json = parse_object(page.plain)
-    if found is None:
+    results: Json = parse_object(page.plain)
+    if results is None:
         raise Refused(f"{service.name} returned invalid JSON")
     for name in service.path:
-        found = found.get(name) if isinstance(found, dict) else None
-    return [entry for entry in found if isinstance(entry, dict)] if isinstance(found, list) else []
+        results = results.get(name) if isinstance(results, dict) else None
+    return [entry for entry in results if isinstance(entry, dict)] if isinstance(results, list) else []
 
 
 def _entry(number: int, result: JsonObject, passage: str) -> str:

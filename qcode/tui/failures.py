@@ -30,6 +30,21 @@ def report_failure(failure: BaseException, report: Report) -> str:
     return f"Internal error: {report(failure)}. The partial reply is kept. Send the prompt again."
 
 
+_APP_COMMANDS = (
+    ("store one with qcode auth login", "add one with /connect"),
+    ("qcode auth login", "/connect"),
+    ("name another model with -m PROVIDER/MODEL", "choose another model with /model"),
+    ("`qcode help ", "`!qcode help "),
+)
+
+
+def with_app_commands(text: str) -> str:
+    """Return advice with the commands of the app in place of those of the command line."""
+    for command, in_app in _APP_COMMANDS:
+        text = text.replace(command, in_app)
+    return text
+
+
 def unwrapped(failure: Exception) -> Exception:
     """Return the original exception of a failed worker, which Textual wraps."""
     inner = getattr(failure, "error", None)

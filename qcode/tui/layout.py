@@ -65,7 +65,7 @@ class Widgets:
 
         self.prompt.app.stylesheet.read(PANEL_STYLES)
         self.search = SearchBar(self.transcript, id="search")
-        self.approval = ApprovalPanel(clock, self.prompt, id="approval")
+        self.approval = ApprovalPanel(clock, self.prompt, self._show_question, id="approval")
         self.help = HelpPanel(id="help")
         self.aside = AsidePanel(clock, id="aside")
         self.todos = TodoPanel(id="todos")
@@ -73,3 +73,6 @@ class Widgets:
         self.news = NewsLine(self.transcript, id="news")
         lists = (self.todos, self.queue, self.menu, self.history)
         return self.search, self.approval, self.help, self.aside, *lists, self.news
+
+    def _show_question(self, doing: str, keys: str) -> None:
+        self.status.change(question=(doing, keys))

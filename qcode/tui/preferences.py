@@ -77,8 +77,8 @@ class ModelUse:
         try:
             talk.set_model(name)
         except ValueError as refusal:
-            reason = str(refusal).rstrip(".")
-            self._say("warning", f"{capitalized(reason)}.")
+            reason = capitalized(str(refusal).rstrip("."))
+            self._say("warning", reason if reason.endswith("?") else f"{reason}.")
             return False
         talk.effort = self._wanted_effort if talk.thinks else None
         lines = [f"Model: {talk.model}, from the next turn."]

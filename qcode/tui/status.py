@@ -33,6 +33,7 @@ _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_PER_SECOND = 8
 _BAR_CELLS = 8
 _GAP = "  "
+_KEY_GAP = " · "
 _INTERRUPT = " · Esc to interrupt"
 _SHORT_INTERRUPT = " · Esc"
 _MAX_ACTIVITY_CELLS = 120
@@ -90,7 +91,8 @@ class Status:
     the mode. `has_no_sandbox`: the sandbox is off, or none works here. `problem` is the reason why the model cannot be
     reached, `problem_until` the end of it (None: unknown). `is_restricted`: the folder is not trusted. `jobs` is the
     number of running background jobs. `shell_line` is the user's `!` line that runs, shown unless a turn runs. `vim` is
-    the mode of vim in the prompt, empty without it.
+    the mode of vim in the prompt, empty without it. `question` is shown instead of the activity while a question is
+    open: a few words about what the user does, and the keys for it.
     """
 
     model: str = ""
@@ -112,6 +114,7 @@ class Status:
     problem_until: float | None = None
     jobs: int = 0
     vim: str = ""
+    question: tuple[str, str] = ("", "")
 
 
 def render_status(status: Status, width: int, now: float) -> Content:
@@ -201,6 +204,15 @@ def _activity(status: Status, now: float, interrupt: str, room: int) -> Content:
     activity = status.activity or status.shell_line
     if status.hint:
         return Content.styled(shorten_to_words(status.hint, room), "$text-warning")
+    words, keys = status.question
+    if words:
+        is_short = interrupt == _SHORT_INTERRUPT
+        shown_keys = (
+            keys.rpartition(" · ")[2].removesuffix(_INTERRUPT.removeprefix(_SHORT_INTERRUPT)) if is_short else keys
+        )
+        words = shorten_to_words(words, room - cell_len(shown_keys) - len(_KEY_GAP))
+        gap = _KEY_GAP if words and shown_keys else ""
+        return Content.assemble((words, "bold $text-warning"), (f"{gap}{shown_keys}", "$muted"))
     if activity is None:
         return Content("")
     if not activity.is_moving:
@@ -385,7 +397,7 @@ class StatusLine(Widget):
 
 def _pace(status: Status) -> float:
     activity = status.activity or status.shell_line
-    if activity is not None and activity.is_moving and not status.hint:
+    if activity is not None and activity.is_moving and not status.hint and not status.question[0]:
         return FRAMES_PER_SECOND
     return 1 if status.problem_until is not None else 0
 

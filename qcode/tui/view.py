@@ -25,7 +25,7 @@ from qcode.text.match import unknown
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.cancel_keys import CancelKeys
-from qcode.tui.failures import Failures
+from qcode.tui.failures import Failures, with_app_commands
 from qcode.tui.layout import Widgets
 from qcode.tui.panels.aside import AsideTalk
 from qcode.tui.panels.jobs import JobWatch
@@ -153,6 +153,11 @@ class AppView:
         return self.app.focused is self._widgets.prompt
 
     @property
+    def is_writing_answer(self) -> bool:
+        """Whether the user is writing an answer or a reason in a question."""
+        return self._widgets.approval.is_writing_text
+
+    @property
     def is_asking_about_draft(self) -> bool:
         """Whether a question is open about a call that the user may edit."""
         return self._widgets.approval.draft is not None and not self._widgets.approval.is_writing_text
@@ -229,6 +234,7 @@ class AppView:
 
     def notify(self, level: Level, text: str) -> None:
         """Answer a command: with a notice, and in a panel if the notice is below the view of the transcript."""
+        text = with_app_commands(text)
         is_in_view = self.transcript.is_anchored
         self.transcript.add_notice(level, text)
         if not is_in_view:
@@ -422,10 +428,12 @@ class AppView:
         self.app.redraw()
 
     def scroll_transcript(self, to: Scroll) -> None:
-        """Scroll the transcript, or an aside that is open; page keys scroll open help."""
+        """Scroll the transcript, or an aside that is open; page keys scroll open help, or a question."""
         panel, transcript = self._widgets.help, self._widgets.transcript
         if panel.is_open and to in ("page_up", "page_down"):
             panel.scroll_page(-1 if to == "page_up" else 1)
+            return
+        if to in ("page_up", "page_down") and self._scroll_question(to):
             return
         if self._widgets.aside.is_open:
             self._widgets.aside.scroll(to)
@@ -440,18 +448,25 @@ class AppView:
             case "end":
                 transcript.scroll_end(animate=False)
 
+    def _scroll_question(self, to: Scroll) -> bool:
+        approval = self._widgets.approval
+        return approval.request is not None and approval.view.scroll_page(to)
+
     def send(self, text: str, typed: str, options: TurnOptions) -> None:
         self.turns.submit(Submission(text, typed, options=options))
 
     def fold(self) -> None:
-        """Fold or unfold the transcript; if a question does not fit, open all of it."""
+        """Fold or unfold the transcript; while a question is open, show all of that."""
         approval = self._widgets.approval
-        if approval.request is None or not approval.has_more:
+        if approval.request is None:
             self._toggle_folds()
+            return
+        if not approval.view.has_more:
+            self.hint("nothing of the question is hidden")
             return
         from qcode.tui.screens.pager import PagerScreen
 
-        self.open_screen(PagerScreen(approval.heading, approval.preview.lines), lambda _: None)
+        self.open_screen(PagerScreen(approval.heading, approval.view.all_rows), lambda _: None)
 
     def _toggle_folds(self) -> None:
         """Fold or unfold all output, also later output; say so if no row in view shows it."""

@@ -29,6 +29,15 @@ def folders(tmp_path: Path) -> MemoryFolders:
     return MemoryFolders(tmp_path)
 
 
+def test_files_below_the_home_folder_are_shown_with_a_tilde(tmp_path: Path) -> None:
+    config = tmp_path / ".config" / "qcode"
+    memory = Memory(tmp_path / "p", tmp_path / "p", config, lambda: True, home=tmp_path)
+    assert [file.label for file in memory.editable_files()] == ["AGENTS.md", "~/.config/qcode/AGENTS.md"]
+    config.mkdir(parents=True)
+    (config / "AGENTS.md").write_text("mine\n")
+    assert [file.label for file in memory.files()] == ["~/.config/qcode/AGENTS.md", "AGENTS.md"]
+
+
 def test_files_are_listed_in_prompt_order_then_possible_ones(folders: MemoryFolders) -> None:
     folders.home.mkdir()
     (folders.home / "AGENTS.md").write_text("mine\n")

@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.hooks.permission_hook import HOOK_USERS, MAX_EVENT, HookUser
+from qcode.agent.hooks.permission_hook import HOOK_PROGRAMS, MAX_EVENT, HookProgram
 from qcode.cli.main import main
 
 CLAUDE = {
@@ -38,8 +38,8 @@ QWEN = {
     "timestamp": "2026-11-22T12:00:00.000Z", "permission_mode": "default", "tool_use_id": "toolu_1",
     "tool_call_id": "call_1",
 }  # fmt: skip
-COMMON: Mapping[HookUser, Mapping[str, Any]] = {"claude": CLAUDE, "codex": CODEX, "gemini": GEMINI, "qwen": QWEN}
-SHELL: Mapping[HookUser, str] = {
+COMMON: Mapping[HookProgram, Mapping[str, Any]] = {"claude": CLAUDE, "codex": CODEX, "gemini": GEMINI, "qwen": QWEN}
+SHELL: Mapping[HookProgram, str] = {
     "claude": "Bash", "codex": "Bash", "gemini": "run_shell_command", "qwen": "run_shell_command",
 }  # fmt: skip
 
@@ -59,16 +59,16 @@ class Hook:
         self._capfd = capfd
         self.flags: tuple[str, ...] = ("--trust",)
 
-    def raw(self, user: HookUser, data: bytes) -> Any:
+    def raw(self, user: HookProgram, data: bytes) -> Any:
         self._monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
         assert main(("permissions", "hook", "--for", user, *self.flags)) == 0
         return json.loads(self._capfd.readouterr().out)
 
-    def event(self, user: HookUser, tool: str, given: object, **more: Any) -> Any:
+    def event(self, user: HookProgram, tool: str, given: object, **more: Any) -> Any:
         values = {**COMMON[user], "cwd": str(self.work), "tool_name": tool, "tool_input": given, **more}
         return self.raw(user, json.dumps(values).encode())
 
-    def __call__(self, user: HookUser, tool: str, given: object, **more: Any) -> str:
+    def __call__(self, user: HookProgram, tool: str, given: object, **more: Any) -> str:
         return decision(self.event(user, tool, given, **more))
 
 
@@ -110,7 +110,7 @@ COMMANDS = {
 
 
 @pytest.mark.parametrize("user", ["claude", "gemini", "qwen"])
-def test_core_is_allowed_and_every_other_program_asks(hook: Hook, user: HookUser) -> None:
+def test_core_is_allowed_and_every_other_program_asks(hook: Hook, user: HookProgram) -> None:
     found = {command: hook(user, SHELL[user], {"command": command}) for command in COMMANDS}
     assert found == COMMANDS
 
@@ -164,7 +164,7 @@ def test_codex_gets_only_denials(hook: Hook) -> None:
     ],
 )
 def test_files_and_addresses_are_judged_by_the_path_layer(
-    hook: Hook, user: HookUser, tool: str, given: dict[str, Any], expected: str
+    hook: Hook, user: HookProgram, tool: str, given: dict[str, Any], expected: str
 ) -> None:
     filled = {
         key: value.replace("{work}", str(hook.work)) if isinstance(value, str) else value
@@ -196,7 +196,7 @@ UNREADABLE = (
 
 @pytest.mark.parametrize("data", UNREADABLE, ids=range(len(UNREADABLE)))
 def test_unreadable_event_is_never_allowed(hook: Hook, data: bytes) -> None:
-    assert {user: decision(hook.raw(user, data)) for user in HOOK_USERS} == {
+    assert {user: decision(hook.raw(user, data)) for user in HOOK_PROGRAMS} == {
         "claude": "ask", "codex": "", "gemini": "ask", "qwen": "ask",
     }  # fmt: skip
 
@@ -290,8 +290,10 @@ def test_invalid_configuration_asks(hook: Hook) -> None:
     assert hook.event("gemini", "run_shell_command", {"command": "ls"})["decision"] == "ask"
 
 
-@pytest.mark.parametrize("user", HOOK_USERS)
-def test_settings_are_printed_for_each_program(hook: Hook, user: HookUser, capfd: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("user", HOOK_PROGRAMS)
+def test_settings_are_printed_for_each_program(
+    hook: Hook, user: HookProgram, capfd: pytest.CaptureFixture[str]
+) -> None:
     assert main(("permissions", "hook", "--for", user, "--print")) == 0
     out, err = capfd.readouterr()
     (event, (group,)) = next(iter(json.loads(out)["hooks"].items()))

@@ -94,7 +94,9 @@ def test_app_trust_command_shows_a_change_first_and_accepts_it_second(printed: P
         brings(printed.work, "[output]\nmax_continuations = 0\n")
         assert "+output.max_continuations = 0" in trust.accept()
         is_trusted_meanwhile = ready.conversation.policy.is_trusted
-        assert "Folder trusted, with .qcode/config.toml" in trust.accept()
+        done = trust.accept()
+        assert "Folder trusted, with .qcode/config.toml" in done
+        assert done.endswith("Restart qcode to use its other files.")
         assert (is_trusted_meanwhile, ready.conversation.policy.is_trusted) == (False, True)
         assert store.is_trusted(printed.work)
         assert trust.accept().startswith("This folder is trusted, with .qcode/config.toml.")

@@ -111,8 +111,8 @@ def test_built_in_command_keeps_its_name(folders: CommandFolders) -> None:
     ("text", "line", "problem"),
     [
         ("prompt = ", 1, "not valid TOML"),
-        ('description = "x"', 1, "prompt must be text"),
-        ('prompt = "  "', 1, "prompt must be text"),
+        ('description = "x"', 1, "prompt must be a string"),
+        ('prompt = "  "', 1, "prompt must be a string"),
         ('prompt = "x"\ndescripton = "y"', 2, "unknown key descripton; the nearest is description"),
         ('prompt = "x"\ndescription = "a\\nb"', 2, "description must be one line of text"),
         ('prompt = "x"\n[output]\nmax_token = 3', 3, "unknown key output.max_token; the nearest is output.max_tokens"),

@@ -145,11 +145,11 @@ def test_typed_value_is_converted_to_the_kind_of_the_key(name: str, typed: str, 
     ("name", "typed", "message"),
     [
         ("network.max_retries", "-1", "a whole number of at least 0"),
-        ("network.max_retries", "many", "not text"),
+        ("network.max_retries", "many", "not a string"),
         ("ui.bell", "yes", "true or false"),
         ("output.policy", "contnue", 'did you mean "continue"'),
         ("permissions.mode", "bypass", "cannot be set in a config file"),
-        ("model", "  ", "must be text"),
+        ("model", "  ", "must be a string"),
     ],
 )
 def test_invalid_value_is_refused_with_the_schema_error(name: str, typed: str, message: str) -> None:

@@ -60,9 +60,9 @@ def test_toml_server_file_is_read_without_other_tables(tmp_path: Path) -> None:
         ({"a": {"type": "websocket", "url": "http://h"}}, "neither stdio nor http nor sse"),
         ({"a": {"type": "sse", "command": "x"}}, "does not match"),
         ({"a": {"type": "http", "command": "x"}}, "does not match"),
-        ({"a": {"command": "x", "env": {"A": 1}}}, "must be text"),
+        ({"a": {"command": "x", "env": {"A": 1}}}, "must be a string"),
         ({"a": {"command": "x", "env": "canary"}}, "must be an object"),
-        ({"a": {"command": "x\u001b", "args": []}}, "must be text"),
+        ({"a": {"command": "x\u001b", "args": []}}, "must be a string"),
     ],
 )
 def test_unusable_entry_is_reported_without_values_and_drops_no_other(entries: Any, says: str, tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ def beside(first: FakeServer, second: FakeServer, more: str = "") -> str:
     )
 
 
-def run_beside(cli: CliRunner, first: FakeServer, second: FakeServer, *flags: str, more: str = "") -> Finished:
+def run_aside(cli: CliRunner, first: FakeServer, second: FakeServer, *flags: str, more: str = "") -> Finished:
     env = configure(cli, beside(first, second, more))
     return cli.run("-m", "openai/m", "-p", "hi", *flags, env=env)
 
@@ -88,7 +88,7 @@ def test_wait_for_limit_without_a_value_does_not_consume_the_prompt(cli: CliRunn
 def test_fallback_model_of_another_protocol_takes_over(cli: CliRunner) -> None:
     limit = refused(429, LIMIT, retry_after=9_000)
     with FakeServer("openai", [limit]) as first, FakeServer("anthropic", [Turn(text="ok")]) as second:
-        done = run_beside(cli, first, second, "-o", "stream-json")
+        done = run_aside(cli, first, second, "-o", "stream-json")
         assert second.complaints == []
         assert second.requests[0].model == "claude-x"
     assert done.code == 0
@@ -105,7 +105,7 @@ def test_fallback_in_the_middle_of_a_turn_runs_no_tool_twice(cli: CliRunner) -> 
         FakeServer("openai", [call, refused(529, "Overloaded")]) as first,
         FakeServer("anthropic", [Turn(text="ok")]) as second,
     ):
-        done = run_beside(cli, first, second, "--yolo", "--trust")
+        done = run_aside(cli, first, second, "--yolo", "--trust")
         assert second.complaints == []
     assert (done.code, done.out) == (0, "ok\n")
     assert (cli.work / "ran.txt").read_text() == "once\n"
@@ -114,7 +114,7 @@ def test_fallback_in_the_middle_of_a_turn_runs_no_tool_twice(cli: CliRunner) -> 
 def test_text_that_was_shown_is_continued_by_the_fallback_model(cli: CliRunner) -> None:
     half = Turn(text="The first half of it, and", faults=Faults(error_after=2))
     with FakeServer("openai", [half]) as first, FakeServer("anthropic", [Turn(text=" the second.")]) as second:
-        done = run_beside(cli, first, second)
+        done = run_aside(cli, first, second)
         assert second.complaints == []
     assert done.code == 0
     assert done.out.endswith("the second.\n")
@@ -125,7 +125,7 @@ def test_text_that_was_shown_is_continued_by_the_fallback_model(cli: CliRunner) 
 )
 def test_failure_not_caused_by_the_host_never_falls_back(failure: Turn, cli: CliRunner) -> None:
     with FakeServer("openai", [failure]) as first, FakeServer("anthropic", []) as second:
-        done = run_beside(cli, first, second)
+        done = run_aside(cli, first, second)
         assert second.requests == []
     assert done.code in (1, 41)
 
@@ -133,7 +133,7 @@ def test_failure_not_caused_by_the_host_never_falls_back(failure: Turn, cli: Cli
 def test_empty_account_falls_back_if_that_is_set(cli: CliRunner) -> None:
     failure = refused(402, "Insufficient credits")
     with FakeServer("openai", [failure]) as first, FakeServer("anthropic", [Turn(text="ok")]) as second:
-        done = run_beside(cli, first, second, more='fallback_on = ["quota"]')
+        done = run_aside(cli, first, second, more='fallback_on = ["quota"]')
     assert (done.code, done.out) == (0, "ok\n")
 
 
@@ -195,7 +195,7 @@ def test_fallback_flag_takes_models_separated_by_commas(cli: CliRunner) -> None:
 def test_fallback_that_fails_names_the_limit_that_ends_first(cli: CliRunner) -> None:
     limits = [refused(429, LIMIT, retry_after=wait) for wait in (500, 9_000)]
     with FakeServer("openai", limits[:1]) as first, FakeServer("anthropic", limits[1:]) as second:
-        done = run_beside(cli, first, second)
+        done = run_aside(cli, first, second)
     assert done.code == 75
     assert "anthropic: Rate limit reached (429) (request req_fake); limit of openai/m reached, again at" in done.err
 
@@ -203,6 +203,6 @@ def test_fallback_that_fails_names_the_limit_that_ends_first(cli: CliRunner) -> 
 def test_wait_for_limit_after_a_failed_fallback_waits_for_the_first_model(cli: CliRunner) -> None:
     hosts = [refused(429, LIMIT, retry_after=1), Turn(text="back")]
     with FakeServer("openai", hosts) as first, FakeServer("anthropic", [refused(503, "down")]) as second:
-        done = run_beside(cli, first, second, "--wait-for-limit=1m")
+        done = run_aside(cli, first, second, "--wait-for-limit=1m")
     assert (done.code, done.out) == (0, "back\n")
     assert "the limit of openai/m has ended. This turn continues with it." in done.err

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from tests.providers.text_calls.pieces import filtered
+from tests.providers.text_calls.scanning import filtered
 
 pytestmark = pytest.mark.perf
 

@@ -81,7 +81,7 @@ def once(text: str) -> Scene:
         start = process_time()
         app.transcript.append_text(text)
         app.transcript.settle()
-        app.transcript.flush()
+        app.transcript.lay_out_all()
         return process_time() - start
 
     return scene

@@ -259,8 +259,8 @@ def test_cached_folder_resolution_gives_the_same_paths(
         path = f"{root}/{'/'.join(parts)}" if is_absolute else "/".join(parts) or "."
         expected = follow(path if path.startswith("/") else f"{root}/{path}")
         resolved = judge.resolve(path)
-        assert (resolved.points, resolved.target, resolved.is_loop) == (
-            expected.points,
+        assert (resolved.chain, resolved.target, resolved.is_loop) == (
+            expected.chain,
             expected.target,
             expected.is_loop,
         )

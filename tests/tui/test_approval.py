@@ -44,9 +44,9 @@ from qcode.tui.panels import approval as panel
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.panels.choices import AGAIN, form_of
 from qcode.tui.panels.preview import ApprovalDetail, Format
+from qcode.tui.panels.question_view import AnswerField
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.transcript.line import extract, join
-from qcode.tui.widgets import SteadyInput
 from tests.agent.context.folders import make_executable
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
@@ -760,7 +760,7 @@ def test_choices_are_in_view_on_the_smallest_screens(size: tuple[int, int], appr
                 for at in range(1, len(options) + 1)
                 if any(f"{at} {options[at - 1].label[:6]}" in row for row in rows)
             ]
-            assert len(shown) >= min(len(options), size[1] - 2), run.screen
+            assert len(shown) >= min(len(options), size[1] - 3), run.screen
             assert any(row.startswith(f"› {number} ") for row in rows), run.screen
             assert "……" not in run.screen
             await run.pilot.press("down")
@@ -799,7 +799,7 @@ def test_pager_shows_all_of_a_change_that_does_not_fit() -> None:
     async def test(run: Running) -> None:
         await _until_asked(run)
         assert "# the end" not in "\n".join(_screen(run))
-        assert "more rows (Ctrl+O)" in "\n".join(_screen(run))
+        assert "more rows · PgDn scroll · Ctrl+O show all" in "\n".join(_screen(run))
         await run.pilot.press("ctrl+o")
         await run.until(lambda: isinstance(run.app.screen, PagerScreen))
         await run.until(lambda: "Edit src/cart.py  +4 -4" in "\n".join(_screen(run)))
@@ -822,9 +822,9 @@ def test_resize_fits_the_approval_to_the_new_size() -> None:
         await _until_asked(run)
         await run.pilot.resize_terminal(100, 50)
         await run.until(lambda: "# the end" in "\n".join(_screen(run)))
-        assert not run.app.parts.approval.has_more
+        assert not run.app.parts.approval.view.has_more
         await run.pilot.resize_terminal(40, 14)
-        await run.until(lambda: run.app.parts.approval.has_more)
+        await run.until(lambda: run.app.parts.approval.view.has_more)
         assert "No, and say why" in "\n".join(_screen(run))
         await run.pilot.press("escape")
         await run.until_idle()
@@ -878,7 +878,7 @@ def test_question_is_answered_with_a_choice_or_text() -> None:
         (QUESTION, ("t", "enter", *"no", "enter"), Answer("no")),
         (QUESTION, ("up", "enter", *"x", "escape", "2"), Answer("Blue")),
         (plain, ("enter", *"any", "enter"), Answer("any")),
-        (plain, ("1", *"1", "enter"), Answer("1")),
+        (plain, ("1", "enter"), Answer("1")),
         (again, ("y",), Allow()),
         (again, ("n",), Deny(AGAIN)),
         (once_more, ("y",), Allow()),
@@ -956,10 +956,10 @@ def test_shift_tab_approves_an_open_plan_with_the_mode_that_follows() -> None:
         await run.pilot.press("shift+tab")  # too early to be an answer
         assert conversation.answers == []
         run.clock.now += GUARD_SECONDS
-        await run.pilot.press("t", "shift+tab")  # while the reason is being written
+        await run.pilot.press("t", "shift+tab")  # back from the reason to the choices
         assert conversation.answers == []
-        conversation.mode = "plan"
-        await run.pilot.press("escape")
+        assert conversation.mode == "plan"
+        assert not run.app.parts.approval.is_writing_text
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("shift+tab")
         await run.until_idle()
@@ -1084,7 +1084,7 @@ def test_cursor_of_the_terminal_is_in_the_reason_from_the_start_and_after_a_resi
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("t")
-        field = run.app.parts.approval.query_one(SteadyInput)
+        field = run.app.parts.approval.query_one(AnswerField)
         await run.until(lambda: run.app.cursor_position == field.content_region.offset != (0, 0))
         await run.pilot.resize_terminal(60, 20)
         await run.until(lambda: run.app.cursor_position == field.content_region.offset)

@@ -46,12 +46,12 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
     ),
     "long edit": (
         replace(FOUR_REQUEST, detail=NUMBERS, question="Edit n.py?"),
-        ("Edit n.py +52 -52", "more rows (Ctrl+O)", "› 1 Yes (y)", "6 No, and say why"),
+        ("Edit n.py +52 -52", "more rows · PgDn scroll", "› 1 Yes (y)", "6 No, and say why"),
         (),
     ),
     "rewritten file": (
         replace(FOUR_REQUEST, detail=REWRITTEN, question="Edit n.py?"),
-        ("Edit n.py +60 -60", "- n = 0", "+ number_0 = 0", "more removed lines", "(Ctrl+O)"),
+        ("Edit n.py +60 -60", "- n = 0", "+ number_0 = 0", "more removed lines", "PgDn scroll"),
         (),
     ),
     "risky command": (

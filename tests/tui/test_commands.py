@@ -107,6 +107,38 @@ def test_command_with_a_refused_argument_stays_in_the_prompt_with_its_reason(com
     drive(test, conversation, models=ScriptedOffering(), project=Project(tmp_path))
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown"),
+    [
+        (
+            "openai needs a key: set OPENAI_API_KEY, or store one with qcode auth login openai",
+            "Openai needs a key: set OPENAI_API_KEY, or add one with /connect openai.",
+        ),
+        (
+            "there is no key for it; store one with qcode auth login, or name another model with -m PROVIDER/MODEL",
+            "There is no key for it; add one with /connect, or choose another model with /model.",
+        ),
+        ('unknown provider "opanai"; did you mean openai?', 'Unknown provider "opanai"; did you mean openai?'),
+    ],
+)
+def test_advice_about_a_model_names_commands_of_the_app(reason: str, shown: str) -> None:
+    def refuse(name: object) -> None:
+        raise ValueError(reason)
+
+    conversation = ScriptedConversation()
+    conversation.set_model = refuse  # type: ignore[method-assign]  # a model that cannot be used
+
+    async def test(run: Running) -> None:
+        await run.send("/model x/y")
+        await run.until(lambda: run.app.parts.prompt.text == "/model x/y")
+        assert shown in " ".join(run.text.split())
+        await run.type_over("/hooks")
+        await run.until(lambda: "`!qcode help hooks.EVENT` shows the keys" in " ".join(run.text.split()))
+
+    conversation.hooks = None
+    drive(test, conversation)
+
+
 def test_command_that_needs_an_argument_waits_for_it_in_the_prompt() -> None:
     async def test(run: Running) -> None:
         run.app.agent.sessions.rename = refuse_name  # type: ignore[method-assign]  # as the real one

@@ -45,7 +45,8 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.reply import Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
-from qcode.tui.linear import LinearApp, LineTerminal
+from qcode.tui.linear.app import LinearApp
+from qcode.tui.linear.terminal import LineTerminal
 from qcode.tui.opening import read_commands
 from tests.agent.context.folders import make_executable
 from tests.tui.controlling import Project
@@ -120,6 +121,7 @@ def test_each_event_is_printed_once_and_in_order() -> None:
         "  two",
         "Assistant:",
         "Done.",
+        "(turn ended)",
         "User: ",
     ]
 
@@ -257,7 +259,9 @@ def test_call_can_be_edited_before_it_runs(tmp_path: Path, monkeypatch: pytest.M
 def test_invalid_answer_says_what_is_valid() -> None:
     script: Script = [ApprovalRequested(ToolApproval(call(), "Run?", "ls")), UntilAnswered("c1"), ended()]
     conversation = ScriptedConversation(script)
-    assert talk(conversation, "go", "d", "", "1").count("Type 1 to 3, or a letter: y, n, t.") == 2
+    lines = talk(conversation, "go", "d", "", "1")
+    assert "“d” is not one of the choices. Type 1 to 3, or a letter: y, n, t." in lines
+    assert lines.count("Type 1 to 3, or a letter: y, n, t.") == 1
     assert conversation.answers == [("c1", Allow())]
 
 
@@ -317,14 +321,25 @@ def test_tool_output_is_printed_at_its_end_and_shortened_if_long() -> None:
     finished = ToolFinished(shell, ToolOutcome("", summary="exit 0"), "done")
     lines = talk(ScriptedConversation([*script, finished, ended()]), "x")
     assert "Run finished: exit 0" in lines
-    assert "  (60 lines left out)" in lines
+    assert "  (60 lines left out; /output 1 shows all)" in lines
     assert lines.index("  line 0") > lines.index("Run finished: exit 0")
+
+
+@pytest.mark.parametrize("typed", ["/output", "/output 1"])
+def test_output_command_prints_a_cut_result_whole(typed: str) -> None:
+    shell = call()
+    script: Script = [ToolStarted(shell), *(ToolOutput("c1", f"line {n}\n") for n in range(100))]
+    finished = ToolFinished(shell, ToolOutcome("", summary="exit 0"), "done")
+    lines = talk(ScriptedConversation([*script, finished, ended()]), "x", typed, "/output 9", "/output all")
+    assert [line for line in lines if line.startswith("line ")] == [f"line {n}" for n in range(100)]
+    assert "Warning: No cut result number '9'." in lines
+    assert "Warning: No cut result number 'all'." in lines
 
 
 def test_cancelled_call_is_reported() -> None:
     shell = call()
     lines = talk(ScriptedConversation([ToolStarted(shell), ended(Outcome.CANCELLED)]), "x")
-    assert lines[-3:] == ["Run was cancelled.", "(interrupted)", "User: "]
+    assert lines[-3:] == ["Run was cancelled.", "(turn ended: interrupted)", "User: "]
 
 
 def test_resumed_session_is_printed_from_its_start() -> None:
@@ -359,7 +374,7 @@ def test_crashed_turn_is_reported_and_the_linear_session_continues() -> None:
 
 SCRIPT = """
 import sys
-from qcode.tui.linear import run_linear_with
+from qcode.tui.linear.app import run_linear_with
 from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.reply import TextDelta
@@ -448,6 +463,20 @@ def test_second_ctrl_c_quits(tmp_path: Path) -> None:
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0
+
+
+def test_first_ctrl_c_at_the_prompt_asks_for_the_message_again(tmp_path: Path) -> None:
+    child = spawn(tmp_path)
+    child.expect("User: ")
+    child.send("half a message")
+    child.sendintr()
+    child.expect("\r\nPress Ctrl\\+C again to leave.\r\nUser: ")
+    child.sendline("hello")
+    child.expect("Assistant:\r\na reply\r\n\\(turn ended\\)\r\nUser: ")
+    child.sendeof()
+    child.expect(pexpect.EOF)
+    child.close()
+    assert "code 0 ['hello']" in child.before
 
 
 def test_changes_of_the_to_do_list_are_described() -> None:

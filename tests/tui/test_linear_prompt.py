@@ -20,7 +20,7 @@ async def shell(line: str, output: Callable[[str], None]) -> ToolOutcome:
 def test_shell_command_is_run_printed_and_kept() -> None:
     conversation = ScriptedConversation()
     output = "\n".join(talk(conversation, "!ls", run_line=shell))
-    assert "!: ls" in output
+    assert "Shell: ls" in output
     assert "a.py" in output
     assert "exit 0" in output
     assert conversation.prompts == []

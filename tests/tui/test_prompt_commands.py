@@ -17,7 +17,7 @@ from qcode.tui.prompt.editor import EditorError, edit_text, editor_command
 from qcode.tui.prompt.history import PromptHistory
 from tests.agent.context.folders import make_executable
 from tests.tui.harness import Running, drive
-from tests.tui.scripted import Gate, ScriptedConversation, ended, says
+from tests.tui.scripted import Gate, ScriptedConversation, ended, said, says
 
 # Search
 
@@ -207,7 +207,7 @@ def test_double_escape_on_an_empty_prompt_rewinds_if_the_command_exists(
         await run.pilot.press("escape")
         assert ran == ([""] if has_rewind else [])
 
-    drive(test)
+    drive(test, ScriptedConversation(messages=said("before")))
 
 
 # Custom commands

@@ -271,7 +271,7 @@ def test_call_that_a_crash_interrupted_is_shown_without_the_text_for_the_model(t
     running, waiting = ToolCall("c1", "shell", '{"command": "make"}'), ToolCall("c2", "read", '{"path": "a"}')
     session.append(user("build"))
     session.append(assistant(running, waiting))
-    session.intend(running)
+    session.record_intent(running)
     text = "\n".join(resumed_rows(tmp_path, talked))
     assert "✗ Run    make  failed · interrupted, outcome unknown" in text
     assert "✗ Read   a  not run" in text

@@ -182,6 +182,19 @@ def test_mcp_shows_servers_and_their_tools_and_restarts_one() -> None:
     drive(test, servers=servers)
 
 
+def test_enter_after_restart_names_a_server_before_it_restarts_one_of_several() -> None:
+    servers = ScriptedServers(READY, WAITING)
+
+    async def test(run: Running) -> None:
+        await run.send("/mcp restart")
+        assert run.app.parts.prompt.text == "/mcp restart git"
+        assert servers.restarts == []
+        await run.pilot.press("enter")
+        assert servers.restarts == ["git"]
+
+    drive(test, servers=servers)
+
+
 def test_mcp_without_servers_says_how_to_add_one() -> None:
     async def test(run: Running) -> None:
         await run.send("/mcp")

@@ -413,7 +413,7 @@ class LanguageServer:
                     return []
                 await asyncio.sleep(_RETRY_S)
                 continue
-            if not was_busy and not self._progress and not await self._has_news(QUIET_S):
+            if not was_busy and not self._progress and not await self._has_new_report(QUIET_S):
                 return result.get("items") if isinstance(result, dict) else None
             while self._progress and not self.failure:
                 self._news.clear()
@@ -429,10 +429,10 @@ class LanguageServer:
             if published is None or published[0] not in (None, version) or self._progress:
                 await self._news.wait()
                 continue
-            if not await self._has_news(QUIET_UNVERSIONED_S if published[0] is None else QUIET_S):
+            if not await self._has_new_report(QUIET_UNVERSIONED_S if published[0] is None else QUIET_S):
                 return published[1]
 
-    async def _has_news(self, seconds: float) -> bool:
+    async def _has_new_report(self, seconds: float) -> bool:
         """Return whether the server reports something within this time."""
         try:
             async with asyncio.timeout(seconds):

@@ -136,15 +136,15 @@ class _Shift:
         return line + self._by if line > self._tail_from else None
 
 
-def counted(found: Sequence[Problem]) -> str:
+def counted(problems: Sequence[Problem]) -> str:
     """Return the number of new problems, such as `2 new problems`."""
-    return count_text(len(found), "new problem")
+    return count_text(len(problems), "new problem")
 
 
-def problem_lines(label: str, found: Sequence[Problem]) -> list[str]:
+def problem_lines(label: str, problems: Sequence[Problem]) -> list[str]:
     """Return a line for each problem, at most `MAX_SHOWN`; `label` is the printable name of the file."""
-    lines = [_line(label, problem) for problem in found[:MAX_SHOWN]]
-    omitted = len(found) - MAX_SHOWN
+    lines = [_line(label, problem) for problem in problems[:MAX_SHOWN]]
+    omitted = len(problems) - MAX_SHOWN
     return [*lines, f"[{omitted} more]"] if omitted > 0 else lines
 
 

@@ -125,7 +125,7 @@ class AfterEdit:
             await asyncio.wait(tasks, timeout=WAIT_S)
         return self._with_findings(outcome, {edit.path for edit in final})
 
-    def with_late(self, outcome: ToolOutcome) -> ToolOutcome:
+    def with_late_findings(self, outcome: ToolOutcome) -> ToolOutcome:
         """Return the outcome of a call that changed no file, with the findings about earlier edits for the model."""
         return replace(self._with_findings(outcome, set()), problems="")
 
@@ -214,11 +214,11 @@ class AfterEdit:
         problems, run = await asyncio.gather(
             self._problems(path, before, after), self._commands.run("check", str(path), scope)
         )
-        found = [CheckResult(label, problems)] if problems else []
+        results = [CheckResult(label, problems)] if problems else []
         if run is not None and run.failure:
             output = bounded_text(clean(f"{run.line}\n{run.failure}"), _MAX_OUTPUT, lambda: self._workspace.scratch)
-            found.append(CheckResult(label, output=output))
-        return found
+            results.append(CheckResult(label, output=output))
+        return results
 
     async def _problems(self, path: Path, before: str | None, after: str) -> tuple[Problem, ...]:
         """Return the new problems of a file, from its server or a checker; none if there is neither."""
@@ -322,7 +322,7 @@ class AfterEdit:
         after = f" after {count_text(rounds, 'round')}" if rounds else ""
         return f"The test command still fails{after}: {visible(run.line)}"
 
-    def leave_turn(self) -> None:
+    def end_turn(self) -> None:
         """Forget the edits of a finished turn. Running checks continue; the next turn gets their findings."""
         self._scope, self._is_tested, self._rounds = None, True, 0
 

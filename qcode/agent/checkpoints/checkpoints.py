@@ -209,7 +209,7 @@ class Recorder:
         try:
             yield
         except BaseException:
-            self._session.void(at)
+            self._session.void_change(at)
             raise
         if data is not None:
             # `/diff` needs the new content if another program changes the file later.

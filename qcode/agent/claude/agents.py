@@ -101,11 +101,11 @@ def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | Non
     if "*" in names:
         return None if field == "tools" else frozenset(all_names())
     known = {*all_names(), "skill"}
-    found = {tool for name in names for tool in _tools_of_name(name) if tool in known or "__" in tool}
-    if field == "tools" and not found - _NEVER_OFFERED:
+    tools = {tool for name in names for tool in _tools_of_name(name) if tool in known or "__" in tool}
+    if field == "tools" and not tools - _NEVER_OFFERED:
         listed = single_spaced(", ".join(names), 100) or "nothing"
         raise ValueError(f"tools: qcode has none of them ({listed}); name at least one tool it has")
-    return frozenset(found)
+    return frozenset(tools)
 
 
 def _tools_of_name(name: str) -> tuple[str, ...]:
@@ -146,7 +146,7 @@ def load_agents(
     folders: Iterable[MarkdownFolder], used_names: Collection[str]
 ) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
     """Return the kinds that Markdown files define, and a line for each problem. The first file of a name is used."""
-    found: dict[str, SubagentKind] = {}
+    kinds: dict[str, SubagentKind] = {}
     problems: list[str] = []
     for folder in folders:
         for file in folder.files(problems):
@@ -155,11 +155,11 @@ def load_agents(
             except FrontMatterError as error:
                 problems.append(str(error))
                 continue
-            if kind.name in used_names or kind.name in found:
+            if kind.name in used_names or kind.name in kinds:
                 problems.append(f"{file}: ignored, there is already a sub-agent {kind.name}; rename it")
             else:
-                found[kind.name] = kind
-    return tuple(found.values()), tuple(problems)
+                kinds[kind.name] = kind
+    return tuple(kinds.values()), tuple(problems)
 
 
 def _read_agent(file: Path, problems: list[str]) -> SubagentKind:

@@ -36,20 +36,20 @@ def find_commands(
 
     `used_names` are the names of skills, in lower case.
     """
-    found: dict[str, Skill] = {}
+    commands: dict[str, Skill] = {}
     problems: list[str] = []
     for folder in folders:
         for name, file in folder.named_files(problems):
             lower = name.lower()
-            if lower in used_names or lower in found:
-                owner = "a skill" if lower in used_names else str(found[lower].file)
+            if lower in used_names or lower in commands:
+                owner = "a skill" if lower in used_names else str(commands[lower].file)
                 problems.append(f"{file}: /{name} is ignored, {owner} already has this name; rename the file")
                 continue
             try:
-                found[lower] = _read_command(name, file, folder)
+                commands[lower] = _read_command(name, file, folder)
             except FrontMatterError as problem:
                 problems.append(str(problem))
-    return tuple(found.values()), tuple(problems)
+    return tuple(commands.values()), tuple(problems)
 
 
 def _read_command(name: str, file: Path, folder: MarkdownFolder) -> Skill:

@@ -52,11 +52,11 @@ def read_claude_hooks(file: Path) -> ClaudeHooks:
         return ClaudeHooks((), (f"{file}:{line}: {what}; its hooks do not run",))
     hooks: list[ClaudeHook] = []
     problems: list[str] = []
-    for found in _parts(groups, text):
-        if isinstance(found, ClaudeHook):
-            hooks.append(found)
+    for entry in _parts(groups, text):
+        if isinstance(entry, ClaudeHook):
+            hooks.append(entry)
         else:
-            line, what = found
+            line, what = entry
             problems.append(f"{file}:{line}: {visible(one_line(what, 200))}; it does not run")
     return ClaudeHooks(tuple(hooks), tuple(problems))
 

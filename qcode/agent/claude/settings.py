@@ -75,13 +75,13 @@ def convert_rules(
         if not is_claude_rule(text):
             rules[text] = None
             continue
-        found = convert(text, effect, source)
-        rules.update(dict.fromkeys(found.rules))
-        tools.update(dict.fromkeys(found.tools))
-        if not found.loss:
+        converted = convert(text, effect, source)
+        rules.update(dict.fromkeys(converted.rules))
+        tools.update(dict.fromkeys(converted.tools))
+        if not converted.loss:
             continue
-        lost.append(f"{location_of(text)}{effect} {one_line(text, 200)}: {found.loss}")
-        if effect == "deny" and not found.rules and text.startswith(_ENFORCED_TOOLS):
+        lost.append(f"{location_of(text)}{effect} {one_line(text, 200)}: {converted.loss}")
+        if effect == "deny" and not converted.rules and text.startswith(_ENFORCED_TOOLS):
             unenforced.append(lost[-1])
     return ConvertedRules(tuple(rules), tuple(tools), tuple(lost), tuple(unenforced))
 
@@ -89,19 +89,19 @@ def convert_rules(
 def parse_settings(text: str, label: str, source: Source = "flag") -> ClaudeSettings:
     """Read the JSON of a settings file; raise `ConfigError` with one line. `label` is its path for the user."""
     try:
-        found = json.loads(text.removeprefix("\ufeff"))
+        values = json.loads(text.removeprefix("\ufeff"))
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise ConfigError("not valid JSON", file=Path(label), line=line) from None
-    if not isinstance(found, dict):
+    if not isinstance(values, dict):
         raise ConfigError("settings must be a JSON object", file=Path(label))
-    permissions = found.get("permissions", {})
+    permissions = values.get("permissions", {})
     if not isinstance(permissions, dict):
         raise ConfigError("permissions must be an object", file=Path(label))
-    model, mode = found.get("model", ""), permissions.get("defaultMode", "")
+    model, mode = values.get("model", ""), permissions.get("defaultMode", "")
     if not isinstance(model, str) or not isinstance(mode, str):
         raise ConfigError("model and permissions.defaultMode must be strings", file=Path(label))
-    unused = [name for name in found if name not in ("permissions", "model", "$schema")]
+    unused = [name for name in values if name not in ("permissions", "model", "$schema")]
     unused += [f"permissions.{name}" for name in permissions if name not in _PERMISSIONS]
     effects: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
     rules = {
@@ -112,13 +112,13 @@ def parse_settings(text: str, label: str, source: Source = "flag") -> ClaudeSett
 
 def _rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, label: str) -> ConvertedRules:
     """Convert the rules of a file that contains `text`; raise `ConfigError` for an invalid rule in qcode's form."""
-    found = convert_rules(rules, effect, source, lambda rule: f"{label}{_line_of(rule, text)}: ")
-    for rule in found.rules:
+    converted = convert_rules(rules, effect, source, lambda rule: f"{label}{_line_of(rule, text)}: ")
+    for rule in converted.rules:
         try:
             parse_rule(rule)
         except ValueError as error:
             raise ConfigError(f"{label}{_line_of(rule, text)}: permissions.{effect}: {error}") from None
-    return found
+    return converted
 
 
 def _line_of(rule: str, text: str) -> str:
@@ -140,17 +140,17 @@ def convert_options(options: Mapping[str, Any]) -> dict[str, Any]:
 
     Raise `QcodeError` for an invalid value, and for a denial that no rule of qcode can enforce.
     """
-    found = _OptionFields({**options}, list(options["notices"]))
-    found.convert_rules()
-    found.convert_sources()
-    found.convert_settings()
-    fields = found.fields
+    option_fields = _OptionFields({**options}, list(options["notices"]))
+    option_fields.convert_rules()
+    option_fields.convert_sources()
+    option_fields.convert_settings()
+    fields = option_fields.fields
     fields["mcp_config"] = tuple(_server_config(field) for field in fields["mcp_config"])
     for name in ("system_prompt", "append_system_prompt"):
         file = fields[f"{name}_file"]
         if file is not None:
             fields |= {name: _prompt_text(f"--{name.replace('_', '-')}-file", file), f"{name}_file": None}
-    return {**fields, "notices": tuple(found.notices)}
+    return {**fields, "notices": tuple(option_fields.notices)}
 
 
 class _OptionFields:
@@ -199,27 +199,27 @@ class _OptionFields:
             else:
                 self.fields["settings"] = PipedSettings(content, file)
 
-    def _apply_settings(self, found: ClaudeSettings) -> None:
+    def _apply_settings(self, settings: ClaudeSettings) -> None:
         """Apply settings of Claude Code to the fields. A mode that was given as a flag takes precedence."""
-        fields, denied = self.fields, found.rules["deny"]
+        fields, denied = self.fields, settings.rules["deny"]
         if denied.unenforced_denials:
             raise ConfigError(f"qcode cannot enforce a rule: {denied.unenforced_denials[0]}")
-        self.notices += [line for rules in found.rules.values() for line in rules.losses]
-        if found.unused_keys:
-            self.notices.append(f"--settings: no effect in qcode: {one_line(', '.join(found.unused_keys), 300)}")
-        if found.mode and fields["permission_mode"] is None:
-            fields["permission_mode"] = self._mode(found.mode)
-            fields["never_asks"] = fields["never_asks"] or found.mode == NEVER_ASKS
+        self.notices += [line for rules in settings.rules.values() for line in rules.losses]
+        if settings.unused_keys:
+            self.notices.append(f"--settings: no effect in qcode: {one_line(', '.join(settings.unused_keys), 300)}")
+        if settings.mode and fields["permission_mode"] is None:
+            fields["permission_mode"] = self._mode(settings.mode)
+            fields["never_asks"] = fields["never_asks"] or settings.mode == NEVER_ASKS
         start = Path.cwd() if fields["cwd"] is None else Path(fields["cwd"])
-        for text in found.folders:
+        for text in settings.folders:
             folder = start / os.path.expanduser(text)  # noqa: PTH111  # pathlib raises for an unknown user
             if folder.is_dir():
                 fields["add_dir"] = (*fields["add_dir"], folder)
             else:
                 self.notices.append(f"--settings: additionalDirectories: {one_line(text, 200)} is not a folder")
         fields["disallowed_tools"] = (*fields["disallowed_tools"], *denied.tools)
-        permissions = {effect: list(rules.rules) for effect, rules in found.rules.items() if rules.rules}
-        model = {} if found.model in CONFIGURED_MODELS else {"model": found.model}
+        permissions = {effect: list(rules.rules) for effect, rules in settings.rules.items() if rules.rules}
+        model = {} if settings.model in CONFIGURED_MODELS else {"model": settings.model}
         fields["settings"] = {"permissions": permissions, **model} if permissions else model
 
     def _mode(self, name: str) -> ApprovalMode | None:
@@ -249,11 +249,11 @@ def _server_config(config: str | Path) -> str | Path:
 def _without_host_servers(text: str) -> str:
     """Return a configuration without the servers of type `sdk`, which run in the program that controls qcode."""
     try:
-        found = json.loads(text)
-        servers = {name: item for name, item in found["mcpServers"].items() if item.get("type") != "sdk"}
+        config = json.loads(text)
+        servers = {name: item for name, item in config["mcpServers"].items() if item.get("type") != "sdk"}
     except (ValueError, RecursionError, KeyError, AttributeError, TypeError):
         return text  # invalid: the reader of servers reports the error
-    return json.dumps({**found, "mcpServers": servers})
+    return json.dumps({**config, "mcpServers": servers})
 
 
 def _prompt_text(flag: str, path: str | Path) -> str:

@@ -103,11 +103,11 @@ def foreign_mentions(
 
 
 def _read_mentions(
-    found: Iterable[_Mention], why_not_read: Callable[[Path], str]
+    mentions: Iterable[_Mention], why_not_read: Callable[[Path], str]
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     blocks: list[Block] = []
     problems: list[str] = []
-    for mention in found:
+    for mention in mentions:
         why_not = why_not_read(mention.path) if mention.is_foreign else ""
         if why_not:
             source = "in text of the project or a tool server"

@@ -160,9 +160,9 @@ class _Git:
     def check(self) -> None:
         """Raise `_Unknown` if the repository has a setting that is not known to be harmless."""
         listed = self.run("config", "--list", "--show-scope", "--show-origin", "--name-only", "-z")
-        from qcode.safety.git_repository import risky
+        from qcode.safety.git_repository import risky_settings
 
-        setting = next(risky(listed.split(b"\0")), None)
+        setting = next(risky_settings(listed.split(b"\0")), None)
         if setting is not None:
             raise _Unknown(f"the repository's configuration sets {setting}, so git was not asked for its state")
 

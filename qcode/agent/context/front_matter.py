@@ -73,9 +73,9 @@ class FrontMatter:
         if entry is None:
             return None
         if isinstance(entry.value, Scalar):
-            raise self.error(name, f'`{name}` must be text; quote it: {name}: "{one_line(entry.value.source, 60)}"')
+            raise self.error(name, f'`{name}` must be a string; quote it: {name}: "{one_line(entry.value.source, 60)}"')
         if not isinstance(entry.value, str):
-            raise self.error(name, f"`{name}` must be text, not a {_kind(entry.value)}")
+            raise self.error(name, f"`{name}` must be a string, not a {_kind(entry.value)}")
         return entry.value.strip() or None
 
     def source(self, name: str) -> str | None:

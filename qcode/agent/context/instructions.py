@@ -275,13 +275,13 @@ _PUBLIC_NAMES = (".env.example", ".env.sample", ".env.template")
 
 def find_imports(text: str) -> tuple[str, ...]:
     """Return the paths that `text` imports, in order and without duplicates. Code spans and fences are ignored."""
-    found: dict[str, None] = {}
+    imports: dict[str, None] = {}
     for line in _lines_outside_fences(text):
         for match in _IMPORT.finditer(_without_code_spans(line)):
             name = match[1].rstrip(".,;:!?")
             if name and name.strip("./"):
-                found[name] = None
-    return tuple(found)
+                imports[name] = None
+    return tuple(imports)
 
 
 def without_comments(text: str) -> str:

@@ -114,7 +114,7 @@ class Memory:
                 project.append(MemoryFile(str(new), str(new.relative_to(self._root)), "project", None))
         if self._config_dir is not None and not os.path.lexists(self._config_dir / OWN_NAME):
             new = self._config_dir / OWN_NAME
-            user_files.append(MemoryFile(str(new), str(new), "yours", None))
+            user_files.append(MemoryFile(str(new), self._shown(str(new)), "yours", None))
         return (*reversed(project), *user_files)
 
     def append(self, path: str, text: str) -> str:
@@ -148,7 +148,13 @@ class Memory:
         folders += [] if self._home is None else [(self._home / CLAUDE_FOLDER).resolve()]
         is_own = any(map(file.path.is_relative_to, folders)) and not file.path.is_relative_to(self._root)
         whose: Literal["yours", "project"] = "yours" if is_own else "project"
-        return MemoryFile(str(file.path), file.label, whose, file.size, file.used_bytes, file.imported_by, file.why)
+        label = self._shown(file.label)
+        return MemoryFile(str(file.path), label, whose, file.size, file.used_bytes, file.imported_by, file.why)
+
+    def _shown(self, label: str) -> str:
+        """Return the label of a file with `~` for the home folder."""
+        home = str(self._home)
+        return f"~{label.removeprefix(home)}" if self._home is not None and label.startswith(f"{home}/") else label
 
 
 def _append(path: Path, line: str) -> None:

@@ -87,11 +87,11 @@ class _Values:
     def expanded(self, text: str) -> Iterator[PromptPart]:
         end = 0
         for match in _PLACEHOLDER.finditer(text):
-            found = self._value(match)
-            if found is None:
+            part = self._value(match)
+            if part is None:
                 continue
             yield PromptPart(text[end : match.start()])
-            yield found
+            yield part
             end = match.end()
         yield PromptPart(text[end:])
 

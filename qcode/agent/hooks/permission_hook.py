@@ -22,7 +22,7 @@ from qcode.text.diff import PatchError, patch_paths
 from qcode.text.json import DuplicateKeyError, Json, JsonObject, parse_arguments
 from qcode.values import dataclass
 
-HookUser: TypeAlias = Literal["claude", "codex", "gemini", "qwen"]
+HookProgram: TypeAlias = Literal["claude", "codex", "gemini", "qwen"]
 _Action: TypeAlias = Literal["shell", "read", "write", "search", "fetch", "patch"]
 Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
 """Empty: the program decides by its own rules and modes."""
@@ -65,7 +65,7 @@ _QWEN_TOOLS: Mapping[str, _Action] = {
 # Gemini CLI: docs/hooks/reference.md of google-gemini/gemini-cli (`decision` deny with `reason`, only JSON on stdout,
 # timeout in milliseconds), `ask` with `systemMessage` since pull request 21146. `allow` keeps its own question.
 # qwen-code: docs/users/features/hooks.md of QwenLM/qwen-code (answers as for Claude Code, timeout in milliseconds).
-_FORMATS: Mapping[HookUser, _HookFormat] = {
+_FORMATS: Mapping[HookProgram, _HookFormat] = {
     "claude": _HookFormat("PreToolUse", _CLAUDE_TOOLS, "~/.claude/settings.json", "|".join(_CLAUDE_TOOLS)),
     "codex": _HookFormat("PreToolUse", _CODEX_TOOLS, "~/.codex/hooks.json", f"^({'|'.join(_CODEX_TOOLS)})$"),
     "gemini": _HookFormat(
@@ -75,7 +75,7 @@ _FORMATS: Mapping[HookUser, _HookFormat] = {
         "PreToolUse", _QWEN_TOOLS, "~/.qwen/settings.json", f"^({'|'.join(_QWEN_TOOLS)})$", milliseconds=True
     ),
 }
-HOOK_USERS: tuple[HookUser, ...] = ("claude", "codex", "gemini", "qwen")
+HOOK_PROGRAMS: tuple[HookProgram, ...] = ("claude", "codex", "gemini", "qwen")
 
 _BYPASSED = frozenset({"bypassPermissions", "yolo"})
 _PATHS = ("file_path", "absolute_path", "notebook_path", "path", "dir_path")
@@ -101,7 +101,7 @@ class HookEvent:
     is_bypassed: bool = False
 
 
-def hook_settings(user: HookUser, command: str) -> tuple[str, str]:
+def hook_settings(user: HookProgram, command: str) -> tuple[str, str]:
     """Return the settings file of a program, and the text to add to it so that it runs `command` as a hook."""
     hook_format = _FORMATS[user]
     timeout = TIMEOUT_S * 1000 if hook_format.milliseconds else TIMEOUT_S
@@ -110,7 +110,7 @@ def hook_settings(user: HookUser, command: str) -> tuple[str, str]:
     return hook_format.settings, json.dumps({"hooks": {hook_format.event: [group]}}, indent=2)
 
 
-def read_event(user: HookUser, data: bytes) -> HookEvent | None:
+def read_event(user: HookProgram, data: bytes) -> HookEvent | None:
     """Return the call of an event, None if the event or its tool is not judged.
 
     Raise `UnreadableEventError` for anything that is not an event of the program.
@@ -167,7 +167,7 @@ def _shell(event: HookEvent, tool_input: JsonObject) -> HookEvent:
     folder = next((tool_input[key] for key in _FOLDERS if tool_input.get(key)), None)
     if folder is not None:
         if not isinstance(folder, str):
-            raise UnreadableEventError("the folder of the command is not text")
+            raise UnreadableEventError("the folder of the command is not a string")
         # On a separate line: `cd x && a || b` would not be `a || b` in x.
         command = f"cd -- {shlex.quote(folder)}\n{command}"
     is_plain = tool_input.keys() <= _HARMLESS_FIELDS
@@ -212,7 +212,7 @@ def _decision(verdict: Verdict, event: HookEvent) -> Decision:
     return "" if is_left_to_program or event.only_narrows else "allow"
 
 
-def answer(user: HookUser, decision: Decision, reason: str) -> str:
+def answer(user: HookProgram, decision: Decision, reason: str) -> str:
     """Return the answer of the hook in the form of a program, as one line of JSON."""
     text = f"qcode: {visible(one_line(reason))}"
     values: dict[str, Json] = {}

@@ -111,14 +111,14 @@ class HookRunner:
             if handler.event != event:
                 continue
             try:
-                found = self._inputs_for(handler, inputs, whole_patch)
+                matching = self._inputs_for(handler, inputs, whole_patch)
                 if handler.condition:
-                    found = await asyncio.to_thread(_covered_inputs, handler.condition, found)
+                    matching = await asyncio.to_thread(_covered_inputs, handler.condition, matching)
             except MatcherError as error:
                 answers.setdefault(index, []).append(effective_answer(handler, failed(str(error))))
                 self._record_run(index, _HandlerResult(failed(str(error)), None, 0.0))
                 continue
-            for hook_input in found:
+            for hook_input in matching:
                 key = (handler.run, id(hook_input))
                 if key not in visited:
                     visited.add(key)

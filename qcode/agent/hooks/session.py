@@ -129,7 +129,7 @@ class SessionHooks:
     async def _hold_event(self, event: TurnEvent) -> None:
         self._held_events.append(event)
 
-    def leave_turn(self) -> None:
+    def end_turn(self) -> None:
         """Keep events from now on, because no turn is running to show them."""
         self.show = self._hold_event
 

@@ -65,7 +65,7 @@ class HookFolders:
     def files(self, command: HookCommand) -> tuple[Path, ...]:
         """Return the real paths of the workspace files that a command names."""
         words = command.argv or _SEPARATORS.split(command.line)
-        found: dict[Path, None] = {}
+        files: dict[Path, None] = {}
         for word in filter(None, words):
             text = word
             if "$" in word or word.startswith("~"):
@@ -77,8 +77,8 @@ class HookFolders:
                 continue
             real = Path(os.path.realpath(path))
             if self._is_inside(real) and real.is_file():
-                found[real] = None
-        return tuple(found)
+                files[real] = None
+        return tuple(files)
 
     def first_unpinned(self, files: Sequence[Path]) -> str:
         """Return the first of the workspace `files` of a command outside the pinned folders, empty if there is none."""
@@ -159,14 +159,14 @@ class _HookCollector:
 
         read = read_claude_hooks(file)
         self.problems += read.problems
-        for found in read.hooks:
-            event, hook, location = found.event, found.fields, f"{file}:{found.line}"
+        for claude_hook in read.hooks:
+            event, hook, location = claude_hook.event, claude_hook.fields, f"{file}:{claude_hook.line}"
             command = str(hook.get("command") or hook.get("type") or "?")
-            why = _unused_reason(event, found.group, hook)
+            why = _unused_reason(event, claude_hook.group, hook)
             if why:
                 self.unused.append(UnusedHook(event, command, location, why))
             else:
-                self._add(_claude_handler(event, str(found.group.get("matcher") or ""), hook, location, origin))
+                self._add(_claude_handler(event, str(claude_hook.group.get("matcher") or ""), hook, location, origin))
 
 
 def is_relative(command: HookCommand) -> bool:

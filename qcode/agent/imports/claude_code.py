@@ -151,12 +151,12 @@ def _read_message(record: JsonObject, builder: TranscriptBuilder) -> None:
     for part in parts:
         if part.get("type") == "tool_result":
             _read_result(part, at, builder)
-    found = _read_blocks([part for part in parts if part.get("type") != "tool_result"], builder)
+    blocks = _read_blocks([part for part in parts if part.get("type") != "tool_result"], builder)
     if record.get("isCompactSummary") is True:
-        builder.compact([Message("user", tuple(found))], at)
+        builder.compact([Message("user", tuple(blocks))], at)
         return
-    is_typed = record.get("isMeta") is not True and not _is_from_program(found)
-    builder.add_prompt(found, at, is_typed=is_typed)
+    is_typed = record.get("isMeta") is not True and not _is_from_program(blocks)
+    builder.add_prompt(blocks, at, is_typed=is_typed)
 
 
 def _is_from_program(blocks: Sequence[Block]) -> bool:
@@ -165,21 +165,21 @@ def _is_from_program(blocks: Sequence[Block]) -> bool:
 
 
 def _read_blocks(content: Iterable[JsonObject], builder: TranscriptBuilder) -> list[Block]:
-    found: list[Block] = []
+    blocks: list[Block] = []
     for block in content:
         match block.get("type"):
             case "text":
-                found.append(Text(text_in(block.get("text"))))
+                blocks.append(Text(text_in(block.get("text"))))
             case "thinking":
-                found.append(Reasoning(text_in(block.get("thinking"))))
+                blocks.append(Reasoning(text_in(block.get("thinking"))))
             case "tool_use":
                 arguments = json.dumps(object_in(block.get("input")), ensure_ascii=False)
-                found.append(ToolCall(text_in(block.get("id")), text_in(block.get("name")), arguments))
+                blocks.append(ToolCall(text_in(block.get("id")), text_in(block.get("name")), arguments))
             case "image" if (image := image_from(block)) is not None:
-                found.append(image)
+                blocks.append(image)
             case other:
                 builder.left_out[f"block {text_in(other) or 'without type'}"] += 1
-    return found
+    return blocks
 
 
 def _read_result(block: JsonObject, at: str, builder: TranscriptBuilder) -> None:

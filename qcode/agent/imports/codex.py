@@ -151,19 +151,19 @@ class _Reader:
         self._builder.add_prompt(blocks, at)
 
     def _blocks(self, content: Json) -> list[Block]:
-        found: list[Block] = []
+        blocks: list[Block] = []
         parts: list[JsonObject] = (
             [{"type": "text", "text": content}] if isinstance(content, str) else objects_in(content)
         )
         for part in parts:
             match part.get("type"):
                 case "input_text" | "output_text" | "text":
-                    found.append(Text(text_in(part.get("text"))))
+                    blocks.append(Text(text_in(part.get("text"))))
                 case "input_image" if (image := image_from_url(text_in(part.get("image_url")))) is not None:
-                    found.append(image)
+                    blocks.append(image)
                 case other:
                     self._builder.left_out[f"content {text_in(other) or 'without type'}"] += 1
-        return found
+        return blocks
 
     def _result(self, item: JsonObject, at: str) -> None:
         output = item.get("output", item.get("tools"))

@@ -191,11 +191,11 @@ def _user_messages(events: Sequence[_Prompt | _ToolAnswer], results: tuple[ToolR
     added = [block for prompt in prompts if not prompt.is_typed for block in prompt.blocks]
     typed = [block for prompt in prompts if prompt.is_typed for block in prompt.blocks]
     first = next((event.at for event in events if event.at), at)
-    found: list[ForeignItem] = []
+    items: list[ForeignItem] = []
     if results and typed:
         # A turn that was interrupted: its results end it, and the prompt begins another one.
-        found.append(ForeignMessage(Message("user", results), first))
+        items.append(ForeignMessage(Message("user", results), first))
         results = ()
     if blocks := (*results, *added, *typed):
-        found.append(ForeignMessage(Message("user", blocks), at, is_typed=bool(typed)))
-    return found
+        items.append(ForeignMessage(Message("user", blocks), at, is_typed=bool(typed)))
+    return items

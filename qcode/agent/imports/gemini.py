@@ -190,22 +190,22 @@ def _user_parts(
 
 def _blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, known: Set[str]) -> list[Block]:
     """Return the content of parts; a call whose id is in `known` is given elsewhere."""
-    found: list[Block] = []
+    blocks: list[Block] = []
     for part in parts:
         call = part.get("functionCall")
         if isinstance(call, dict):
             call_id = text_in(call.get("id")) or text_in(call.get("name"))
             if call_id not in known:
                 arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
-                found.append(ToolCall(call_id, text_in(call.get("name")), arguments))
+                blocks.append(ToolCall(call_id, text_in(call.get("name")), arguments))
         elif "text" in part:
             text = text_in(part["text"])
-            found.append(Reasoning(text) if part.get("thought") is True else Text(text))
+            blocks.append(Reasoning(text) if part.get("thought") is True else Text(text))
         elif (image := _image(part)) is not None:
-            found.append(image)
+            blocks.append(image)
         else:
             builder.left_out[f"part {next(iter(part), 'without content')}"] += 1
-    return found
+    return blocks
 
 
 def _parts(content: Json) -> list[JsonObject]:

@@ -71,7 +71,7 @@ class Migration:
         is_part = messages == known[: len(messages)]
         if is_continued and not is_part:
             return ImportResult(session_id, "changed", 0)
-        if is_part or _has_less(messages, known):
+        if is_part or _lacks_content(messages, known):
             return ImportResult(session_id, "unchanged", 0)
         self._write(foreign, session_id, started)
         return ImportResult(session_id, "updated", len(messages) - len(known))
@@ -156,7 +156,7 @@ def _qualified(foreign: ForeignSession, model: str) -> str:
     return f"{_PROVIDERS[foreign.program]}/{model}" if model else ""
 
 
-def _has_less(given: list[Message], known: list[Message]) -> bool:
+def _lacks_content(given: list[Message], known: list[Message]) -> bool:
     """Return whether `given` lacks messages, or results of calls, that `known` has."""
     if len(given) != len(known):
         return len(given) < len(known)

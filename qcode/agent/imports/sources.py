@@ -134,12 +134,12 @@ def _is_gemini_folder(folder: Path, root: Path) -> bool:
     return False
 
 
-def _is_from(found: FoundSession, root: Path) -> bool:
+def _is_from(session: FoundSession, root: Path) -> bool:
     """Return whether a session was written in `root` or below. A session without `cwd` was found by its folder."""
-    if not found.head.cwd:
-        return found.head.program in (gemini.GEMINI, gemini.QWEN)
+    if not session.head.cwd:
+        return session.head.program in (gemini.GEMINI, gemini.QWEN)
     with suppress(OSError):
-        return Path(found.head.cwd).resolve().is_relative_to(root)
+        return Path(session.head.cwd).resolve().is_relative_to(root)
     return False
 
 
@@ -196,11 +196,11 @@ def _records(data: bytes, builder: TranscriptBuilder) -> list[JsonObject]:
     document = parse_object(data.decode("utf-8", "replace")) if data[:1] == b"{" and b'"messages"' in data else None
     if document is not None:
         return [document]
-    found = []
+    records = []
     for line in io.BytesIO(data):
         record = parse_object(line.decode("utf-8", "replace")) if line.strip() else {}
         if record is None:
             builder.left_out["unreadable lines"] += 1
         elif record:
-            found.append(record)
-    return found
+            records.append(record)
+    return records

@@ -259,10 +259,10 @@ def _unwrap_key(pasted: str) -> tuple[str, str]:
             return text, name
 
 
-def _is_assignment(found: re.Match[str]) -> bool:
+def _is_assignment(match: re.Match[str]) -> bool:
     """Return whether this is an assignment, not a key that contains `=`, such as Base64 padding."""
-    is_padding = not found["value"].strip("= ")
-    return not is_padding and (found["word"] is not None or _KEY_NAME.search(found["name"]) is not None)
+    is_padding = not match["value"].strip("= ")
+    return not is_padding and (match["word"] is not None or _KEY_NAME.search(match["name"]) is not None)
 
 
 def _first_word(value: str) -> str:

@@ -1,7 +1,7 @@
 """Completions for `@server:uri` and for the arguments of `/server:prompt`, from the lists and answers of servers.
 
 A server is asked in the background (`completion/complete`) and its answer is cached; `changed` is called when it
-arrives. Separate from `typed`, because only the app completes.
+arrives. Separate from `mentions`, because only the app completes.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
+from qcode.agent.mcp.mentions import ServerPrompt, arguments_of
 from qcode.agent.mcp.session import ListedResource
 from qcode.agent.mcp.spec import ServerError
-from qcode.agent.mcp.typed import ServerPrompt, arguments_of
 from qcode.protocol.errors import InputError
 from qcode.text.clean import clean, single_spaced
 from qcode.values import dataclass
@@ -50,12 +50,12 @@ class ServerCompletion:
         server, has_uri, typed = query.partition(":")
         ready = self._servers.ready()
         if not has_uri:
-            found = [
+            names = [
                 name
                 for name, ready_server in ready.items()
                 if ready_server.listing.resources and name.startswith(query)
             ]
-            return tuple(ResourceRow(f"{name}:", "resources of this tool server", False) for name in found if query)
+            return tuple(ResourceRow(f"{name}:", "resources of this tool server", False) for name in names if query)
         if server not in ready:
             return ()
         needle = typed.lower()
@@ -129,16 +129,16 @@ class ServerCompletion:
     async def _ask(self, known: tuple[str, ...], key: tuple[str, ...], before: dict[str, str]) -> None:
         server, kind, name, argument, value = key
         ready = self._servers.ready().get(server)
-        found: tuple[str, ...] = ()
+        values: tuple[str, ...] = ()
         if ready is not None:
             try:
                 async with asyncio.timeout(_TIMEOUT_S):
-                    found = await ready.connection.complete(kind, name, argument, value, before)
+                    values = await ready.connection.complete(kind, name, argument, value, before)
             except (ServerError, TimeoutError):
-                found = ()
+                values = ()
         if len(self._answers) > _MAX_CACHED:
             self._answers.clear()
-        self._answers[known] = tuple(single_spaced(clean(text), 200) for text in found[:MAX_ROWS])
+        self._answers[known] = tuple(single_spaced(clean(text), 200) for text in values[:MAX_ROWS])
         if self._answers[known]:
             self._on_change()
 

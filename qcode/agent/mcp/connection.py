@@ -98,7 +98,7 @@ class RunningRequest:
     timer: asyncio.Timeout | None = None
     questions: set[asyncio.Future[Any]] = field(default_factory=set)
 
-    async def until_over(self, question: Awaitable[ValueT], default: ValueT) -> ValueT:
+    async def answer_or_default(self, question: Awaitable[ValueT], default: ValueT) -> ValueT:
         """Return the result of a question of the server, `default` if this request ends before its answer."""
         task = asyncio.ensure_future(question)
         self.questions.add(task)
@@ -386,7 +386,7 @@ class ServerConnection:
         import mcp_types as types
 
         over = types.ErrorData(code=types.INTERNAL_ERROR, message="the request that this was for has ended")
-        return await running.until_over(self._sample_for(running, params), over)
+        return await running.answer_or_default(self._sample_for(running, params), over)
 
     async def _sample_for(
         self, running: RunningRequest, params: CreateMessageRequestParams
@@ -405,7 +405,7 @@ class ServerConnection:
             message = visible(single_spaced(params.message, MAX_REASON))
             running.notes.append(f'[The server asked the user: "{message}". No user can answer, so it was cancelled.]')
             return types.ElicitResult(action="cancel")
-        return await running.until_over(
+        return await running.answer_or_default(
             self._question(running, running.ask, params), types.ElicitResult(action="cancel")
         )
 

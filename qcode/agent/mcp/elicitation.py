@@ -117,13 +117,13 @@ class FormField:
 
     def checked_list(self, values: list[str]) -> list[str]:
         """Return the values without duplicates; raise `ValueError` if there are too few or too many."""
-        found = list(dict.fromkeys(values))
+        unique = list(dict.fromkeys(values))
         low, high = self.limits.get("minItems"), self.limits.get("maxItems")
-        if isinstance(low, int) and len(found) < low:
+        if isinstance(low, int) and len(unique) < low:
             raise ValueError(f"choose at least {low}")
-        if isinstance(high, int) and len(found) > high:
+        if isinstance(high, int) and len(unique) > high:
             raise ValueError(f"choose at most {high}")
-        return found
+        return unique
 
     def _text(self, typed: str) -> str:
         low, high = self.limits.get("minLength"), self.limits.get("maxLength")
@@ -176,28 +176,28 @@ def parse_form(schema: Mapping[str, Json]) -> tuple[FormField, ...]:
     return tuple(_field(name, found, is_required=name in needed) for name, found in properties.items())
 
 
-def _field(name: str, found: Json, *, is_required: bool) -> FormField:
-    if not isinstance(found, dict):
+def _field(name: str, schema: Json, *, is_required: bool) -> FormField:
+    if not isinstance(schema, dict):
         raise ValueError(f"its field {single_spaced(name, 40)} has no schema")
-    kind, inner = found.get("type"), found
+    kind, inner = schema.get("type"), schema
     if kind == "array":
-        items = found.get("items")
+        items = schema.get("items")
         inner = items if isinstance(items, dict) else {}
     choices = _choices(inner)
     if not isinstance(kind, str) or kind not in _KINDS or (kind == "array" and not choices):
         raise ValueError(f"its field {single_spaced(name, 40)} is nested or has an unknown type")
-    title = single_spaced(text_in(found.get("title")) or name, _MAX_LABEL)
-    description = text_in(found.get("description"))[:_MAX_MESSAGE]
-    plain = FormField(name, kind, title, found, description, is_required, choices)
-    return replace(plain, default=_default(plain, found.get("default")))
+    title = single_spaced(text_in(schema.get("title")) or name, _MAX_LABEL)
+    description = text_in(schema.get("description"))[:_MAX_MESSAGE]
+    plain = FormField(name, kind, title, schema, description, is_required, choices)
+    return replace(plain, default=_default(plain, schema.get("default")))
 
 
-def _choices(found: JsonObject) -> tuple[tuple[str, str], ...]:
-    rows = found.get("oneOf") or found.get("anyOf")
+def _choices(schema: JsonObject) -> tuple[tuple[str, str], ...]:
+    rows = schema.get("oneOf") or schema.get("anyOf")
     if isinstance(rows, list):
         pairs = [(row.get("const"), row.get("title") or row.get("const")) for row in rows if isinstance(row, dict)]
         return tuple((text_in(value), text_in(title)) for value, title in pairs if isinstance(value, str))
-    values, titles = found.get("enum"), found.get("enumNames")
+    values, titles = schema.get("enum"), schema.get("enumNames")
     if not isinstance(values, list):
         return ()
     named = titles if isinstance(titles, list) and len(titles) == len(values) else values
@@ -281,15 +281,15 @@ def _offered_values(field: FormField) -> dict[str, Value]:
     values += [True, False] if field.kind == "boolean" else []
     is_list = field.kind == "array"
     values += [[value] if is_list else value for value, _ in field.choices]
-    found: dict[str, Value] = {}
+    by_label: dict[str, Value] = {}
     for value in values:
-        if any(value == other for other in found.values()):
+        if any(value == other for other in by_label.values()):
             continue
         label = _label(field.display(value))
-        if label in (*found, DECLINE, LEAVE_OUT):
-            label = f"{len(found) + 1}. {label}"
-        found[label] = value
-    return found
+        if label in (*by_label, DECLINE, LEAVE_OUT):
+            label = f"{len(by_label) + 1}. {label}"
+        by_label[label] = value
+    return by_label
 
 
 def _shown_choices(field: FormField, offered: Mapping[str, Value]) -> tuple[Choice, ...]:

@@ -107,7 +107,7 @@ async def sign_in(
         # A registration counts for its own redirect address only.
         known = before.client if before.port == callback.port and not client.id else _registration(client, callback)
         auth.use(Login(config.url, known, scope=before.scope))
-        exchange = _Exchange(show, paste, callback)
+        exchange = _BrowserLogin(show, paste, callback)
         auth.context.redirect_handler = exchange.begin
         auth.context.callback_handler = exchange.result
         login = await auth.authorize(await _challenge(config), zone)
@@ -175,7 +175,7 @@ async def _probe(config: McpServer, token: str) -> httpx2.Response:
         raise ServerError(explain(error)) from None
 
 
-class _Exchange:
+class _BrowserLogin:
     """The authorization in the browser.
 
     The OAuth `state` is compared here, because the `mcp` package would put it into its error message.
@@ -291,14 +291,14 @@ def _listening_sockets(port: int) -> list[socket.socket]:
 
 
 def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
-    found = socket.socket(family)
+    listener = socket.socket(family)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of the last login may linger
-        found.bind((host, port))
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # the port of the last login may linger
+        listener.bind((host, port))
     except OSError:
-        found.close()
+        listener.close()
         raise
-    return found
+    return listener
 
 
 async def sign_out(credentials: Credentials) -> str:

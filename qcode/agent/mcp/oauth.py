@@ -69,12 +69,12 @@ class AddressGate:
         self._zone = zone
 
     def target(self, url: str) -> RequestTarget | str:
-        found = read_url(url)
-        if isinstance(found, str):
-            return found
-        if found.scheme != "https" and not found.is_loopback:
+        address = read_url(url)
+        if isinstance(address, str):
+            return address
+        if address.scheme != "https" and not address.is_loopback:
             return "the address does not use https"
-        return RequestTarget(found.scheme, found.host, found.port)
+        return RequestTarget(address.scheme, address.host, address.port)
 
     def refusal(self, url: str) -> str:
         return ""
@@ -96,12 +96,12 @@ async def network_zone(url: str) -> NetworkZone:
     parts = urlsplit(url)
     try:
         rows = await asyncio.to_thread(socket.getaddrinfo, parts.hostname, parts.port, type=socket.SOCK_STREAM)
-        found = [ipaddress.ip_address(str(row[4][0]).partition("%")[0]) for row in rows]
+        addresses = [ipaddress.ip_address(str(row[4][0]).partition("%")[0]) for row in rows]
     except (OSError, ValueError) as error:
         raise ServerError(f"the name {parts.hostname} was not found ({error})") from None
-    if any(address.is_loopback for address in found):
+    if any(address.is_loopback for address in addresses):
         return "loopback"
-    return "public" if all(map(is_global, found)) else "private"
+    return "public" if all(map(is_global, addresses)) else "private"
 
 
 class _NoStorage:

@@ -35,7 +35,7 @@ from qcode.agent.mcp.spec import (
 )
 from qcode.agent.trust import TrustedFile
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
-from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, misfit_notice
+from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, mismatched_decision_notice
 from qcode.protocol.events import Level, Notice
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.clean import single_spaced, visible, visible_json
@@ -158,7 +158,7 @@ class Servers:
         if server is None:
             return
         if not isinstance(decision, (Allow, Deny)):
-            self._notice("warning", misfit_notice(self._approval(server), decision))
+            self._notice("warning", mismatched_decision_notice(self._approval(server), decision))
         if not isinstance(decision, Allow):
             server.is_refused = True
             if server.state == "waiting":
@@ -182,35 +182,35 @@ class Servers:
 
     def ask_again(self, server: str) -> None:
         """Ask again for approvals that were declined in this session."""
-        found = self._servers.get(server)
-        if found is None or not found.is_refused:
+        entry = self._servers.get(server)
+        if entry is None or not entry.is_refused:
             return
-        found.is_refused = False
-        if found.state == "refused":
-            found.state = "waiting"
+        entry.is_refused = False
+        if entry.state == "refused":
+            entry.state = "waiting"
         self._notify_change()
 
     def restart(self, server: str) -> None:
         """Start a server again, whatever its state."""
-        found = self._servers.get(server)
-        if found is None or found.state in ("off", "restricted", "waiting", "refused"):
+        entry = self._servers.get(server)
+        if entry is None or entry.state in ("off", "restricted", "waiting", "refused"):
             return
-        found.is_refused = False
-        found.cancel()
-        self._launch(found)
+        entry.is_refused = False
+        entry.cancel()
+        self._launch(entry)
         self._notify_change()
 
     def switch(self, server: str, *, is_on: bool) -> None:
         """Stop a server for this session, or start it again; an unknown one is ignored."""
-        found = self._servers.get(server)
-        if found is None or is_on == (found.state != "off"):
+        entry = self._servers.get(server)
+        if entry is None or is_on == (entry.state != "off"):
             return
         if is_on:
-            found.state = "starting"
-            self._start_server(found)
+            entry.state = "starting"
+            self._start_server(entry)
         else:
-            found.cancel()
-            found.state, found.problem, found.tools, found.connection = "off", "", (), None
+            entry.cancel()
+            entry.state, entry.problem, entry.tools, entry.connection = "off", "", (), None
         self._notify_change()
 
     def replace_client_servers(
@@ -354,11 +354,11 @@ class Servers:
         from qcode.agent.mcp.tools import outcome_of
 
         server_name, _ = split_name(name)
-        found = self._find_tool(name)
-        if found is None:
+        server_tool = self._find_tool(name)
+        if server_tool is None:
             text = f"the tool {name} is not available now"
             return ToolOutcome(text, is_error=True, summary=f"{server_name}: not available")
-        server, tool = found
+        server, tool = server_tool
         assert server.connection is not None
         from qcode.agent.mcp.connection import RunningRequest
 

@@ -285,14 +285,14 @@ async def collect_inputs(session: ClientSession, requests: InputRequests) -> Inp
     from mcp import MCPError
     from mcp.client.context import ClientRequestContext
 
-    found: InputResponses = {}
+    responses: InputResponses = {}
     for key, request in requests.items():
         context = ClientRequestContext(session=session, request_id=key)
         answer = await session.dispatch_input_request(context, request)
         if isinstance(answer, types.ErrorData):
             raise MCPError.from_error_data(answer)
-        found[key] = answer
-    return found
+        responses[key] = answer
+    return responses
 
 
 def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -368,23 +368,23 @@ async def list_all(session: ClientSession, rejected: Rejected) -> ServerListing:
     if capabilities is None:
         return ServerListing()
     rejected.clear()
-    found = ServerListing()
+    listing = ServerListing()
     problems: list[str] = []
     if capabilities.tools is not None:
         tools, ttl_s = await _pages(session.list_tools, "tools", problems)
         listed = tuple(ListedTool(tool.name, tool.description or "", tool.input_schema) for tool in tools)
         invalid = tuple(ListedTool(name, "", {}, f"its definition is not valid ({why})") for name, why in rejected)
-        found = replace(found, tools=(*listed, *invalid), ttl_s=ttl_s)
+        listing = replace(listing, tools=(*listed, *invalid), ttl_s=ttl_s)
         rejected.clear()
     if capabilities.prompts is not None:
         prompts, _ = await _fetch_pages(session.list_prompts, "prompts", problems)
-        found = replace(found, prompts=tuple(map(_prompt, prompts)))
+        listing = replace(listing, prompts=tuple(map(_prompt, prompts)))
     if capabilities.resources is not None:
         resources, _ = await _fetch_pages(session.list_resources, "resources", problems)
         templates, _ = await _fetch_pages(session.list_resource_templates, "resource_templates", problems)
-        found = replace(found, resources=(*map(_resource, resources), *map(_template, templates)))
+        listing = replace(listing, resources=(*map(_resource, resources), *map(_template, templates)))
     problems += [f"{single_spaced(name, 80) or 'an entry'} is left out: {why}" for name, why in rejected]
-    return replace(found, problems=tuple(problems))
+    return replace(listing, problems=tuple(problems))
 
 
 async def _fetch_pages(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
@@ -399,15 +399,15 @@ async def _pages(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], 
     """Return the entries of all pages, and the seconds for which the first page is fresh."""
     import mcp_types as types
 
-    found: list[Any] = []
+    entries: list[Any] = []
     cursor: str | None = None
     ttl_s: float | None = None
     for number in range(_MAX_PAGES):
         page = await fetch(params=types.PaginatedRequestParams(cursor=cursor) if cursor else None)
-        found += getattr(page, key)
+        entries += getattr(page, key)
         if not number and page.ttl_ms:
             ttl_s = max(_MIN_TTL_S, page.ttl_ms / 1000)
-        if len(found) > MAX_LISTED:
+        if len(entries) > MAX_LISTED:
             problems.append(f"it lists more than {MAX_LISTED:,} {key.replace('_', ' ')}; the rest are ignored")
             break
         if not page.next_cursor or page.next_cursor == cursor:
@@ -415,24 +415,32 @@ async def _pages(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], 
         cursor = page.next_cursor
     else:
         problems.append(f"its {key.replace('_', ' ')} take more than {_MAX_PAGES} pages; the rest are ignored")
-    return found[:MAX_LISTED], ttl_s
+    return entries[:MAX_LISTED], ttl_s
 
 
-def _prompt(found: types.Prompt) -> ListedPrompt:
+def _prompt(prompt: types.Prompt) -> ListedPrompt:
     arguments = tuple(
         ListedArgument(argument.name, argument.description or "", bool(argument.required))
-        for argument in found.arguments or ()
+        for argument in prompt.arguments or ()
     )
-    return ListedPrompt(found.name, found.description or found.title or "", arguments)
+    return ListedPrompt(prompt.name, prompt.description or prompt.title or "", arguments)
 
 
-def _resource(found: types.Resource) -> ListedResource:
+def _resource(resource: types.Resource) -> ListedResource:
     return ListedResource(
-        str(found.uri), found.title or found.name, found.description or "", found.mime_type or "", is_template=False
+        str(resource.uri),
+        resource.title or resource.name,
+        resource.description or "",
+        resource.mime_type or "",
+        is_template=False,
     )
 
 
-def _template(found: types.ResourceTemplate) -> ListedResource:
+def _template(template: types.ResourceTemplate) -> ListedResource:
     return ListedResource(
-        found.uri_template, found.title or found.name, found.description or "", found.mime_type or "", is_template=True
+        template.uri_template,
+        template.title or template.name,
+        template.description or "",
+        template.mime_type or "",
+        is_template=True,
     )

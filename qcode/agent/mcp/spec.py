@@ -130,8 +130,8 @@ class ServerSpec:
         def fill(text: str) -> str:
             return _VARIABLE.sub(value_of, text) if "${" in text else text
 
-        def value_of(found: re.Match[str]) -> str:
-            name, default = found[1], found[2]
+        def value_of(match: re.Match[str]) -> str:
+            name, default = match[1], match[2]
             if self.is_from_project:
                 raise ServerError(
                     f"it needs your environment variable {name}, which projects cannot read: define this server "
@@ -227,28 +227,28 @@ def configured_servers(
     invalid entries, and all errors in a project's file, are in `problems`.
     """
     problems: list[str] = []
-    found = {name: _spec_of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
+    specs = {name: _spec_of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
     for file in files:
         servers, invalid_entries = _read_flag(file)
         problems += invalid_entries
         scope, origin = (INLINE_SCOPE, INLINE_SCOPE) if _is_text(file) else (f"file {Path(file).resolve()}", str(file))
-        found |= {name: ServerSpec(name, config, scope, origin) for name, config in servers.items()}
+        specs |= {name: ServerSpec(name, config, scope, origin) for name, config in servers.items()}
     for name, config in client_servers.items():
-        if name in found:
+        if name in specs:
             problems.append(f"{name} of the editor is ignored: that name is already used")
         else:
-            found[name] = ServerSpec(name, config, CLIENT_SCOPE, "the editor", is_from_client=True)
+            specs[name] = ServerSpec(name, config, CLIENT_SCOPE, "the editor", is_from_client=True)
     for name, connect in program_servers.items():
-        if name in found:
+        if name in specs:
             problems.append(f"{name} of the host is ignored: that name is already used")
         else:
-            found[name] = ServerSpec(name, McpServer(command=name), CLIENT_SCOPE, "the host", True, connect)
+            specs[name] = ServerSpec(name, McpServer(command=name), CLIENT_SCOPE, "the host", True, connect)
     for name, config in _project_servers(root, problems).items() if is_trusted else ():
-        if name in found:
+        if name in specs:
             problems.append(f"{name} of {root / MCP_FILE} is ignored: that name is already used")
         else:
-            found[name] = ServerSpec(name, config, _scope(root), str(root / MCP_FILE))
-    return ConfiguredServers(tuple(found.values()), tuple(problems))
+            specs[name] = ServerSpec(name, config, _scope(root), str(root / MCP_FILE))
+    return ConfiguredServers(tuple(specs.values()), tuple(problems))
 
 
 def check_config_files(files: Sequence[str | Path]) -> None:

@@ -259,13 +259,13 @@ class ContentReader:
         )
         return has_items or any(inner in (text, item) for text, item in zip(self.texts, parsed, strict=True))
 
-    def add_resource(self, found: TextResourceContents | BlobResourceContents) -> None:
+    def add_resource(self, resource: TextResourceContents | BlobResourceContents) -> None:
         import mcp_types as types
 
-        if isinstance(found, types.TextResourceContents):
-            self.texts.append(f"[resource {found.uri}]\n{found.text}")
+        if isinstance(resource, types.TextResourceContents):
+            self.texts.append(f"[resource {resource.uri}]\n{resource.text}")
         else:
-            self._add_binary(f"resource {found.uri}", found.blob, found.mime_type or "unknown type")
+            self._add_binary(f"resource {resource.uri}", resource.blob, resource.mime_type or "unknown type")
 
     def _add_binary(self, what: str, data: str, media_type: str) -> None:
         """Add an image, store other data. The type is detected from the bytes, not taken from the server."""
@@ -281,12 +281,12 @@ class ContentReader:
             self.texts.append(f"[{what}: only the first {MAX_IMAGES} images of a result are shown]")
         else:
             try:
-                found = encode_image(raw, kind, f"the {what}")
+                encoded = encode_image(raw, kind, f"the {what}")
             except Refused as refused:
                 self.texts.append(f"[{refused}]")
                 return
-            self.images.append(found.image)
-            self.texts.append(f"[{what}: {found.description}]")
+            self.images.append(encoded.image)
+            self.texts.append(f"[{what}: {encoded.description}]")
 
     def _save(self, raw: bytes, media_type: str) -> Path:
         import mimetypes  # loads with the first file

@@ -285,7 +285,7 @@ def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) ->
     _check(config)
     watch = _ResponseGuard(log)
     hooks: dict[str, list[Callable[..., Any]]] = {
-        "request": [_shorten_delete, watch.pace],
+        "request": [_shorten_delete, watch.throttle],
         "response": [watch.check_response],
     }
     # Identity: the size of a compressed response after unpacking cannot be limited here.
@@ -350,7 +350,7 @@ class _ResponseGuard:
         self._log = log
         self._next_get = 0.0
 
-    async def pace(self, request: httpx2.Request) -> None:
+    async def throttle(self, request: httpx2.Request) -> None:
         if request.method != "GET":
             return
         now = time.monotonic()

@@ -65,7 +65,7 @@ class Asides:
         conversation, client = self._conversation, self._conversation.client
         history, prompt = _aside_request(question, conversation.messages)
         turn = Turn(self._settings(client), client.known_model(), history, client.counter())
-        async with aclosing(run_beside(conversation, client, turn, prompt, f"/btw {question}", count)) as events:
+        async with aclosing(run_aside(conversation, client, turn, prompt, f"/btw {question}", count)) as events:
             async for event in events:
                 yield event
 
@@ -94,7 +94,7 @@ class Asides:
         return remaining
 
 
-async def run_beside(
+async def run_aside(
     conversation: Conversation,
     client: ModelClient,
     turn: Turn,

@@ -411,7 +411,7 @@ class ContextSizing:
         tokens: Callable[[], TokenCounter] | None,
     ) -> None:
         """Count the tokens of the prompt in a thread, unless its size in bytes shows whether it fits."""
-        if tokens is None or counter.is_obvious(request, max_prompt_tokens(request.max_tokens, window)):
+        if tokens is None or counter.is_clear_from_bytes(request, max_prompt_tokens(request.max_tokens, window)):
             return
 
         async def count_prompt() -> None:

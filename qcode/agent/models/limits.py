@@ -221,7 +221,7 @@ class LearnedCallHabits:
         return self._row.text_calls
 
     @property
-    def takes_unmarked(self) -> bool:
+    def accepts_bare_json(self) -> bool:
         return bool(self._row.text_calls) or not self._row.native_calls
 
     def note_native(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qcode.agent.mcp.tools import MAX_IMAGES
-from qcode.agent.models.asides import Asides, run_beside
+from qcode.agent.models.asides import Asides, run_aside
 from qcode.engine.effects import TurnSettings
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import Choice
@@ -101,7 +101,7 @@ class Sampling:
         )
         turn = Turn(settings, client.known_model(), messages[:-1], client.counter())
         ended = None
-        async with aclosing(run_beside(conversation, client, turn, messages[-1], f"sampling for {server}")) as events:
+        async with aclosing(run_aside(conversation, client, turn, messages[-1], f"sampling for {server}")) as events:
             async for event in events:
                 ended = event if isinstance(event, TurnEnded) else ended
         return ended

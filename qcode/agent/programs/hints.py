@@ -63,12 +63,12 @@ def schema_of(hint: Any, inside: tuple[object, ...] = ()) -> JsonObject:
 
 
 def _json_values(hint: Any, values: Sequence[object]) -> list[Json]:
-    found: list[Json] = [
+    json_values: list[Json] = [
         value for value in values if isinstance(value, str | int | float | None) and type(value) in _PLAIN
     ]
-    if not found or len(found) < len(values):
+    if not json_values or len(json_values) < len(values):
         raise TypeError(f"{_name(hint)} has values that are neither strings nor numbers, which is not supported")
-    return found
+    return json_values
 
 
 def accepts_null(hint: Any) -> bool:
@@ -122,17 +122,17 @@ def value_of(hint: Any, value: Json, path: str = "") -> Any:
     if origin in (Union, types.UnionType):
         return _member(args, value, path)
     if origin is list or hint is list:
-        items = _expect(list, value, path)
+        items = _require_type(list, value, path)
         return [value_of(args[0], item, f"{path}[{index}]") for index, item in enumerate(items)] if args else items
     if origin is tuple:
-        items = _expect(list, value, path)
+        items = _require_type(list, value, path)
         return tuple(value_of(args[0], item, f"{path}[{index}]") for index, item in enumerate(items))
     if origin is dict:
-        members = _expect(dict, value, path)
+        members = _require_type(dict, value, path)
         return {name: value_of(args[1], item, _member_path(path, name)) for name, item in members.items()}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return hint(_choice([member.value for member in hint], value, path))
-    return _object(hint, _expect(dict, value, path), path)
+    return _object(hint, _require_type(dict, value, path), path)
 
 
 def _object(hint: Any, value: JsonObject, path: str) -> Any:
@@ -154,10 +154,10 @@ def _plain_value(hint: type, value: Json, path: str) -> Any:
         return float(value)
     if hint is int and isinstance(value, float) and value.is_integer():
         return int(value)
-    return _expect(hint, value, path)
+    return _require_type(hint, value, path)
 
 
-def _expect(hint: type, value: Json, path: str) -> Any:
+def _require_type(hint: type, value: Json, path: str) -> Any:
     # In Python a bool is an int, in JSON it is not.
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
         raise ValueError(f"{path or 'the value'} must be {_NAMES[hint]}, not {_NAMES[type(value)]}")

@@ -365,7 +365,7 @@ class TurnStream:
             sent = prompt if self._answer_type is None else f"{prompt}\n\n{self._answer_type.schema.instructions}"
             async with aclosing(conversation.submit(sent, blocks, options)) as events:
                 async for event in events:
-                    self._see(event)
+                    self._record(event)
                     yield event
                     while self._notices:
                         yield self._notices.popleft()
@@ -443,7 +443,7 @@ class TurnStream:
             check=None if self._answer_type is None else self._answer_type.schema.validate,
         )
 
-    def _see(self, event: TurnEvent) -> None:
+    def _record(self, event: TurnEvent) -> None:
         self._answer.handle(event)
         match event:
             case TurnStarted():

@@ -358,7 +358,7 @@ class SessionHistory:
         if (last := self.stored.get(self._latest)) is not None:
             last.shown_results[call_id] = result
 
-    def intend_inner(self, call_id: str, inner_call: str, ran: str) -> bool:
+    def record_inner_intent(self, call_id: str, inner_call: str, ran: str) -> bool:
         """Add a call of a sub-agent that runs with the arguments `ran`; return whether they were edited."""
         if (last := self.stored.get(self._latest)) is None:
             return False
@@ -389,7 +389,7 @@ class SessionHistory:
             raise ValueError("the position is already used")
         self.changes[at] = change
 
-    def void(self, at: int) -> None:
+    def void_change(self, at: int) -> None:
         """Mark the change at this position as not made."""
         self._reverted.add(at)
 

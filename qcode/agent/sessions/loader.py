@@ -174,7 +174,7 @@ class _SessionReader:
     def _agent(self, record: JsonObject) -> None:
         call_id = str_field(record, "call_id")
         if "intent" in record:
-            self.history.intend_inner(call_id, str_field(record, "intent"), str_field(record, "arguments", ""))
+            self.history.record_inner_intent(call_id, str_field(record, "intent"), str_field(record, "arguments", ""))
         else:
             self.history.add_inner(call_id, inner_from(record))
 
@@ -185,7 +185,7 @@ class _SessionReader:
             case "move":
                 self.history.move(move_from(record, self.history))
             case "void":
-                self.history.void(int_field(record, "change"))
+                self.history.void_change(int_field(record, "change"))
             case _:
                 self.history.finish(int_field(record, "move"))
 

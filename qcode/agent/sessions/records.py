@@ -94,11 +94,11 @@ def block_to_json(block: Block) -> JsonObject:
 
 
 def block_from_json(value: Json) -> Block:
-    found = _as_object(value)
-    reader = _READERS.get(str_field(found, "type"))
+    block = _as_object(value)
+    reader = _READERS.get(str_field(block, "type"))
     if reader is None:
         raise ValueError("no such block")
-    return reader(found)
+    return reader(block)
 
 
 def usage_to_json(usage: Usage) -> JsonObject:
@@ -127,11 +127,11 @@ def attempt_to_json(attempt: AttemptRecord) -> JsonObject:
 
 def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
     """Return the valid attempts. Invalid ones are skipped, because they must not make the message unreadable."""
-    found = []
+    attempts = []
     for item in value if isinstance(value, list) else ():
         with suppress(ValueError):
-            found.append(_attempt(_as_object(item)))
-    return tuple(found)
+            attempts.append(_attempt(_as_object(item)))
+    return tuple(attempts)
 
 
 class StoredAttempts(Sequence[AttemptRecord]):
@@ -273,12 +273,12 @@ def stored_from(record: JsonObject, next_number: int) -> tuple[int, StoredMessag
 
 def new_messages_from(record: JsonObject) -> list[tuple[int, StoredMessage]]:
     """Return the messages with which a compaction replaced older ones."""
-    found = []
+    messages = []
     for item in _list_field(record, "new"):
         number, stored = stored_from(_as_object(item), -1)
         stored.is_summary, stored.is_own = True, False
-        found.append((number, stored))
-    return found
+        messages.append((number, stored))
+    return messages
 
 
 def inner_to_json(call_id: str, inner: InnerMessage) -> JsonObject:
@@ -453,18 +453,18 @@ def result_from(value: Json, content: str) -> ShownResult | None:
 
 def shown_to_json(item: ShownItem, redact: Callable[[str], str]) -> JsonObject:
     event = item.event
-    found: JsonObject
+    record: JsonObject
     match event:
         case TurnEnded():
-            found = _turn_to_json(event, redact)
+            record = _turn_to_json(event, redact)
         case WebSearched():
             sources: list[Json] = [[source.url, source.title] for source in event.sources]
-            found = {"type": "searched", "queries": [redact(query) for query in event.queries], "sources": sources}
+            record = {"type": "searched", "queries": [redact(query) for query in event.queries], "sources": sources}
         case _:
             name = _SHOWN_TYPE_NAMES[type(event)]
             values = {field: getattr(event, field) for field in _SHOWN_FIELDS[name][1]}
-            found = {"type": name, **{key: redact(v) if isinstance(v, str) else v for key, v in values.items()}}
-    return {**found, "at": item.at} if item.at else found
+            record = {"type": name, **{key: redact(v) if isinstance(v, str) else v for key, v in values.items()}}
+    return {**record, "at": item.at} if item.at else record
 
 
 def shown_from(value: Json) -> ShownItem | None:
@@ -525,9 +525,9 @@ def _turn_from(value: JsonObject) -> TurnEnded:
         "",
         "",
         0,
-        Usage(**_counts(value.get("usage"), Usage)),
+        Usage(**_int_fields(value.get("usage"), Usage)),
         spent,
-        ApiCalls(**_counts(value.get("api_calls"), ApiCalls)),
+        ApiCalls(**_int_fields(value.get("api_calls"), ApiCalls)),
         discarded_output_tokens=discarded if isinstance(discarded, int) else 0,
         limit=Limit(limit) if isinstance(limit, str) else None,
         error=ErrorInfo(text_in(error.get("kind")), text_in(error.get("message"))) if isinstance(error, dict) else None,
@@ -543,7 +543,7 @@ def _searched_from(value: JsonObject) -> WebSearched:
     return WebSearched(tuple(map(str, queries)), tuple(pages))
 
 
-def _counts(value: Json, cls: type[Any]) -> dict[str, int]:
+def _int_fields(value: Json, cls: type[Any]) -> dict[str, int]:
     known = {field.name for field in fields(cls)}
     items = value.items() if isinstance(value, dict) else ()
     return {name: count for name, count in items if name in known and isinstance(count, int)}

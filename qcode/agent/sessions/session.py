@@ -221,18 +221,18 @@ class Session:
             return assemble(self.history, self.history.head.numbers).entries
 
     def record_change(self, change: RecordedChange) -> int:
-        """Record that a file is about to be changed; return the position for `void`."""
+        """Record that a file is about to be changed; return the position for `void_change`."""
         with self._lock:
             at = self.history.next_change
             self._write({"kind": "change", "at": self._now(), **change_to_json(at, change)})
             self.history.change(at, change)
             return at
 
-    def void(self, at: int) -> None:
+    def void_change(self, at: int) -> None:
         """Record that a change did not happen."""
         with self._lock:
             self._write({"kind": "void", "change": at})
-            self.history.void(at)
+            self.history.void_change(at)
 
     def move(self, move: Move) -> None:
         """Record a move to another state of the conversation, and sync it to disk."""
@@ -248,7 +248,7 @@ class Session:
             self.history.finish(move_id)
             self._file.sync()
 
-    def intend(self, call: ToolCall) -> None:
+    def record_intent(self, call: ToolCall) -> None:
         """Record that `call` is about to run. Call `sync` before it runs."""
         clean = redact_call(call, self.redact)
         record: JsonObject = {"kind": "intent", "at": self._now(), "call_id": call.call_id}
@@ -284,10 +284,10 @@ class Session:
             self._write({"kind": "agent", "at": self._now(), **inner_to_json(call_id, inner)})
             self.history.add_inner(call_id, InnerMessage(message, inner.attempts))
 
-    def intend_inner(self, call_id: str, call: ToolCall) -> None:
+    def record_inner_intent(self, call_id: str, call: ToolCall) -> None:
         """Record that a call of the sub-agent started by `call_id` is about to run. Call `sync` before it runs."""
         record: JsonObject = {"kind": "agent", "at": self._now(), "call_id": call_id, "intent": call.call_id}
-        if self.history.intend_inner(call_id, call.call_id, call.arguments):
+        if self.history.record_inner_intent(call_id, call.call_id, call.arguments):
             record["arguments"] = redact_call(call, self.redact).arguments
         self._write(record)
 

@@ -129,7 +129,7 @@ class SkillCache:
         row = self._before.get(file)
         if isinstance(row, dict) and identity and row.get("identity") == identity:
             skill = _skill_of(file, row.get("values"))
-            if skill is not None and skill.place == folder.label and skill.is_from_project == is_from_project:
+            if skill is not None and skill.folder_label == folder.label and skill.is_from_project == is_from_project:
                 self._now[file] = row
                 return skill
         return None
@@ -177,7 +177,7 @@ def _plain(value: Any) -> Json:  # noqa: ANN401 - of any field
 
 
 _STORED = {"Path": str, "tuple[str, ...]": list, "str": str, "bool": bool, "int": int}
-_REQUIRED = frozenset({"handle", "description", "place"})
+_REQUIRED = frozenset({"handle", "description", "folder_label"})
 
 
 @cache
@@ -258,7 +258,7 @@ class _SkillWalk:
     def files(self, folder: SkillFolder) -> Iterator[tuple[str, str]]:
         """Yield the `SKILL.md` of each skill and its real path, folders in the order of their names."""
         top = os.path.realpath(folder.path)
-        if self._leads_out(folder.path, top, folder):
+        if self._leaves_project(folder.path, top, folder):
             return
         if folder.path.is_symlink():
             self._report_broken_link(folder.path, folder)
@@ -278,7 +278,7 @@ class _SkillWalk:
             skill_file = next((name for name in FILE_NAMES if name in entries), None)
             if skill_file is not None and depth:
                 path, real = f"{current}/{skill_file}", _real(entries[skill_file], real_folder)
-                if not self._leads_out(path, real, folder):
+                if not self._leaves_project(path, real, folder):
                     yield path, real
                 continue
             if depth == MAX_DEPTH:
@@ -300,7 +300,7 @@ class _SkillWalk:
                         )
                     break
                 real = _real(entries[name], real_folder)
-                if real not in visited and not self._leads_out(path, real, folder):
+                if real not in visited and not self._leaves_project(path, real, folder):
                     visited.add(real)
                     inner.append((path, real, depth + 1))
             pending += reversed(inner)
@@ -312,7 +312,7 @@ class _SkillWalk:
             label = folder.label if inner == "." else f"{folder.label}/{inner}"
             self._problems.append(f"{label}: a link to {one_line(str(path.readlink()), 120)}, which cannot be read")
 
-    def _leads_out(self, path: Path | str, real: str, folder: SkillFolder) -> bool:
+    def _leaves_project(self, path: Path | str, real: str, folder: SkillFolder) -> bool:
         """Return whether a path of a project leads out of it, and report that."""
         if folder.inside is None or Path(real).is_relative_to(folder.inside):
             return False

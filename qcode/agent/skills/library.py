@@ -105,16 +105,16 @@ class Skills:
         """The skills and Markdown commands that `/name` runs."""
         return (*(used for used in self.enabled if used.is_for_user), *self.commands)
 
-    def without_hidden(self, found: CustomCommands) -> CustomCommands:
+    def without_hidden(self, custom: CustomCommands) -> CustomCommands:
         """Return the commands without project commands that have the name of a skill, and a line for each of those."""
         skills = {skill.handle.lower() for skill in self.for_user if not skill.is_command}
-        hidden = [command for command in found.commands if command.is_from_project and command.name.lower() in skills]
+        hidden = [command for command in custom.commands if command.is_from_project and command.name.lower() in skills]
         problems = (
             f"{command.file}: /{command.name} is ignored, it is the name of a skill; rename the file"
             for command in hidden
         )
-        kept = tuple(command for command in found.commands if command not in hidden)
-        return replace(found, commands=kept, problems=(*found.problems, *problems))
+        kept = tuple(command for command in custom.commands if command not in hidden)
+        return replace(custom, commands=kept, problems=(*custom.problems, *problems))
 
     def is_off(self, skill: Skill) -> bool:
         return skill.handle in self._off
@@ -131,7 +131,9 @@ class Skills:
     def notices(self) -> tuple[str, ...]:
         """Return lines for the user at startup, about unusable files and hidden skills."""
         hidden = self.found.name_clashes
-        names = ", ".join(f"{lost.handle} of {lost.place} ({used.place})" for lost, used in hidden[:_MAX_NAMED])
+        names = ", ".join(
+            f"{lost.handle} of {lost.folder_label} ({used.folder_label})" for lost, used in hidden[:_MAX_NAMED]
+        )
         more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
         line = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
         return (*self.found.problems, *self._problems, *((line,) if hidden else ()))
@@ -172,7 +174,7 @@ class Skills:
     def load(self, skill: Skill, arguments: str = "") -> LoadedSkill:
         """Read a skill for the model; commands in it are not run. Raise `Refused`."""
         loaded = _joined(self._parts(skill, arguments, runs_commands=False))
-        self._note_use(skill)
+        self._record_use(skill)
         return loaded
 
     async def prompt(self, skill: Skill, arguments: str, run: RunCommand) -> tuple[str, TurnOptions]:
@@ -182,7 +184,7 @@ class Skills:
         """
         parts = self._parts(skill, arguments, runs_commands=True)
         done = [_Output(await run(part.text)) if part.kind == "command" else part for part in parts]
-        self._note_use(skill)
+        self._record_use(skill)
         loaded = _joined([*self._task(skill), *done], is_from_project=skill.is_from_project)
         model = skill.model if not skill.is_from_project and "/" in skill.model else ""
         return loaded.text, TurnOptions(
@@ -250,7 +252,7 @@ class Skills:
                 "until the user reviews the change with /trust"
             )
 
-    def _note_use(self, skill: Skill) -> None:
+    def _record_use(self, skill: Skill) -> None:
         """Count a use; if the catalog exceeds its budget, it keeps the descriptions of the most used skills."""
         if skill.is_command:
             return

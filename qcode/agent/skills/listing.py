@@ -26,7 +26,7 @@ def list_text(skills: Skills) -> str:
 
 
 def _shown_folder(skill: Skill) -> str:
-    return visible(f"{skill.place}/{skill.folder.name}")
+    return visible(f"{skill.folder_label}/{skill.folder.name}")
 
 
 def list_rows(skills: Skills) -> list[JsonObject]:
@@ -52,7 +52,7 @@ def _rows(skills: Skills) -> Iterator[str]:
     for skill in sorted(found.skills, key=lambda listed: listed.handle):
         state = _state(skills, skill)
         description = cut(one_line(skill.description), _DESCRIPTION)
-        yield f"{skill.handle:<{width}}  {visible(skill.place)}, {skill.tokens:,} tokens{state}"
+        yield f"{skill.handle:<{width}}  {visible(skill.folder_label)}, {skill.tokens:,} tokens{state}"
         yield f"    {description}"
     for lost, used in found.name_clashes:
         yield f"not used: {_shown_folder(lost)}, because {_shown_folder(used)} has the name {lost.handle}"

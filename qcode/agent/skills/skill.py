@@ -51,7 +51,7 @@ _T = TypeVar("_T")
 class Skill:
     """A skill that can be used. `handle` is its name in the catalog and after the slash.
 
-    `file` is its `SKILL.md` and `folder` its real folder; `place` is the folder of skills around it, for display.
+    `file` is its `SKILL.md` and `folder` its real folder; `folder_label` is the displayed name of the skill folder.
     `hint` describes its arguments, `parameters` names them. `is_for_model`: it is in the catalog; `is_for_user`:
     `/name` runs it. `forks`: it runs as a sub-agent of the kind `agent`. `unknown_fields` are fields without an effect.
     `is_command`: it is a command in Markdown, one file with a prompt, which only the user starts.
@@ -61,7 +61,7 @@ class Skill:
     description: str
     file: Path
     folder: Path
-    place: str
+    folder_label: str
     is_from_project: bool = False
     warnings: tuple[str, ...] = ()
     hint: str = ""

@@ -67,14 +67,14 @@ def _find_hooks(options: Options) -> tuple[RunContext, ConfiguredHooks, int]:
 def _list(options: Options, *, is_json: bool) -> int:
     from qcode.agent.hooks.listing import NO_HOOKS, hook_lines, hook_rows
 
-    context, found, code = _find_hooks(options)
-    for line in found.problems:
-        if not any(hook.why in line for hook in found.unused):  # those are in the list
+    context, hooks, code = _find_hooks(options)
+    for line in hooks.problems:
+        if not any(hook.why in line for hook in hooks.unused):  # those are in the list
             write_stderr(line)
     if is_json:
-        write_stdout(json.dumps(hook_rows(found.handlers, found.unused)) + "\n")
+        write_stdout(json.dumps(hook_rows(hooks.handlers, hooks.unused)) + "\n")
         return code
-    lines = hook_lines(found.handlers, found.unused)
+    lines = hook_lines(hooks.handlers, hooks.unused)
     write_stdout("".join(f"{clean(line)}\n" for line in lines) or f"{NO_HOOKS}\n")
     files = (project_file(context.root), *(context.root / name for name in CLAUDE_SETTINGS))
     if not context.is_trusted and any(map(may_exist, files)):
@@ -85,11 +85,11 @@ def _list(options: Options, *, is_json: bool) -> int:
 def _test(options: Options, event: str, flags: Mapping[str, Any]) -> int:
     """Run the hooks of an event with the input on stdin, and print their answers and the decision."""
     read = _read_object()
-    context, found, code = _find_hooks(options)
-    for line in found.problems:
+    context, hooks, code = _find_hooks(options)
+    for line in hooks.problems:
         write_stderr(line)
     fields, names = _input(event, read, flags.get("tool", ""), context)
-    runner = HookRunner(found.handlers, folder=context.folder, root=context.root, environment=context.env)
+    runner = HookRunner(hooks.handlers, folder=context.folder, root=context.root, environment=context.env)
     ended: list[HookEnded] = []
 
     async def keep(event: HookStarted | HookEnded) -> None:
@@ -107,12 +107,12 @@ def _test(options: Options, event: str, flags: Mapping[str, Any]) -> int:
 def _read_object() -> JsonObject:
     text = read_standard_input(standard_input(), note=write_stderr)
     try:
-        found = json.loads(text or "{}")
+        value = json.loads(text or "{}")
     except ValueError as error:
         raise InputError(f"standard input is not JSON: {error}") from None
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise InputError("standard input is not a JSON object")
-    return found
+    return value
 
 
 def _input(event: str, read: JsonObject, tool: str, context: RunContext) -> tuple[JsonObject, tuple[str, ...]]:

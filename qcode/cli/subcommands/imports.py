@@ -65,11 +65,11 @@ def _plan_import(program: str, folders: ImportFolders, user_target: Target, proj
 def _lines(
     plans: Mapping[str, Sequence[Row]], context: RunContext, files: Sequence[str], *, is_written: bool
 ) -> Iterator[str]:
-    rows = [row for found in plans.values() for row in found]
-    for program, found in plans.items():
-        if found:
+    rows = [row for plan in plans.values() for row in plan]
+    for program, plan in plans.items():
+        if plan:
             yield PROGRAMS[program]
-            for row in found:
+            for row in plan:
                 yield from _row_lines(row)
     if not rows:
         yield f"nothing to import from {', '.join(PROGRAMS[program] for program in plans)}"
@@ -94,14 +94,14 @@ def _lines(
 
 
 def _row_lines(row: Row) -> Iterator[str]:
-    found = row.setting
-    name = visible(single_spaced(found.name, _MAX_SHOWN))
-    results = [_change_text(change) for change in found.changes] if row.status in ("new", "same") else []
+    setting = row.setting
+    name = visible(single_spaced(setting.name, _MAX_SHOWN))
+    results = [_change_text(change) for change in setting.changes] if row.status in ("new", "same") else []
     result = f" -> {', '.join(results)}" if results else ""
     why = f": {visible(single_spaced(row.why, 400))}" if row.why else ""
-    yield f"  {_MARKS[row.status]} {found.kind} {name}{result}{why}  ({visible(found.location)})"
+    yield f"  {_MARKS[row.status]} {setting.kind} {name}{result}{why}  ({visible(setting.location)})"
     if row.status in ("new", "same"):
-        yield from (f"    - {visible(single_spaced(line, 400))}" for line in found.losses)
+        yield from (f"    - {visible(single_spaced(line, 400))}" for line in setting.losses)
 
 
 def _change_text(change: Change) -> str:
@@ -122,16 +122,16 @@ def _as_json(plans: Mapping[str, Sequence[Row]], files: Sequence[str]) -> JsonOb
 
 
 def _row(program: str, row: Row) -> JsonObject:
-    found = row.setting
+    setting = row.setting
     return {
         "program": program,
-        "kind": found.kind,
-        "name": found.name,
-        "where": found.location,
+        "kind": setting.kind,
+        "name": setting.name,
+        "where": setting.location,
         "status": row.status,
         "is_project": row.is_project,
-        "becomes": [_change_text(change) for change in found.changes],
+        "becomes": [_change_text(change) for change in setting.changes],
         "why": row.why or None,
-        "lost": list(found.losses),
-        "is_lost_denial": found.is_unenforced,
+        "lost": list(setting.losses),
+        "is_lost_denial": setting.is_unenforced,
     }

@@ -154,13 +154,13 @@ def _user_settings(paths: ConfigPaths) -> Settings:
 
 
 def _pairs(typed: Sequence[str], separator: str, form: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    pairs: dict[str, str] = {}
     for text in typed:
         name, has_value, value = text.partition(separator)
         if not (name.strip() and has_value):
             raise UsageError(f'"{single_spaced(name, 40)}" does not have the form {form}')
-        found[name.strip()] = value.strip() if separator == ":" else value
-    return found
+        pairs[name.strip()] = value.strip() if separator == ":" else value
+    return pairs
 
 
 def _variable(name: str) -> str:

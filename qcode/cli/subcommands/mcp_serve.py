@@ -166,11 +166,11 @@ def _server(options: Options, root: Path) -> MCPServer:
 
     @server.tool(description=_CHECK, structured_output=False)
     async def permissions_check(kind: str, value: str) -> CallToolResult:
-        found = next((known for known in TRIED_KINDS if known == kind), None)
-        if found is None:
+        known_kind = next((known for known in TRIED_KINDS if known == kind), None)
+        if known_kind is None:
             raise ToolError(f"kind must be one of {', '.join(TRIED_KINDS)}")
         judge = await asyncio.to_thread(lambda: permission_check(run_context(options, root, is_attended=False)))
-        verdict = await asyncio.to_thread(judge, found, value)
+        verdict = await asyncio.to_thread(judge, known_kind, value)
         row = {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}
         return _result(f"{verdict.verdict}: {verdict.reason}", row)
 

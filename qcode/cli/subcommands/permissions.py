@@ -29,7 +29,7 @@ from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
-    from qcode.agent.hooks.permission_hook import HookUser
+    from qcode.agent.hooks.permission_hook import HookProgram
 
 _USE = (
     "use: qcode permissions [list] [--json], or check shell CMD | read PATH | write PATH | fetch URL | --jsonl (lines "
@@ -100,7 +100,7 @@ def _check(options: Options, words: Sequence[str]) -> int:
     return 0
 
 
-def _hook(options: Options, user: HookUser, *, only_prints: bool) -> int:
+def _hook(options: Options, user: HookProgram, *, only_prints: bool) -> int:
     """Print the settings for a program, or read its event and print the answer. The exit code is 0 for every answer.
 
     A program takes exit code 2 for a denial, and decides by its own rules after any other.
@@ -134,7 +134,7 @@ def _hook(options: Options, user: HookUser, *, only_prints: bool) -> int:
     return 0
 
 
-def _command_line(user: HookUser) -> str:
+def _command_line(user: HookProgram) -> str:
     """Return the command of the hook, with the path of this program: another program may have another PATH."""
     program = shutil.which(sys.argv[0]) or shutil.which("qcode") or "qcode"
     return f"{shlex.quote(os.path.abspath(program) if '/' in program else program)} permissions hook --for {user}"  # noqa: PTH100  # text

@@ -91,7 +91,13 @@ def _print_models(rows: Sequence[tuple[str, ModelFacts, str]], hidden: int, quer
     if query and not rows and not learned:
         write_stderr(f'no model in the catalog matches "{query}"')
     table = [
-        (name, state or "no key", _tokens(facts.context_window), _tokens(facts.max_output_tokens), *_dollars(facts))
+        (
+            name,
+            state or "no key",
+            _tokens(facts.context_window),
+            _tokens(facts.max_output_tokens),
+            *_price_columns(facts),
+        )
         for name, facts, state in rows
     ]
     header = ("model", "key", "context", "output", "$/M in", "$/M out")
@@ -104,7 +110,7 @@ def _tokens(count: int | None) -> str:
     return "?" if count is None else tokens_text(count)
 
 
-def _dollars(facts: ModelFacts) -> tuple[str, str]:
+def _price_columns(facts: ModelFacts) -> tuple[str, str]:
     return ("?", "?") if facts.price is None else (dollars_text(facts.price.input), dollars_text(facts.price.output))
 
 

@@ -74,12 +74,12 @@ def run_sessions(rest: Sequence[str]) -> int:
 def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool) -> int:
     """Print all sessions, or those that contain all words."""
     matching = store.search(words) if words else None
-    found = [summary for summary in store.summaries() if matching is None or summary.session_id in matching]
-    expiries = [summary.updated + timedelta(days=retention_days) if retention_days else None for summary in found]
+    summaries = [summary for summary in store.summaries() if matching is None or summary.session_id in matching]
+    expiries = [summary.updated + timedelta(days=retention_days) if retention_days else None for summary in summaries]
     if is_json:
-        objects = [_as_json(summary, expiry) for summary, expiry in zip(found, expiries, strict=True)]
+        objects = [_as_json(summary, expiry) for summary, expiry in zip(summaries, expiries, strict=True)]
         write_stdout(json.dumps(objects, ensure_ascii=False, indent=2) + "\n")
-    elif not found:
+    elif not summaries:
         none = (
             f'no session of this folder mentions "{single_spaced(words)}"'
             if words
@@ -90,7 +90,7 @@ def _list(store: SessionStore, words: str, retention_days: int, *, is_json: bool
         now = datetime.now(UTC)
         rows = [
             _row(summary, expiry, now, store.holder(summary.session_id))
-            for summary, expiry in zip(found, expiries, strict=True)
+            for summary, expiry in zip(summaries, expiries, strict=True)
         ]
         write_stdout(_table(rows))
     return 0
@@ -171,17 +171,17 @@ def _import(state_dir: Path, root: Path, paths: Sequence[Path], flags: Mapping[s
 
     is_everywhere, is_json = "all" in flags, "json" in flags
     if paths:
-        found = [session for path in paths for session in sessions_in(path)]
+        sessions = [session for path in paths for session in sessions_in(path)]
     else:
-        found = find(os.environ, None if is_everywhere else root)
-    if not found:
+        sessions = find(os.environ, None if is_everywhere else root)
+    if not sessions:
         scope = "" if is_everywhere else f" for {short(root)}; --all looks in all folders"
         scope = f" in {', '.join(map(str, paths))}" if paths else scope
         write_stderr(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{scope}")
         write_stdout("[]\n" if is_json else "")
         return 0
     is_chosen = "yes" in flags or (bool(paths) and not any(path.is_dir() for path in paths))
-    chosen = found if is_chosen else _choose_sessions(found, is_json=is_json)
+    chosen = sessions if is_chosen else _choose_sessions(sessions, is_json=is_json)
     # The oldest first, so that `-c` continues the newest.
     done = [
         _import_session(state_dir, root, session, is_everywhere=is_everywhere, is_json=is_json)
@@ -192,7 +192,7 @@ def _import(state_dir: Path, root: Path, paths: Sequence[Path], flags: Mapping[s
     return max((code for _, code in done), default=0)
 
 
-def _choose_sessions(found: Sequence[FoundSession], *, is_json: bool) -> list[FoundSession]:
+def _choose_sessions(sessions: Sequence[FoundSession], *, is_json: bool) -> list[FoundSession]:
     """List the sessions that were found and ask which to import; without a terminal only list them."""
     from qcode.agent.imports.sources import PROGRAMS
 
@@ -206,7 +206,7 @@ def _choose_sessions(found: Sequence[FoundSession], *, is_json: bool) -> list[Fo
                 "updated": datetime.fromtimestamp(session.modified, UTC).isoformat(timespec="seconds"),
                 "size_bytes": session.size,
             }
-            for session in found
+            for session in sessions
         ]
         write_stdout(json.dumps(rows, ensure_ascii=False, indent=2) + "\n")
         return []
@@ -218,7 +218,7 @@ def _choose_sessions(found: Sequence[FoundSession], *, is_json: bool) -> list[Fo
             bytes_text(session.size),
             single_spaced(_title(session.head)) or str(session.path),
         )
-        for number, session in enumerate(found, start=1)
+        for number, session in enumerate(sessions, start=1)
     ]
     write_stdout(_table(rows_shown))
     if not (os.isatty(0) and os.isatty(1)):
@@ -228,7 +228,7 @@ def _choose_sessions(found: Sequence[FoundSession], *, is_json: bool) -> list[Fo
         answer = ask("Which sessions? (1, 2-4 or all; Enter for none) ")
     except InputEnded:
         return []
-    return [found[number - 1] for number in chosen_numbers(answer, len(found))]
+    return [sessions[number - 1] for number in chosen_numbers(answer, len(sessions))]
 
 
 def chosen_numbers(answer: str, count: int) -> list[int]:
@@ -246,7 +246,7 @@ def chosen_numbers(answer: str, count: int) -> list[int]:
 
 
 def _import_session(
-    state_dir: Path, root: Path, found: FoundSession, *, is_everywhere: bool, is_json: bool
+    state_dir: Path, root: Path, session: FoundSession, *, is_everywhere: bool, is_json: bool
 ) -> tuple[JsonObject, int]:
     """Import one session; return a row about it and an exit code. A failure does not stop the others."""
     from qcode.agent.imports.migration import Migration
@@ -254,19 +254,19 @@ def _import_session(
 
     target = root
     try:
-        foreign = read_file(found.path)
+        foreign = read_file(session.path)
         session_folder = Path(foreign.cwd) if foreign.cwd else root
         if is_everywhere and session_folder.is_dir():
             target = find_project_root(session_folder)
         done = Migration(state_dir, target, Redactor(named_secrets(os.environ)).redact).run(foreign)
     except (QcodeError, OSError) as error:
-        write_stderr(f"{found.path}: {error}")
+        write_stderr(f"{session.path}: {error}")
         code = error.exit_code if isinstance(error, QcodeError) else ExitCode.FAILED
-        return {"path": str(found.path), "status": "failed", "error": str(error)}, code
+        return {"path": str(session.path), "status": "failed", "error": str(error)}, code
     if not is_json:
         write_stdout(_report(foreign, done, "" if target == root else f" in {short(target)}"))
     return {
-        "path": str(found.path),
+        "path": str(session.path),
         "program": foreign.program,
         "status": done.status,
         "session_id": done.session_id,

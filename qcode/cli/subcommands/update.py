@@ -129,35 +129,35 @@ def run_update(rest: Sequence[str]) -> int:
     _, words, flags = parse_subcommand("update", rest, _USE)
     if words:
         raise invalid_arguments(words, _USE)
-    found = installation()
-    lines = [f"qcode {__version__}, installed {found.source}"]
-    step = _step(found)
+    current = installation()
+    lines = [f"qcode {__version__}, installed {current.source}"]
+    step = _step(current)
     newest = newest_release(os.environ) if "check" in flags else None
     if "check" not in flags:
         lines.append("The network was not used; qcode update --check asks the package index for a newer version.")
     elif newest is None:
         lines.append(f"No version of {DISTRIBUTION} is published yet.")
         # The installer's command would find nothing there.
-        step = "install it again from a newer clone" if found.is_released else step
+        step = "install it again from a newer clone" if current.is_released else step
     elif _numbers(newest) <= _numbers(__version__):
         lines.append(f"The newest published version is {newest}: this one is current.")
         write_stdout("".join(f"{line}\n" for line in lines))
         return 0
     else:
         lines.append(f"Version {newest} is available.")
-        step = Installation(found.installer, pip=found.pip).update_command if found.archive else step
+        step = Installation(current.installer, pip=current.pip).update_command if current.archive else step
     write_stdout("".join(f"{line}\n" for line in (*lines, f"To update: {step}")))
     return 0
 
 
-def _step(found: Installation) -> str:
-    if found.archive:
-        return f"get a newer archive and run {found.update_command} with it"
-    if found.clone is None:
-        return found.update_command
-    if not found.clone.is_dir():
+def _step(current: Installation) -> str:
+    if current.archive:
+        return f"get a newer archive and run {current.update_command} with it"
+    if current.clone is None:
+        return current.update_command
+    if not current.clone.is_dir():
         return "install it again from a newer clone; that folder does not exist here"
-    return f"run git pull and then {found.update_command} in that folder"
+    return f"run git pull and then {current.update_command} in that folder"
 
 
 def newest_release(env: Mapping[str, str]) -> str | None:

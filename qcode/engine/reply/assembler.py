@@ -1,7 +1,7 @@
 """Assembles one attempt: collects reply events as raw text, and classifies the reply at its end (`ReplyShape`).
 
-Text is kept as a list of pieces and joined on demand, so the cost is linear in the length of the reply. The state of a
-call follows from strict parsing of its raw arguments; nothing is repaired here.
+Text is kept as a list of fragments and joined on demand, so the cost is linear in the length of the reply. The state of
+a call follows from strict parsing of its raw arguments; nothing is repaired here.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ _CUT_NUMBER = lazy_pattern(r"-|\.|(?:\.\d+)?[eE][+-]?")
 class BlockDraft:
     """A block that is being received. The `text` of a call is its raw argument JSON.
 
-    `has_gap`: the stream lost an event, which may have been a piece of this call.
+    `has_gap`: the stream lost an event, which may have been a fragment of this call.
     """
 
     kind: DraftKind
-    pieces: list[str] = field(default_factory=list)
+    fragments: list[str] = field(default_factory=list)
     size: int = 0
     call_id: str = ""
     name: str = ""
@@ -57,14 +57,14 @@ class BlockDraft:
     has_gap: bool = False
 
     def append(self, text: str) -> None:
-        self.pieces.append(text)
+        self.fragments.append(text)
         self.size += len(text)
 
     @property
     def text(self) -> str:
-        if len(self.pieces) > 1:
-            self.pieces[:] = ["".join(self.pieces)]
-        return self.pieces[0] if self.pieces else ""
+        if len(self.fragments) > 1:
+            self.fragments[:] = ["".join(self.fragments)]
+        return self.fragments[0] if self.fragments else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Assembler:
         )
 
     def _note_gap(self) -> None:
-        """Mark each call whose arguments are still open: the lost event may have been a piece of them."""
+        """Mark each call whose arguments are still open: the lost event may have been a fragment of them."""
         self.damaged_events += 1
         for draft in self.drafts:
             draft.has_gap = draft.has_gap or (draft.kind == "call" and parse_object(draft.text) is None)
@@ -185,7 +185,7 @@ class Assembler:
         """Return the state of a call. Only the last call can be truncated, because decoding is sequential.
 
         Arguments with a gap may still be valid JSON with a different meaning. A call that arrived as text may span the
-        whole reply, so any lost event may be a piece of it.
+        whole reply, so any lost event may be a fragment of it.
         """
         if draft.has_gap or (draft.is_from_text and self.damaged_events):
             return "damaged"

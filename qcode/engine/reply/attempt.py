@@ -91,7 +91,7 @@ class Attempt:
             self._last_text = event.block
             if self._thinking is None:
                 return self._filter_text(event)
-            return self._process_pieces(event.block, self._thinking.feed(event.text))
+            return self._process_segments(event.block, self._thinking.feed(event.text))
         if isinstance(event, WebSearched):
             self.searches.append(event)
             return []
@@ -115,7 +115,7 @@ class Attempt:
         """Release the text that the filters still hold, at the end of the text."""
         emits: Emits = []
         if self._thinking is not None:
-            emits += self._process_pieces(self._last_text, self._thinking.flush())
+            emits += self._process_segments(self._last_text, self._thinking.flush())
             self._thinking = None
         if self.seam is not None:
             emits += self._show_text(TextDelta(self._last_text, self.seam.flush()))
@@ -147,10 +147,10 @@ class Attempt:
         """Whether more than white space was shown."""
         return self.shown_text > 0 and any(draft.kind == "text" and draft.text.strip() for draft in self.drafts)
 
-    def _process_pieces(self, block: int, pieces: list[Piece]) -> Emits:
+    def _process_segments(self, block: int, segments: list[TextSegment]) -> Emits:
         """Process text and inline reasoning in order; reasoning becomes a separate block before the text."""
         emits: Emits = []
-        for kind, text in pieces:
+        for kind, text in segments:
             if kind == "text":
                 emits += self._filter_text(TextDelta(block, text))
                 continue
@@ -223,7 +223,7 @@ def _open_fence(base: list[BlockDraft]) -> str | None:
 
 
 Kind: TypeAlias = Literal["text", "reasoning"]
-Piece: TypeAlias = tuple[Kind, str]
+TextSegment: TypeAlias = tuple[Kind, str]
 
 _OPEN, _CLOSE = "<think>", "</think>"
 
@@ -241,12 +241,12 @@ class InlineThinking:
         """Whether all later input is text, even if it contains a tag."""
         return self._state == "text"
 
-    def feed(self, text: str) -> list[Piece]:
-        """Return the pieces whose kind is certain so far, in order; no piece is empty."""
+    def feed(self, text: str) -> list[TextSegment]:
+        """Return the segments whose kind is certain so far, in order; no segment is empty."""
         if self._state == "start" and not self._held_text and (not text or text.isspace()):
             self._blanks.append(text)  # joined only once, so that many blank deltas stay cheap
             return []
-        pieces: list[Piece] = []
+        segments: list[TextSegment] = []
         pending, self._held_text = self._drain_blanks() + self._held_text + text, ""
         if self._state == "start":
             rest = pending.lstrip()
@@ -255,26 +255,26 @@ class InlineThinking:
                     self._held_text = pending
                     return []
                 self._state = "text"
-                return _to_pieces("text", pending)
+                return _to_segments("text", pending)
             self._state, pending = "thinking", rest[len(_OPEN) :]
         if self._state == "thinking":
             thought, tag, rest = pending.partition(_CLOSE)
             if not tag:
                 undecided = _partial_tag_length(pending)
                 self._held_text = pending[len(pending) - undecided :]
-                return _to_pieces("reasoning", pending[: len(pending) - undecided])
-            pieces += _to_pieces("reasoning", thought)
+                return _to_segments("reasoning", pending[: len(pending) - undecided])
+            segments += _to_segments("reasoning", thought)
             self._state, pending = "after", rest
         if self._state == "after":
             pending = pending.lstrip()
             if pending:
                 self._state = "text"
-        return pieces + _to_pieces("text", pending)
+        return segments + _to_segments("text", pending)
 
-    def flush(self) -> list[Piece]:
+    def flush(self) -> list[TextSegment]:
         """Return the text held back: an unfinished closing tag is part of the reasoning."""
         pending, self._held_text = self._drain_blanks() + self._held_text, ""
-        return _to_pieces("reasoning" if pending.strip() else "text", pending)
+        return _to_segments("reasoning" if pending.strip() else "text", pending)
 
     def _drain_blanks(self) -> str:
         blanks = "".join(self._blanks)
@@ -282,7 +282,7 @@ class InlineThinking:
         return blanks
 
 
-def _to_pieces(kind: Kind, text: str) -> list[Piece]:
+def _to_segments(kind: Kind, text: str) -> list[TextSegment]:
     return [(kind, text)] if text else []
 
 

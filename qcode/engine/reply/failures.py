@@ -35,7 +35,7 @@ from qcode.engine.reply.recovery import Done
 from qcode.engine.reply.requests import continuing_request, text_of
 from qcode.engine.reply.seam import Seam
 from qcode.engine.reply.state import ReplyState, describe_cut, describe_no_room
-from qcode.engine.transcript import RefusedPart, is_lasting, refused_part, without_part
+from qcode.engine.transcript import RefusedPart, refused_part, refuses_all_images, without_part
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
 from qcode.protocol.events import LimitReached, Notice, Retry, ToolPayloadRepair, Waiting
 from qcode.protocol.messages import Message
@@ -150,7 +150,7 @@ def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, cou
     """
     phase = state.phase
     assert isinstance(phase, NeedsModel)
-    effects = state.salvage(phase.attempt)
+    effects = state.keep_longest_text(phase.attempt)
     if phase.has_waited:
         state.replaced = None
     elif phase.failure.error.kind not in _UNUSABLE:
@@ -270,7 +270,7 @@ def end_uncompacted(state: ReplyState, fallback: RoomFallback, attempt: Attempt 
 
 def _abort(state: ReplyState, attempt: Attempt | None, error: ErrorInfo) -> list[Effect]:
     """End the reply and keep its text: with an error, or as truncated if it was being continued after a truncation."""
-    effects = state.salvage(attempt)
+    effects = state.keep_longest_text(attempt)
     if state.was_cut and state.text.strip():
         note = describe_cut(state.records, "error", error.message)
         return effects + state.finish("cut", StopReason.MAX_TOKENS, "", why="error", note=note)
@@ -284,7 +284,7 @@ def end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt 
 
 def _end_without_room(state: ReplyState, request: ModelRequest, attempt: Attempt | None) -> list[Effect]:
     note = describe_no_room(state.counter.size_of(request, threshold=0).tokens, state.model.window)
-    effects = state.salvage(attempt)
+    effects = state.keep_longest_text(attempt)
     if state.text.strip():
         stop = StopReason.MAX_TOKENS if state.was_cut else StopReason.CONTEXT_WINDOW_EXCEEDED
         return effects + state.finish("cut", stop, "", why="budget_exhausted", note=note)
@@ -371,7 +371,7 @@ def _resend_without_part(state: ReplyState, attempt: Attempt, error: ProviderErr
     if part == "signatures":
         effects.append(state.learn(Learn("refuses_signatures")))
     else:
-        if is_lasting(error):
+        if refuses_all_images(error):
             effects.append(state.learn(Learn("refuses_images")))
         text = f"{state.model.name} rejected an image ({error.message}). The model gets a note instead of the image."
         effects.append(Emit(Notice("warning", text)))
@@ -401,7 +401,7 @@ def resume_compacted(state: ReplyState, messages: tuple[Message, ...]) -> list[E
     phase = state.phase
     assert isinstance(phase, NeedsRoom)
     state.plan = replace(state.plan, messages=messages)
-    effects = state.salvage(phase.attempt)
+    effects = state.keep_longest_text(phase.attempt)
     if not state.text.strip():
         return effects + _begin_again(state, phase.attempt, "context")
     return effects + _continue_elsewhere(state, "context")
@@ -494,7 +494,7 @@ def handle_arguments(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> 
             arguments = None
         if arguments is None or any(name not in arguments for name in state.tools[call.name].required):
             return reject_truncated_call(state, cap, shape.raw_stop)
-        call.pieces[:], call.size, call.state = [closed], len(closed), "complete"
+        call.fragments[:], call.size, call.state = [closed], len(closed), "complete"
         repaired = Emit(ToolPayloadRepair(_ISSUE, attempted=True, succeeded=True))
         return [repaired, *state.finish("calls", StopReason.TOOL_USE, shape.raw_stop, cap=cap)]
     # A model that stops by itself while the JSON is still open sent something else, such as an apology.

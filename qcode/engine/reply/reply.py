@@ -176,14 +176,14 @@ class Reply:
             case Finished():
                 return []
             case Streaming(cause=cause) if is_unsent:
-                state.ledger.uncount(cause)
+                state.ledger.undo_count(cause)
             case Streaming(attempt=attempt):
                 state.close_attempt(attempt, "cancelled")
             case NeedsRoom(attempt=attempt) | NeedsModel(attempt=attempt):
                 pass
             case AtLimit(backoff=NeedsModel(attempt=attempt)):
                 pass
-        effects = state.salvage(attempt, is_interrupted=True)
+        effects = state.keep_longest_text(attempt, is_interrupted=True)
         return effects + state.finish("cancelled", None, "", why="cancelled", note="Interrupted.")
 
     def _attempt_ended(self, attempt: Attempt, ended: ReplyEnded) -> list[Effect]:
@@ -222,7 +222,7 @@ class Reply:
             state.absorb_text(attempt)
             note = describe_cut(state.records, "repetition")
             return stopped + state.finish("cut", StopReason.MAX_TOKENS, "", why="no_progress", note=note)
-        stopped += state.salvage(attempt)
+        stopped += state.keep_longest_text(attempt)
         note = describe_repetition(has_text=bool(state.text.strip()))
         error = ErrorInfo(ErrorKind.REPETITION, note)
         return stopped + state.finish("failed", None, "", why="error", note=note, error=error)
@@ -234,7 +234,7 @@ class Reply:
         if attempt.kind != "escalated" or shape.stop is not StopReason.MAX_TOKENS or before is None or tokens is None:
             return []
         is_longer = tokens > before * self._state.plan.output.min_escalation_gain
-        if is_longer or not caps.is_far_below(tokens, shape.cap):
+        if is_longer or not caps.is_far_below_cap(tokens, shape.cap):
             return []
         return [self._state.learn(Learn("silently_capped"))]
 

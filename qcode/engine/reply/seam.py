@@ -28,7 +28,7 @@ _LEAD_IN_BREAKS, _HEADING_BREAKS = 2, 1
 class Seam:
     """Filters one continuation of `before`. `feed` and `flush` return text to append; call `flush` once at the end.
 
-    `is_json`: the text is a piece of JSON, so line breaks after a removed opening are dropped.
+    `is_json`: the text is part of a JSON value, so line breaks after a removed opening are dropped.
     """
 
     def __init__(self, before: str, *, is_json: bool = False) -> None:

@@ -249,7 +249,7 @@ class ReplyState:
         reasoning = "".join(draft.text for draft in superseded.drafts if draft.kind == "reasoning")
         return [Emit(PartialRestored(superseded.text, reasoning, is_interrupted))]
 
-    def salvage(self, attempt: Attempt | None, *, is_interrupted: bool = False) -> list[Effect]:
+    def keep_longest_text(self, attempt: Attempt | None, *, is_interrupted: bool = False) -> list[Effect]:
         """Keep the longest text of a reply that is about to end; `attempt` is closed already.
 
         `is_interrupted`: the user ends it.
@@ -352,7 +352,7 @@ def join_drafts(base: Sequence[BlockDraft], drafts: Sequence[BlockDraft]) -> lis
 
 
 def _concatenate(first: BlockDraft, second: BlockDraft) -> BlockDraft:
-    text = BlockDraft("text", [*first.pieces, *second.pieces], first.size + second.size)
+    text = BlockDraft("text", [*first.fragments, *second.fragments], first.size + second.size)
     text.opaque = second.opaque or first.opaque
     return text
 

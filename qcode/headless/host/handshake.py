@@ -99,13 +99,13 @@ class Handshake:
         problems: list[str] = []
         for name, definition in self.agents.items():
             try:
-                found = agent_kind(name, definition if isinstance(definition, dict) else {})
+                agent = agent_kind(name, definition if isinstance(definition, dict) else {})
             except ValueError as problem:
                 problems.append(f"the agent {shown_line(name, 80)} is left out: {problem}")
                 continue
-            kinds.append(found.kind)
-            if found.unused_fields:
-                problems.append(f"fields of the agent {name} without effect here: {', '.join(found.unused_fields)}")
+            kinds.append(agent.kind)
+            if agent.unused_fields:
+                problems.append(f"fields of the agent {name} without effect here: {', '.join(agent.unused_fields)}")
         return tuple(kinds), tuple(problems)
 
     @property

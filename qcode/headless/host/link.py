@@ -44,15 +44,15 @@ class HostLink:
 
     def hooks(self, registered: JsonObject) -> tuple[dict[str, list[Hook]], tuple[str, ...]]:
         """Return the hooks of the handshake by event, and a line for each that cannot run."""
-        found: dict[str, list[Hook]] = {}
+        by_event: dict[str, list[Hook]] = {}
         problems: list[str] = []
         for event, matchers in registered.items():
             if event not in EVENTS:
                 problems.append(f"hooks for {event} never run: qcode has no such event")
                 continue
             for matcher in matchers if isinstance(matchers, list) else []:
-                found.setdefault(event, []).extend(self._hooks_of(matcher))
-        return found, tuple(problems)
+                by_event.setdefault(event, []).extend(self._hooks_of(matcher))
+        return by_event, tuple(problems)
 
     def _hooks_of(self, matcher: Json) -> list[Hook]:
         """Return the hooks of one entry; one with a wrong type has none."""

@@ -143,7 +143,7 @@ def prompt_names(agent: Agent) -> tuple[str, ...]:
     """Return the prompts of the tool servers that run now, as Claude Code names such commands."""
     if agent.servers is None:
         return ()
-    from qcode.agent.mcp.typed import prompts_of
+    from qcode.agent.mcp.mentions import prompts_of
 
     return tuple(f"mcp__{prompt.handle.replace(':', '__', 1)}" for prompt in prompts_of(agent.servers))
 

@@ -324,8 +324,8 @@ class BedrockDecoder(Ending):
             events = self._write(index, BlockKind.REASONING, text_in(reasoning.get("text")), is_marked=True)
             marks = self._marks.setdefault(index, {})
             for name in ("signature", "redactedContent"):
-                if piece := text_in(reasoning.get(name)):
-                    marks[name] = marks.get(name, "") + piece
+                if fragment := text_in(reasoning.get(name)):
+                    marks[name] = marks.get(name, "") + fragment
             return events
         return []
 

@@ -26,10 +26,10 @@ from qcode.providers.demo.scene import (
     last_match,
     paragraphs,
     reply,
+    requested_plan_changes,
     short_help,
     shortened,
     unfinished_reply,
-    wishes_for_plan,
 )
 from qcode.text.json import Json, parse_object
 from qcode.text.numbers import count_text
@@ -258,7 +258,7 @@ def play_init(scene: Scene) -> Script:
 
 def play_plan(scene: Scene) -> Script:
     """Submit a plan in plan mode, and again with each change that the user asks for; then carry out its one step."""
-    path, wishes, step = file_in(scene.prompt, "planned.py"), wishes_for_plan(scene), scene.last
+    path, wishes, step = file_in(scene.prompt, "planned.py"), requested_plan_changes(scene), scene.last
     for wish in wishes:
         path = file_in(wish, path)
     if step is None or (step.result.is_error and wishes and step.call.name == "exit_plan_mode"):

@@ -40,7 +40,7 @@ _ENDED_TURN = lazy_pattern(
 )
 """The start of the result of a call that ended the turn by the user's decision. Text after it is a new prompt."""
 _PLAN_ONLY_READS = "plan mode only reads"
-_WISH = lazy_pattern(r"Denied: the plan is not approved[^.]*\. They say: (.*)", re.DOTALL)
+_PLAN_CHANGE = lazy_pattern(r"Denied: the plan is not approved[^.]*\. They say: (.*)", re.DOTALL)
 _DENIED = lazy_pattern(r"Denied(?: by the user\.|: (.*))", re.DOTALL)
 _IN_BACKGROUND = lazy_pattern(r"\[the user moved it to the background as job (\d+)\.[^\n]*\]\Z")
 _SUMMARY = "Summarize this conversation."
@@ -234,7 +234,7 @@ def end_of(partial: str, whole: str) -> int | None:
 
 
 def slices(text: str, size: int) -> Iterator[str]:
-    """Yield `text` in pieces of about `size` characters, split after a space if one is near."""
+    """Yield `text` in chunks of about `size` characters, split after a space if one is near."""
     start = 0
     while start < len(text):
         end = start + size
@@ -288,9 +288,9 @@ def unfinished_reply(step: DemoStep) -> Script:
     return failure_reply(step)
 
 
-def wishes_for_plan(scene: Scene) -> list[str]:
+def requested_plan_changes(scene: Scene) -> list[str]:
     """Return the changes that the user asked for in the plans of this turn."""
-    found = (_WISH.match(step.result.content) for step in scene.steps if step.result.is_error)
+    found = (_PLAN_CHANGE.match(step.result.content) for step in scene.steps if step.result.is_error)
     return [match[1].strip() for match in found if match is not None]
 
 

@@ -1,7 +1,7 @@
 """`generateContent` as data: a `ModelRequest` to a body, response chunks to reply events. Pure; no SDK.
 
 Source of the shapes: Google's API reference, "GenerateContentResponse". A thought signature is sent back unchanged in
-the same part; tool parameters are sent as JSON Schema (`parametersJsonSchema`). A call arrives in one piece. The stop
+the same part; tool parameters are sent as JSON Schema (`parametersJsonSchema`). A call arrives whole. The stop
 reason is `STOP` even for a reply with calls. Thought tokens are not included in the count of candidate tokens.
 """
 

@@ -226,11 +226,11 @@ class _StreamedCall:
     block: int
     index: int | None
     name: str
-    pieces: list[str] = field(default_factory=list)
+    fragments: list[str] = field(default_factory=list)
 
     @property
     def is_closed(self) -> bool:
-        return parse_object("".join(self.pieces)) is not None
+        return parse_object("".join(self.fragments)) is not None
 
 
 class CallDeltas:
@@ -263,7 +263,7 @@ class CallDeltas:
         self._last = call
         text = _arguments(function.get("arguments"))
         if text:
-            call.pieces.append(text)
+            call.fragments.append(text)
             events += self._blocks.write(call.block, text)
         return events
 
@@ -405,7 +405,7 @@ class ChatDecoder(Ending):
         for part in objects_in(content):
             if part.get("type") == "thinking":
                 inner = part.get("thinking")
-                text = text_in(inner) or "".join(text_in(piece.get("text")) for piece in objects_in(inner))
+                text = text_in(inner) or "".join(text_in(part.get("text")) for part in objects_in(inner))
                 events += self._blocks.flow(BlockKind.REASONING, text)
             else:
                 events += self._blocks.flow(BlockKind.TEXT, text_in(part.get("text")))

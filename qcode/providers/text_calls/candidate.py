@@ -1,4 +1,4 @@
-"""The incremental parser of one text that may be a call, in pieces of any size. Each character is read once. Pure.
+"""The incremental parser of one text that may be a call, in chunks of any size. Each character is read once. Pure.
 
 A `Candidate` holds all text after the opening mark. Its result is in `state`; the caller then extracts the call or
 shows the text again, and `forms` reads the calls. `JsonScanner` follows one JSON object or list to its last bracket. It

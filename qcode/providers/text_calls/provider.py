@@ -34,7 +34,7 @@ from qcode.protocol.reply import (
 from qcode.protocol.tools import ToolSpec
 from qcode.providers.history import mint_call_id, text_to_continue
 from qcode.providers.text_calls.forms import END_TAG, TAG, WrittenCall
-from qcode.providers.text_calls.scanner import Piece, RejectedCandidate, TextCalls, VisibleText
+from qcode.providers.text_calls.scanner import RejectedCandidate, ScannedPart, TextCalls, VisibleText
 
 
 class TextCallProvider:
@@ -100,9 +100,9 @@ class CallText(Protocol):
     rejected_candidates: list[RejectedCandidate]
     ends_rejected: bool
 
-    def feed(self, text: str) -> list[Piece]: ...
+    def feed(self, text: str) -> list[ScannedPart]: ...
 
-    def flush(self, *, is_cut: bool = False) -> list[Piece]: ...
+    def flush(self, *, is_cut: bool = False) -> list[ScannedPart]: ...
 
 
 class CallEvents:
@@ -206,15 +206,15 @@ class CallEvents:
                 event = replace(event, stop=StopReason.MALFORMED_CALL, detail=f"a call written as text: {reason}")
         return [*events, event]
 
-    def _events_of(self, pieces: Iterable[Piece], *, ends_cut_call: bool = True) -> list[ReplyEvent]:
+    def _events_of(self, parts: Iterable[ScannedPart], *, ends_cut_call: bool = True) -> list[ReplyEvent]:
         events: list[ReplyEvent] = []
-        for piece in pieces:
-            if isinstance(piece, VisibleText):
+        for part in parts:
+            if isinstance(part, VisibleText):
                 if self._text is None:
                     self._text = self._begin()
-                events.append(TextDelta(self._text, piece.text))
+                events.append(TextDelta(self._text, part.text))
                 continue
-            for call in piece.calls:
+            for call in part.calls:
                 events += self._end_text()
                 events += self._call_events(call, ends=call.is_complete or ends_cut_call)
         return events

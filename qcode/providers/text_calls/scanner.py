@@ -57,7 +57,7 @@ class ExtractedCalls:
     calls: tuple[WrittenCall, ...] = ()
 
 
-Piece: TypeAlias = VisibleText | ExtractedCalls
+ScannedPart: TypeAlias = VisibleText | ExtractedCalls
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +90,15 @@ class TextCalls:
         self._has_invalid_call = False
         self._is_in_invalid_call = False
         self._broken_end = ""
-        self._pieces: list[Piece] = []
+        self._parts: list[ScannedPart] = []
 
-    def feed(self, text: str) -> list[Piece]:
-        """Add text; return the pieces that are certain by now, in order. No piece is empty."""
+    def feed(self, text: str) -> list[ScannedPart]:
+        """Add text; return the parts that are certain so far, in order; no part is empty."""
         self._read(text)
-        return self._merged_pieces()
+        return self._merged_parts()
 
-    def flush(self, *, is_cut: bool = False) -> list[Piece]:
-        """Return the remaining pieces at the end of the text.
+    def flush(self, *, is_cut: bool = False) -> list[ScannedPart]:
+        """Return the remaining parts at the end of the text.
 
         `is_cut`: the output limit or a broken connection ended the text. Then a marked call that is still open is
         returned as incomplete, with its arguments so far; otherwise it is rejected.
@@ -107,16 +107,16 @@ class TextCalls:
             self._read(self._end_candidate(self._candidate, is_cut=is_cut))
         rest, self._rest = self._rest, ""
         if is_cut and self._thinking_state == "over" and is_mark_begun(rest) and not self._code.is_inside():
-            self._pieces.append(ExtractedCalls(rest, (WrittenCall(NO_NAME, "", is_complete=False),)))
+            self._parts.append(ExtractedCalls(rest, (WrittenCall(NO_NAME, "", is_complete=False),)))
         else:
             self._show(rest)
-        return self._merged_pieces()
+        return self._merged_parts()
 
-    def _merged_pieces(self) -> list[Piece]:
-        pieces, self._pieces = self._pieces, []
-        runs = groupby(pieces, key=lambda piece: isinstance(piece, VisibleText))
+    def _merged_parts(self) -> list[ScannedPart]:
+        parts, self._parts = self._parts, []
+        runs = groupby(parts, key=lambda part: isinstance(part, VisibleText))
         return [
-            piece for is_visible, run in runs for piece in ([VisibleText("".join(_texts(run)))] if is_visible else run)
+            part for is_visible, run in runs for part in ([VisibleText("".join(_texts(run)))] if is_visible else run)
         ]
 
     def _read(self, text: str) -> None:
@@ -253,7 +253,7 @@ class TextCalls:
             self.rejected_candidates.append(RejectedCandidate((candidate.opener + known)[:_EXCERPT_CHARS], reason))
 
     def _take(self, raw: str, calls: list[WrittenCall]) -> None:
-        self._pieces.append(ExtractedCalls(raw, tuple(calls)))
+        self._parts.append(ExtractedCalls(raw, tuple(calls)))
         self._is_after_call = True
         self.ends_rejected = False
 
@@ -263,7 +263,7 @@ class TextCalls:
         if self._is_after_call:
             stripped = text.lstrip()
             if len(stripped) < len(text):
-                self._pieces.append(ExtractedCalls(text[: len(text) - len(stripped)]))
+                self._parts.append(ExtractedCalls(text[: len(text) - len(stripped)]))
             text = stripped
         if not text:
             return
@@ -274,11 +274,11 @@ class TextCalls:
 
     def _append(self, text: str) -> None:
         if text:
-            self._pieces.append(VisibleText(text))
+            self._parts.append(VisibleText(text))
 
 
-def _texts(pieces: Iterable[Piece]) -> Iterator[str]:
-    return (piece.text for piece in pieces if isinstance(piece, VisibleText))
+def _texts(parts: Iterable[ScannedPart]) -> Iterator[str]:
+    return (part.text for part in parts if isinstance(part, VisibleText))
 
 
 _PIECE = re.compile(r"\n|`+|~+|[ \t\r]+|[^\n`~ \t\r]+")
@@ -312,16 +312,16 @@ class CodeSpans:
 
     def feed(self, text: str) -> None:
         for found in _PIECE.finditer(text):
-            piece = found.group()
-            if piece[0] in "`~":
-                if self._fence_run and self._fence_run[0] != piece[0]:
+            part = found.group()
+            if part[0] in "`~":
+                if self._fence_run and self._fence_run[0] != part[0]:
                     self._end_run()
-                self._fence_run = (self._fence_run + piece)[:_MAX_RUN]
+                self._fence_run = (self._fence_run + part)[:_MAX_RUN]
                 continue
             self._end_run()
-            if piece == "\n":
+            if part == "\n":
                 self._end_line()
-            elif not piece.isspace():
+            elif not part.isspace():
                 self._is_blank = self._may_close = False
 
     def _end_run(self) -> None:

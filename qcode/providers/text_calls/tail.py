@@ -33,8 +33,8 @@ from qcode.providers.text_calls.scanner import (
     MAX_CALL_CHARS,
     CodeSpans,
     ExtractedCalls,
-    Piece,
     RejectedCandidate,
+    ScannedPart,
     TextCalls,
     VisibleText,
 )
@@ -77,7 +77,7 @@ class TailCalls:
         self._releases = 0
         self._is_off = False
 
-    def feed(self, text: str) -> list[Piece]:
+    def feed(self, text: str) -> list[ScannedPart]:
         """Add text; return the text that is certainly not part of a call."""
         visible: list[str] = []
         while text:
@@ -90,9 +90,9 @@ class TailCalls:
             passed, marked = self._search.feed(text)
             visible.append(passed)
             text = self._begin(marked, visible) if marked else ""
-        return [VisibleText(piece) for piece in ["".join(visible)] if piece]
+        return [VisibleText(part) for part in ["".join(visible)] if part]
 
-    def flush(self, *, is_cut: bool = False) -> list[Piece]:
+    def flush(self, *, is_cut: bool = False) -> list[ScannedPart]:
         """Return the held text: as calls if it is the end of the reply and consists of calls, otherwise as text."""
         pending, undecided = "".join(self._held_texts), self._search.flush()
         self._held_texts.clear()
@@ -114,13 +114,18 @@ class TailCalls:
         is_object = _is_object(marked)
         is_fence = marked[0] == "`"
         is_code = self._code.is_in_fence or not self._code.is_at_line_start if is_fence else self._code.is_inside()
-        if is_code or _is_thinking(before) or _is_in_block(before) or (is_object and not self._habits.takes_unmarked):
-            return self._pass_mark(marked, visible)
+        if (
+            is_code
+            or _is_thinking(before)
+            or _is_in_block(before)
+            or (is_object and not self._habits.accepts_bare_json)
+        ):
+            return self._show_mark(marked, visible)
         self._objects = _Objects() if is_object else None
         self._scanner, self._is_special = None, False
         return self._follow(marked, visible)
 
-    def _pass_mark(self, marked: str, visible: list[str]) -> str:
+    def _show_mark(self, marked: str, visible: list[str]) -> str:
         """Show the first character of a mark that begins no call, or all its backticks; return the text after it."""
         size = len(marked) - len(marked.lstrip("`")) or 1
         visible.append(marked[:size])
@@ -138,7 +143,7 @@ class TailCalls:
         self._held_size = 0
         self._releases += 1
         self._is_off = self._releases > MAX_RELEASES or len(pending) > MAX_CALL_CHARS
-        return self._pass_mark(pending, visible)
+        return self._show_mark(pending, visible)
 
     def _may_be_call(self, text: str) -> bool:
         if self._objects is not None:
@@ -152,9 +157,9 @@ class TailCalls:
             if kind != "scanned":
                 return kind != "text"
             self._scanner = TextCalls(self._tools.values(), before="\n")
-        pieces = self._scanner.feed(text)
+        parts = self._scanner.feed(text)
         return self._scanner.ends_rejected or not any(
-            isinstance(part, VisibleText) and part.text.strip() for part in pieces
+            isinstance(part, VisibleText) and part.text.strip() for part in parts
         )
 
     def _read(self, pending: str) -> list[WrittenCall]:
@@ -162,7 +167,7 @@ class TailCalls:
         try:
             form, calls = self._parse(pending)
             for call in calls:
-                _check_fit(call, self._tools[call.name])
+                _check_arguments(call, self._tools[call.name])
         except UnreadableError as error:
             if error.is_attempt and not self._is_quoted(pending):
                 self.rejected_candidates.append(RejectedCandidate(pending[:200], str(error)))
@@ -170,7 +175,7 @@ class TailCalls:
             return []
         is_whole = not self._search.before.strip() or self._habits.form == form
         is_unmarked = form in ("json", "fence")
-        if not calls or (is_unmarked and not (self._habits.takes_unmarked and is_whole)) or self._is_quoted(pending):
+        if not calls or (is_unmarked and not (self._habits.accepts_bare_json and is_whole)) or self._is_quoted(pending):
             return []
         self.form = form
         return calls
@@ -182,9 +187,9 @@ class TailCalls:
         if _kind_of(pending) != "scanned":
             return _read_special(pending, self._tools)
         scanner = TextCalls(self._tools.values(), before="\n")
-        pieces = [*scanner.feed(pending), *scanner.flush()]
-        calls = [call for piece in pieces if isinstance(piece, ExtractedCalls) for call in piece.calls]
-        if any(isinstance(piece, VisibleText) and piece.text.strip() for piece in pieces) or len(scanner.forms) != 1:
+        parts = [*scanner.feed(pending), *scanner.flush()]
+        calls = [call for part in parts if isinstance(part, ExtractedCalls) for call in part.calls]
+        if any(isinstance(part, VisibleText) and part.text.strip() for part in parts) or len(scanner.forms) != 1:
             reason = (
                 scanner.rejected_candidates[-1].reason if scanner.rejected_candidates else "it is not a complete call"
             )
@@ -194,9 +199,9 @@ class TailCalls:
     def _is_quoted(self, pending: str) -> bool:
         """Return whether the user, an attachment or a tool result contains this text: the model may be quoting it."""
         sources = _SPACE.sub("", "\n".join(_user_texts(self._request)))
-        pieces = (_SPACE.sub("", piece) for piece in _SEPARATORS.split(pending))
+        parts = (_SPACE.sub("", part) for part in _SEPARATORS.split(pending))
         whole = _SPACE.sub("", pending)
-        return whole in sources or any(len(piece) >= _MIN_QUOTE and piece in sources for piece in pieces)
+        return whole in sources or any(len(part) >= _MIN_QUOTE and part in sources for part in parts)
 
 
 def _is_in_block(before: str) -> bool:
@@ -329,7 +334,7 @@ def _object_call(value: Json, tools: Mapping[str, ToolSpec]) -> WrittenCall:
     return read_function(str(names[0]), values[0], tools)
 
 
-def _check_fit(call: WrittenCall, tool: ToolSpec) -> None:
+def _check_arguments(call: WrittenCall, tool: ToolSpec) -> None:
     """Raise `UnreadableError` unless the arguments have every required key, no unknown one, and the right types."""
     arguments: JsonObject = json.loads(call.arguments)
     properties = tool.parameters.get("properties")
@@ -515,11 +520,11 @@ class _Reader:
 
     def _name(self) -> str:
         self.skip()
-        found = _NAME.match(self.rest)
-        if found is None:
+        match = _NAME.match(self.rest)
+        if match is None:
             raise UnreadableError("it names no tool")
-        self.rest = self.rest[found.end() :]
-        return found.group()
+        self.rest = self.rest[match.end() :]
+        return match.group()
 
     def _json(self) -> Json:
         self.skip()

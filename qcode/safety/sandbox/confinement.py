@@ -138,7 +138,7 @@ def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, s
                 links[step] = text
             if text.startswith("/"):
                 current = ""
-            pending = [*(piece for piece in text.split("/") if piece not in ("", ".")), *pending]
+            pending = [*(component for component in text.split("/") if component not in ("", ".")), *pending]
     return tuple(links.items())
 
 

@@ -58,6 +58,7 @@ _NETWORK = frozenset({"curl", "wget", "ssh", "ping", "dig", "nslookup", "host", 
 _COPYING = frozenset({"scp", "sftp", "rsync"})
 _QUOTES = ("'", '"', "`")
 _MAX_NAMED = 2
+_MAX_MARKS = 6
 _IS_UTF8 = sys.getfilesystemencoding() == "utf-8"
 """Whether commands are passed to bash in UTF-8. In another encoding, a letter may contain the byte of an operator."""
 
@@ -66,7 +67,7 @@ class OddCharacter(UnsupportedSyntax):
     """A command has the character `char`, which needs approval, outside quotes."""
 
     def __init__(self, char: str) -> None:
-        super().__init__(f"it has {_odd_reason(char)}")
+        super().__init__(f"it has {_disallowed_reason(char)}")
         self.char = char
 
 
@@ -94,7 +95,7 @@ def is_unsplit(text: str) -> bool:
 
 def describe(text: str, char: str = "") -> str:
     """Return which characters of a command need approval, in one line. `char` is one of them, if it is known."""
-    found = list(dict.fromkeys((*_hidden(text), *map(_odd_reason, char), *_odd(text))))
+    found = list(dict.fromkeys((*_hidden(text), *map(_disallowed_reason, char), *_disallowed_characters(text))))
     more = f"; and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
     return f"it has {'; '.join(found[:_MAX_NAMED])}{more}"
 
@@ -168,6 +169,9 @@ def _hidden_reason(text: str, index: int) -> str:
         return f"{name_of(char)}, which is invisible"
     if category.startswith("M") and unicodedata.category(before)[0] not in "LNM":
         return f"{name_of(char)} without a letter before it"
+    marks = text[max(0, index - _MAX_MARKS) : index + 1]
+    if len(marks) > _MAX_MARKS and all(unicodedata.category(mark).startswith("M") for mark in reversed(marks)):
+        return f"more than {_MAX_MARKS} marks on one letter"  # a terminal may draw them over other lines
     return ""
 
 
@@ -180,15 +184,15 @@ _KINDS = {
 _SELECTORS = frozenset(map(chr, (*range(0x180B, 0x1810), *range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0))))
 
 
-def _odd(text: str) -> Iterator[str]:
+def _disallowed_characters(text: str) -> Iterator[str]:
     """Yield a description of each character outside quotes that may not be in a word."""
     outside = _QUOTED.sub("''", text)
     for index, char in enumerate(outside):
         if not (char.isascii() or is_plain(outside, index) or _hidden_reason(outside, index)):
-            yield _odd_reason(char)
+            yield _disallowed_reason(char)
 
 
-def _odd_reason(char: str) -> str:
+def _disallowed_reason(char: str) -> str:
     looks = _lookalike(char)
     like = f", which looks like {'a quote' if looks in _QUOTES else repr(looks)}" if looks else ""
     return f"{name_of(char)} outside quotes{like}"

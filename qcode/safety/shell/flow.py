@@ -82,9 +82,9 @@ def fill_holes(word: Word, values: Sequence[Word]) -> Word:
     """Return `word` with `values` in its holes, in order."""
     if not values:
         return word
-    pieces = word.text.split(MARK)
+    fixed_parts = word.text.split(MARK)
     texts = [value.text if value.is_known else MARK for value in values]
-    text = pieces[0] + "".join(text + piece for text, piece in zip(texts, pieces[1:], strict=True))
+    text = fixed_parts[0] + "".join(text + fixed_part for text, fixed_part in zip(texts, fixed_parts[1:], strict=True))
     if any(not value.is_known or value.is_home for value in values):
         is_number = all(value.unknown == "number" for value in values)
         if is_number and word.text == MARK:

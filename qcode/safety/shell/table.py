@@ -16,6 +16,7 @@ from importlib.resources import files
 from typing import Any, Literal, TypeAlias
 
 from qcode.safety.shell.ast import Word
+from qcode.safety.shell.characters import foreign_characters
 from qcode.values import dataclass
 
 Role: TypeAlias = Literal[
@@ -336,7 +337,9 @@ class _OptionReader:
             raise _UnknownUse(f"the option {name} of {self._program.label} {refused}")
         option = self._program.options.get(name)
         if option is None:
-            raise _UnknownUse(f"the option {name} of {self._program.label} may do more than read")
+            foreign = foreign_characters(name)
+            why = f"contains {foreign}" if foreign else "may do more than read"
+            raise _UnknownUse(f"the option {name} of {self._program.label} {why}")
         return option
 
     def _next_value(self, name: str) -> Word:

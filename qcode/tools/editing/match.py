@@ -178,7 +178,7 @@ def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> boo
 def _tolerant(text: str, old: str, new: str) -> PassageMatches:
     lines = _Lines(text)
     search = _Search(old, new)
-    is_possible = lines.may_hold(search)
+    is_possible = lines.may_match(search)
     for ignored, key, is_shifted in _TOLERANCES:
         passages: tuple[Passage, ...] = ()
         if key is _fold_line:
@@ -229,11 +229,11 @@ def lines_of(text: str, offsets: Iterable[int]) -> Iterator[int]:
 
 
 def _exact_passages(text: str, old: str, new: str) -> tuple[Passage, ...]:
-    found, at = [], text.find(old)
+    passages, at = [], text.find(old)
     while at >= 0:
-        found.append(Passage(at, at + len(old), new))
+        passages.append(Passage(at, at + len(old), new))
         at = text.find(old, at + len(old))
-    return tuple(found)
+    return tuple(passages)
 
 
 class _Search:
@@ -272,7 +272,7 @@ class _Lines:
     def _unit(self) -> int:
         return indent_unit(self.lines)
 
-    def may_hold(self, search: _Search) -> bool:
+    def may_match(self, search: _Search) -> bool:
         """Return whether the loosest comparison finds the passage. If not, no stricter one can."""
         keys = [_words(line) for line in search.lines]
         searched, pattern = _as_characters([_words(line) for line in self.lines], keys)
@@ -346,14 +346,14 @@ class _RestoredText:
             return self._new
         if present not in self._cached_texts:
             present_folded, folded = fold(present), self._fold_line
-            pieces: list[str] = []
+            parts: list[str] = []
             matcher = BoundedMatcher(present_folded.text, folded.text, autojunk=False, steps=self._steps)
             for kind, start, end, new_start, new_end in matcher.get_opcodes():
                 if kind == "equal":
-                    pieces.append(present[present_folded.offsets[start] : present_folded.offsets[end]])
+                    parts.append(present[present_folded.offsets[start] : present_folded.offsets[end]])
                 else:
-                    pieces.append(self._new[folded.offsets[new_start] : folded.offsets[new_end]])
-            self._cached_texts[present] = "".join(pieces)
+                    parts.append(self._new[folded.offsets[new_start] : folded.offsets[new_end]])
+            self._cached_texts[present] = "".join(parts)
         return self._cached_texts[present]
 
 
@@ -378,15 +378,15 @@ def _with_single_blanks(text: str) -> tuple[str, list[int], list[int]]:
 
     The first shift is for the text before all runs, each other one for the text after a run.
     """
-    pieces, ends, shifts = [], [], [0]
+    parts, ends, shifts = [], [], [0]
     last = size = 0
     for run in _BLANKS.finditer(text):
-        pieces += [text[last : run.start()], " "]
+        parts += [text[last : run.start()], " "]
         size += run.start() - last + 1
         last = run.end()
         ends.append(size)
         shifts.append(last - size)
-    return "".join([*pieces, text[last:]]), ends, shifts
+    return "".join([*parts, text[last:]]), ends, shifts
 
 
 def _with_tabs_of(width: int) -> Callable[[str], str]:
@@ -437,31 +437,33 @@ def apply(text: str, old: str, new: str, label: str, *, replaces_all: bool = Fal
         raise Refused("old_text is empty; send the passage to replace, or use write to create a file")
     if old == new:
         raise Refused("old_text and new_text are identical; no change made")
-    found, note = search(text, old, new)
-    if not found.passages:
+    matches, note = search(text, old, new)
+    if not matches.passages:
         raise Refused(describe_nearest(text, old, new, label))
-    lines = tuple(lines_of(text, (passage.start for passage in found.passages)))
+    lines = tuple(lines_of(text, (passage.start for passage in matches.passages)))
     if len(lines) > 1 and not replaces_all:
         raise Refused(_ambiguous(text, lines, label, note))
-    length = len(text) + sum(len(passage.new) - (passage.end - passage.start) for passage in found.passages)
+    length = len(text) + sum(len(passage.new) - (passage.end - passage.start) for passage in matches.passages)
     if length > MAX_LENGTH:
         raise Refused(f"the file would have {length:,} characters, more than {MAX_LENGTH:,}. Nothing was changed")
-    return EditResult(replace(text, found.passages), lines, note)
+    return EditResult(replace(text, matches.passages), lines, note)
 
 
 def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
     """Return the positions of `old` and a note on the match; try alternative readings if `old` is not found."""
-    found = find(text, old, new)
-    if found.passages:
-        return found, f"Note: matched ignoring {found.ignored_difference}." if found.ignored_difference else ""
+    matches = find(text, old, new)
+    if matches.passages:
+        return matches, f"Note: matched ignoring {matches.ignored_difference}." if matches.ignored_difference else ""
     for reading in readings(old, new):
-        found = find(text, reading.old, reading.new)
-        numbers = lines_of(text, (passage.start for passage in found.passages))
-        at_line = tuple(passage for passage, line in zip(found.passages, numbers, strict=True) if line == reading.line)
-        if found.passages:
-            ignored = f", ignoring {found.ignored_difference}" if found.ignored_difference else ""
+        matches = find(text, reading.old, reading.new)
+        numbers = lines_of(text, (passage.start for passage in matches.passages))
+        at_line = tuple(
+            passage for passage, line in zip(matches.passages, numbers, strict=True) if line == reading.line
+        )
+        if matches.passages:
+            ignored = f", ignoring {matches.ignored_difference}" if matches.ignored_difference else ""
             return PassageMatches(
-                at_line or found.passages, found.ignored_difference
+                at_line or matches.passages, matches.ignored_difference
             ), f"Note: matched {reading.label}{ignored}."
     return PassageMatches(), ""
 

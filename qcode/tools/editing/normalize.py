@@ -176,13 +176,13 @@ def _escape_breaks(text: str) -> str:
 
 def _decode_breaks(text: str) -> str:
     return _map_around_quotes(
-        text, lambda piece: piece.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t"), str
+        text, lambda part: part.replace("\\r\\n", "\n").replace("\\n", "\n").replace("\\t", "\t"), str
     )
 
 
 def _map_around_quotes(text: str, outside: Callable[[str], str], inside: Callable[[str], str]) -> str:
     """Apply one function to the text outside quotes, and another to the text inside."""
-    pieces: list[str] = []
+    parts: list[str] = []
     quote, start = "", 0
     index = 0
     while index < len(text):
@@ -190,14 +190,14 @@ def _map_around_quotes(text: str, outside: Callable[[str], str], inside: Callabl
         if char == "\\" and quote:
             index += 1
         elif char in "\"'`" and not quote:
-            pieces.append(outside(text[start:index]))
+            parts.append(outside(text[start:index]))
             quote, start = char, index
         elif char == quote:
-            pieces.append(inside(text[start : index + 1]))
+            parts.append(inside(text[start : index + 1]))
             quote, start = "", index + 1
         index += 1
-    pieces.append(outside(text[start:]))
-    return "".join(pieces)
+    parts.append(outside(text[start:]))
+    return "".join(parts)
 
 
 _READERS: tuple[tuple[str, Callable[[str, str], tuple[str, str] | None]], ...] = (
@@ -231,20 +231,20 @@ class FoldedText:
 
 def fold(text: str) -> FoldedText:
     """Return `text` in composed form (NFC), with plain quotes, dashes and blanks instead of typographic ones."""
-    pieces: list[str] = []
+    parts: list[str] = []
     offsets: list[int] = []
     end = 0
     for run in _FOREIGN.finditer(text):
-        pieces.append(text[end : run.start()])
+        parts.append(text[end : run.start()])
         offsets.extend(range(end, run.start()))
         for start, cluster in _clusters(run[0], run.start()):
             folded = "".join(_FOLDS.get(char, char) for char in unicodedata.normalize("NFC", cluster))
-            pieces.append(folded)
+            parts.append(folded)
             offsets.extend([start] * len(folded))
         end = run.end()
-    pieces.append(text[end:])
+    parts.append(text[end:])
     offsets.extend(range(end, len(text) + 1))
-    return FoldedText("".join(pieces), offsets)
+    return FoldedText("".join(parts), offsets)
 
 
 def fold_text(text: str) -> str:

@@ -159,11 +159,11 @@ def _glob_predicate(query: Query) -> Callable[[str], bool]:
     if not is_excluding:
         return lambda file: matcher.fullmatch(file) is not None
 
-    def is_wanted(file: str) -> bool:
+    def is_included(file: str) -> bool:
         parts = file.split("/")
         return not any(matcher.fullmatch("/".join(parts[: depth + 1])) for depth in range(len(parts)))
 
-    return is_wanted
+    return is_included
 
 
 def _glob_options(query: Query) -> list[str]:

@@ -32,11 +32,11 @@ def _expand_braces(pattern: str) -> list[str]:
     done, pending = [], [pattern]
     while pending:
         current = pending.pop()
-        found = _INNER_BRACES.search(current)
-        if found is None:
+        braces = _INNER_BRACES.search(current)
+        if braces is None:
             done.append(current)
         else:
-            pending += [current[: found.start()] + option + current[found.end() :] for option in found[1].split(",")]
+            pending += [current[: braces.start()] + option + current[braces.end() :] for option in braces[1].split(",")]
         if len(done) + len(pending) > _MAX_ALTERNATIVES:
             raise Refused(f"the pattern has more than {_MAX_ALTERNATIVES} alternatives")
     return done
@@ -64,24 +64,24 @@ def _translate(pattern: str) -> str:
 
 
 def _translate_part(part: str) -> str:
-    pieces, index = [""], 0
+    literals, index = [""], 0
     while index < len(part):
         char = part[index]
         end = part.find("]", index + 2) if char == "[" else -1
         if char == "*":
-            pieces += [""] if pieces[-1] or len(pieces) == 1 else []
+            literals += [""] if literals[-1] or len(literals) == 1 else []
         elif char == "?":
-            pieces[-1] += "[^/]"
+            literals[-1] += "[^/]"
         elif end > 0:
-            pieces[-1] += _translate_class(part[index + 1 : end])
+            literals[-1] += _translate_class(part[index + 1 : end])
             index = end
         else:
-            pieces[-1] += re.escape(char)
+            literals[-1] += re.escape(char)
         index += 1
-    first, *others = pieces
+    first, *others = literals
     if not others:
         return first
-    middle = "".join(f"(?>[^/]*?{piece})" for piece in others[:-1])
+    middle = "".join(f"(?>[^/]*?{literal})" for literal in others[:-1])
     return f"{first}{middle}[^/]*{others[-1]}"
 
 

@@ -154,13 +154,13 @@ def _with_file(rules: _Rules, folder: str, path: Path) -> _Rules:
     try:
         if not path.is_file() or path.stat().st_size > _MAX_RULES_BYTES:
             return rules
-        lines = [line for line in path.read_text("utf-8", errors="replace").split("\n") if _is_quick(line)]
+        lines = [line for line in path.read_text("utf-8", errors="replace").split("\n") if _is_fast_to_match(line)]
         return (*rules, (folder, GitIgnoreSpec.from_lines(lines)))
     except (OSError, ValueError):
         return rules
 
 
-def _is_quick(line: str) -> bool:
+def _is_fast_to_match(line: str) -> bool:
     """Return whether matching a rule is fast for every name.
 
     The time grows with the length of the name to the power of the number of wildcards. A rule with too many wildcards

@@ -90,7 +90,8 @@ class CancelKeys:
     def interrupt(self, leave: Callable[[], None]) -> None:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; pressed twice, quit."""
         prompt = self._widgets.prompt
-        selected = self._app.screen.get_selected_text() or ("" if prompt.is_refilled else prompt.selected_text)
+        selected = self._app.screen.get_selected_text() or self._widgets.approval.selected_text
+        selected = selected or ("" if prompt.is_refilled else prompt.selected_text)
         (announced, since), self._announced_copy = self._announced_copy, ("", float("-inf"))
         if not selected and self._clock() - since <= _AGAIN_SECONDS:
             # A new attempt at the reply has replaced the selected text, but the hint still promises to copy it.

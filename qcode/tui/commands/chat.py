@@ -168,6 +168,11 @@ def _next_mode(context: CommandContext, _argument: str) -> None:
         context.app.hint("no accept edits until you trust this folder (/trust)")
 
 
+def _has_no_answer_field(context: CommandContext) -> bool:
+    """Whether Shift+Tab switches the mode: in the text field of a question it returns to the choices."""
+    return context.app is None or not context.app.is_writing_answer
+
+
 def _clear(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
         context.refuse("A turn is running. Press Esc to interrupt it, then /clear.")
@@ -216,6 +221,7 @@ CHAT: tuple[Command, ...] = (
         "Switch mode: ask, accept edits, plan.",
         _next_mode,
         keys=("shift+tab",),
+        when=_has_no_answer_field,
     ),
     Command("clear", "New session", "Start a new session. The current one is saved.", _clear, ("clear", "new")),
     Command(

@@ -22,7 +22,7 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.agent.mcp.typed import ServerPrompt
+    from qcode.agent.mcp.mentions import ServerPrompt
     from qcode.tui.panels.aside import AsideTalk
     from qcode.tui.panels.jobs import JobWatch
     from qcode.tui.preferences import ModelUse
@@ -124,7 +124,7 @@ class CommandContext:
         """All commands: also the prompts of the tool servers that run now."""
         if self.agent.servers is None:
             return self.base_commands
-        from qcode.agent.mcp.typed import prompts_of
+        from qcode.agent.mcp.mentions import prompts_of
 
         used_names = typed_names(self.base_commands)
         prompts = (item for item in prompts_of(self.agent.servers) if item.handle not in used_names)
@@ -228,7 +228,7 @@ def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt
 
     One is typed in the prompt, where the server completes it; several are fields of a form.
     """
-    from qcode.agent.mcp.typed import arguments_of, missing_arguments
+    from qcode.agent.mcp.mentions import arguments_of, missing_arguments
     from qcode.protocol.errors import InputError
 
     typed, problem, start = f"/{prompt.handle} {argument}".rstrip(), "", ""
@@ -347,15 +347,17 @@ def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
         return ()
     query = argument.lower()
     offered = sorted(command.choices(context), key=lambda choice: not choice.lower().startswith(query))
+    # Enter after `/mcp restart` must not restart the first of several servers: it only inserts the name.
+    is_action = sum(choice.lower().startswith(f"{query} ") for choice in offered) > 1
     if argument in offered:
         return ()  # the command is complete: Enter must run it, not a longer one that starts with it
-    return tuple(_argument_row(name, choice) for choice in offered if query in choice.lower())
+    return tuple(_argument_row(name, choice, runs=not is_action) for choice in offered if query in choice.lower())
 
 
-def _argument_row(name: str, choice: str) -> MenuItem:
-    """Return the row of a choice. The text that the user must type in place of `…` is not inserted."""
+def _argument_row(name: str, choice: str, *, runs: bool) -> MenuItem:
+    """Return the row of a choice; if it `runs`, Enter sends it. A text to be typed in place of `…` is not inserted."""
     start, is_open = choice.removesuffix(")").removesuffix("…"), choice.endswith(("…", "…)"))
-    return MenuItem(f"/{name} {start if is_open else choice}", choice, is_complete=not is_open)
+    return MenuItem(f"/{name} {start if is_open else choice}", choice, is_complete=runs and not is_open)
 
 
 _FREQUENT = (

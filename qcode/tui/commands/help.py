@@ -35,15 +35,35 @@ PROMPT_KEYS: tuple[tuple[str, str], ...] = (
 )
 """Keys of the prompt itself, for the list of keys. Its editing keys are `EDITING_KEYS`."""
 
-_DEMO = "demo"
-"""The one topic of `/help` that is not a command."""
+_DEMO, _ALL = "demo", "all"
+"""The topics of `/help` that are not commands."""
+_FREQUENT = ("help", "model", "mode", "plan", "clear", "trust", "output", "todos", "diff", "cost", "export", "quit")
+"""The commands that `/help` explains in the linear mode, which reads everything aloud; the others it only names."""
 
 
 def help_text(context: CommandContext) -> str:
-    """Return the list of slash commands and help topics."""
+    """Return the list of slash commands and help topics; in the linear mode that of the frequent ones."""
+    if context.app is None:
+        return _linear_help(context, _FREQUENT)
     rows = [(command.usage, command.help) for command in context.commands if command.names]
     lines = table_text(rows)
     return f"{lines}\n\nTopics: /help {_DEMO}\n\n? or F1 shows the keys, Ctrl+P the palette."
+
+
+def _linear_help(context: CommandContext, explained: Sequence[str]) -> str:
+    """Return the `explained` commands as sentences, the names of the others, and the keys of the linear mode."""
+    commands = [command for command in context.commands if command.names]
+    lines = [f"{command.usage}: {command.help}" for command in commands if command.names[0] in explained]
+    if others := [f"/{command.names[0]}" for command in commands if command.names[0] not in explained]:
+        lines.append(f"More commands: {', '.join(others)}.")
+        lines.append(f"/help {_ALL} explains all of them, /help with a name explains one.")
+    return "\n".join([*lines, f"/help {_DEMO} lists what the demo model answers.", _LINEAR_KEYS])
+
+
+_LINEAR_KEYS = (
+    "Ctrl+C interrupts a turn; twice at the prompt, it quits. Ctrl+D quits; at a question it means no. A backslash at "
+    "the end of a line continues it on the next one."
+)
 
 
 def demo_text() -> str:
@@ -78,18 +98,22 @@ def _keys(context: CommandContext, _argument: str) -> None:
 def _help(context: CommandContext, topic: str) -> None:
     if not topic:
         context.view.show_panel("Help", help_text(context))
+    elif topic == _ALL:
+        context.view.show_panel(
+            "Help", help_text(context) if context.app else _linear_help(context, typed_names(context.commands))
+        )
     elif topic == _DEMO:
         context.view.show_panel("Demo model", demo_text())
     elif (command := find(topic.removeprefix("/"), context.commands)) is not None:
         also = f"\nAlso: {', '.join('/' + name for name in command.names[1:])}" if command.names[1:] else ""
         context.view.show_panel(command.usage, command.help + also)
     else:
-        hint = suggestion(topic, [_DEMO, *typed_names(context.commands)], "/help lists the topics.", "/help {}")
+        hint = suggestion(topic, [_DEMO, _ALL, *typed_names(context.commands)], "/help lists the topics.", "/help {}")
         context.refuse(sentences(f"No help on {topic!r}", hint))
 
 
 def _help_topics(context: CommandContext) -> Sequence[str]:
-    return (_DEMO, *(c.names[0] for c in context.commands if c.names))
+    return (_DEMO, _ALL, *(c.names[0] for c in context.commands if c.names))
 
 
 HELP: tuple[Command, ...] = (

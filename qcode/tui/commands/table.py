@@ -87,7 +87,7 @@ def as_skill_command(skill: Skill) -> Command:
     return Command(
         f"{_SKILL_PREFIX}{skill.handle}",
         f"/{skill.handle}",
-        f"{cut(skill.description, _MAX_HELP)} ({noun}, {skill.place})",
+        f"{cut(skill.description, _MAX_HELP)} ({noun}, {skill.folder_label})",
         partial(send_skill, skill=skill),
         (skill.handle.lower(),),
         cut(skill.hint, _MAX_HINT),

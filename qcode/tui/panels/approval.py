@@ -1,10 +1,11 @@
 """The panel for what the user must answer before a call runs: the whole change first, then the choices.
 
 It takes all rows that the change needs and hides the prompt meanwhile. `ApprovalDetail` has the content, `form_of` the
-choices. It decides and remembers nothing: it posts one `ApprovalDecided`. Text that is typed as a question opens
-belongs to the draft: keys of the first 300 ms, and every key of a burst that began then, go to the prompt. So does text
-that begins later with a key that chooses nothing, or with a letter that more text follows at once: a letter answers
-after `HOLD_SECONDS` or with Enter. The panel shows the draft; an arrow, or deleting it, leads back to the choices.
+choices, `question_layout` the rows. It decides and remembers nothing: it posts one `ApprovalDecided`. Text that is
+typed as a question opens belongs to the draft: keys of the first 300 ms, and every key of a burst that began then, go
+to the prompt. So does text that begins later with a key that chooses nothing, or with a letter that more text follows
+at once: a letter answers after `HOLD_SECONDS` or with Enter. The panel shows the draft; an arrow, or deleting it, leads
+back to the choices.
 """
 
 from __future__ import annotations
@@ -15,8 +16,7 @@ from typing import TYPE_CHECKING
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.containers import Vertical, VerticalScroll
-from textual.widgets import Input, Static
+from textual.containers import Vertical
 
 from qcode.protocol.approvals import (
     AcceptPlan,
@@ -30,10 +30,10 @@ from qcode.protocol.approvals import (
     ToolApproval,
 )
 from qcode.text.clean import visible
-from qcode.text.numbers import count_text
 from qcode.tui.messages import ApprovalDecided
 from qcode.tui.panels.choices import (
     BACK,
+    WAITING,
     Form,
     Option,
     PanelQuestion,
@@ -42,27 +42,26 @@ from qcode.tui.panels.choices import (
     option_of,
     question_with_asker,
 )
-from qcode.tui.panels.preview import ApprovalDetail, Rows
-from qcode.tui.transcript.line import Line, Span, crop, ink, prefix, wrap
-from qcode.tui.widgets import SteadyInput, set_screen_class
+from qcode.tui.panels.preview import ApprovalDetail
+from qcode.tui.panels.question_layout import QuestionText
+from qcode.tui.panels.question_view import AnswerField, Page, QuestionView
+from qcode.tui.transcript.line import Line, Span, ink
+from qcode.tui.widgets import set_screen_class
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from textual.timer import Timer
 
     from qcode.tui.prompt.prompt import Prompt
 
 GUARD_SECONDS = 0.3
 HOLD_SECONDS = 0.3
-MORE_KEY = "Ctrl+O"
-
-_SIDE_CELLS = 4
-"""Cells of a row that the border, the padding and the scroll bar take."""
-_LOW = 20
-_KEPT_ROWS = 2
-"""Rows that stay for the transcript; on a low screen one does."""
+_PAGE_KEYS: dict[str, Page] = {"pageup": "page_up", "pagedown": "page_down", "home": "home", "end": "end"}
+_STEPS = {"up": -1, "down": 1, "shift+up": -1, "shift+down": 1}
 _STATUS_ROWS = 1
-_MIN_ROWS = 2
 _WHEEL_ROWS = 3
+_MAX_ANSWER_ROWS = 6
 
 
 def _after_escape(key: str, *, is_writing_text: bool) -> str:
@@ -78,13 +77,22 @@ def _after_escape(key: str, *, is_writing_text: bool) -> str:
 class ApprovalPanel(Vertical, can_focus=True):
     """Shows one approval at a time; hidden when there is none. Focus is the app's to give and take.
 
-    `prompt` gets what is typed before a key counts as an answer.
+    `prompt` gets what is typed before a key counts as an answer. `show_state` gets a few words about what the user does
+    and the keys for it, both empty without a question.
     """
 
-    def __init__(self, clock: Callable[[], float], prompt: Prompt, *, id: str | None = None) -> None:
+    def __init__(
+        self,
+        clock: Callable[[], float],
+        prompt: Prompt,
+        show_state: Callable[[str, str], None],
+        *,
+        id: str | None = None,
+    ) -> None:
         super().__init__(id=id)
         self._clock = clock
         self._prompt = prompt
+        self._show_state = show_state
         self._open_requests: list[tuple[PanelQuestion, str]] = []
         self._form = Form(())
         self._shown_detail = ApprovalDetail.of("text", "")
@@ -97,21 +105,28 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._text_before = ""  # the prompt without this draft
         self._held: tuple[str, Option, int] | None = None  # a letter, its option, and the index chosen before it
         self._hold_timer: Timer | None = None
+        self._is_answering = False  # the text field is open
         self._reason_id = ""  # the approval about which the text in the field is
         self._edited_texts: dict[str, str] = {}
         self._ids_in_editor: set[str] = set()
         self.edit_key = ""
-        self.has_more = False
         self.display = False
 
     def compose(self) -> ComposeResult:
-        yield Static(id="approval-question", markup=False)
-        with VerticalScroll(id="approval-preview", can_focus=False):
-            yield Static(id="approval-text", markup=False)
-        yield Static(id="approval-more", markup=False)
-        yield Static(id="approval-why", markup=False)
-        yield Static(id="approval-options", markup=False)
-        yield SteadyInput(placeholder=self._form.hint, id="approval-reason", compact=True, select_on_focus=False)
+        yield QuestionView(self._text, id="approval-view")
+        yield AnswerField(self._take_early, id="approval-answer")
+
+    def focus_on_click(self) -> bool:
+        """Leave the focus where it is: a click on a diff must not end the writing of a reason."""
+        return False
+
+    def focus(self, scroll_visible: bool = True) -> Self:
+        """Focus the text field if the user is writing, otherwise the choices."""
+        if self.is_writing_text:
+            self._answer.focus(scroll_visible)
+        else:
+            super().focus(scroll_visible)
+        return self
 
     @property
     def request(self) -> PanelQuestion | None:
@@ -126,11 +141,6 @@ class ApprovalPanel(Vertical, can_focus=True):
         return f"{question.removesuffix('?')}  +{added} -{removed}" if self._shown_detail.diff else question
 
     @property
-    def preview(self) -> ApprovalDetail:
-        """The detail of the approval that is shown."""
-        return self._shown_detail
-
-    @property
     def open_ids(self) -> tuple[str, ...]:
         """The ids of all approvals that wait for a decision."""
         return tuple(approval.id for approval, _ in self._open_requests)
@@ -138,7 +148,12 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def is_writing_text(self) -> bool:
         """Whether the user is writing an answer or a reason."""
-        return self._reason.display and self.request is not None
+        return self._is_answering and self.request is not None
+
+    @property
+    def selected_text(self) -> str:
+        """The text that is selected in the text field."""
+        return self._answer.selected_text if self.is_writing_text else ""
 
     @property
     def options(self) -> tuple[Option, ...]:
@@ -186,6 +201,8 @@ class ApprovalPanel(Vertical, can_focus=True):
     def withdraw(self, approval_id: str) -> bool:
         """Forget an approval that was settled elsewhere; return whether it was the one shown."""
         was_shown = self.request is not None and self.request.id == approval_id
+        if was_shown:
+            self._keep_text()
         self._open_requests = [item for item in self._open_requests if item[0].id != approval_id]
         if was_shown:
             self._open()
@@ -193,10 +210,19 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def withdraw_all(self) -> tuple[str, ...]:
         """Forget every approval of a turn and return their ids; those of tool servers stay."""
+        if not isinstance(self.request, ServerApproval):
+            self._keep_text()
         ids = tuple(approval.id for approval, _ in self._open_requests if not isinstance(approval, ServerApproval))
         self._open_requests = [item for item in self._open_requests if isinstance(item[0], ServerApproval)]
         self._open()
         return ids
+
+    def _keep_text(self) -> None:
+        """Move a text that was not sent to the prompt, because its question closes without a decision."""
+        text = self._answer.whole_text if self.request is not None and self.request.id == self._reason_id else ""
+        if text.strip():
+            self._prompt.put_back(text)
+        self._reason_id = ""
 
     def go_back(self) -> bool:
         """Go back from the text or a warning to the choices; return whether there was something to leave."""
@@ -204,7 +230,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self.request is not None and BACK in self.options:
             self._choose(BACK)
             return True
-        if not self.is_writing_text:
+        if not self.is_writing_text or self._form.is_text_only:
             return False
         self._show_choices()
         return True
@@ -226,10 +252,13 @@ class ApprovalPanel(Vertical, can_focus=True):
             for key in ("escape", character):
                 self.app.post_message(events.Key(key, character if key == character else None))
             return
-        if self.is_writing_text or self.request is None or event.key in ("tab", "shift+tab"):
+        if self.is_writing_text or self.request is None:
             return
         event.stop()
         event.prevent_default()
+        if event.key in _PAGE_KEYS:
+            self.view.scroll_page(_PAGE_KEYS[event.key])
+            return
         if held := self._end_hold():
             letter, held_option, index = held
             if event.key == "enter":
@@ -241,15 +270,17 @@ class ApprovalPanel(Vertical, can_focus=True):
                 self._draft(event)
                 return
         option = option_of(event.key, self.options)
-        is_choice = option is not None or event.key in ("up", "down", "shift+up", "shift+down", "enter")
+        if event.key == "tab":
+            option = next((option for option in self.options if option.decision is None and option is not BACK), None)
+        is_choice = option is not None or event.key in _STEPS or event.key == "enter"
         belongs_to_draft = self._has_draft if event.key == "enter" else self._is_writing and event.is_printable
         if self._is_guarded() or not is_choice or belongs_to_draft:
             self._draft(event)
         elif event.key in ("up", "down"):
             self._has_draft = self._is_writing = False
-            self._move(-1 if event.key == "up" else 1)
-        elif event.key in ("shift+up", "shift+down"):
-            self._scroll.scroll_relative(y=-1 if event.key == "shift+up" else 1, animate=False, force=True)
+            self._move(_STEPS[event.key])
+        elif event.key in _STEPS:
+            self.view.scroll_by(_STEPS[event.key])
         elif option is not None and event.key == option.letter and HOLD_SECONDS:
             self._hold(event.key, option)
         else:
@@ -259,36 +290,69 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Pasted text is never an answer, nor is the Enter that is meant to send it."""
         if not self.is_writing_text:
             event.stop()
-            if held := self._end_hold():
-                letter, _, self._index = held
-                self._insert(letter)
-            if not self._has_draft:
-                self._text_before = self._prompt.text
-            self._prompt.paste_text(event.text)
-            self._has_draft = self._is_writing = True
-            self._paint()
+            self._draft_paste(event.text)
+
+    def _draft_paste(self, text: str) -> None:
+        if held := self._end_hold():
+            letter, _, self._index = held
+            self._insert(letter)
+        if not self._has_draft:
+            self._text_before = self._prompt.text
+        self._prompt.paste_text(text)
+        self._has_draft = self._is_writing = True
+        self._paint()
+
+    def _take_early(self, event: events.Key | events.Paste) -> bool:
+        """Put what comes too early for an answer into the draft: the text field of a question has the focus at once."""
+        if not (self._form.is_text_only and self._is_guarded()):
+            return False
+        if isinstance(event, events.Paste):
+            self._draft_paste(event.text)
+        else:
+            self._draft(event)
+        return True
+
+    @on(QuestionView.Chosen)
+    def _choose_clicked(self, event: QuestionView.Chosen) -> None:
+        """Choose the option that was clicked; too early, do nothing."""
+        event.stop()
+        if not self._is_guarded() and event.index < len(self.options):
+            self._end_hold()
+            self._choose(self.options[event.index])
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._scroll_transcript(event, -1)
+        self._scroll_by_wheel(event, -1)
 
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._scroll_transcript(event, 1)
+        self._scroll_by_wheel(event, 1)
 
-    def _scroll_transcript(self, event: events.MouseEvent, step: int) -> None:
-        """Scroll the transcript by the wheel: a preview that does not fit has scrolled itself and stopped the event."""
+    def _scroll_by_wheel(self, event: events.MouseEvent, step: int) -> None:
+        """Scroll the question, or the transcript if all of the question is in view."""
         event.stop()
-        self.screen.query_one("#transcript").scroll_relative(y=step * _WHEEL_ROWS, animate=False)
+        if self.view.can_scroll:
+            self.view.scroll_by(step * _WHEEL_ROWS)
+        else:
+            self.screen.query_one("#transcript").scroll_relative(y=step * _WHEEL_ROWS, animate=False)
 
     def on_resize(self) -> None:
         if self.request is not None:
             self._paint()
 
-    @on(Input.Submitted)
-    def _take_text(self, event: Input.Submitted) -> None:
+    @on(AnswerField.Changed)
+    def _fit_answer(self) -> None:
+        """Give the text field the rows that it needs now."""
+        if self.is_writing_text:
+            self._paint()
+
+    @on(AnswerField.Left)
+    def _leave_answer(self) -> None:
+        self.go_back()
+
+    @on(AnswerField.Sent)
+    def _take_text(self, event: AnswerField.Sent) -> None:
         event.stop()
-        reason = event.value.strip()
-        if reason or self._form.text_decision is Deny:
-            self._decide(self._form.text_decision(reason))
+        if self.is_writing_text and (event.text or self._form.text_decision is Deny):
+            self._decide(self._form.text_decision(event.text))
 
     def _draft(self, event: events.Key) -> None:
         """Put what is typed into the prompt: the user takes this for it, so the rest of the words must not decide."""
@@ -341,6 +405,9 @@ class ApprovalPanel(Vertical, can_focus=True):
             set_screen_class(self.screen, "-asking", approval is not None, "#todos, #queued, #aside")
         self._edited_texts = {call_id: text for call_id, text in self._edited_texts.items() if call_id in self.open_ids}
         if approval is None:
+            self._is_answering = False
+            self.screen.query_one("#transcript").styles.max_height = None
+            self._show_state("", "")
             return
         self._prompt.close_menu()
         self._form = form_of(approval)
@@ -348,11 +415,14 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._index = self._form.first
         self._quiet_until = self._clock() + GUARD_SECONDS
         self._has_draft = self._is_writing = False
-        self._reason.placeholder = self._form.hint
+        self._answer.placeholder = self._form.hint
         if approval.id != self._reason_id:
-            self._reason.value, self._reason_id = "", approval.id
-        self._scroll.scroll_home(animate=False)
-        self._show_choices()
+            self._answer.text, self._reason_id = "", approval.id
+        self.view.open(self._shown_detail)
+        if self._form.is_text_only:
+            self._show_answer()
+        else:
+            self._show_choices()
 
     def _is_guarded(self) -> bool:
         """Whether a key comes too early to be meant as an answer."""
@@ -372,9 +442,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._decide(option.decision)
         else:
             self._index = self.options.index(option)
-            self._reason.display = True
-            self._reason.focus()
-            self._paint()
+            self._show_answer()
 
     def _decide(self, decision: Decision) -> None:
         if not self._open_requests:
@@ -385,52 +453,59 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._open()
 
     def _show_choices(self) -> None:
-        self._reason.display = False
+        self._is_answering = False
         self._paint()
         self.focus()
 
-    def _paint(self) -> None:
-        """Show everything at the current size: question and choices are whole, the preview gets the other rows."""
-        approval, position = self._open_requests[0]
-        screen = self.app.size
-        width, is_low = max(8, screen.width - _SIDE_CELLS), screen.height < _LOW
-        title = self._title_lines(approval, position, width)
-        is_warning = BACK in self.options
-        why = wrap([(self._form.why, ink("risk" if is_warning else "dim"))], width) if self._form.why else []
-        why = [*why, *self._draft_lines(width)] if self._has_draft else why
-        left = screen.height - _STATUS_ROWS - int(self._reason.display)
-        options = self._option_lines(width, left, is_low=is_low)
-        left -= len(options)
-        title = title[:left]
-        left -= len(title)
-        whole = self._shown_detail.lines(width)
-        why = why[: left if is_warning else max(0, left - min(len(whole), _MIN_ROWS))]
-        left -= len(why)
-        room = max(left - (1 if is_low else _KEPT_ROWS), min(left, _MIN_ROWS))
-        rows = whole if len(whole) <= room else self._shown_detail.fitting(width, room - 1)
-        self.has_more = len(rows) < len(whole) or len(rows) > room
-        has_mark = self.has_more and room > 0
-        room = max(1, room - 1) if has_mark else room
-        self._scroll.styles.max_height = room
-        self._scroll.display = bool(rows) and room > 0
-        hidden = len(whole) - min(len(rows), room)
-        more = f"… {count_text(hidden, 'more row')} ({MORE_KEY})" if has_mark and left > 1 else ""
-        for name, lines in (
-            ("#approval-question", title),
-            ("#approval-text", rows),
-            ("#approval-more", [Line(((more, ink("dim")),))] if more else []),
-            ("#approval-why", why),
-            ("#approval-options", options),
-        ):
-            part = self.query_one(name, Static)
-            part.display = bool(lines)
-            part.update(Rows(lines, part))
+    def _show_answer(self) -> None:
+        """Open the text field, with the cursor at the end of what was written in it before."""
+        self._is_answering = True
+        self._answer.move_cursor(self._answer.document.end)
+        self._paint()
+        self.focus()
 
-    def _title_lines(self, approval: PanelQuestion, position: str, width: int) -> list[Line]:
+    def _state(self) -> tuple[str, str]:
+        """Return what the user is doing now, and the keys for it."""
+        back = "Esc back" if BACK in self.options or not self._form.is_text_only else "Esc to interrupt"
+        if self.is_writing_text:
+            return self._form.writing, f"Enter send · {back}"
+        if isinstance(self.request, ServerApproval):
+            return WAITING, "Esc decide later"
+        return WAITING, "Esc back" if BACK in self.options else "Esc to interrupt"
+
+    def _paint(self) -> None:
+        """Show everything at the current size; the text field has as many rows as its text, up to a limit."""
+        height, answer = self.app.size.height, self._answer
+        most = max(1, min(_MAX_ANSWER_ROWS, height // 4))
+        answer.display = self._is_answering
+        answer.set_class(self._form.is_text_only, "-alone")
+        answer.styles.max_height = most
+        answer_rows = min(most, answer.wrapped_document.height) if self._is_answering else 0
+        left = self.view.paint(height - _STATUS_ROWS - answer_rows)
+        # A height of `1fr` is at least one row, which would push the status line off a very low screen.
+        self.screen.query_one("#transcript").styles.max_height = None if left else 0
+        self._show_state(*self._state())
+
+    def _text(self, width: int) -> QuestionText:
+        form = self._form
+        is_warning = BACK in self.options
+        why = ((form.why, ink("risk" if is_warning else "dim")),) if form.why else ()
+        draft = self._draft_spans(width) if self._has_draft else ()
+        return QuestionText(
+            self._title_spans(width),
+            tuple(filter(None, (why, draft))),
+            () if form.is_text_only else form.options,
+            self._index,
+            is_warning,
+            form.format == "text",
+        )
+
+    def _title_spans(self, width: int) -> tuple[Span, ...]:
         """Return the question, for an edit with the number of its lines and its place among those of the reply.
 
         The key that edits the call is named if there is room for it on the same row.
         """
+        approval, position = self._open_requests[0]
         question = question_with_asker(approval)
         spans: list[Span] = [(question, ink("card-title"))]
         if self._shown_detail.diff:
@@ -443,53 +518,21 @@ class ApprovalPanel(Vertical, can_focus=True):
         hint: Span = (f"   {self.edit_key} edits it", ink("dim"))
         if self.edit_key and self.draft is not None and Line((*spans, hint)).width <= width:
             spans.append(hint)
-        return wrap(spans, width)
+        return tuple(spans)
 
-    def _draft_lines(self, width: int) -> list[Line]:
+    def _draft_spans(self, width: int) -> tuple[Span, ...]:
         """Return the end of the text that was typed, which is in the hidden prompt, and how to answer instead."""
-        label, hint = "For your next message: ", "  ↑ or ↓, then Enter, answers"
+        label, hint = "For your next message: ", "" if self._form.is_text_only else "  ↑ or ↓, then Enter, answers"
         text = visible(self._prompt.text)
         room = max(8, width - len(label) - len(hint))
         text = text if len(text) <= room else f"…{text[1 - room :]}"
-        return wrap([(label, ink("dim")), (text, ink()), (hint, ink("dim"))], width)
-
-    def _option_lines(self, width: int, height: int, *, is_low: bool) -> list[Line]:
-        """Return the rows of the choices, which go before everything else.
-
-        On a low screen only the chosen one is wrapped. If there are still more than `height`, each is one row, and
-        those around the chosen one are returned, with one row left for the title.
-        """
-        lines = self._rows_of_options(width, is_low=is_low, wraps_chosen=True)
-        if len(lines) <= height:
-            return lines
-        lines = self._rows_of_options(width, is_low=True, wraps_chosen=False)
-        if len(lines) <= height:
-            return lines
-        count = max(1, height - 1)
-        start = max(0, min(self._index - count // 2, len(lines) - count))
-        return lines[start : start + count]
-
-    def _rows_of_options(self, width: int, *, is_low: bool, wraps_chosen: bool) -> list[Line]:
-        lines: list[Line] = []
-        for index, option in enumerate(self.options):
-            is_chosen = index == self._index
-            paint = ink("choice") if is_chosen else ink()
-            number = f"{index + 1} "
-            keys = ", ".join(key for key in (option.letter, option.key) if key)
-            spans = [(visible(option.label), paint)]
-            spans += [(f" ({keys})", ink("dim"))] if keys else []
-            spans += [(f"  {option.detail}", ink("dim"))] if option.detail else []
-            rows = wrap(spans, max(1, width - 2 - len(number)))
-            if is_low and len(rows) > 1 and not (is_chosen and wraps_chosen):
-                rows = [Line(((crop(visible(option.label), width - 2 - len(number)), paint),))]
-            mark = "› " if is_chosen else "  "
-            lines += prefix(rows, (f"{mark}{number}", paint), (" " * (2 + len(number)), ink()))
-        return lines
+        return (label, ink("dim")), (text, ink()), (hint, ink("dim"))
 
     @property
-    def _scroll(self) -> VerticalScroll:
-        return self.query_one("#approval-preview", VerticalScroll)
+    def view(self) -> QuestionView:
+        """The part of the panel that shows the question."""
+        return self.query_one("#approval-view", QuestionView)
 
     @property
-    def _reason(self) -> Input:
-        return self.query_one("#approval-reason", Input)
+    def _answer(self) -> AnswerField:
+        return self.query_one("#approval-answer", AnswerField)

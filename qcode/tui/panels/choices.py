@@ -32,6 +32,7 @@ from qcode.values import dataclass
 
 _MAX_QUESTION = 400
 
+WAITING = "waiting for your answer"
 AGAIN = "the same call gave the same result several times; change the approach"
 
 
@@ -72,15 +73,21 @@ class Form:
 
     `format` is the format of the detail: an `edit` (a unified diff), a `command`, any other `call`, or `text` or
     `markdown` of the model. `why` is one line with the reason for asking. `first` is the index of the option that is
-    chosen at first.
+    chosen at first. `hint` is shown in the empty text field, and `writing` says what the user does in it.
     """
 
     options: tuple[Option, ...]
     format: Literal["edit", "command", "call", "text", "markdown"] = "call"
     text_decision: type[Deny | Answer] = Deny
-    hint: str = "Why not, or what to do instead? Enter send · Esc back"
+    hint: str = "Why not, or what to do instead?"
     why: str = ""
     first: int = 0
+    writing: str = "writing a reason"
+
+    @property
+    def is_text_only(self) -> bool:
+        """Whether only a typed text answers."""
+        return bool(self.options) and all(option.decision is None and option is not BACK for option in self.options)
 
 
 BACK = Option("Back", "n")
@@ -138,12 +145,11 @@ def form_of(approval: PanelQuestion) -> Form:
         case ImpossibleCall():
             return Form(_IMPOSSIBLE_OPTIONS, "text")
         case Question():
-            hint = "Your answer. Enter send · Esc back"
-            return Form(_answers_to(approval), "text", Answer, hint)
+            return Form(_answers_to(approval), "text", Answer, "Your answer", writing="writing an answer")
         case PlanApproval(is_trusted=is_trusted):
-            hint = "What should change in the plan? Enter send · Esc back"
             ask, _, *rest = _PLAN_OPTIONS
-            return Form(_PLAN_OPTIONS if is_trusted else (ask, _TRUST_AND_ACCEPT, *rest), "markdown", hint=hint)
+            options = _PLAN_OPTIONS if is_trusted else (ask, _TRUST_AND_ACCEPT, *rest)
+            return Form(options, "markdown", hint="What should change in the plan?")
         case LimitApproval():
             return Form(_LIMIT_OPTIONS, "text")
         case ServerApproval(is_login=is_login):

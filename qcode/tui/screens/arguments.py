@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from qcode.agent.mcp.typed import ServerPrompt
+from qcode.agent.mcp.mentions import ServerPrompt
 from qcode.text.clean import clean, one_line, single_spaced
 from qcode.tui.widgets import SteadyInput, key_hints
 

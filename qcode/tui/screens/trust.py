@@ -107,8 +107,8 @@ class TrustApp(ThemedApp, inherit_bindings=False):
 
     def action_show_all(self) -> None:
         panel = self.parts.approval
-        if panel.has_more:
-            self.push_screen(PagerScreen(panel.heading, panel.preview.lines))
+        if panel.view.has_more:
+            self.push_screen(PagerScreen(panel.heading, panel.view.all_rows))
 
     def report_crash(self, error: Exception) -> None:
         if self._crash is None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 
 from qcode.text.fences import fence_after
-from qcode.tui.transcript.line import PLAIN, Line, Span, wrap
+from qcode.tui.transcript.line import PLAIN, Line, Span, keep_tabs, tidy, wrap
 from qcode.values import dataclass
 
 _TOP_LEVEL_FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)")
@@ -61,13 +61,32 @@ class Chunk:
         return replace(self, lines=[*self.lines, undent(line, self.indent) if self.is_code else line])
 
 
+@dataclass(frozen=True, slots=True)
+class PartStart:
+    """The state at the start of a part of a text: the chunk before it, and whether a blank line follows that one."""
+
+    before: Chunk | None = None
+    is_after_blank: bool = False
+
+
 class Splitter:
     """Splits complete lines into chunks. `open` is the chunk that still grows, None between chunks."""
 
-    def __init__(self) -> None:
+    def __init__(self, start: PartStart) -> None:
         self.open: Chunk | None = None
-        self._before: Chunk | None = None
-        self._blank = False
+        self._before = start.before
+        self._blank = start.is_after_blank
+
+    def clean(self, line: str) -> str:
+        """Return a source line as `feed` takes it; only code keeps its tabs."""
+        return keep_tabs(line) if self.open is not None and self.open.is_code else tidy(line)
+
+    def start_of_open(self) -> PartStart | None:
+        """Return the start of a part that begins with the last line fed, if a chunk begins there; otherwise None."""
+        chunk = self.open
+        if chunk is None or self._before is None or len(chunk.lines) > (0 if chunk.is_code else 1):
+            return None
+        return PartStart(replace(self._before, lines=[]), chunk.has_gap)
 
     def feed(self, line: str) -> Chunk | None:
         """Add one line, without its line break; return the chunk that it completes, None if there is none."""
@@ -144,6 +163,34 @@ class Splitter:
         if last is not None and last.number is not None and last.source_number == number:
             return last.number + 1
         return number
+
+
+class PartFinder:
+    """Divides a long text between two chunks, into parts that look the same if they are rendered separately.
+
+    `tail` is the number of characters at the end of the text that belong to the next part.
+    """
+
+    def __init__(self, start: PartStart, size: int) -> None:
+        self.tail = 0
+        self._splitter = Splitter(start)
+        self._size = size
+        self._rest = ""
+        self._done = 0
+
+    def feed(self, text: str) -> PartStart | None:
+        """Add text; return the start of the next part if it begins in this text. Do not add more after that."""
+        *complete, rest = (self._rest + text).split("\n")
+        left = sum(len(line) + 1 for line in complete) + len(rest)
+        for line in complete:
+            self._splitter.feed(self._splitter.clean(line))
+            if self._done >= self._size and (start := self._splitter.start_of_open()) is not None:
+                self.tail = left
+                return start
+            self._done += len(line) + 1
+            left -= len(line) + 1
+        self._rest = rest
+        return None
 
 
 def undent(line: str, indent: int) -> str:

@@ -20,6 +20,7 @@ Token = tuple[int, Any, str]
 _MAX_LINE = 2_000
 """Characters of a line. A block with a longer one stays plain, as does one over `_MAX_BLOCK` characters."""
 _MAX_BLOCK = 200_000
+_LONG_BLOCK = 5_000
 
 _SLOTS = {
     "Comment": "code-comment",
@@ -118,7 +119,9 @@ class CodeBlock:
 
     def finish(self, source: Sequence[str]) -> list[Line]:
         """Return the rows of the whole block."""
-        return [*self._label(), *self._lay_out(self._highlighter.highlight_block(source))]
+        is_long = sum(map(len, source)) >= _LONG_BLOCK
+        spans = _highlighted(self._language, tuple(source)) if is_long else self._highlighter.highlight_block(source)
+        return [*self._label(), *self._lay_out(spans)]
 
     def _label(self) -> list[Line]:
         if not self._language:
@@ -133,6 +136,12 @@ class CodeBlock:
         for row in rows:
             row.fill = BAND
         return rows
+
+
+@lru_cache(maxsize=4)
+def _highlighted(language: str, source: tuple[str, ...]) -> list[list[Span]]:
+    """Return the lines of a long block as spans, kept for the next width: highlighting takes ten times as long."""
+    return Highlighter(language).highlight_block(source)
 
 
 @lru_cache(maxsize=1)

@@ -111,8 +111,17 @@ class Content:
             self._add_live(self._text)
         self._is_continued = False
         self.arrivals += 1
-        self._text.append(text)
-        self._touch(self._text)
+        self._extend_text(self._text, text)
+
+    def _extend_text(self, entry: ReplyEntry, text: str) -> None:
+        """Add text to a live entry, and the entries in which it continues below it."""
+        following = entry.append(text)
+        self._touch(entry)
+        at = self._index(entry) + 1
+        for index, part in enumerate(following, at):
+            self._text = part
+            self._live.append(part)
+            self._add(part, gap=0, at=index)
 
     def append_reasoning(self, text: str) -> None:
         """Start or extend reasoning. Text after it starts a new block, unless a mark was added to the text."""
@@ -176,8 +185,8 @@ class Content:
             at += 1
         if text:
             self._text = ReplyEntry()
-            self._text.append(text)
             self._add_live(self._text, at)
+            self._extend_text(self._text, text)
 
     def end_hold(self) -> None:
         """Remove the rest of the old text."""

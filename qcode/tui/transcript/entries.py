@@ -19,6 +19,7 @@ from qcode.tui.transcript.line import Ink, Line, Span, crop, ink, letters, prefi
 
 if TYPE_CHECKING:
     from qcode.protocol.events import Level
+    from qcode.tui.transcript.chunks import PartStart
     from qcode.tui.transcript.markdown import MarkdownStream
 
 BLANK = Line()
@@ -26,6 +27,8 @@ PLAIN_LABEL = "! Shown as plain text because of an internal error."
 _THINKING_GUTTER: Span = ("│ ", ink("thinking-title"))
 _NOTABLE = 0.5
 _LONG_REST = 12
+_PART_CHARS = 2_000
+_SLICE = 2 * _PART_CHARS
 _LONG_LINE = 2_000
 _LABEL = lazy_pattern("· |\\S+ {2,}| {2,}")
 _Item = tuple[Literal["text", "mark"], str]
@@ -266,10 +269,19 @@ class Divider(Entry):
 
 
 class ReplyEntry(Entry):
-    """Text of the model, live until `settle`. Marks appear between rows where they were set and are not part of it."""
+    """Text of the model, live until `settle`. Marks appear between rows where they were set and are not part of it.
 
-    def __init__(self) -> None:
+    A long text is divided into several entries, so that only those near the view are laid out at a new width.
+    `start` is what this one needs to know of the text before it.
+    """
+
+    def __init__(self, start: PartStart | None = None) -> None:
+        # The Markdown modules are imported with the first reply, because the first paint does not need them.
+        from qcode.tui.transcript.chunks import PartFinder, PartStart
+
         super().__init__()
+        self._start = start or PartStart()
+        self._finder = PartFinder(self._start, _PART_CHARS)
         self._items: list[_Item] = []
         self._fed_items = 0
         self._stream: MarkdownStream | None = None
@@ -281,9 +293,41 @@ class ReplyEntry(Entry):
     def source(self) -> str:
         return "".join([text for kind, text in self._items if kind == "text"])
 
-    def append(self, text: str) -> None:
-        self._items.append(("text", text))
-        self._is_current = False
+    def append(self, text: str) -> Sequence[ReplyEntry]:
+        """Add text. Return the entries in which a long text continues: all before the last are settled."""
+        pending: list[_Item] = [("text", text[at : at + _SLICE]) for at in range(0, len(text), _SLICE)][::-1]
+        entry, following = self, []
+        while pending:
+            kind, piece = pending.pop()
+            entry._items.append((kind, piece))
+            entry._is_current = False
+            start = entry._finder.feed(piece) if kind == "text" else None
+            if start is not None:
+                pending += entry._take_next_part()
+                entry = ReplyEntry(start)
+                following.append(entry)
+        return following
+
+    def _take_next_part(self) -> list[_Item]:
+        """Settle this entry without the start of the next part; return that, its last item first."""
+        left, fed_chars = self._finder.tail, 0
+        moved: list[_Item] = []
+        while left > 0:
+            kind, text = self._items.pop()
+            if kind == "mark":
+                moved.append((kind, text))
+                continue
+            taken = min(left, len(text))
+            moved.append((kind, text[len(text) - taken :]))
+            fed_chars += taken if len(self._items) < self._fed_items else 0
+            left -= taken
+            if taken < len(text):
+                self._items.append((kind, text[: len(text) - taken]))
+        if self._stream is not None and fed_chars:
+            self._stream.drop_end(fed_chars)
+        self._fed_items = min(self._fed_items, len(self._items))
+        self.settle()
+        return moved
 
     def mark(self, label: str) -> None:
         self._items.append(("mark", label))
@@ -299,10 +343,9 @@ class ReplyEntry(Entry):
         if self.is_laid_out(width):
             return self.gap + len(self._lines)
         if self._stream is None or width != self._width:
-            # The Markdown parser is imported with the first reply, because the first paint does not need it.
             from qcode.tui.transcript.markdown import MarkdownStream
 
-            self._stream, self._fed_items, self._width = MarkdownStream(width), 0, width
+            self._stream, self._fed_items, self._width = MarkdownStream(width, self._start), 0, width
         stream = self._stream
         first = stream.settled
         for kind, text in self._items[self._fed_items :]:

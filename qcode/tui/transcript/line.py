@@ -321,7 +321,19 @@ def crop(text: str, width: int) -> str:
         if used > width:
             break
         end += len(cluster)
-    return text[:end] + "…"
+    return text[:end].removesuffix("…") + "…"
+
+
+def clip(rows: Sequence[Line], count: int, width: int) -> list[Line]:
+    """Return the first `count` rows of a wrapped text, with an ellipsis at the end if others follow."""
+    if len(rows) <= count or count < 1:
+        return list(rows[: max(0, count)])
+    *whole, last = rows[:count]
+    kept = last.text.rstrip(" …")
+    kept = crop(f"{kept} ", width).removesuffix("…") if cell_len(kept) >= width else kept
+    (pieces,) = _split_spans(last.spans, [(0, len(kept), len(kept))])
+    paint = pieces[-1][1] if pieces else PLAIN
+    return [*whole, replace(last, spans=(*pieces, ("…", paint)))]
 
 
 def shorten(text: str, width: int) -> str:
@@ -329,7 +341,7 @@ def shorten(text: str, width: int) -> str:
     line = one_line(text)
     if cell_len(line) <= width:
         return line
-    return (chop_cells(line, width - 1)[0] if width > 1 else "") + "…"
+    return (chop_cells(line, width - 1)[0] if width > 1 else "").removesuffix("…") + "…"
 
 
 _PART_ENDS = re.compile(r"(?=[.,;:]? · |[.,;:] )")

@@ -13,9 +13,9 @@ import re
 from rich.cells import cell_len
 
 from qcode.tui.transcript.blocks import ProseView
-from qcode.tui.transcript.chunks import Chunk, Splitter
+from qcode.tui.transcript.chunks import Chunk, PartStart, Splitter
 from qcode.tui.transcript.code import CodeBlock
-from qcode.tui.transcript.line import Line, crop, ink, keep_tabs, tidy
+from qcode.tui.transcript.line import Line, crop, ink, tidy
 
 # A line such as "-" or "1." may still become a list item, a fence or a rule. It is shown once its kind is certain.
 _UNDECIDED = re.compile(r" {0,3}(?:[`~#*+=|>:-][`~#*+=|>: -]*+|\d{1,9}[.)]?) *")
@@ -24,15 +24,15 @@ _MARK_RULE = 24
 
 
 class MarkdownStream:
-    """The rows of a growing Markdown text at one width.
+    """The rows of a growing Markdown text at one width, or of a part of one with this `start`.
 
     The first `settled` of its `lines` are final. The stream owns `lines` until `finish`.
     """
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, start: PartStart | None = None) -> None:
         self.lines: list[Line] = []
         self._width = width
-        self._splitter = Splitter()
+        self._splitter = Splitter(start or PartStart())
         self._rest = ""
         self._live_view: CodeBlock | ProseView | None = None
         self._next_view: CodeBlock | ProseView | None = None
@@ -56,6 +56,10 @@ class MarkdownStream:
         """Insert a thin labeled line after the current rows; the text continues below it, in the same block."""
         self._marks.append((self._unmarked_rows + len(self._open_rows()), label))
 
+    def drop_end(self, count: int) -> None:
+        """Remove characters at the end of the incomplete last line, because they belong to the next part."""
+        self._rest = self._rest[:-count]
+
     def finish(self) -> None:
         """End the text and render its last chunk."""
         del self.lines[self.settled :]
@@ -68,18 +72,13 @@ class MarkdownStream:
         self.settled = len(self.lines)
 
     def _add_line(self, line: str) -> None:
-        done = self._splitter.feed(self._clean(line))
+        done = self._splitter.feed(self._splitter.clean(line))
         if done is not None:
             self._settle(done)
         chunk = self._splitter.open
         if chunk is not None and not chunk.is_code and len(chunk.lines) == 1:
             self._live_view = self._next_view
         self._next_view = None
-
-    def _clean(self, line: str) -> str:
-        """Return a source line cleaned for the splitter; only code keeps its tabs."""
-        chunk = self._splitter.open
-        return keep_tabs(line) if chunk is not None and chunk.is_code else tidy(line)
 
     def _settle(self, chunk: Chunk) -> None:
         rows = self._rows(chunk, None)
@@ -92,7 +91,7 @@ class MarkdownStream:
     def _open_rows(self) -> list[Line]:
         """Return the rows of the open chunk and of the incomplete last line."""
         chunk = self._splitter.open
-        rest = self._clean(self._rest)
+        rest = self._splitter.clean(self._rest)
         if not rest.strip() or _UNDECIDED.fullmatch(rest):
             rest = ""
         start = self._splitter.begin(rest) if rest else None

@@ -128,7 +128,7 @@ def test_files_in_the_forms_of_real_agents_load(tmp_path: Path) -> None:
     [
         ("You review.", "a.md:1: no front matter"),
         ("---\nname: a\n---\nx", "description is missing"),
-        ("---\ndescription: 123\n---\nx", "a.md:2: `description` must be text; quote it"),
+        ("---\ndescription: 123\n---\nx", "a.md:2: `description` must be a string; quote it"),
         ("---\ndescription: x\ntools: LSP\n---\nx", "a.md:3: tools: qcode has none of them (LSP)"),
         ("---\ndescription: x\nmaxTurns: many\n---\nx", "a.md:3: `maxTurns` must be a whole number"),
         ("---\nname: a b\ndescription: x\n---\nx", "a.md:2: the name of an agent"),

@@ -106,13 +106,13 @@ def test_text_field_of_another_type_says_to_quote_it(value: str) -> None:
     matter = read_front_matter(f"---\na: b\nname: {value}\n---\n", "f.md")
     with pytest.raises(FrontMatterError) as raised:
         matter.text("name")
-    assert str(raised.value) == f'f.md:3: `name` must be text; quote it: name: "{value}"'
+    assert str(raised.value) == f'f.md:3: `name` must be a string; quote it: name: "{value}"'
     assert read_front_matter(f'---\nname: "{value}"\n---\n', "f.md").text("name") == value
 
 
 @pytest.mark.parametrize(("value", "kind"), [("[a]", "list"), ("{a: b}", "map")])
 def test_text_field_that_is_a_collection_is_an_error(value: str, kind: str) -> None:
-    with pytest.raises(FrontMatterError, match=rf"^f\.md:2: `name` must be text, not a {kind}$"):
+    with pytest.raises(FrontMatterError, match=rf"^f\.md:2: `name` must be a string, not a {kind}$"):
         read_front_matter(f"---\nname: {value}\n---\n", "f.md").text("name")
 
 

@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.mcp.completion import ServerCompletion
+from qcode.agent.mcp.mentions import ServerMentions, prompts_of
 from qcode.agent.mcp.spec import ServerSpec
-from qcode.agent.mcp.typed import ServerMentions, prompts_of
 from qcode.config.settings import McpServer
 from qcode.protocol.approvals import NO_OPTIONS
 from qcode.text.json import JsonObject

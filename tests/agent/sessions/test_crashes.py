@@ -136,7 +136,7 @@ def test_history_is_valid_after_losing_any_one_message(tmp_path: Path, missing: 
 def test_running_call_loads_as_interrupted_and_a_waiting_one_as_never_run(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     session = begin(store, *CONVERSATION[:2])
-    session.intend(CALL)
+    session.record_intent(CALL)
     session.close()
     resumed, loaded = store.resume(session.session_id)
     results = Message(
@@ -159,9 +159,9 @@ def test_written_result_survives_a_crash_during_the_next_call(tmp_path: Path) ->
     store = make_store(tmp_path)
     session = begin(store, *CONVERSATION[:2])
     known = ToolResult("c1", "shell", "built")
-    session.intend(CALL)
+    session.record_intent(CALL)
     session.record_result(known)
-    session.intend(OTHER)
+    session.record_intent(OTHER)
     session.close()
     (last,) = store.load(session.session_id).messages[2:]
     assert last.blocks == (known, ToolResult("c2", "read", INTERRUPTED, is_error=True))
@@ -171,7 +171,7 @@ def test_reused_call_id_is_another_call(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     done = Message("user", (ToolResult("c1", "shell", "ok"),))
     session = begin(store, PROMPT, assistant(CALL))
-    session.intend(CALL)
+    session.record_intent(CALL)
     session.record_result(ToolResult("c1", "shell", "ok"))
     session.append(done)
     session.append(assistant(CALL))

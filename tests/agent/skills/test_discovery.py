@@ -62,7 +62,7 @@ def test_skill_of_the_user_hides_one_of_a_project(places: Places) -> None:
     found = places.find()
     assert [skill.folder for skill in found.skills] == [mine.resolve()]
     ((lost, used),) = found.name_clashes
-    assert (lost.place, used.place) == (".claude/skills", "~/.claude/skills")
+    assert (lost.folder_label, used.folder_label) == (".claude/skills", "~/.claude/skills")
 
 
 def test_linked_skill_is_one_skill(places: Places) -> None:
@@ -70,7 +70,7 @@ def test_linked_skill_is_one_skill(places: Places) -> None:
     (places.root / ".claude/skills").mkdir(parents=True)
     (places.root / ".claude/skills/x").symlink_to("../../.agents/skills/x")
     found = places.find()
-    assert [skill.place for skill in found.skills] == [".agents/skills"]
+    assert [skill.folder_label for skill in found.skills] == [".agents/skills"]
     assert (found.problems, found.name_clashes) == ((), ())
 
 

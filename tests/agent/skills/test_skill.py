@@ -25,8 +25,8 @@ def read(folder: Path) -> Skill:
         ('---\nname: "x\n---\n', "x/SKILL.md:3: not YAML"),
         ("---\nname: x\n---\n", "x/SKILL.md:1: `description` is missing or empty"),
         ("---\nname: x\ndescription:\n---\n", "x/SKILL.md:3: `description` is missing or empty"),
-        ("---\nname: x\ndescription: 123\n---\n", "x/SKILL.md:3: `description` must be text; quote it"),
-        ("---\nname: x\ndescription: [a]\n---\n", "x/SKILL.md:3: `description` must be text, not a list"),
+        ("---\nname: x\ndescription: 123\n---\n", "x/SKILL.md:3: `description` must be a string; quote it"),
+        ("---\nname: x\ndescription: [a]\n---\n", "x/SKILL.md:3: `description` must be a string, not a list"),
         ("---\nname: x\ndescription: &a b\n---\n", "x/SKILL.md:3: YAML anchors"),
     ],
 )
@@ -61,8 +61,8 @@ def test_special_file_neither_blocks_nor_counts(tmp_path: Path) -> None:
         ("x", "y" * 65, "x", "should be"),
         ("react", "vercel-react", "vercel-react", '"vercel-react" differs from the folder "react"'),
         ("my skill", "", "my-skill", "`name` is missing; used: my-skill"),
-        ("x", "123", "x", "`name` must be text; quote it"),
-        ("x", "[a]", "x", "`name` must be text, not a list"),
+        ("x", "123", "x", "`name` must be a string; quote it"),
+        ("x", "[a]", "x", "`name` must be a string, not a list"),
     ],
 )
 def test_name_gives_the_handle_and_at_most_one_warning(

@@ -28,7 +28,7 @@ from qcode.protocol.usage import Usage
 from qcode.providers.text_calls.provider import CallEvents, as_event_stream
 from qcode.providers.text_calls.scanner import TextCalls
 from tests.providers.events import joined
-from tests.providers.text_calls.pieces import READ, READ_ARGUMENTS, TOOLS
+from tests.providers.text_calls.scanning import READ, READ_ARGUMENTS, TOOLS
 
 CALL = f"<tool_call>\n{READ}\n</tool_call>"
 STARTED = ReplyStarted("m", "re-1")

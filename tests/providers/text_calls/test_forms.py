@@ -7,7 +7,7 @@ import json
 import pytest
 
 from qcode.providers.text_calls.forms import NO_NAME
-from tests.providers.text_calls.pieces import READ, READ_ARGUMENTS, calls_in, filtered, visible_in
+from tests.providers.text_calls.scanning import READ, READ_ARGUMENTS, calls_in, filtered, visible_in
 
 ONE = [("read", READ_ARGUMENTS)]
 TWO = [("read", READ_ARGUMENTS), ("list_files", "{}")]

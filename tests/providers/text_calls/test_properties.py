@@ -19,7 +19,7 @@ from qcode.providers.text_calls.scanner import (
 )
 from qcode.text.json import parse_object
 from tests.fakes.examples import share
-from tests.providers.text_calls.pieces import READ, TOOLS, Seen, filtered, seen
+from tests.providers.text_calls.scanning import READ, TOOLS, Seen, filtered, seen
 
 PARTS = (
     *("<tool_call>", "</tool_call>", "<function=read>", "<function=", "</function>", "<parameter=path>"),

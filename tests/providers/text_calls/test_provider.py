@@ -18,7 +18,7 @@ from qcode.providers.history import text_to_continue
 from qcode.providers.text_calls.provider import TextCallProvider, as_text_history, instructions
 from tests.fakes.conversation import Model, ended, open_conversation
 from tests.fakes.scripted import Reply, ScriptedProvider, begun, cut_text, fails, text_reply
-from tests.providers.text_calls.pieces import READ, TOOLS
+from tests.providers.text_calls.scanning import READ, TOOLS
 
 CALL = f"<tool_call>\n{READ}\n</tool_call>"
 

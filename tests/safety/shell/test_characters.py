@@ -112,6 +112,7 @@ def test_reading_with_letters_of_any_script_runs_without_asking(command: str) ->
         ("cat a\U000e0101", "it has variation selector-18 (U+E0101), which is invisible"),
         ("cat \u0301", "it has combining acute accent (U+0301) without a letter before it"),
         ("cat x;\u0338ls", "it has combining long solidus overlay (U+0338) without a letter before it"),
+        ("cat a" + 9 * "\u0301", "it has more than 6 marks on one letter"),
         ("cat a\x07b", "it has the control character U+0007"),
         ("cat a\x85b", "it has the control character U+0085"),
         ("cat \ue000", "it has the private character U+E000"),
@@ -152,6 +153,11 @@ def test_program_with_a_name_in_another_script_is_not_the_one_it_looks_like() ->
     reason = f"the name of its program, {name}, contains с (U+0441), \u0430 (U+0430)"
     assert _judge(f"{name} x", allow=["shell(cat *)"]) == ("ask", reason)
     assert judge_shell(f"{name} x", REPO, home=HOME).proposed_rule == ""
+
+
+def test_option_with_a_foreign_letter_is_not_the_one_it_looks_like() -> None:
+    assert _judge("grep -\u0435 x a.txt") == ("ask", "the option -\u0435 of grep contains \u0435 (U+0435)")
+    assert _judge("rg --hidd\u0435n x", allow=["shell(rg *)"])[0] == "ask"
 
 
 def test_command_with_letters_may_be_allowed_from_now_on() -> None:

@@ -465,6 +465,16 @@ def test_cost_report_lists_kinds_cache_and_discarded_tokens() -> None:
     assert "unknown" in text
 
 
+def test_cost_report_says_that_a_compaction_without_enough_text_sent_no_request() -> None:
+    nothing = TurnUsage("/compact", "a/b", Usage(), None, ApiCalls())
+    failed = TurnUsage("/compact", "a/b", Usage(), None, ApiCalls(compactions=1))
+    text = cost_text_of([nothing, failed])
+    assert text.split("\n")[-2:] == [
+        f"  {'/compact':<30} no request sent",
+        f"  {'/compact':<30} usage not reported  unknown",
+    ]
+
+
 def test_cost_report_says_that_the_usage_of_an_interrupted_turn_is_not_reported() -> None:
     turns = [
         TurnUsage("go", "a/m", Usage(), None, ApiCalls(1), is_interrupted=True),

@@ -88,7 +88,7 @@ def test_changes_that_do_not_fit_open_in_the_pager() -> None:
     changes = "\n".join(f"+line {number}" for number in range(60))
 
     async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
-        assert "more rows (Ctrl+O)" in screen(app)
+        assert "more rows · PgDn scroll · Ctrl+O show all" in screen(app)
         assert "+line 59" not in screen(app)
         await pilot.press("ctrl+o")
         await pilot.press("end")

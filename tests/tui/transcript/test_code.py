@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Sequence
 
 import pytest
 
@@ -72,3 +73,18 @@ def test_pygments_and_the_parser_are_not_loaded_with_the_widget() -> None:
     )
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert result.stdout.strip() == "[]"
+
+
+def test_long_code_is_highlighted_once_for_all_widths(monkeypatch: pytest.MonkeyPatch) -> None:
+    blocks: list[int] = []
+    highlight = Highlighter.highlight_block
+
+    def counted(self: Highlighter, lines: Sequence[str]) -> list[list[Span]]:
+        blocks.append(len(lines))
+        return highlight(self, lines)
+
+    monkeypatch.setattr(Highlighter, "highlight_block", counted)
+    source = [f"once_{number} = 'a text'" for number in range(400)]
+    rows = [CodeBlock("python", width).finish(source) for width in (60, 12, 60)]
+    assert blocks == [400]
+    assert [row.spans for row in rows[0]] == [row.spans for row in rows[2]]

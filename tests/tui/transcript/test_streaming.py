@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from unittest import mock
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from qcode.tui.transcript import entries
+from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import ReplyEntry
 from qcode.tui.transcript.line import join
 from qcode.tui.transcript.markdown import MarkdownStream
@@ -59,6 +63,45 @@ def test_any_split_settles_to_the_same_rows(text: str, cuts: list[int], width: i
         assert all(line.width <= width for line in stream.lines)
     stream.finish()
     assert facts(stream.lines) == facts(lines_of(text, width))
+
+
+@settings(max_examples=share(300), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(MARKDOWN, CUTS, WIDTHS, st.integers(0, 30))
+def test_text_divided_into_parts_has_the_rows_of_the_whole(text: str, cuts: list[int], width: int, size: int) -> None:
+    content = Content(lambda: 0.0)
+    with mock.patch.object(entries, "_PART_CHARS", size):
+        for piece in split(text, cuts):
+            content.append_text(piece)
+            for entry in content.entries:
+                entry.update(width)
+        content.settle()
+    rows = [row for entry in content.entries for row in entry.rows(width)]
+    assert facts(rows) == facts(lines_of(text, width))
+    again = [row for entry in content.entries for row in (entry.rows(30), entry.rows(width))[1]]
+    assert facts(again) == facts(rows)
+
+
+def test_long_reply_is_divided_and_marks_stay_at_their_places() -> None:
+    sections = [f"## Section {number}\n\n{'word ' * 100}\n\n1. one\n1. two\n\n" for number in range(40)]
+    divided = Content(lambda: 0.0)
+    for number, section in enumerate(sections):
+        for content_text in (section[:70], section[70:]):
+            divided.append_text(content_text)
+            for entry in divided.entries:
+                entry.update(60)
+        if number % 9 == 0:
+            divided.add_mark(f"MARK {number}")
+    with mock.patch.object(entries, "_PART_CHARS", 10**9):
+        whole = ReplyEntry()
+        for number, section in enumerate(sections):
+            whole.append(section)
+            whole.update(60)
+            if number % 9 == 0:
+                whole.mark(f"MARK {number}")
+    divided.settle()
+    whole.settle()
+    assert len(divided.entries) > 8
+    assert facts([row for entry in divided.entries for row in entry.rows(60)]) == facts(whole.rows(60))
 
 
 @settings(max_examples=share(200), deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -9,6 +9,7 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.theme import Theme
 
+from qcode.providers.demo.scenarios import guide
 from qcode.tui.transcript.cards import CardUpdate
 from tests.tui.transcript.stage import TranscriptApp, fill, play, settle
 
@@ -387,5 +388,27 @@ def test_scroll_bar_is_painted_only_if_it_looks_different(monkeypatch: pytest.Mo
         app.transcript.scroll_end(animate=False)
         await settle(app, pilot)
         assert painted[-1] == app.transcript.max_scroll_y
+
+    play(scene)
+
+
+def test_resize_lays_out_only_the_part_of_a_long_reply_that_is_near_the_view() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        transcript = app.transcript
+        transcript.append_text(guide(60_000))
+        transcript.settle()
+        transcript.lay_out_all()
+        transcript.scroll_to(y=transcript.column.height // 2, immediate=True)
+        await settle(app, pilot)
+        top = next(transcript.column.lines(app.top, app.top + 1)).text
+        before = transcript.column.width
+        await pilot.resize_terminal(52, 12)
+        async with asyncio.timeout(5):
+            while transcript.column.width == before:
+                await pilot.pause()
+        entries = transcript.column.entries
+        current = [entry for entry in entries if entry.is_laid_out(transcript.column.width)]
+        assert 0 < len(current) < len(entries) / 4
+        assert next(transcript.column.lines(app.top, app.top + 1)).text.startswith(top[:20])
 
     play(scene)

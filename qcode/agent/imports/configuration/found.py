@@ -136,8 +136,8 @@ class SettingsFile:
             name, location = ".".join(keys), self.location(*keys)
             self.add(ForeignSetting("setting", name, location, why="it is not a table", is_unenforced=may_deny))
 
-    def add(self, found: ForeignSetting) -> None:
-        self.settings.append(found)
+    def add(self, setting: ForeignSetting) -> None:
+        self.settings.append(setting)
 
 
 def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | None:

@@ -245,12 +245,12 @@ def _claude_rules(policy: _Policy) -> Iterator[str]:
 
 def _prefix_of(regex: str, effect: RuleEffect) -> str:
     """Return the words with which every command begins that `regex` matches; raise `NotConvertibleError` if unclear."""
-    found = _REGEX_CHARS.search(regex)
-    if found is None:
+    special_char = _REGEX_CHARS.search(regex)
+    if special_char is None:
         return regex
     if effect == "allow":
         raise NotConvertibleError("a regular expression cannot be allowed")
-    whole, has_blank, _ = regex[: found.start()].rpartition(" ")
+    whole, has_blank, _ = regex[: special_char.start()].rpartition(" ")
     if not has_blank or not whole.strip() or "|" in regex.partition("(")[0]:
         raise NotConvertibleError("the regular expression does not begin with a program")
     return whole

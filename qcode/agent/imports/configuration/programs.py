@@ -116,7 +116,7 @@ def _claude(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
                 add_other_keys(file, frozenset({"permissions"}), hints)
                 yield from _entries_of(file)
         names = ("commands", "agents", "skills", "rules", "CLAUDE.md")
-        yield from ((found, is_project) for found in _read(locations, folder, names))
+        yield from ((setting, is_project) for setting in _read(locations, folder, names))
     state = (
         program_folder.parent / ".claude.json" if program_folder.name == ".claude" else program_folder / ".claude.json"
     )
@@ -127,7 +127,7 @@ def _claude(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
         yield from _entries_of(file)
     if locations.reads_project:
         yield from (
-            (found, True) for found in _read(locations, locations.root, (MCP_FILE, "CLAUDE.md", "CLAUDE.local.md"))
+            (setting, True) for setting in _read(locations, locations.root, (MCP_FILE, "CLAUDE.md", "CLAUDE.local.md"))
         )
 
 
@@ -249,11 +249,11 @@ def _opencode(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]
         inside = locations.inside(is_project=is_project)
         for name in ("command", "commands"):
             commands = read_commands(folder / name, locations.home, inside, ".md", opencode_prompt)
-            yield from ((found, is_project) for found in commands)
+            yield from ((setting, is_project) for setting in commands)
         for name in ("agent", "agents"):
             agents = read_agents(folder / name, locations.home, inside, "opencode")
-            yield from ((found, is_project) for found in agents)
-    yield from ((found, False) for found in _unconverted(locations, program_folder, "AGENTS.md", _COPY))
+            yield from ((setting, is_project) for setting in agents)
+    yield from ((setting, False) for setting in _unconverted(locations, program_folder, "AGENTS.md", _COPY))
 
 
 def _opencode_tables(file: SettingsFile) -> None:

@@ -80,14 +80,14 @@ def _add_mode(file: SettingsFile, mode: str) -> None:
     location, name = file.location("permissions", "defaultMode"), single_spaced(mode, 60)
     qcode_mode = MODES.get(mode)
     if file.is_project:
-        found = ForeignSetting("mode", name, location, why="a project's file may not choose the mode")
+        setting = ForeignSetting("mode", name, location, why="a project's file may not choose the mode")
     elif qcode_mode is None or mode in ("bypassPermissions", "dontAsk"):
-        found = ForeignSetting(
+        setting = ForeignSetting(
             "mode", name, location, why="a configuration may not choose this mode; use --permission-mode"
         )
     else:
-        found = ForeignSetting("mode", name, location, (SetMode(qcode_mode),))
-    file.add(found)
+        setting = ForeignSetting("mode", name, location, (SetMode(qcode_mode),))
+    file.add(setting)
 
 
 def gemini_rules(file: SettingsFile) -> None:
@@ -158,14 +158,14 @@ def add_rule(
         why = f"{single_spaced(unknown, 60)} is not a tool of qcode"
         file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=False))
         return
-    found = convert(rule, effect, "project" if file.is_project else source)
-    changes = tuple(AddRule(effect, rule) for rule in found.rules)
+    converted = convert(rule, effect, "project" if file.is_project else source)
+    changes = tuple(AddRule(effect, rule) for rule in converted.rules)
     is_unenforced = bool(convert_rules([rule], effect, source).unenforced_denials)
     if not changes:
-        why = found.loss or found.note or "nothing is needed"
+        why = converted.loss or converted.note or "nothing is needed"
         file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=is_unenforced))
         return
-    lost = (*lost, *filter(None, (found.loss, found.note)))
+    lost = (*lost, *filter(None, (converted.loss, converted.note)))
     file.add(ForeignSetting("rule", name, location, changes, losses=lost, is_unenforced=is_unenforced))
 
 

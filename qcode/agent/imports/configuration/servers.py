@@ -67,11 +67,11 @@ class _Server:
         return {str(name): str(item) for name, item in found.items()}
 
     def seconds(self, key: str, factor: float = 1.0) -> float | None:
-        found = self.entry.pop(key, None)
-        if found is None:
+        value = self.entry.pop(key, None)
+        if value is None:
             return None
         try:
-            number = float(found) * factor
+            number = float(value) * factor
         except (TypeError, ValueError, OverflowError):
             raise NotConvertibleError(f"`{key}` must be a number") from None
         return int(number) if number == int(number) else number

@@ -57,22 +57,22 @@ class Target:
         parse_toml(self._text, config_file)
         self._files: dict[Path, str] = {}
 
-    def plan(self, found: ForeignSetting, *, is_project: bool) -> Row:
+    def plan(self, setting: ForeignSetting, *, is_project: bool) -> Row:
         """Add the changes of a finding to the plan, if they overwrite nothing."""
-        if not found.changes:
-            return Row(found, "read" if found.is_read else "lost", found.why, is_project)
+        if not setting.changes:
+            return Row(setting, "read" if setting.is_read else "lost", setting.why, is_project)
         text, files = self._text, dict(self._files)
         states: list[Status] = []
-        for change in found.changes:
+        for change in setting.changes:
             try:
                 state, why = self._add(change)
             except (ValueError, ConfigError) as problem:
                 state, why = "lost", str(problem)
             if state in ("taken", "lost"):
                 self._text, self._files = text, files
-                return Row(found, state, why, is_project)
+                return Row(setting, state, why, is_project)
             states.append(state)
-        return Row(found, "new" if "new" in states else "same", "", is_project)
+        return Row(setting, "new" if "new" in states else "same", "", is_project)
 
     def _add(self, change: Change) -> tuple[Status, str]:
         values: Mapping[str, Any] = tomllib.loads(self._text)

@@ -96,7 +96,7 @@ def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
 
     Raise `InputError` if the file contains anything but results: it may be a file of the user, and is not changed.
     """
-    found: dict[str, JsonObject] = {}
+    results: dict[str, JsonObject] = {}
     data, finished = path.read_bytes(), list[bytes]()
     for number, line in enumerate(data.splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
@@ -108,10 +108,10 @@ def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
         if not isinstance(row, dict) or "id" not in row or row.get("type") != "result":
             raise InputError(f"{path}:{number} is not a result of qcode batch; name another file with --out")
         if row.get("exit_code") not in _UNFINISHED_CODES:
-            found[str(row["id"])] = row
+            results[str(row["id"])] = row
             finished.append(line)
     lines = b"".join(finished)
-    return found, None if lines == data else lines
+    return results, None if lines == data else lines
 
 
 class TaskRunner(Protocol):

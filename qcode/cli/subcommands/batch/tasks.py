@@ -63,7 +63,7 @@ def read_tasks(path: Path, folder: Path) -> list[BatchTask]:
         lines = path.read_text("utf-8-sig").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise InputError(f"cannot read {path}: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}") from None
-    found: dict[str, BatchTask] = {}
+    tasks: dict[str, BatchTask] = {}
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
@@ -73,10 +73,10 @@ def read_tasks(path: Path, folder: Path) -> list[BatchTask]:
             raise InputError(f"{path}:{number}: not a line of JSON") from None
         except ValueError as fault:
             raise InputError(f"{path}:{number}: {fault}") from None
-        if task.id in found:
+        if task.id in tasks:
             raise InputError(f"{path}:{number}: the id {task.id} is used twice")
-        found[task.id] = task
-    return list(found.values())
+        tasks[task.id] = task
+    return list(tasks.values())
 
 
 def _task(row: Json, number: int, folder: Path) -> BatchTask:

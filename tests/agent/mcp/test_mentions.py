@@ -11,9 +11,9 @@ import pytest
 
 from qcode.agent.context.attachments import attached_lines, split_attached
 from qcode.agent.mcp.completion import ServerCompletion
+from qcode.agent.mcp.mentions import ServerMentions, arguments_of, prompts_of
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.session import ListedArgument, ListedPrompt
-from qcode.agent.mcp.typed import ServerMentions, arguments_of, prompts_of
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Image, Text

@@ -10,24 +10,24 @@ from dataclasses import field
 from decimal import Decimal
 from math import ceil
 
-from rich.cells import cell_len
-
 from qcode.agent.call_titles import verb
 from qcode.protocol.events import Level, UsageUpdated
 from qcode.protocol.usage import Usage
 from qcode.text.clean import clean, one_line
 from qcode.text.fences import fence_after
 from qcode.text.numbers import count_text, duration_text, retry_countdown
+from qcode.tui.linear.wrap import wrap, wrap_command, wrap_table
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate
 from qcode.tui.transcript.content import Thoughts
-from qcode.tui.transcript.line import break_text
 from qcode.values import dataclass
 
 Say = Callable[[str], None]
 """Prints text; a line ends only at a line end in it."""
 
 _HEAD, _TAIL = 20, 20
+MAX_WHOLE = 50
+"""The number of cut results that are kept in full."""
 _LEVELS: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
 _STATES = {
     "done": "finished",
@@ -68,14 +68,46 @@ class LinearView:
         self._thinking_since: float | None = None
         self._calls: dict[str, _ShownCall] = {}
         self._finished_calls: dict[str, _ShownCall] = {}
+        self._cut_results: dict[int, str] = {}
+        self._number = 0
+        self._is_turn_ending = False
+
+    def say(self, text: str) -> None:
+        """Print text, wrapped between words."""
+        self._say(wrap(text, self._columns()))
+
+    def say_command(self, text: str) -> None:
+        """Print a command, wrapped after blanks."""
+        self._say(wrap_command(text, self._columns()))
+
+    def say_exactly(self, text: str) -> None:
+        """Print text whose line ends matter: code, a diff, output."""
+        self._say(text)
+
+    def say_table(self, text: str) -> None:
+        """Print text that may have columns."""
+        self._say(wrap_table(text, self._columns()))
+
+    def begin_turn_end(self) -> None:
+        """Say with the next mark that the turn has ended; `end_turn` follows."""
+        self._is_turn_ending = True
+
+    def end_turn(self) -> None:
+        """Say that the turn has ended, unless a mark did."""
+        if self._is_turn_ending:
+            self.add_mark("")
+
+    def cut_result(self, number: int | None) -> str | None:
+        """Return all lines of a result that was cut, by default of the last one; None if there is none."""
+        return self._cut_results.get(self._number if number is None else number)
 
     def add_user(self, text: str) -> None:
         self._end_calls()
         self._speaker = ""
-        self._say(f"User: {clean(text)}")
+        self.say(f"User: {clean(text)}")
 
     def add_attached(self, lines: Sequence[str]) -> None:
-        self._say("\n".join(f"Attached: {one_line(line)}" for line in lines))
+        self.say("\n".join(f"Attached: {one_line(line)}" for line in lines))
 
     def append_text(self, text: str) -> None:
         self._end_thinking()
@@ -114,7 +146,7 @@ class LinearView:
 
     def restart(self, label: str) -> None:
         self.settle()
-        self._say(f"Restarting the reply: {one_line(label)}.")
+        self.say(f"Restarting the reply: {one_line(label)}.")
 
     def restore(self, text: str, reasoning: str = "") -> None:
         self.settle()
@@ -122,16 +154,19 @@ class LinearView:
 
     def add_mark(self, text: str) -> None:
         self._end_calls()
-        self._say(f"({one_line(text)})")
+        if self._is_turn_ending:
+            self._is_turn_ending = False
+            text = f"turn ended: {text}" if text else "turn ended"
+        self.say(f"({one_line(text)})")
 
     def add_notice(self, level: Level, text: str) -> None:
         self._end_calls()
         self._speaker = ""
-        text = f"{_LEVELS[level]}: {clean(text)}"
-        self._say("\n".join(map(self._broken, text.split("\n"))))
+        self.say(f"{_LEVELS[level]}: {clean(text)}")
 
     def add_card(self, call_id: str, name: str, argument: str) -> None:
-        self._calls[call_id] = _ShownCall(verb(one_line(name, 60)), argument)
+        # A screen reader may skip the `!` of a shell line.
+        self._calls[call_id] = _ShownCall("Shell" if name == "!" else verb(one_line(name, 60)), argument)
 
     def update_card(self, call_id: str, update: CardUpdate) -> None:
         call = self._calls.get(call_id)
@@ -147,7 +182,8 @@ class LinearView:
         if update.state is not None and update.state != call.state:
             call.state = update.state
             if update.state == "running":
-                self._print(f"{call.name}: {clean(call.argument)}" if call.argument else f"{call.name}.")
+                title = f"{call.name}: {clean(call.argument)}" if call.argument else f"{call.name}."
+                self._print(wrap_command(title, self._columns()))
         if call.state not in _STATES:
             return
         if update.state is None or update.output is not None or update.diff is not None or update.plan is not None:
@@ -158,7 +194,8 @@ class LinearView:
     def show_activity(self, activity: Activity | None) -> None:
         if activity is not None and activity.until is not None:
             seconds = max(0, ceil(activity.until - self._clock()))
-            self._print(f"{one_line(activity.text)}, {retry_countdown(activity.attempt, seconds)}")
+            countdown = retry_countdown(activity.attempt, seconds)
+            self._print(wrap(f"{one_line(activity.text)}, {countdown}", self._columns()))
 
     def show_usage(self, event: UsageUpdated) -> None:
         """Print nothing: a screen reader would read every change."""
@@ -186,18 +223,7 @@ class LinearView:
     def _wrapped(self, line: str) -> str:
         """Return a line of a reply, with line ends between words unless it is code."""
         is_code, self._fence = self._fence is not None, fence_after(self._fence, line)
-        return line if is_code or self._fence is not None else self._broken(line)
-
-    def _broken(self, line: str) -> str:
-        """Return the line with line ends between words. A long path stays whole, so that it can be copied."""
-        width = self._columns()
-        if not width or cell_len(line) <= width:
-            return line
-        text = ""
-        for start, end, following in break_text(line, width):
-            is_in_a_word = following == end < len(line) and cell_len(line[end - 1]) == cell_len(line[end]) == 1
-            text += line[start:end] + ("" if is_in_a_word or following == len(line) else "\n")
-        return text
+        return line if is_code or self._fence is not None else wrap(line, self._columns())
 
     def _end_thinking(self) -> None:
         if self._thinking_since is None:
@@ -221,17 +247,24 @@ class LinearView:
         result = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")
         if call.plan and call.state == "done":
             lines = clean(call.plan).strip("\n").split("\n")
-            self._print("\n".join([one_line(call.summary) or "Plan", *(f"  {line}" for line in lines)]))
+            plan = "\n".join([one_line(call.summary) or "Plan", *(f"  {line}" for line in lines)])
+            self._print(wrap(plan, self._columns()))
             return
         # The question has shown the change of a call that was denied.
         diff = "" if call.state == "denied" else call.diff
         output = "" if call.state == "denied" and call.diff else "".join(call.output)
-        self._print("\n".join([result, *_output_lines(diff), *_output_lines(output)]))
+        lines = [*self._output_lines(diff), *self._output_lines(output)]
+        self._print("\n".join([wrap(result, self._columns()), *lines]))
 
-
-def _output_lines(text: str) -> Sequence[str]:
-    lines = clean(text).strip("\n").split("\n") if text.strip() else []
-    left_out = len(lines) - _HEAD - _TAIL
-    if left_out > 1:
-        lines = [*lines[:_HEAD], f"({count_text(left_out, 'line')} left out)", *lines[-_TAIL:]]
-    return [f"  {line}" for line in lines]
+    def _output_lines(self, text: str) -> Sequence[str]:
+        """Return the lines of a result, or its first and last ones; the whole is then kept under a number."""
+        text = clean(text).strip("\n") if text.strip() else ""
+        lines = text.split("\n") if text else []
+        left_out = len(lines) - _HEAD - _TAIL
+        if left_out > 1:
+            self._number += 1
+            self._cut_results[self._number] = text
+            self._cut_results.pop(self._number - MAX_WHOLE, None)
+            note = f"({count_text(left_out, 'line')} left out; /output {self._number} shows all)"
+            lines = [*lines[:_HEAD], note, *lines[-_TAIL:]]
+        return [f"  {line}" for line in lines]

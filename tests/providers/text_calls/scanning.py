@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
 from qcode.protocol.tools import Files, ToolSpec
-from qcode.providers.text_calls.scanner import ExtractedCalls, Piece, TextCalls, VisibleText
+from qcode.providers.text_calls.scanner import ExtractedCalls, ScannedPart, TextCalls, VisibleText
 
 TOOLS = (
     ToolSpec(
@@ -44,10 +44,10 @@ Seen: TypeAlias = list[tuple[str, str]]
 """Pairs of `text` and the visible text, `taken` and the raw text, or a tool name and the arguments of its call."""
 
 
-def seen(pieces: Iterable[Piece]) -> Seen:
+def seen(parts: Iterable[ScannedPart]) -> Seen:
     """Return pieces with adjacent text joined; an incomplete call has a `~` before its name."""
     found: Seen = []
-    for piece in pieces:
+    for piece in parts:
         kind, text = ("text", piece.text) if isinstance(piece, VisibleText) else ("taken", piece.raw)
         assert text, "a piece is empty"
         joins = found and found[-1][0] == kind and not (isinstance(piece, ExtractedCalls) and piece.calls)
@@ -60,9 +60,9 @@ def seen(pieces: Iterable[Piece]) -> Seen:
     return found
 
 
-def filtered(pieces: Sequence[str], *, is_cut: bool = False, before: str = "") -> tuple[Seen, TextCalls]:
+def filtered(parts: Sequence[str], *, is_cut: bool = False, before: str = "") -> tuple[Seen, TextCalls]:
     calls = TextCalls(TOOLS, before=before)
-    given = [piece for text in pieces for piece in calls.feed(text)]
+    given = [piece for text in parts for piece in calls.feed(text)]
     return seen([*given, *calls.flush(is_cut=is_cut)]), calls
 
 

@@ -64,12 +64,12 @@ def prompts_of(servers: Servers | None) -> tuple[ServerPrompt, ...]:
     """Return the prompts of the servers that run; of two with the same handle the first."""
     if servers is None:
         return ()
-    found: dict[str, ServerPrompt] = {}
+    prompts: dict[str, ServerPrompt] = {}
     for name, ready in servers.ready().items():
         for prompt in ready.listing.prompts:
             server_prompt = ServerPrompt(name, prompt)
-            found.setdefault(server_prompt.handle, server_prompt)
-    return tuple(found.values())
+            prompts.setdefault(server_prompt.handle, server_prompt)
+    return tuple(prompts.values())
 
 
 def missing_arguments(prompt: ListedPrompt, values: Mapping[str, str]) -> tuple[ListedArgument, ...]:
@@ -152,11 +152,11 @@ class ServerMentions:
 
     def unsteer(self, text: str) -> bool:
         """Withdraw the last steering message with this text; return False unless its resources are being read."""
-        found = next((entry for entry in reversed(self._steering_tasks) if entry[0] == text), None)
-        if found is not None:
-            self._steering_tasks.remove(found)
-            found[1].cancel()
-        return found is not None
+        steering = next((entry for entry in reversed(self._steering_tasks) if entry[0] == text), None)
+        if steering is not None:
+            self._steering_tasks.remove(steering)
+            steering[1].cancel()
+        return steering is not None
 
     def names_resource(self, word: str) -> bool:
         """Return whether an `@word` names a resource of a server."""
@@ -217,15 +217,17 @@ class ServerMentions:
         if ready is None:
             raise InputError(f"/{name}: the tool server {server} is not running; /mcp shows why")
         known = prompts_of(self._servers)
-        found = next((prompt for prompt in known if prompt.handle == name), None)
-        if found is None:
+        server_prompt = next((prompt for prompt in known if prompt.handle == name), None)
+        if server_prompt is None:
             handles = ", ".join(f"/{prompt.handle}" for prompt in known if prompt.server == server)
             raise InputError(f"/{name}: {server} has no such prompt{f' (it has {handles})' if handles else ''}")
-        values = arguments_of(found.prompt, rest)
-        missing = ", ".join(argument.name for argument in missing_arguments(found.prompt, values))
+        values = arguments_of(server_prompt.prompt, rest)
+        missing = ", ".join(argument.name for argument in missing_arguments(server_prompt.prompt, values))
         if missing:
-            raise InputError(f"/{name}: missing {missing}; use /{found.handle} {found.hint}")
-        return await self._read_prompt(ready.connection.get_prompt(found.prompt.name, values, RunningRequest()), name)
+            raise InputError(f"/{name}: missing {missing}; use /{server_prompt.handle} {server_prompt.hint}")
+        return await self._read_prompt(
+            ready.connection.get_prompt(server_prompt.prompt.name, values, RunningRequest()), name
+        )
 
     async def _read_prompt(self, response: Any, name: str) -> tuple[str, tuple[Block, ...]]:  # noqa: ANN401
         """Return the messages of a prompt as one text, and their images."""

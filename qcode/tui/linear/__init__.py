@@ -1,0 +1,1 @@
+"""The app without a screen, for screen readers and simple terminals."""

@@ -1,0 +1,181 @@
+"""The questions of the linear mode: an approval as text and numbered choices, and the typed line that answers it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+
+from qcode.protocol.approvals import (
+    Answer,
+    Decision,
+    Deny,
+    Draft,
+    Question,
+    Revise,
+    ToolApproval,
+    TurnApproval,
+)
+from qcode.text.clean import cut, ensure_visible
+from qcode.tui.linear.terminal import LineTerminal
+from qcode.tui.linear.view import LinearView
+from qcode.tui.panels.choices import (
+    BACK,
+    Form,
+    Option,
+    choice_line,
+    confirmation_form,
+    form_of,
+    option_of,
+    question_line,
+    question_with_asker,
+    risk_line,
+)
+
+EDIT_LETTER = "e"
+_EDIT_LINE = f"Type {EDIT_LETTER} to edit it in your editor before it runs."
+_MAX_QUOTED = 60
+
+
+def matching_options(typed: str, options: Sequence[Option]) -> tuple[Option, ...]:
+    """Return the option with this number, letter or label; otherwise all options whose label begins with `typed`."""
+    typed = typed.lower()
+    if (option := option_of(typed, options)) is not None:
+        return (option,)
+    labels = [(option, option.label.lower()) for option in options]
+    equal = tuple(option for option, label in labels if label == typed)
+    return equal[:1] or tuple(option for option, label in labels if typed and label.startswith(typed))
+
+
+class LinearQuestions:
+    """Prints an approval and reads lines until one of them decides it. `is_cancelled` ends the reading."""
+
+    def __init__(self, view: LinearView, lines: LineTerminal, is_cancelled: Callable[[], bool]) -> None:
+        self._view = view
+        self._lines = lines
+        self._is_cancelled = is_cancelled
+
+    async def decide(self, approval: TurnApproval) -> Decision:
+        """Ask; the end of the input is a no."""
+        self._view.pause()
+        self._lines.forget_typed()
+        form = form_of(approval)
+        draft = approval.draft if isinstance(approval, ToolApproval) else None
+        self._show(approval, form)
+        if _is_free(form):
+            return await self._write(form, "")
+        self._show_choices(form.options)
+        if draft is not None:
+            self._view.say(_EDIT_LINE)
+        return await self._decide(form, draft)
+
+    def _show(self, approval: TurnApproval, form: Form) -> None:
+        view, detail = self._view, ensure_visible(approval.detail)
+        is_of_model = isinstance(approval, Question) and not approval.server
+        view.say(f"Question: {question_line(approval) if is_of_model else question_with_asker(approval)}")
+        match form.format:
+            case _ if not detail:
+                pass
+            case "edit":
+                view.say_exactly(detail)
+            case "command":
+                view.say_command(detail)
+            case "text" | "markdown":
+                # The model's text is indented, so that a line such as `1. Allow` in it cannot pass for a choice.
+                view.say("\n".join(f"  {line}" for line in detail.split("\n")))
+            case "call":
+                view.say(detail)
+        for line in (risk_line(detail) if form.format == "command" else "", form.why):
+            if line:
+                view.say(line)
+
+    def _show_choices(self, options: Sequence[Option]) -> None:
+        self._view.say("\n".join(choice_line(number, option) for number, option in enumerate(options, 1)))
+
+    async def _decide(self, form: Form, draft: Draft | None) -> Decision:
+        while True:
+            chosen, rejected = await self._choose(form, draft)
+            if isinstance(chosen, Option) and chosen.warning:
+                confirmation = confirmation_form(chosen, form)
+                self._view.say(confirmation.why)
+                self._show_choices(confirmation.options)
+                chosen, _ = await self._choose(confirmation, None)
+                if chosen is BACK:
+                    self._show_choices(form.options)
+                    continue
+            if chosen is None:
+                return Deny()
+            if not isinstance(chosen, Option):
+                return chosen
+            return await self._write(form, rejected) if chosen.decision is None else chosen.decision
+
+    async def _choose(self, form: Form, draft: Draft | None) -> tuple[Option | Decision | None, str]:
+        """Return the chosen option, or the decision of a typed text; and the last text that was neither."""
+        rejected = ""
+        takes_text = form.text_decision is Answer
+        label = f"Answer (1 to {len(form.options)}{', or your own words' if takes_text else ''}): "
+        while not self._is_cancelled():
+            line = await self._lines.ask(label)
+            if line is None:
+                break
+            typed = line.strip()
+            if typed.lower() == EDIT_LETTER and draft is not None:
+                if (revised := await self._edit_call(draft)) is not None:
+                    return revised, ""
+                continue
+            found = matching_options(typed, form.options)
+            if len(found) == 1:
+                if typed.lower() != found[0].label.lower() and option_of(typed.lower(), form.options) is None:
+                    self._view.say(f"Chosen: {found[0].label}.")
+                return found[0], rejected
+            if takes_text and typed and not found and not typed.isdigit():
+                return Answer(typed), ""
+            rejected = typed if " " in typed else rejected
+            self._reject(typed, form.options, found, keeps_text=bool(rejected))
+        return None, ""
+
+    def _reject(self, typed: str, options: Sequence[Option], found: Sequence[Option], *, keeps_text: bool) -> None:
+        letters = ", ".join(option.letter for option in options if option.letter)
+        how = f"Type 1 to {len(options)}" + (f", or a letter: {letters}." if letters else ".")
+        quoted = f"“{cut(ensure_visible(typed), _MAX_QUOTED)}”"
+        if found:
+            self._view.say(f"{quoted} begins {len(found)} choices. {how}")
+            return
+        writing = next((option.letter for option in options if option.decision is None), "")
+        note = f" {writing} sends your text." if writing and keeps_text else ""
+        self._view.say(f"{quoted} is not one of the choices. {how}{note}" if typed else how)
+
+    async def _write(self, form: Form, rejected: str) -> Decision:
+        """Return the decision of a typed text. An empty line sends `rejected`, a text that was typed as a choice."""
+        is_answer = form.text_decision is Answer
+        label = "Your answer: " if is_answer else "Why not, or what to do instead? "
+        if rejected:
+            self._view.say(f"Enter alone sends “{cut(ensure_visible(rejected), _MAX_QUOTED)}”.")
+        while not self._is_cancelled():
+            text = await self._lines.ask_text(label)
+            if text is None:
+                break
+            text = text.strip() or rejected
+            if text or not is_answer:
+                return form.text_decision(text) if text else Deny()
+            self._view.say("Type an answer and press Enter. Ctrl+D leaves the question unanswered.")
+        return Deny()
+
+    async def _edit_call(self, draft: Draft) -> Revise | None:
+        """Let the user edit a call in their editor; None if it stays as it is."""
+        from qcode.tui.prompt.editor import EditorError, edit_text, editor_command
+
+        try:
+            edited = await asyncio.to_thread(edit_text, draft.text, editor_command(os.environ), draft.file_name)
+        except EditorError as problem:
+            self._view.add_notice("warning", f"{problem}; the call is unchanged")
+            return None
+        if edited == draft.text:
+            self._view.add_notice("info", "The call is unchanged.")
+            return None
+        return Revise(edited)
+
+
+def _is_free(form: Form) -> bool:
+    """Whether any text answers, and there is nothing to choose from."""
+    return form.text_decision is Answer and all(option.decision is None for option in form.options)

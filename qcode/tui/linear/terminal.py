@@ -1,0 +1,157 @@
+"""Standard input and output as lines, with the terminal's own line editing, and without blocking the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from typing import Any
+
+from qcode.protocol.errors import ExitCode
+
+_AGAIN_SECONDS = 2.0
+
+
+def terminal_columns() -> int:
+    """Return the width of the terminal that standard output is, 0 if it goes elsewhere."""
+    with contextlib.suppress(OSError, ValueError):
+        return os.get_terminal_size(sys.stdout.fileno()).columns
+    return 0
+
+
+class LineTerminal:
+    """Standard input and output as lines, with the terminal's own line editing."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._pending_bytes = b""
+        self._stop: Callable[[], bool] = lambda: False
+        self._leaving_note: Callable[[], str] = lambda: ""
+        self._exit_code: asyncio.Future[int] = self._loop.create_future()
+        self._last_press = float("-inf")
+        self._waiting: asyncio.Future[bool] | None = None
+        self._label = ""
+
+    def write_line(self, text: str) -> None:
+        """Write `text` and a line end."""
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.write(text if text == "\x07" else text.rstrip("\n") + "\n")
+            sys.stdout.flush()
+
+    def columns(self) -> int:
+        """Return the width of the terminal, 0 if the output goes elsewhere."""
+        return terminal_columns()
+
+    async def ask_text(self, label: str) -> str | None:
+        """Return a typed text as `ask` does. A backslash at the end of a line continues it on the next one."""
+        lines: list[str] = []
+        while not lines or lines[-1].endswith("\\"):
+            line = await self.ask("" if lines else label)
+            if line is None:
+                return None
+            lines.append(line)
+        return "\n".join([*(line.removesuffix("\\") for line in lines[:-1]), lines[-1]])
+
+    async def ask(self, label: str) -> str | None:
+        """Show `label` and return the next line, None at the end of input or if Ctrl+C interrupts the turn."""
+        self._label = label
+        self._show_label()
+        while b"\n" not in self._pending_bytes:
+            data = await self._read()
+            if not data:
+                rest, self._pending_bytes = self._pending_bytes, b""
+                return rest.decode("utf-8", "replace") if rest else None
+            self._pending_bytes += data
+        line, _, self._pending_bytes = self._pending_bytes.partition(b"\n")
+        return line.decode("utf-8", "replace").removesuffix("\r")
+
+    def _show_label(self) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            sys.stdout.write(self._label)
+            sys.stdout.flush()
+
+    def forget_typed(self) -> None:
+        """Discard text typed before now: it was not an answer to the next question."""
+        import termios
+
+        self._pending_bytes = b""
+        with contextlib.suppress(termios.error, OSError):
+            termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+    def on_interrupt(self, stop: Callable[[], bool], note: Callable[[], str]) -> None:
+        """Call `stop` on Ctrl+C; if it returns False, a second Ctrl+C within two seconds quits, as `note` says."""
+        self._stop = stop
+        self._leaving_note = note
+        self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
+
+    @contextlib.contextmanager
+    def end_at_signals(self, numbers: Sequence[signal.Signals]) -> Iterator[None]:
+        """End `run_until_signal` with 143 when one of the signals arrives."""
+        for number in numbers:
+            self._loop.add_signal_handler(number, self._set_exit_code, ExitCode.TERMINATED)
+        try:
+            yield
+        finally:
+            for number in (*numbers, signal.SIGINT):
+                self._loop.remove_signal_handler(number)
+
+    async def run_until_signal(self, work: Coroutine[Any, Any, int]) -> int:
+        """Return the result of `work`. If a signal arrives first, cancel `work` and return the signal's exit code."""
+        task = asyncio.ensure_future(work)
+        await asyncio.wait({task, self._exit_code}, return_when=asyncio.FIRST_COMPLETED)
+        if task.done():
+            return task.result()
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+        return self._exit_code.result()
+
+    def _set_exit_code(self, code: int) -> None:
+        if not self._exit_code.done():
+            self._exit_code.set_result(code)
+
+    def _interrupt(self) -> None:
+        if self._stop():
+            is_asking = self._waiting is not None
+            self.write_line("\nInterrupting." if is_asking else "Interrupting.")
+            if self._waiting is not None and not self._waiting.done():
+                self._waiting.set_result(False)
+            return
+        now = self._loop.time()
+        if now - self._last_press <= _AGAIN_SECONDS:
+            self.write_line("")
+            self._set_exit_code(0)
+            return
+        self._last_press = now
+        self.write_line(f"\n{self._leaving_note()}")
+        if self._waiting is not None:
+            self._show_label()  # the terminal has discarded what was typed
+
+    async def _read(self) -> bytes:
+        """Wait for input and return it; return nothing at its end or if Ctrl+C interrupts the turn."""
+        number = sys.stdin.fileno()
+        ready: asyncio.Future[bool] = self._loop.create_future()
+
+        def tell() -> None:
+            if not ready.done():
+                ready.set_result(True)
+
+        self._loop.add_reader(number, tell)
+        self._waiting = ready
+        try:
+            if not await ready:
+                return b""
+        finally:
+            self._waiting = None
+            self._loop.remove_reader(number)
+        try:
+            data = os.read(number, 65_536)
+        except OSError:
+            # The terminal was closed.
+            return b""
+        if not data:
+            self.write_line("")  # the label is still at the end of the line
+        return data

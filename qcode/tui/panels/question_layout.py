@@ -1,0 +1,197 @@
+"""How the parts of a question share the rows of the screen: title, detail, notes and choices. Pure.
+
+If the rows do not suffice, the parts give way in a fixed order: the choices lose their second rows, notes and title are
+truncated, and at last only the choices around the current one are shown. Title and notes then scroll with the detail,
+so everything can be read at any size.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import field, replace
+from typing import TYPE_CHECKING
+
+from qcode.text.clean import visible
+from qcode.text.numbers import count_text
+from qcode.tui.transcript.line import Line, Span, clip, crop, ink, prefix, wrap
+from qcode.values import dataclass
+
+if TYPE_CHECKING:
+    from qcode.tui.panels.choices import Option
+
+_ALL = 1_000
+_MIN_DETAIL_ROWS = 2
+_MIN_CHOICES = 2
+_MARK_ROWS = 1
+_TITLE_MARK_CELLS = 5
+_NUMBER_CELLS = 4
+"""Cells of the mark and the number before a choice."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionText:
+    """The parts of a question besides its detail. `current` is the index of the highlighted option.
+
+    `notes` are the reason for asking and the user's draft, each on separate rows. `is_warning`: the note is a warning,
+    which matters more than the detail. `is_prose`: the title is a text that the detail continues.
+    """
+
+    title: tuple[Span, ...]
+    notes: tuple[tuple[Span, ...], ...]
+    options: tuple[Option, ...]
+    current: int
+    is_warning: bool = False
+    is_prose: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionRows:
+    """The rows of each part. `choice_indexes` has the index of the option that each row of `choices` belongs to.
+
+    `before` and `after` scroll with the detail, and `room` is the number of rows for all of them. `is_cut`: some of the
+    other rows are truncated or hidden.
+    """
+
+    title: list[Line]
+    notes: list[Line]
+    choices: list[Line]
+    choice_indexes: list[int]
+    room: int
+    before: list[Line] = field(default_factory=list)
+    after: list[Line] = field(default_factory=list)
+    is_cut: bool = False
+
+    @property
+    def is_mark_in_title(self) -> bool:
+        """Whether the number of hidden rows goes into the title, because the detail needs every row."""
+        return self.room < _MIN_DETAIL_ROWS + _MARK_ROWS
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """The most rows of title and notes; whether the current choice, and the others, may have several rows."""
+
+    title: int
+    notes: int
+    wraps_current: bool
+    wraps_others: bool = False
+    detail: int = _MIN_DETAIL_ROWS
+
+
+_STEPS = (
+    _Step(_ALL, _ALL, True, True),
+    _Step(_ALL, 2, True),
+    _Step(2, 1, True),
+    _Step(2, 1, False),
+    _Step(1, 1, False),
+    _Step(1, 1, False, detail=1),
+    _Step(1, 0, False, detail=1),
+)
+
+
+def arrange(
+    text: QuestionText, detail_rows: int, width: int, height: int, *, is_low: bool, kept_rows: int
+) -> QuestionRows:
+    """Share `height` rows between a question and its detail. On a low screen only the current choice has two rows.
+
+    `kept_rows` stay free for the transcript if the question does not need them.
+    """
+    title = wrap(text.title, width)
+    notes = [row for note in text.notes for row in wrap(note, width)]
+    steps: tuple[_Step, ...] = _STEPS[1:] if is_low else _STEPS
+    if text.is_warning:
+        steps = (*(replace(step, notes=_ALL, detail=0) for step in steps), _STEPS[-1])
+    for step in steps:
+        rows = _arranged(text, step, title, notes, width)
+        least = min(detail_rows, step.detail)
+        least += _MARK_ROWS if detail_rows > step.detail == _MIN_DETAIL_ROWS else 0
+        room = height - len(rows.title) - len(rows.notes) - len(rows.choices)
+        if room >= least:
+            return replace(rows, room=max(room - kept_rows, min(room, least)))
+    count = max(_MIN_CHOICES, height - len(rows.title) - 1)
+    choices, indexes = _around_current(rows.choices, count, text.current)
+    room = max(0, height - len(rows.title) - len(choices))
+    return replace(rows, notes=[], choices=choices, choice_indexes=indexes, room=room, is_cut=True)
+
+
+def _arranged(text: QuestionText, step: _Step, title: list[Line], notes: list[Line], width: int) -> QuestionRows:
+    choices, indexes, is_cut = choice_rows(
+        text.options, text.current, width, wraps_current=step.wraps_current, wraps_others=step.wraps_others
+    )
+    is_title_cut, are_notes_cut = len(title) > step.title, len(notes) > step.notes
+    before: list[Line] = []
+    after: list[Line] = []
+    if is_title_cut and text.is_prose:
+        title = wrap(text.title, max(1, width - _TITLE_MARK_CELLS))
+        title, before = title[: step.title], title[step.title :]
+    elif is_title_cut:
+        after = [] if step.notes else title
+        title = clip(title, step.title, width)
+    if are_notes_cut and not step.notes:
+        before, after = ([*before, *notes], after) if text.is_warning else (before, [*after, *notes])
+    is_cut = is_cut or is_title_cut or are_notes_cut
+    return QuestionRows(title, clip(notes, step.notes, width), choices, indexes, 0, before, after, is_cut=is_cut)
+
+
+def choice_rows(
+    options: Sequence[Option], current: int, width: int, *, wraps_current: bool = True, wraps_others: bool = True
+) -> tuple[list[Line], list[int], bool]:
+    """Return the rows of the choices, the index of the option of each row, and whether some option is truncated."""
+    lines: list[Line] = []
+    indexes: list[int] = []
+    is_cut = False
+    room = max(1, width - _NUMBER_CELLS)
+    for index, option in enumerate(options):
+        is_current = index == current
+        paint = ink("choice") if is_current else ink()
+        keys = ", ".join(key for key in (option.letter, option.key) if key)
+        label: Span = (visible(option.label), paint)
+        spans: list[Span] = [label]
+        spans += [(f" ({keys})", ink("dim"))] if keys else []
+        with_keys = Line(tuple(spans))
+        spans += [(f"  {option.detail}", ink("dim"))] if option.detail else []
+        rows = wrap(spans, room)
+        if len(rows) > 1 and not (wraps_current if is_current else wraps_others):
+            is_cut = True
+            rows = [with_keys if with_keys.width <= room else Line(((crop(label[0], room), paint),))]
+        mark = "› " if is_current else "  "
+        lines += prefix(rows, (f"{mark}{index + 1} ", paint), (" " * _NUMBER_CELLS, ink()))
+        indexes += [index] * len(rows)
+    return lines, indexes, is_cut
+
+
+def _around_current(lines: list[Line], count: int, current: int) -> tuple[list[Line], list[int]]:
+    """Return `count` of the choices, one row each, around the current one, with arrows to those that are hidden."""
+    start = max(0, min(current - count // 2, len(lines) - count))
+    shown = lines[start : start + count]
+    indexes = list(range(start, start + len(shown)))
+    for at, arrow, is_more in ((0, "↑", start > 0), (len(shown) - 1, "↓", start + count < len(lines))):
+        if is_more and shown and indexes[at] != current:
+            (text, paint), *others = shown[at].spans
+            shown[at] = Line(((f"{arrow} {text[2:]}", paint), *others), shown[at].lead)
+    return shown, indexes
+
+
+def hidden_text(above: int, below: int, width: int, keys: Sequence[str]) -> str:
+    """Return the row that tells how many rows of the detail are hidden, with as many of `keys` as fit into `width`."""
+    parts = [
+        f"↑ {count_text(above, 'row')} above" if above else "",
+        f"↓ {count_text(below, 'more row')}" if below else "",
+    ]
+    text = " · ".join(filter(None, parts))
+    for key in keys:
+        longer = f"{text} · {key}"
+        if Line(((longer, ink()),)).width <= width:
+            text = longer
+    return crop(text, width)
+
+
+def title_with_mark(title: list[Line], above: int, below: int, width: int) -> list[Line]:
+    """Return a title whose last row ends with the numbers of hidden rows, such as `↓12`."""
+    mark = "".join(f" {arrow}{count}" for arrow, count in (("↑", above), ("↓", below)) if count)
+    if not title or not mark:
+        return title
+    *whole, last = title
+    if last.width > width - len(mark):
+        (last,) = clip([last, Line()], 1, width - len(mark))
+    return [*whole, Line((*last.spans, (mark, ink("dim"))), last.lead)]

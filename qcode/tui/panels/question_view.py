@@ -1,0 +1,275 @@
+"""The parts of the approval panel: the question with its detail and choices at any size, and the field for an answer.
+
+The detail scrolls. A change that does not fit is shown as an extract until the user scrolls. `question_layout` shares
+the rows; keys and decisions belong to `approval`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeAlias
+
+from textual import events
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.message import Message
+from textual.widgets import Static
+
+from qcode.tui.panels.preview import ApprovalDetail, Rows
+from qcode.tui.panels.question_layout import (
+    QuestionRows,
+    QuestionText,
+    arrange,
+    choice_rows,
+    hidden_text,
+    title_with_mark,
+)
+from qcode.tui.prompt.editing import EditingArea
+from qcode.tui.prompt.labels import Pastes, clean_paste
+from qcode.tui.prompt.prompt import NEW_LINE_KEYS
+from qcode.tui.transcript.line import Line, ink, letters, row_of, wrap
+
+Page: TypeAlias = Literal["page_up", "page_down", "home", "end"]
+
+_SIDE_CELLS = 4
+"""Cells of a row that the border, the padding and the scroll bar take."""
+_LOW = 20
+_KEPT_ROWS = 2
+"""Rows that stay for the transcript; on a low screen one does."""
+
+
+class QuestionView(Vertical):
+    """Shows one question. `write_text` returns its parts for a width, which may have changed."""
+
+    class Chosen(Message):
+        """The user clicked the option with this index."""
+
+        def __init__(self, index: int) -> None:
+            super().__init__()
+            self.index = index
+
+    def __init__(self, write_text: Callable[[int], QuestionText], *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._write_text = write_text
+        self._detail = ApprovalDetail.of("text", "")
+        self._detail_rows: tuple[int, list[Line]] = (0, [])  # all rows of the detail, and their width
+        self._rows = QuestionRows([], [], [], [], 0)
+        self._scrolling: list[Line] = []  # the rows that scroll now
+        self._hidden = 0  # the number of rows that an extract leaves out
+        self._is_whole = False  # the user has scrolled, which needs every row
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="approval-question", markup=False)
+        with VerticalScroll(id="approval-preview", can_focus=False):
+            yield Static(id="approval-text", markup=False)
+        yield Static(id="approval-more", markup=False)
+        yield Static(id="approval-why", markup=False)
+        yield Static(id="approval-options", markup=False)
+
+    def on_mount(self) -> None:
+        self.watch(self._scroll, "scroll_y", self._paint_mark, init=False)
+
+    @property
+    def width(self) -> int:
+        """The cells of a row."""
+        return max(8, self.app.size.width - _SIDE_CELLS)
+
+    @property
+    def can_scroll(self) -> bool:
+        """Whether rows that scroll are out of view."""
+        return self._hidden > 0 or self._max_scroll > 0
+
+    @property
+    def has_more(self) -> bool:
+        """Whether anything of the question is out of view."""
+        return self.can_scroll or self._rows.is_cut
+
+    def all_rows(self, width: int) -> list[Line]:
+        """Return all of the question for a pager: the detail, and the title if one row may not hold it."""
+        text = self._write_text(width)
+        title, notes = wrap(text.title, width), [row for note in text.notes for row in wrap(note, width)]
+        choices, _, is_cut = choice_rows(text.options, -1, width, wraps_current=False, wraps_others=False)
+        if is_cut:
+            choices, _, _ = choice_rows(text.options, -1, width)
+        before = [*title, Line()] if len(title) > 1 else []
+        after = [Line(), *notes] if notes else []
+        return [*before, *self._detail.lines(width), *after, *([Line(), *choices] if self._rows.is_cut else [])]
+
+    def open(self, detail: ApprovalDetail) -> None:
+        """Use `detail` from now on, from its beginning; `paint` shows it."""
+        self._detail, self._detail_rows, self._is_whole = detail, (0, []), False
+        self._scroll.scroll_home(animate=False)
+
+    def paint(self, height: int) -> int:
+        """Show everything in at most `height` rows: question and choices are whole, the detail gets the other rows.
+
+        Return the number of rows that are left.
+        """
+        width, is_low = self.width, self.app.size.height < _LOW
+        letters_above = letters(self._scrolling[: round(self._scroll.scroll_y)])
+        is_new_width = self._detail_rows[0] not in (0, width)
+        if self._detail_rows[0] != width:
+            self._detail_rows = width, self._detail.lines(width)
+        text, detail_rows = self._write_text(width), len(self._detail_rows[1])
+        kept_rows = 1 if is_low else _KEPT_ROWS
+        rows = self._rows = arrange(text, detail_rows, width, height, is_low=is_low, kept_rows=kept_rows)
+        body = self._body()
+        room = self._view_rows
+        is_extract = not (self._is_whole or len(body) <= rows.room or rows.before or rows.after)
+        self._scrolling = self._detail.fitting(width, room) if is_extract else body
+        self._hidden = len(body) - len(self._scrolling)
+        self._scroll.styles.max_height = max(1, room)
+        self._scroll.display = bool(self._scrolling) and room > 0
+        self._show("#approval-text", self._scrolling)
+        self._show("#approval-why", rows.notes)
+        self._show("#approval-options", rows.choices)
+        if is_new_width and letters_above:
+            self._show_from(row_of(self._scrolling, letters_above))
+        self._paint_mark()
+        used = len(rows.title) + min(len(body), rows.room) + len(rows.notes) + len(rows.choices)
+        return height - used
+
+    def scroll_page(self, to: Page) -> bool:
+        """Scroll; return False if there is nothing to scroll."""
+        if not self.can_scroll:
+            return False
+        page = max(1, self._view_rows - 1)
+        match to:
+            case "page_up":
+                self.scroll_by(-page)
+            case "page_down":
+                self.scroll_by(page)
+            case "home":
+                self.scroll_by(-len(self._scrolling))
+            case "end":
+                self.scroll_by(len(self._body()))
+        return True
+
+    def scroll_by(self, rows: int) -> None:
+        """Scroll by `rows`. An extract is replaced by all rows first, from the first one that it leaves out."""
+        y = round(self._scroll.scroll_y)
+        if self._hidden:
+            if rows < 0:
+                return
+            pairs = enumerate(zip(self._scrolling, self._body(), strict=False))
+            y = next((max(0, at - 1) for at, (shown, line) in pairs if shown.text != line.text), 0)
+            self._is_whole, self._hidden, self._scrolling = True, 0, self._body()
+            self._show("#approval-text", self._scrolling)
+            rows = rows if rows >= len(self._scrolling) else 0
+        self._show_from(y + rows)
+
+    def _show_from(self, y: int) -> None:
+        """Scroll to a row. A new text has its size only after the next layout."""
+        y = max(0, min(y, self._max_scroll))
+        self._scroll.scroll_to(y=y, animate=False, force=True)
+        if y > self._scroll.max_scroll_y:
+            self.call_after_refresh(self._scroll.scroll_to, y=y, animate=False, force=True)
+        self._paint_mark()
+
+    def on_click(self, event: events.Click) -> None:
+        region = self.query_one("#approval-options").region
+        row = event.screen_y - region.y
+        if event.button == 1 and region.contains(event.screen_x, event.screen_y):
+            event.stop()
+            if row < len(self._rows.choice_indexes):
+                self.post_message(self.Chosen(self._rows.choice_indexes[row]))
+
+    def _body(self) -> list[Line]:
+        """Return all rows that scroll."""
+        return [*self._rows.before, *self._detail_rows[1], *self._rows.after]
+
+    @property
+    def _view_rows(self) -> int:
+        """The rows of the view: one less if a row tells how many are hidden."""
+        rows = self._rows
+        is_marked = len(self._body()) > rows.room and not rows.is_mark_in_title
+        return rows.room - 1 if is_marked else rows.room
+
+    @property
+    def _max_scroll(self) -> int:
+        return max(0, len(self._scrolling) - max(1, self._view_rows))
+
+    def _paint_mark(self) -> None:
+        """Show how many rows are above and below the view."""
+        rows, width = self._rows, self.width
+        above = min(round(self._scroll.scroll_y), self._max_scroll)
+        below = max(0, len(self._scrolling) - above - self._view_rows) + self._hidden
+        keys = ("PgDn scroll" if below else "PgUp scroll", "Ctrl+O show all")
+        text = hidden_text(above, below, width, keys) if above or below else ""
+        title = title_with_mark(rows.title, above, below, width) if rows.is_mark_in_title else rows.title
+        self._show("#approval-question", title)
+        self._show("#approval-more", [Line(((text, ink("dim")),))] if text and not rows.is_mark_in_title else [])
+
+    def _show(self, name: str, lines: list[Line]) -> None:
+        part = self.query_one(name, Static)
+        part.display = bool(lines)
+        part.update(Rows(lines, part))
+
+    @property
+    def _scroll(self) -> VerticalScroll:
+        return self.query_one("#approval-preview", VerticalScroll)
+
+
+class AnswerField(EditingArea):
+    """A text that the user writes in a question, edited like the prompt. Several lines are kept, long pastes folded.
+
+    `takes_early` gets each key and each paste first and returns whether it belongs to the draft of the prompt.
+    """
+
+    @dataclass
+    class Sent(Message):
+        """The user pressed Enter. `text` has every paste expanded."""
+
+        text: str
+
+    class Left(Message):
+        """The user moved back to the choices."""
+
+    def __init__(self, takes_early: Callable[[events.Key | events.Paste], bool], *, id: str | None = None) -> None:
+        self._pastes = Pastes()
+        self._takes_early = takes_early
+        super().__init__(self._pastes.labels, placeholder="", id=id)
+
+    @property
+    def whole_text(self) -> str:
+        """The text with every paste expanded."""
+        return self._pastes.expand(self.text)
+
+    def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._place_cursor)
+
+    def _place_cursor(self, _screen: object) -> None:
+        if self.has_focus:
+            self.app.cursor_position = self.cursor_screen_offset
+
+    def on_key(self, event: events.Key) -> None:
+        row, column = self.cursor_location
+        is_escaped = event.key == "enter" and self.document[row][:column].endswith("\\")
+        if self._takes_early(event):
+            pass
+        elif is_escaped:
+            self.replace("\n", (row, column - 1), (row, column))
+        elif event.key in NEW_LINE_KEYS:
+            self.replace_in_one_step("\n", *sorted(self.selection))
+        elif event.key == "enter":
+            self.post_message(self.Sent(self.whole_text.strip()))
+        elif event.key in ("tab", "shift+tab"):
+            self.post_message(self.Left())
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        """Move up; from the first row, to the choices above."""
+        if select or not self.navigator.is_first_wrapped_line(self.cursor_location):
+            super().action_cursor_up(select)
+        else:
+            self.post_message(self.Left())
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        if not self._takes_early(event):
+            self.replace_in_one_step(self._pastes.fold(clean_paste(event.text)), *sorted(self.selection))

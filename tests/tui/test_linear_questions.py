@@ -1,0 +1,172 @@
+"""The questions of the linear mode: what is typed at them, and their text at narrow widths."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from rich.cells import cell_len
+
+from qcode.protocol.approvals import Allow, Answer, Choice, Decision, Deny, PlanApproval, Question, ToolApproval
+from qcode.protocol.events import ApprovalRequested, ToolStarted
+from qcode.tui.linear.wrap import COMMAND_INDENT, wrap, wrap_command, wrap_table
+from tests.tui.harness import make_agent
+from tests.tui.scripted import ScriptedConversation, UntilAnswered, call, ended, says
+from tests.tui.test_linear import Typed, linear, talk
+
+ASKS = call("ask_person", '{"question": "Where?"}')
+COMMAND = 'find . -name "*.py" -not -path "./node_modules/*" -print0 | xargs -0 grep -n "total(items)"'
+WIDTHS = (40, 80)
+
+
+def question(*choices: str, detail: str = "") -> Question:
+    return Question(ASKS, "Where?", detail, tuple(map(Choice, choices)))
+
+
+def answers(approval: Question | ToolApproval | PlanApproval, *typed: str) -> tuple[list[Decision], list[str]]:
+    """Return the decisions after the lines were typed, and the output."""
+    conversation = ScriptedConversation([ApprovalRequested(approval), UntilAnswered("c1"), ended()])
+    output = talk(conversation, "go", *typed)
+    return [decision for _, decision in conversation.answers], output
+
+
+def test_question_without_choices_takes_the_typed_line() -> None:
+    decisions, output = answers(question(), "in the attic")
+    assert decisions == [Answer("in the attic")]
+    assert "Your answer: " in output
+    assert not any("Write an answer" in line for line in output)
+
+
+def test_empty_answer_to_a_free_question_is_asked_again() -> None:
+    decisions, output = answers(question(), "", "t")
+    assert decisions == [Answer("t")]
+    assert "Type an answer and press Enter. Ctrl+D leaves the question unanswered." in output
+
+
+def test_free_answer_may_have_several_lines() -> None:
+    assert answers(question(), "one\\", "two")[0] == [Answer("one\ntwo")]
+
+
+@pytest.mark.parametrize(
+    ("typed", "answer"),
+    [
+        ("2", "the cellar"),
+        ("THE CELLAR", "the cellar"),
+        ("the c", "the cellar"),
+        ("the roof", "the roof"),
+        ("on 2 floors", "on 2 floors"),
+    ],
+)
+def test_choice_is_taken_by_number_text_beginning_or_own_words(typed: str, answer: str) -> None:
+    assert answers(question("the attic", "the cellar"), typed)[0] == [Answer(answer)]
+
+
+def test_ambiguous_beginning_and_unknown_number_are_told_and_asked_again() -> None:
+    decisions, output = answers(question("the attic", "the cellar"), "the", "7", "1")
+    assert decisions == [Answer("the attic")]
+    assert "“the” begins 2 choices. Type 1 to 3, or a letter: t." in output
+    assert "“7” is not one of the choices. Type 1 to 3, or a letter: t." in output
+
+
+def test_choice_by_its_beginning_is_confirmed_in_words() -> None:
+    assert "Chosen: the cellar." in answers(question("the attic", "the cellar"), "the c")[1]
+
+
+@pytest.mark.parametrize(
+    ("typed", "decision"),
+    [
+        (["yes"], Allow()),
+        (["no"], Deny()),
+        (["yes, and"], Allow("session")),
+        (["no, and say", "use rg"], Deny("use rg")),
+        (["please use rg", "t", ""], Deny("please use rg")),
+        (["please use rg", "t", "or fd"], Deny("or fd")),
+        (["n0", "y"], Allow()),
+    ],
+)
+def test_approval_is_answered_by_words_and_keeps_a_rejected_text(typed: list[str], decision: Decision) -> None:
+    assert answers(ToolApproval(call(), "Run ls?", "ls", "shell(ls)"), *typed)[0] == [decision]
+
+
+def test_rejected_text_can_be_sent_as_the_reason() -> None:
+    output = answers(ToolApproval(call(), "Run ls?", "ls"), "please use rg", "t", "")[1]
+    assert "“please use rg” is not one of the choices. Type 1 to 3, or a letter: y, n, t. t sends your text." in output
+    assert "Enter alone sends “please use rg”." in output
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_no_line_of_a_question_or_the_welcome_is_wider_than_the_terminal(width: int) -> None:
+    words = "several words that do not fit into one row of a narrow terminal, "
+    approvals = (
+        ToolApproval(
+            call(), f"Run this command, {words * 2}?", COMMAND, "shell(find *)", kind="command", why=f"Asks: {words}"
+        ),
+        Question(ASKS, f"Where is it, {words}?", words * 3, (Choice("here", words), Choice(words * 2))),
+        PlanApproval(call("exit_plan_mode"), f"Carry out {words}?", f"# Plan\n\n1. {words * 2}\n- {words * 2}"),
+    )
+    for approval in approvals:
+        conversation = ScriptedConversation([ApprovalRequested(approval), UntilAnswered("c1"), ended()])
+        typed = Typed(["go", "1"])
+        typed.width = width
+        asyncio.run(linear(make_agent(conversation), typed).run())
+        lines = [line for text in typed.said for line in text.split("\n")]
+        assert [line for line in lines if cell_len(line) > width] == []
+        assert len(conversation.answers) == 1
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_command_is_wrapped_after_blanks_and_keeps_every_character(width: int) -> None:
+    shown = wrap_command(COMMAND, width)
+    first, *rest = shown.split("\n")
+    assert not first.startswith(" ")
+    assert rest
+    assert all(row.startswith(COMMAND_INDENT) for row in rest)
+    assert all(row.endswith(" ") for row in [first, *rest][:-1])
+    assert shown.replace(f"\n{COMMAND_INDENT}", "") == COMMAND
+
+
+def test_lines_of_a_command_stay_apart_and_a_long_word_stays_whole() -> None:
+    word = "https://example.org/" + "a" * 40
+    assert wrap_command(f"cd x\ncurl {word} -o y", 30) == f"cd x\ncurl \n    {word} \n    -o y"
+    assert wrap_command("a" * 50, 0) == "a" * 50
+
+
+def test_wrapped_items_and_columns_are_indented_below_their_text() -> None:
+    assert wrap("- some words here", 12) == "- some words\n  here"
+    assert (
+        wrap_table("Model   demo with words\nplain words here", 16) == "Model\n  demo with\n  words\nplain words here"
+    )
+    assert wrap_table("Model   demo with some more words", 30) == "Model   demo with some more\n        words"
+
+
+def test_width_is_read_again_for_each_text() -> None:
+    class Narrowing(Typed):
+        async def ask(self, label: str) -> str | None:
+            self.width = 12 if self.width == 40 else 40
+            return await super().ask(label)
+
+    typed = Narrowing(["one", "two"])
+    text = "some words of a reply\n"
+    asyncio.run(linear(make_agent(ScriptedConversation([*says(text), ended()], [*says(text), ended()])), typed).run())
+    assert [said for said in typed.said if said.startswith("some")] == [
+        "some words of a reply",
+        "some words\nof a reply",
+    ]
+
+
+def test_started_command_is_wrapped_as_a_command() -> None:
+    shell = call("shell", '{"command": "echo aaaa bbbb cccc dddd"}')
+    lines = talk(ScriptedConversation([ToolStarted(shell), ended()]), "x", width=24)
+    at = lines.index("Run: echo aaaa bbbb ")
+    assert lines[at + 1] == "    cccc dddd"
+
+
+def test_help_names_every_command_in_a_readable_length() -> None:
+    lines = talk(ScriptedConversation(), "/help", width=80)
+    assert len(lines) <= 26
+    text = " ".join(lines)
+    assert "/model [name]: Choose" in text
+    assert "/hooks" in text
+    assert "F1" not in text
+    everything = talk(ScriptedConversation(), "/help all", width=80)
+    assert any(line.startswith("/hooks: ") for line in everything)

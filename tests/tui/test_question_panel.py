@@ -1,0 +1,488 @@
+"""The panel of a question: free answers, the mouse, scrolling, small screens, and what the status line says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from textual import events
+
+from qcode.protocol.approvals import (
+    AcceptPlan,
+    Allow,
+    Answer,
+    CallApproval,
+    Choice,
+    Decision,
+    Deny,
+    PlanApproval,
+    Question,
+    ToolApproval,
+)
+from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished, ToolStarted
+from qcode.protocol.reply import StopReason
+from qcode.protocol.tools import ToolOutcome
+from qcode.tui.panels.approval import GUARD_SECONDS
+from qcode.tui.panels.question_view import AnswerField
+from qcode.tui.screens.pager import PagerScreen
+from tests.tui.harness import Running, drive
+from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
+from tests.tui.test_approval import FOUR_REQUEST, RUNNER
+from tests.tui.test_approval_looks import REWRITTEN
+
+ASK = call("ask_person", '{"question": "What is it called?"}')
+FREE = Question(ASK, "What is it called?", "It appears in the docs.")
+CHOICES = Question(ASK, "Which color?", choices=(Choice("Red"), Choice("Blue", "as now")))
+PLAN = PlanApproval(call("exit_plan_mode", '{"plan": "# Cache"}'), "Carry out this plan?", "# Cache\n\nx")
+COMMAND = ToolApproval(call(), "Run this command?", "ls -la", "shell(ls *)", kind="command")
+LONG = replace(COMMAND, detail="\n".join(f"echo {number}" for number in range(60)))
+TEXT = "\n\n".join(f"line {number}" for number in range(100))
+
+
+def _script(*approvals: CallApproval, text: str = TEXT) -> ScriptedConversation:
+    asked: ReplyFinished = reply(text, *(approval.call for approval in approvals), stop=StopReason.TOOL_USE)
+    script: Script = [*says(text), asked]
+    for approval in approvals:
+        result = ToolFinished(approval.call, ToolOutcome("total 0"), "done")
+        script += [ApprovalRequested(approval), UntilAnswered(approval.id), ToolStarted(approval.call), result]
+    return ScriptedConversation([*script, ended()])
+
+
+async def _until_asked(run: Running, *, is_late: bool = True) -> None:
+    await run.send("look")
+    await run.until(lambda: run.app.parts.approval.request is not None)
+    await run.pilot.pause()
+    if is_late:
+        run.clock.now += GUARD_SECONDS
+
+
+async def _stop(run: Running) -> None:
+    while run.app.turns.is_running:
+        await run.pilot.press("escape")
+        await run.pilot.pause()
+
+
+def _field(run: Running) -> AnswerField:
+    return run.app.parts.approval.query_one(AnswerField)
+
+
+async def _click(run: Running, words: str) -> None:
+    """Click on the first row of the screen that contains `words`, at their beginning."""
+    rows = run.screen.split("\n")
+    y = next(number for number, row in enumerate(rows) if words in row)
+    await run.pilot.click(offset=(rows[y].index(words) + 1, y))
+    await run.pilot.pause()
+
+
+def test_free_question_has_a_text_field_with_the_focus_at_once() -> None:
+    conversation = _script(FREE)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert run.app.focused is _field(run)
+        assert "Write an answer" not in run.screen
+        await run.pilot.press(*"tiny 1y", "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer("tiny 1y"))]
+
+    drive(test, conversation)
+
+
+def test_text_typed_while_a_free_question_opens_goes_to_the_draft() -> None:
+    conversation = _script(FREE)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run, is_late=False)
+        for key in ("a", "l", "s", "o", "enter"):
+            await run.pilot.press(key)
+            run.clock.now += 0.1
+        _field(run).post_message(events.Paste(" this"))
+        await run.until(lambda: run.app.parts.prompt.text == "also this")
+        assert _field(run).text == ""
+        assert "For your next message: also this" in run.screen
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("o", "k", "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer("ok"))]
+        assert run.app.parts.prompt.text == "also this"
+
+    drive(test, conversation)
+
+
+def test_escape_at_a_free_question_stops_the_turn_and_keeps_the_text() -> None:
+    conversation = _script(FREE)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert "writing an answer · Enter send · Esc to interrupt" in run.screen
+        await run.pilot.press(*"tiny", "escape")
+        await run.until_idle()
+        assert conversation.cancels == 1
+        assert conversation.answers == [("c1", Deny())]
+        assert run.app.parts.prompt.text == "tiny"
+        assert run.app.focused is run.app.parts.prompt
+
+    drive(test, conversation)
+
+
+def test_reason_that_was_not_sent_is_kept_if_the_turn_is_stopped_and_dropped_after_a_yes() -> None:
+    conversation = ScriptedConversation(
+        *([ApprovalRequested(COMMAND), UntilAnswered("c1"), ended()] for _ in range(2)),
+    )
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press("t", *"why", "escape", "y")
+        await run.until_idle()
+        assert run.app.parts.prompt.text == ""
+        await _until_asked(run)
+        await run.pilot.press("t", *"why", "escape", "escape")
+        await run.until_idle()
+        assert run.app.parts.prompt.text == "why"
+
+    drive(test, conversation)
+
+
+@pytest.mark.parametrize(
+    ("approval", "words", "decision"),
+    [
+        (CHOICES, "Blue", Answer("Blue")),
+        (CHOICES, "1 Red", Answer("Red")),
+        (PLAN, "accept edits", AcceptPlan("accept-edits")),
+        (COMMAND, "2 Yes", Allow("session")),
+        (COMMAND, "3 No", Deny()),
+    ],
+)
+def test_click_on_a_choice_answers(approval: CallApproval, words: str, decision: Decision) -> None:
+    conversation = _script(approval)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run, is_late=False)
+        await _click(run, words)
+        assert conversation.answers == []
+        run.clock.now += GUARD_SECONDS
+        await _click(run, words)
+        await run.until_idle()
+        assert conversation.answers == [("c1", decision)]
+
+    drive(test, conversation)
+
+
+def test_click_on_a_row_that_continues_a_choice_answers_with_that_choice() -> None:
+    long = replace(CHOICES, choices=(Choice("Red"), Choice("Blue " + "and more " * 12 + "words"), Choice("Green")))
+    conversation = _script(long)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await _click(run, "words")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer(long.choices[1].label))]
+
+    drive(test, conversation)
+
+
+def test_click_on_the_question_does_not_end_the_writing_of_a_reason() -> None:
+    conversation = _script(COMMAND)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await _click(run, "No, and say why")
+        assert run.app.focused is _field(run)
+        await _click(run, "Run this command?")
+        await run.pilot.press(*"n1", "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Deny("n1"))]
+
+    drive(test, conversation)
+
+
+@pytest.mark.parametrize("key", ["tab", "shift+tab", "up"])
+def test_tab_moves_between_the_choices_and_the_text(key: str) -> None:
+    conversation = _script(CHOICES)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        panel = run.app.parts.approval
+        await run.pilot.press("tab", "g")
+        assert panel.is_writing_text
+        assert "› 3 Other" in run.screen
+        await run.pilot.press(key)
+        await run.until(lambda: run.app.focused is panel and not panel.is_writing_text)
+        assert conversation.mode == "default"
+        await run.pilot.press("tab", "o", "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer("go"))]
+
+    drive(test, conversation)
+
+
+def test_pasted_lines_and_new_lines_stay_in_the_reason() -> None:
+    conversation = _script(COMMAND)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press("t")
+        _field(run).post_message(events.Paste("one\r\ntwo\rthree"))
+        await run.until(lambda: _field(run).text == "one\ntwo\nthree")
+        await run.pilot.press("ctrl+j", *"four", "backslash", "enter", *"five")
+        assert _field(run).region.height == 5
+        assert "three" in run.screen
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Deny("one\ntwo\nthree\nfour\nfive"))]
+
+    drive(test, conversation)
+
+
+def test_long_paste_is_folded_in_the_text_field_and_sent_whole() -> None:
+    conversation = _script(FREE)
+    pasted = "\n".join(f"row {number}" for number in range(50))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        _field(run).post_message(events.Paste(pasted))
+        await run.until(lambda: "[Pasted text #1 +50 lines]" in run.screen)
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer(pasted))]
+
+    drive(test, conversation)
+
+
+def test_double_click_selects_a_word_of_the_text_field_and_of_the_prompt() -> None:
+    async def test(run: Running) -> None:
+        await run.type("some draft_text here")
+        await run.pilot.click("#prompt", offset=(7, 0), times=2)
+        assert run.app.parts.prompt.selected_text == "draft_text"
+        await run.pilot.click("#prompt", offset=(7, 0), times=3)
+        assert run.app.parts.prompt.selected_text == "some draft_text here"
+        await run.pilot.press("enter")
+        await run.until(lambda: run.app.parts.approval.request is not None)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press(*"one two", "space", *"three")
+        await run.pilot.click("#approval-answer", offset=(5, 0), times=2)
+        assert _field(run).selected_text == "two"
+        await run.pilot.press("ctrl+c")
+        assert run.app.clipboard == "two"
+        assert run.app.turns.is_running
+        await _stop(run)
+
+    drive(test, _script(FREE))
+
+
+def _shown_range(run: Running, word: str = "echo ") -> tuple[int, int]:
+    """Return the first and the last number of the rows in view."""
+    rows = [row.removeprefix("▌ ") for row in run.screen.split("\n")]
+    numbers = [int(row.removeprefix(word).split()[0]) for row in rows if row.startswith(word)]
+    return numbers[0], numbers[-1]
+
+
+def test_page_keys_scroll_a_long_command_and_the_counts_follow() -> None:
+    conversation = _script(LONG)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        transcript = run.app.parts.transcript
+        before = transcript.scroll_y
+        first, last = _shown_range(run)
+        assert first == 0
+        assert f"↓ {59 - last} more rows" in run.screen
+        await run.pilot.press("pagedown")
+        await run.until(lambda: _shown_range(run)[0] > 0)
+        above, last = _shown_range(run)
+        assert f"↑ {above} rows above · ↓ {59 - last} more rows" in run.screen
+        await run.pilot.press("end")
+        await run.until(lambda: _shown_range(run)[1] == 59)
+        assert f"↑ {_shown_range(run)[0]} rows above" in run.screen
+        assert "more row" not in run.screen
+        await run.pilot.press("pageup")
+        await run.until(lambda: _shown_range(run)[1] < 59)
+        await run.pilot.press("home")
+        await run.until(lambda: _shown_range(run)[0] == 0)
+        assert "above" not in run.screen
+        assert transcript.scroll_y == before
+        await run.pilot.press("ctrl+home")
+        await run.until(lambda: transcript.scroll_y == 0)
+        await _stop(run)
+
+    drive(test, conversation)
+
+
+def test_page_keys_scroll_the_question_while_a_reason_is_written() -> None:
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press("t", *"why", "pagedown")
+        await run.until(lambda: _shown_range(run)[0] > 0)
+        await run.pilot.press("home", "x")
+        assert _field(run).text == "xwhy"
+        await _stop(run)
+
+    drive(test, _script(LONG))
+
+
+def test_page_keys_scroll_the_transcript_if_the_question_is_in_view() -> None:
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        transcript = run.app.parts.transcript
+        before = transcript.scroll_y
+        await run.pilot.press("pageup")
+        await run.until(lambda: transcript.scroll_y < before)
+        await _stop(run)
+
+    drive(test, _script(COMMAND))
+
+
+def test_wheel_over_any_part_of_a_long_question_scrolls_it() -> None:
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        transcript = run.app.parts.transcript
+        before = transcript.scroll_y
+        for part in ("#approval-question", "#approval-options", "#approval-preview"):
+            first = _shown_range(run)[0]
+            await run.pilot._post_mouse_events([events.MouseScrollDown], part, offset=(3, 0))
+            await run.until(lambda first=first: _shown_range(run)[0] > first)  # type: ignore[misc]  # bound now
+        assert transcript.scroll_y == before
+        await _stop(run)
+
+    drive(test, _script(LONG))
+
+
+@pytest.mark.parametrize("key", ["pagedown", "end", "shift+down"])
+def test_extract_of_a_change_is_replaced_by_all_rows_at_the_first_scroll(key: str) -> None:
+    edit = replace(FOUR_REQUEST, detail=REWRITTEN, question="Edit n.py?")
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert "more removed lines" in run.screen
+        await run.pilot.press(key)
+        await run.until(lambda: "more removed lines" not in run.screen)
+        if key == "end":
+            await run.until(lambda: "+ number_59 = 59" in run.screen)
+            assert "rows above" in run.screen
+        else:
+            assert "- n = 3" in run.screen  # the first line that the extract left out
+            assert "+ number_0" not in run.screen
+        await _stop(run)
+
+    drive(test, _script(edit))
+
+
+def test_resize_keeps_the_place_in_a_long_question() -> None:
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press("pagedown", "pagedown")
+        await run.until(lambda: _shown_range(run)[0] > 10)
+        first = _shown_range(run)[0]
+        await run.pilot.resize_terminal(100, 30)
+        await run.until(lambda: _shown_range(run)[0] == first)
+        await run.pilot.resize_terminal(60, 18)
+        await run.until(lambda: _shown_range(run)[0] == first)
+        await _stop(run)
+
+    drive(test, _script(replace(LONG, detail="\n".join(f"echo {n} {'word ' * 14}" for n in range(60)))))
+
+
+def test_ctrl_o_at_a_question_in_full_view_leaves_the_transcript_folded() -> None:
+    output = "\n".join(f"row {number}" for number in range(80))
+    script: Script = [
+        reply("", call(call_id="c0")),
+        ToolFinished(call(call_id="c0"), ToolOutcome(output), "done"),
+        ApprovalRequested(COMMAND),
+        UntilAnswered("c1"),
+        ended(),
+    ]
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        before = run.text
+        assert "Ctrl+O show all" not in run.screen
+        await run.pilot.press("ctrl+o")
+        await run.pilot.pause()
+        assert run.text == before
+        assert not isinstance(run.app.screen, PagerScreen)
+        assert "nothing of the question is hidden" in run.status
+        await _stop(run)
+
+    drive(test, ScriptedConversation(script))
+
+
+REASON = "Asks because pytest may do more than read · runs outside the sandbox"
+SMALL: dict[str, tuple[CallApproval, str]] = {
+    "edit": (replace(FOUR_REQUEST, why=REASON), "cents"),
+    "command": (replace(RUNNER, why=REASON), "pytest"),
+    "plan": (PLAN, "Cache"),
+    "question": (replace(CHOICES, question="Which of the many colors shall all the pages have?"), "The model"),
+}
+
+
+@pytest.mark.parametrize("name", SMALL)
+@pytest.mark.parametrize("size", [(20, 5), (20, 12), (30, 14), (40, 14)])
+def test_small_screen_shows_the_subject_the_choices_and_the_status(size: tuple[int, int], name: str) -> None:
+    approval, subject = SMALL[name]
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        seen = run.screen
+        for _ in range(6):
+            rows = [row.rstrip() for row in run.screen.split("\n")]
+            assert len(rows) == size[1]
+            assert "Esc" in rows[-1]
+            assert any("› 1 " in row for row in rows)
+            assert any("2 " in row for row in rows)
+            assert [row for row in rows if "……" in row or "… …" in row] == []
+            await run.pilot.press("pagedown")
+            await run.pilot.pause()
+            seen += run.screen
+        assert subject in seen
+        await _stop(run)
+
+    drive(test, _script(approval), size=size)
+
+
+def test_reason_for_asking_that_is_cut_ends_in_an_ellipsis_and_is_whole_in_the_pager() -> None:
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        rows = [row.strip("▌ ") for row in run.screen.split("\n")]
+        at = next(number for number, row in enumerate(rows) if row.startswith("Asks because"))
+        assert rows[at + 1].endswith("…")
+        await run.pilot.press("ctrl+o")
+        await run.until(lambda: isinstance(run.app.screen, PagerScreen))
+        await run.until(lambda: "outside the sandbox" in " ".join(run.screen.split()))
+        await run.pilot.press("escape")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+        await _stop(run)
+
+    drive(test, _script(replace(RUNNER, why=REASON)), size=(30, 14))
+
+
+def test_status_line_says_what_the_user_does_and_what_escape_does() -> None:
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert "waiting for your answer · Esc to interrupt" in run.status
+        await run.pilot.press("t")
+        await run.until(lambda: "writing a reason · Enter send · Esc back" in run.status)
+        await run.pilot.press("escape")
+        await run.until(lambda: "waiting for your answer · Esc to interrupt" in run.status)
+        await run.pilot.press("3")
+        await run.until(lambda: "waiting for your answer · Esc back" in run.status)
+        await run.pilot.press("escape", "y")
+        await run.until_idle()
+        assert "Esc" not in run.status
+
+    drive(test, _script(RUNNER))
+
+
+def test_text_field_is_empty_for_the_next_question() -> None:
+    conversation = _script(FREE, replace(FREE, call=replace(ASK, call_id="c2"), question="And the other one?"))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press(*"first", "enter")
+        await run.until(lambda: "And the other one?" in run.screen)
+        assert _field(run).text == ""
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press(*"second", "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer("first")), ("c2", Answer("second"))]
+
+    drive(test, conversation)
