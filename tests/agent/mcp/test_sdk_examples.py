@@ -26,9 +26,9 @@ from qcode.agent.keys.store import KeyStore
 from qcode.agent.mcp.context import ServerContext
 from qcode.agent.mcp.credentials import Credentials
 from qcode.agent.mcp.login import sign_in
+from qcode.agent.mcp.mentions import ServerMentions, prompts_of
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.mcp.spec import ServerSpec
-from qcode.agent.mcp.typed import ServerMentions, prompts_of
 from qcode.config.settings import McpServer
 from qcode.protocol.approvals import NO_OPTIONS, Choice
 from qcode.text.json import JsonObject
