@@ -45,8 +45,10 @@ KEYS: Mapping[str, str] = {
 AUTO = "auto"
 """The name that selects a light or a dark theme to match the terminal."""
 
+TERMINAL = "terminal"
+"""The theme that uses the colors of the terminal."""
+
 _DEFAULT = "dark"
-_TERMINAL = "terminal"
 _NAME = lazy_pattern(r"[a-z0-9][a-z0-9-]*")
 
 
@@ -102,7 +104,10 @@ def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tupl
 def first_theme(
     chosen: str, user_folder: Path | None, environ: Mapping[str, str], *, has_few_colors: bool = False
 ) -> Theme | None:
-    """Return the first theme without loading the others; None if they are needed to choose it."""
+    """Return the first theme without loading the others; None if they are needed to choose it.
+
+    `has_few_colors`: a theme of other colors than the terminal's is shown as `terminal`.
+    """
     folders = theme_folders()
     if not folders or (user_folder is not None and any(_files(user_folder))):
         return None
@@ -110,6 +115,8 @@ def first_theme(
     try:
         theme = read_theme(folders[0] / f"{name}.toml")
     except ThemeError:
+        return None
+    if has_few_colors and not theme.ansi:
         return None
     return theme if theme.name == name else None
 
@@ -131,7 +138,7 @@ def choose_theme(chosen: str, names: Iterable[str], environ: Mapping[str, str], 
     known = tuple(names)
     if chosen == AUTO:
         background = environ.get("COLORFGBG", "").rpartition(";")[2]
-        chosen = _TERMINAL if has_few_colors else "light" if background in ("7", "15") else _DEFAULT
+        chosen = TERMINAL if has_few_colors else "light" if background in ("7", "15") else _DEFAULT
     return next(name for name in (chosen, _DEFAULT, known[0]) if name in known)
 
 

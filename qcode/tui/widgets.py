@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from qcode.tui.transcript.transcript import Transcript
 
 
+def chosen_style(widget: Widget) -> str:
+    """Return the style of the chosen row of a list; without colors it is in reverse."""
+    return "bold reverse" if widget.app.no_color else "bold $text-accent"
+
+
 def overflow_mark(first: int, shown: int, total: int) -> str:
     """Return the last row of a list that does not fit, such as `↓ 8 of 34`.
 

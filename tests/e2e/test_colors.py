@@ -1,8 +1,9 @@
-"""Diffs at a real terminal of 256 and of 16 colors: added lines are green, removed ones red."""
+"""A real terminal of 256 colors, of 16, and with NO_COLOR: diffs, the selection, and the bytes that are written."""
 
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -57,6 +58,64 @@ def test_terminal_of_16_colors_gets_its_own_palette(cli: CliRunner) -> None:
     with Terminal(cli, "-m", "demo/demo", "--trust", env={"TERM": "xterm", "NO_COLOR": "", "COLORTERM": ""}) as it:
         it.wait_for("qcode 0")
         assert it.colors_of("qcode 0")[1] == "default"
+
+
+@pytest.mark.parametrize("theme", ["light", "tokyo-night"])
+def test_theme_of_other_colors_keeps_the_ground_of_a_terminal_of_16_colors(cli: CliRunner, theme: str) -> None:
+    env = {"TERM": "xterm", "NO_COLOR": "", "COLORTERM": "", "COLORFGBG": "", "QCODE_HOME": str(cli.home / "q")}
+    (cli.home / "q").mkdir()
+    (cli.home / "q/config.toml").write_text(f'[ui]\ntheme = "{theme}"\n')
+    with Terminal(cli, "-m", "demo/demo", "--trust", env=env) as terminal:
+        terminal.wait_for("qcode 0")
+        assert terminal.colors_of("qcode 0")[1] == "default"
+        assert "Unknown theme" not in terminal.text
+        terminal.press("/theme\r")
+        terminal.wait_for(f"● {theme}")
+        assert "needs 256 colors" in terminal.text
+
+
+@pytest.mark.parametrize("redraw", ["true", "false"])
+def test_no_color_gives_attributes_only(cli: CliRunner, redraw: str) -> None:
+    (cli.home / "q").mkdir()
+    (cli.home / "q/config.toml").write_text(f'[ui]\ntheme = "tokyo-night"\npartial_redraw = {redraw}\n')
+    (cli.work / "cart.py").write_text("def total(items):\n    return sum(items)\n")
+    env = {"TERM": "xterm-256color", "NO_COLOR": "1", "COLORTERM": "truecolor", "QCODE_HOME": str(cli.home / "q")}
+    with Terminal(cli, "-m", "demo/demo", "--trust", env=env, rows=30) as terminal:
+        terminal.wait_for("Ask ·")
+        terminal.press("add a docstring to cart.py\r")
+        terminal.wait_for("1 Yes")
+        assert _is_reverse(terminal, "1 Yes")
+        assert not _is_reverse(terminal, "2 Yes")
+        assert not _is_reverse(terminal, "def total")
+        terminal.press("\x1b")
+        terminal.wait_for("interrupted")
+        terminal.press("/theme\r")
+        terminal.wait_for(lambda text: "› ● tokyo-night" in text and "Esc close" in text)
+        assert _is_reverse(terminal, "tokyo-night")
+        terminal.press("\x1b")
+        terminal.wait_for(lambda text: "Esc close" not in text)
+        terminal.press("/mo")
+        terminal.wait_for("/model")
+        assert _colors_written(terminal.raw) == set()
+
+
+@pytest.mark.parametrize("arguments", [("-m", "demo/demo", "-p", "hi"), ("models", "demo"), ("doctor",), ("--help",)])
+def test_no_color_gives_no_colors_outside_the_app(cli: CliRunner, arguments: tuple[str, ...]) -> None:
+    env = {"TERM": "xterm-256color", "NO_COLOR": "1", "COLORTERM": "truecolor"}
+    with Terminal(cli, *arguments, env=env) as terminal:
+        terminal.wait_for_end()
+        assert _colors_written(terminal.raw) == set()
+
+
+def _is_reverse(terminal: Terminal, text: str) -> bool:
+    row = next(number for number, line in enumerate(terminal.screen.display) if text in line)
+    return bool(terminal.screen.buffer[row][terminal.screen.display[row].index(text)].reverse)
+
+
+def _colors_written(output: str) -> set[int]:
+    """Return the parameters of SGR sequences that set a color."""
+    numbers = {int(number) for found in re.findall(r"\x1b\[([\d;]*)m", output) for number in found.split(";") if number}
+    return numbers & {*range(30, 39), *range(40, 49), *range(90, 108)}
 
 
 @pytest.mark.parametrize("theme", ["terminal", "light"])

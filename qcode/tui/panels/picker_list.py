@@ -18,7 +18,7 @@ from textual.widget import Widget
 from qcode.text.clean import one_line
 from qcode.text.match import match
 from qcode.tui.transcript.line import shorten
-from qcode.tui.widgets import overflow_mark
+from qcode.tui.widgets import chosen_style, overflow_mark
 
 _LABEL_SHARE = 0.6
 _SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45
@@ -218,7 +218,7 @@ class PickerList(Widget):
             return Content.styled(shorten(line, width), "bold $muted")
         row, is_chosen = self.rows[line], line == self.index
         label = self._found(shorten(row.label, shape.label))
-        style = "bold $text-accent" if is_chosen else "$muted" if row.is_dim else ""
+        style = chosen_style(self) if is_chosen else "$muted" if row.is_dim else ""
         content = Content.assemble(
             ("› " if is_chosen else "  ", "$text-accent"),
             ("● " if row.is_current else "  ", "$text-success"),

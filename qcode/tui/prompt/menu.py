@@ -20,7 +20,7 @@ from qcode.text.clean import clean, one_line
 from qcode.text.json import parse_object
 from qcode.text.pattern import lazy_pattern
 from qcode.tui.transcript.line import shorten
-from qcode.tui.widgets import overflow_mark
+from qcode.tui.widgets import chosen_style, overflow_mark
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class SlashMenu(Widget):
         return Content("\n").join(rows)
 
     def _row(self, choice: MenuItem, width: int, is_chosen: bool) -> Content:
-        label_style = "bold $text-accent" if is_chosen else ""
+        label_style = chosen_style(self) if is_chosen else ""
         name = one_line(choice.label, 4_000)
         if choice.help:
             left = one_line(choice.left)

@@ -1,4 +1,4 @@
-"""The style of a cell as the terminal gets it, and the shortest sequences that change one style to another.
+"""The style of a cell as the terminal gets it, also without colors, and the shortest sequences that change it.
 
 Separate from the painter because it knows SGR and OSC 8, but nothing of rows and frames.
 """
@@ -9,8 +9,12 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import NamedTuple
 
+from rich.color import Color as RichColor
 from rich.color import ColorSystem
+from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
+from textual.filter import LineFilter
 from textual.strip import Strip
 
 
@@ -86,3 +90,22 @@ def change_style(before: CellStyle, after: CellStyle) -> str:
     change = ";".join([*sorted(ended), *started])
     afresh = ";".join(["0", *new.values()]) if new else ""
     return f"{link}\x1b[{min(change, afresh, key=len)}m"
+
+
+class NoColors(LineFilter):
+    """Removes all colors, for NO_COLOR. Cells with a background of their theme become reverse: a selection, a cursor.
+
+    The theme must have the default background of the terminal. Textual's own filter turns colors into grays.
+    """
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        return [Segment(text, style and _without_colors(style), control) for text, style, control in segments]
+
+
+_DEFAULT_COLORS = Style.from_color(RichColor.default(), RichColor.default())
+
+
+@lru_cache(maxsize=4096)
+def _without_colors(style: Style) -> Style:
+    is_marked = style.bgcolor is not None and not style.bgcolor.is_default
+    return style + _DEFAULT_COLORS + (Style(reverse=True) if is_marked else Style.null())

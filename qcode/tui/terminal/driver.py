@@ -115,8 +115,8 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
 
     @property
     def has_few_colors(self) -> bool:
-        """Whether the terminal has only its palette of 16 colors."""
-        return self.console.color_system in ("standard", "windows")
+        """Whether the terminal has only its palette of 16 colors, or NO_COLOR is set."""
+        return self.no_color or self.console.color_system in ("standard", "windows")
 
     def get_default_screen(self) -> Screen[object]:
         # Most terminals are high. Textual adds the class after the first paint, and would paint everything again.

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 
 from textual import on
 from textual.app import App
 from textual.driver import Driver
+from textual.filter import LineFilter
 
+from qcode.tui.terminal.cell_style import NoColors
 from qcode.tui.terminal.driver import TerminalApp
 from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
 from qcode.tui.terminal.textual_internals import refresh_ansi_colors, repaint_moved_widgets
-from qcode.tui.theme import AUTO, choose_theme, first_theme, load_themes, theme_note
+from qcode.tui.theme import AUTO, TERMINAL, choose_theme, first_theme, load_themes, theme_note
 
 
 class ThemedApp(TerminalApp, inherit_bindings=False):
@@ -20,6 +23,9 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
     `theme_wanted` is the theme that the user set, `user_themes` the folder of the user's theme files. `theme_names` and
     `theme_problems` are empty until `add_themes` was called. `follows_background`: the theme is `auto` now.
+
+    With 16 colors or none, only themes of the terminal's colors are shown as they are, and `terminal` for the others:
+    the nearest of 16 colors would make text and background, or added and removed lines, the same.
     """
 
     def __init__(self, theme_wanted: str, user_themes: Path) -> None:
@@ -32,6 +38,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         super().__init__()
         self.theme_names: tuple[str, ...] = ()
         self.theme_problems: tuple[str, ...] = ()
+        self._chosen = theme_wanted
         self._apply_first_theme()
 
     def get_driver_class(self) -> type[Driver]:
@@ -53,8 +60,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         first = first_theme(self.theme_wanted, self._user_themes, os.environ, has_few_colors=few)
         if first is None:
             self.add_themes()
-            name = choose_theme(self.theme_wanted, self.theme_names, os.environ, has_few_colors=few)
-            first = self.available_themes[name]
+            first = self.available_themes[self._theme_for(self.theme_wanted)]
         else:
             self.register_theme(first)
         # Setting `self.theme` would parse the style sheet a second time before the first paint.
@@ -64,26 +70,43 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         refresh_ansi_colors(self)
         self.stylesheet.set_variables(self.get_css_variables())
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        return (_NO_COLORS,) if self.no_color else super().get_line_filters()
+
+    def _theme_for(self, wanted: str) -> str:
+        """Return the name of the theme that is shown if the user wants `wanted`."""
+        few = self.has_few_colors
+        name = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=few)
+        return TERMINAL if few and not self.available_themes[name].ansi and TERMINAL in self.theme_names else name
+
     @property
     def theme_choice(self) -> str:
         """The theme as the user names it: `auto` if it follows the terminal."""
-        return AUTO if self.follows_background else self.theme
+        if self.follows_background:
+            return AUTO
+        return self._chosen if self._chosen in self.theme_names else self.theme
 
     @property
     def themes(self) -> tuple[tuple[str, str], ...]:
         """The themes to choose from, with a note each."""
-        known = ((name, theme_note(self.available_themes[name])) for name in self.theme_names)
-        return ((AUTO, "follows the terminal"), *known)
+        themes = {name: self.available_themes[name] for name in self.theme_names}
+        few = self.has_few_colors
+        notes = {
+            name: theme_note(theme) + (", needs 256 colors" if few and not theme.ansi else "")
+            for name, theme in themes.items()
+        }
+        return ((AUTO, "follows the terminal"), *notes.items())
 
     def apply_theme(self, name: str) -> None:
         """Apply the theme that a setting names; `auto` is the one for the background that the terminal reported."""
         self.follows_background = name == AUTO
         wanted = self._background if name == AUTO and self._background and not self.has_few_colors else name
-        self.theme = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=self.has_few_colors)
+        self._chosen = name
+        self.theme = self._theme_for(wanted)
 
     def all_theme_problems(self) -> tuple[str, ...]:
         """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
-        if self.theme_wanted in (self.theme, AUTO):
+        if self.theme_wanted in (*self.theme_names, AUTO):
             return self.theme_problems
         missing = f"Unknown theme {self.theme_wanted!r}; using {self.theme}. /theme lists the themes."
         return (*self.theme_problems, missing)
@@ -96,3 +119,6 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         for theme in themes.values():
             self.register_theme(theme)
         self.theme_names = tuple(themes)
+
+
+_NO_COLORS = NoColors()

@@ -109,28 +109,12 @@ _STYLES_256_COLORS: dict[bool, dict[str, SlotStyle]] = {
     },
 }
 
-# A band of 16 colors: gray between the background and the text of a dark and of a light terminal, so it sets the color
-# of its text.
-_BAND_16_COLORS: dict[str, SlotStyle] = {
+# For the theme that uses the terminal's 16 colors, which cannot be blended.
+_STYLES_TERMINAL_THEME: dict[str, SlotStyle] = {
+    # A band of gray between the background and the text of a dark and of a light terminal sets the color of its text.
     "user-band": SlotStyle("ansi_bright_white", background="ansi_bright_black"),
     "user": SlotStyle("ansi_bright_white", attributes="bold"),
     "user-mark": SlotStyle("ansi_bright_white", attributes="bold"),
-}
-
-# For a theme of blended colors on a terminal with 16 colors, where both backgrounds would become the same color.
-_STYLES_16_COLORS: dict[str, SlotStyle] = {
-    "diff-add": SlotStyle("#008000"),
-    "diff-remove": SlotStyle("#800000"),
-    "diff-number": SlotStyle(),
-    "diff-add-word": SlotStyle(attributes="reverse"),
-    "diff-remove-word": SlotStyle(attributes="reverse"),
-    "chosen": SlotStyle(attributes="reverse"),
-    **_BAND_16_COLORS,
-}
-
-# For the theme that uses the terminal's 16 colors, which cannot be blended.
-_STYLES_TERMINAL_THEME: dict[str, SlotStyle] = {
-    **_BAND_16_COLORS,
     "welcome": SlotStyle("text-muted", attributes="dim"),
     "thinking-title": SlotStyle("text-muted", attributes="dim"),
     "mark": SlotStyle("text-muted", attributes="dim"),
@@ -152,6 +136,19 @@ _STYLES_TERMINAL_THEME: dict[str, SlotStyle] = {
     "news": SlotStyle("accent", attributes="reverse bold"),
     "found": SlotStyle("warning", attributes="reverse"),
     "chosen": SlotStyle(attributes="reverse"),
+}
+
+# For NO_COLOR: a background is shown in reverse, which is too much for a whole message.
+_STYLES_NO_COLOR: dict[str, SlotStyle] = {
+    **_STYLES_TERMINAL_THEME,
+    "user-band": SlotStyle(attributes="bold"),
+    "notice-warning": SlotStyle(attributes="bold"),
+    "notice-error": SlotStyle(attributes="bold"),
+    "code": SlotStyle(attributes="bold"),
+    "choice": SlotStyle(attributes="reverse bold"),
+    "risk": SlotStyle(attributes="bold underline"),
+    "news": SlotStyle(attributes="reverse bold"),
+    "found": SlotStyle(attributes="reverse"),
 }
 
 CSS = """
@@ -260,11 +257,11 @@ def _sgr_style(parameters: str) -> Style:
 
 def _special_styles(app: App[object]) -> dict[str, SlotStyle]:
     """Return the styles that replace `SLOT_STYLES` for this theme and number of terminal colors."""
+    if app.no_color:
+        return _STYLES_NO_COLOR
     if app.current_theme.ansi:
         return _STYLES_TERMINAL_THEME
-    if app.console.color_system == "256":
-        return _STYLES_256_COLORS[app.current_theme.dark]
-    return _STYLES_16_COLORS if app.console.color_system in ("standard", "windows") else {}
+    return _STYLES_256_COLORS[app.current_theme.dark] if app.console.color_system == "256" else {}
 
 
 def painted_over(segments: list[Segment], start: int, end: int, added: Style) -> list[Segment]:
