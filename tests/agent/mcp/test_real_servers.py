@@ -1,9 +1,7 @@
-"""Public servers of other people, and the official conformance suite; skipped unless they are installed.
+"""Public servers of other people, and the official conformance suite.
 
-`QCODE_MCP_SERVERS` names a folder: `npm i @modelcontextprotocol/server-everything
-@modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory @modelcontextprotocol/conformance` there,
-and `pip install mcp-server-time mcp-server-fetch mcp-server-git pydantic-settings` into its `venv`. The suite and its
-dependencies need Node 22.
+`make test-all` installs them (npm, pip); without a network or npm they are skipped. `QCODE_MCP_SERVERS` names a folder
+with `node_modules` and a `venv` in which they are installed already, see `conftest`.
 """
 
 from __future__ import annotations
@@ -24,33 +22,37 @@ from qcode.protocol.approvals import NO_OPTIONS
 from qcode.text.json import JsonObject
 from tests.agent.mcp.serving import ROOT, ServerFolders, call, free_port, listening, open_servers, texts
 
-INSTALLED = Path(os.environ.get("QCODE_MCP_SERVERS", "/nonexistent"))
-NPM, PIP = INSTALLED / "node_modules/.bin", INSTALLED / "venv/bin"
+pytestmark = [pytest.mark.broad, pytest.mark.timeout(500)]
 
 
-@pytest.mark.broad
 @pytest.mark.parametrize(
     ("program", "args", "tool", "arguments", "says"),
     [
-        (NPM / "mcp-server-everything", (), "echo", {"message": "hi"}, "Echo: hi"),
-        (NPM / "mcp-server-filesystem", (".",), "read_text_file", {"path": "a.txt"}, "hello"),
-        (NPM / "mcp-server-memory", (), "read_graph", {}, '"entities": []'),
-        (PIP / "mcp-server-time", (), "get_current_time", {"timezone": "UTC"}, '"timezone": "UTC"'),
-        (PIP / "mcp-server-fetch", (), "fetch", {"url": "nowhere"}, "valid URL"),
-        (PIP / "mcp-server-git", ("-r", "."), "git_status", {"repo_path": "."}, "a.txt"),
+        ("mcp-server-everything", (), "echo", {"message": "hi"}, "Echo: hi"),
+        ("mcp-server-filesystem", (".",), "read_text_file", {"path": "a.txt"}, "hello"),
+        ("mcp-server-memory", (), "read_graph", {}, '"entities": []'),
+        ("mcp-server-time", (), "get_current_time", {"timezone": "UTC"}, '"timezone": "UTC"'),
+        ("mcp-server-fetch", (), "fetch", {"url": "nowhere"}, "valid URL"),
+        ("mcp-server-git", ("-r", "."), "git_status", {"repo_path": "."}, "a.txt"),
     ],
     ids=["everything", "filesystem", "memory", "time", "fetch", "git"],
 )
 def test_public_server_lists_and_runs_its_tools(
-    program: Path, args: tuple[str, ...], tool: str, arguments: JsonObject, says: str, tmp_path: Path
+    program: str,
+    args: tuple[str, ...],
+    tool: str,
+    arguments: JsonObject,
+    says: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
-    if not program.exists():
-        pytest.skip(f"{program.name} is not installed: set QCODE_MCP_SERVERS to a folder with it")
+    is_python = program in ("mcp-server-time", "mcp-server-fetch", "mcp-server-git")
+    path: Path = request.getfixturevalue("pip_programs" if is_python else "npm_programs") / program
     folders = ServerFolders(tmp_path)
     (folders.work / "a.txt").write_text("hello")
     subprocess.run(["git", "init", "-q", str(folders.work)], check=True)
     env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.json")}
-    spec = ServerSpec("real", McpServer(str(program), args, env), "own", "config.toml:1")
+    spec = ServerSpec("real", McpServer(str(path), args, env), "own", "config.toml:1")
 
     async def body() -> None:
         async with open_servers(folders.servers(spec)) as servers:
@@ -60,11 +62,8 @@ def test_public_server_lists_and_runs_its_tools(
     asyncio.run(body())
 
 
-@pytest.mark.broad
-def test_prompts_resources_and_image_of_server_everything(tmp_path: Path) -> None:
-    program = NPM / "mcp-server-everything"
-    if not program.exists():
-        pytest.skip("mcp-server-everything is not installed: set QCODE_MCP_SERVERS to a folder with it")
+def test_prompts_resources_and_image_of_server_everything(npm_programs: Path, tmp_path: Path) -> None:
+    program = npm_programs / "mcp-server-everything"
     folders = ServerFolders(tmp_path)
 
     async def body() -> None:
@@ -88,12 +87,9 @@ def test_prompts_resources_and_image_of_server_everything(tmp_path: Path) -> Non
     asyncio.run(body())
 
 
-@pytest.mark.broad
 @pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "/mcp"), ("sse", "/sse")])
-def test_server_everything_over_http(transport: str, path: str, tmp_path: Path) -> None:
-    program = NPM / "mcp-server-everything"
-    if not program.exists():
-        pytest.skip("mcp-server-everything is not installed: set QCODE_MCP_SERVERS to a folder with it")
+def test_server_everything_over_http(transport: str, path: str, npm_programs: Path, tmp_path: Path) -> None:
+    program = npm_programs / "mcp-server-everything"
     folders = ServerFolders(tmp_path)
     port = free_port()
 
@@ -124,16 +120,16 @@ SCENARIOS = (
 )  # fmt: skip
 
 
-@pytest.mark.broad
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_client_passes_the_official_conformance_suite(scenario: str, tmp_path: Path) -> None:
-    program = NPM / "conformance"
-    if not program.exists():
-        pytest.skip("the conformance suite is not installed: set QCODE_MCP_SERVERS to a folder with it")
+def test_client_passes_the_official_conformance_suite(
+    scenario: str, npm_programs: Path, node_path: str, tmp_path: Path
+) -> None:
+    program = npm_programs / "conformance"
     command = f"{sys.executable} -W ignore -m tests.agent.mcp.conformance_client"
     done = subprocess.run(
         [program, "client", "--command", command, "--scenario", scenario, "-o", str(tmp_path)],
         cwd=ROOT,
+        env={**os.environ, "PATH": node_path},
         capture_output=True,
         text=True,
         timeout=100,

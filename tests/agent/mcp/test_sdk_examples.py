@@ -1,8 +1,7 @@
 """The example servers of modelcontextprotocol/python-sdk, as other people run them; skipped without a clone.
 
 `QCODE_FIXTURES=DIR` names the folder of clones with `DIR/modelcontextprotocol+python-sdk`, read at 57394b0. They run
-with the `mcp` package of qcode. The one with a login needs `pydantic-settings` in `QCODE_MCP_SERVERS/venv`, see
-`test_real_servers`.
+with the `mcp` package of qcode; the one with a login, which needs more packages, with one installed on demand.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-import subprocess
 import sys
 import threading
 import urllib.parse
@@ -34,9 +32,8 @@ from qcode.protocol.approvals import NO_OPTIONS, Choice
 from qcode.text.json import JsonObject
 from tests.agent.mcp.serving import ServerFolders, call, free_port, listening, names, open_servers, texts
 from tests.agent.mcp.test_oauth import NoKeyring
-from tests.agent.mcp.test_real_servers import PIP
 
-pytestmark = pytest.mark.broad
+pytestmark = [pytest.mark.broad, pytest.mark.timeout(500)]
 
 
 @pytest.fixture
@@ -215,13 +212,8 @@ def test_form_and_pages_of_the_elicitation_snippet(examples: Path, folders: Serv
     asyncio.run(body())
 
 
-def test_login_at_simple_auth_with_strict_resources(examples: Path, folders: ServerFolders) -> None:
-    source, python = examples / "servers/simple-auth", PIP / "python"
-    if (
-        not python.exists()
-        or subprocess.run([python, "-c", "import pydantic_settings"], capture_output=True).returncode
-    ):
-        pytest.skip("pydantic-settings is not installed in QCODE_MCP_SERVERS/venv")
+def test_login_at_simple_auth_with_strict_resources(examples: Path, folders: ServerFolders, pip_programs: Path) -> None:
+    source, python = examples / "servers/simple-auth", pip_programs / "python"
     store = KeyStore(folders.home, NoKeyring("qcode-test"))
 
     async def body(url: str) -> None:
