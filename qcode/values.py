@@ -191,12 +191,12 @@ def _plain_initializer(cls: type[Any], fields: _Fields) -> Callable[..., None]:
     def __init__(self: object, *args: object, **named: object) -> None:  # noqa: N807
         nonlocal calls
         calls += 1
-        given = {**dict(zip(names, args, strict=False)), **named}
-        values = {**defaults, **given}
+        arguments = {**dict(zip(names, args, strict=False)), **named}
+        values = {**defaults, **arguments}
         for name, factory in factories.items():
-            if name not in given:
+            if name not in arguments:
                 values[name] = factory()
-        is_valid = values.keys() == setters.keys() and len(given) == len(args) + len(named)
+        is_valid = values.keys() == setters.keys() and len(arguments) == len(args) + len(named)
         is_valid = is_valid and not (args and fields.is_named)
         if calls > MAX_PLAIN_CALLS or not is_valid:
             cls.__init__ = _compiled_initializer(cls, fields)

@@ -26,7 +26,7 @@ from qcode.text.clean import one_line, visible
 from qcode.text.json import Json, object_in
 from qcode.tools.files.pictures import image_type
 from qcode.tools.files.read import page_range, read_pdf
-from qcode.tools.processes import SideProcess
+from qcode.tools.processes import HelperProcess
 from qcode.values import dataclass
 
 MAX_BLOCKS = 1_000
@@ -166,7 +166,7 @@ def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Pat
         path = file_of(document.uri)
         label = _shown_path(path, folder) if path is not None else visible(one_line(document.uri))
         try:
-            text = read_pdf(document.data, label, page_range(""), SideProcess()).content
+            text = read_pdf(document.data, label, page_range(""), HelperProcess()).content
         except Refused as refused:
             notices.append(f"not attached: {refused}")
             continue

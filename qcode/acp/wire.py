@@ -79,11 +79,11 @@ class EditorWire:
         output: BinaryIO,
         handle: Handler,
         *,
-        lost: Callable[[], None],
+        on_lost: Callable[[], None],
         describe: Callable[[BaseException], str],
     ) -> None:
         self._handle = handle
-        self._on_lost = lost
+        self._on_lost = on_lost
         self._describe = describe
         self._pipe = Pipe(output)
         self._is_over = False

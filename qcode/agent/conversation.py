@@ -114,7 +114,7 @@ class Conversation:
         self._agents: Agents | None = None
         self.turn: Turn | None = None
         self._last_turn: Turn | None = None
-        self._attachments = PendingAttachments(self._attach_mentions)
+        self.attachments: PendingAttachments = PendingAttachments(self._attach_mentions)
         self._log = clients.log
         self.metrics = RecoveryMetrics()
         self._shown_once: set[str] = set()
@@ -183,7 +183,7 @@ class Conversation:
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
         """Attach these blocks (files, images) to the next prompt."""
-        self._attachments.attach(blocks)
+        self.attachments.attach(blocks)
 
     @property
     def takes_images(self) -> bool:
@@ -223,7 +223,7 @@ class Conversation:
         self._use(borrowed)
         self._turn_options = options
         self._clients.note_prompt(prompt)
-        blocks = self._toolbox.with_instructions(self._attachments.take_blocks(prompt, attached, options.foreign))
+        blocks = self._toolbox.with_instructions(self.attachments.take_blocks(prompt, attached, options.foreign))
         message = Message("user", (*context, *blocks, Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:
@@ -260,7 +260,7 @@ class Conversation:
         stop_timer = start_timer(self._context.timeout_s(options), self.cancel)
         await self._checkpoints.wait_until_recorded()
         try:
-            self._attachments.problems += (*self._clients.problems, *await self._prepare(turn, first))
+            self.attachments.problems += (*self._clients.problems, *await self._prepare(turn, first))
             recorder = ShownRecorder(self.transcript.session.record_shown, time.monotonic, options.shown_prompt)
             async with aclosing(self._driver.run(first)) as events:
                 async for driven in events:
@@ -280,7 +280,7 @@ class Conversation:
             if hooks is not None:
                 hooks.end_turn()
             self._calls.clear()
-            self._attachments.end_turn()
+            self.attachments.end_turn()
             self._use(self._client_after_turn or self.client)
             self._client_after_turn = None
             self.transcript.session.sync()
@@ -299,14 +299,14 @@ class Conversation:
         if isinstance(event, ToolFinished):
             self.transcript.store_result(event)
         if isinstance(event, SteeringAdded):
-            self._attachments.take_steered(event.text)
+            self.attachments.take_steered(event.text)
         if self.hooks is not None:
             self.hooks.observe(event, is_attended=self._context.is_attended)
         events.append(event)
         if not isinstance(event, TurnEnded):
-            events += [*self._opening_events, *(Notice("warning", text) for text in self._attachments.problems)]
+            events += [*self._opening_events, *(Notice("warning", text) for text in self.attachments.problems)]
             self._opening_events.clear()
-            self._attachments.problems.clear()
+            self.attachments.problems.clear()
         return events
 
     def observe(self, event: TurnEvent) -> TurnEvent:
@@ -342,7 +342,7 @@ class Conversation:
 
         def give(read: tuple[Block, ...]) -> None:
             if driver is not None and driver is self._driver:
-                driver.give(SteerQueued(text, self._attachments.add_steered(text, (*attached, *read))))
+                driver.give(SteerQueued(text, self.attachments.add_steered(text, (*attached, *read))))
 
         self._toolbox.steer(text, give, reads=self._context.is_attended and self._turn_options.finds_files)
 
@@ -350,7 +350,7 @@ class Conversation:
         """Withdraw the last `steer` with this text; return False if the turn has already taken it."""
         if self._driver is None or self._driver.withdraw_steering(text) is None:
             return self._toolbox.unsteer(text)
-        self._attachments.defer(text)
+        self.attachments.defer(text)
         return True
 
     def cancel(self, limit: Limit | None = None) -> None:

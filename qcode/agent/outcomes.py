@@ -220,20 +220,20 @@ def shortfall(ended: TurnEnded, note: str) -> str:
             return _denied(ended) if is_denied(ended) else ""
 
 
-def denial_line(asked: int, flags: str, unallowable: int) -> str:
-    """Return the last line of stderr after `asked` calls that needed an approval; it ends with the flags to add.
+def denial_line(count: int, flags: str, unallowable: int) -> str:
+    """Return the last line of stderr after `count` calls that needed an approval; it ends with the flags to add.
 
     `unallowable` is the number of calls that no flag would have allowed.
     """
-    if not asked:
+    if not count:
         return ""
-    calls = f"{count_text(asked, 'tool call')} required"
+    calls = f"{count_text(count, 'tool call')} required"
     line = f"{calls} approval and did not run (non-interactive mode)"
     if not flags:
-        return f"{line}; no flag allows {'it' if asked == 1 else 'them'}, only an approval in the app"
+        return f"{line}; no flag allows {'it' if count == 1 else 'them'}, only an approval in the app"
     flags = visible(flags)
     if not unallowable:
-        return f"{line}; to allow {'it' if asked == 1 else 'them'}: {flags}"
+        return f"{line}; to allow {'it' if count == 1 else 'them'}: {flags}"
     return f"{line}; no flag allows {unallowable} of them, only an approval in the app; to allow the rest: {flags}"
 
 

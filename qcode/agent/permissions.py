@@ -324,8 +324,8 @@ def _kept_rule(user_rule: _UserRule) -> KeptRule:
     return KeptRule(user_rule.effect, user_rule.text, user_rule.at, user_rule.why)
 
 
-def _day(at: float) -> str:
-    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d}"
+def _day(timestamp: float) -> str:
+    return f"{datetime.fromtimestamp(timestamp).astimezone():%Y-%m-%d}"
 
 
 def _call_summary(call: ToolCall) -> str:
@@ -411,14 +411,14 @@ def _is_same(rule: KeptRule, other: KeptRule) -> bool:
 def _rule(row: Json) -> KeptRule | None:
     if not isinstance(row, dict):
         return None
-    effect, text, at, why = (row.get(name) for name in ("effect", "rule", "at", "why"))
-    if effect not in _KEPT_EFFECTS or not isinstance(text, str) or not isinstance(at, int | float):
+    effect, text, timestamp, why = (row.get(name) for name in ("effect", "rule", "at", "why"))
+    if effect not in _KEPT_EFFECTS or not isinstance(text, str) or not isinstance(timestamp, int | float):
         return None
     try:
         parse_rule(text)
     except ValueError:
         return None
-    return KeptRule(cast("RuleEffect", effect), text, at, why if isinstance(why, str) else "")
+    return KeptRule(cast("RuleEffect", effect), text, timestamp, why if isinstance(why, str) else "")
 
 
 _MODES: tuple[ApprovalMode, ...] = ("accept-edits", "bypass")

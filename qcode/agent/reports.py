@@ -502,12 +502,12 @@ def _model_line(model: str, parts: Sequence[ModelUsage]) -> str:
 
 
 def _cost(turns: Sequence[TurnUsage | ModelUsage]) -> str:
-    known = [turn.cost for turn in turns if turn.cost is not None]
-    if not known:
+    known_costs = [turn.cost for turn in turns if turn.cost is not None]
+    if not known_costs:
         is_reported = any(turn.usage.input is not None for turn in turns)
         return f"{_UNKNOWN} ({'no price for this model' if is_reported else 'usage not reported'})"
-    text = cost_text(sum(known, Decimal(0)))
-    return text if len(known) == len(turns) else f"{text}, without turns of unknown cost"
+    text = cost_text(sum(known_costs, Decimal(0)))
+    return text if len(known_costs) == len(turns) else f"{text}, without turns of unknown cost"
 
 
 def _details(*parts: tuple[str, int | None]) -> str:

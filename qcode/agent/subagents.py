@@ -64,7 +64,7 @@ from qcode.protocol.tools import SKILL_TOOL, SMALL_MODEL, Refused, ToolOutcome
 from qcode.safety.policy import Policy
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
-from qcode.tools.output import Collector
+from qcode.tools.output import OutputCollector
 from qcode.tools.subagent import SubagentTool, Task
 from qcode.tools.tool import failed
 from qcode.values import dataclass
@@ -336,7 +336,7 @@ def outcome_of(ended: TurnEnded, *, max_chars: int, folder: Callable[[], Path]) 
     summary = f"{summary_of(ended)}: {why}" if why else summary_of(ended)
     if not ended.text.strip():
         return failed(f"The sub-agent gave no answer: {why or 'its last reply had no text.'}", summary)
-    collector = Collector(max_chars, folder)
+    collector = OutputCollector(max_chars, folder)
     collector.feed(ended.text.encode("utf-8", "replace"))
     text = collector.close()
     if not why:

@@ -138,7 +138,7 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
     words is one argument. `-p` makes every word a prompt.
     """
     words = iter(enumerate(argv))
-    known = [*FLAGS, *(flag for command in SUBCOMMANDS.values() for flag in command.flags)]
+    flags = [*FLAGS, *(flag for command in SUBCOMMANDS.values() for flag in command.flags)]
     for index, word in words:
         if not word.startswith("-"):
             if word in SUBCOMMANDS:
@@ -147,7 +147,7 @@ def split_subcommand(argv: Sequence[str]) -> tuple[str, list[str]] | None:
                 _refuse_misspelt_subcommand(word, is_first=index == 0)
             return None
         name = word.partition("=")[0] if word.startswith("--") else word[:2]
-        flag = next((flag for flag in known if name in flag.names), None)
+        flag = next((flag for flag in flags if name in flag.names), None)
         if flag is None or "-p" in flag.names:
             return None
         is_optional = flag.kind == "optional" and not "".join(argv[index + 1 : index + 2]).startswith("-")

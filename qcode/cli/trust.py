@@ -161,12 +161,12 @@ class TrustQuestion:
     question: str
 
 
-def ask_in_lines(asked: TrustQuestion) -> TrustAnswer:
+def ask_in_lines(question: TrustQuestion) -> TrustAnswer:
     """Ask on the terminal; raise `InputEnded` if the user quits."""
     from qcode.tui.linear.terminal import terminal_columns
     from qcode.tui.linear.wrap import wrap_table
 
-    text = wrap_table(f"\n{asked.facts}\n\n{asked.question}\n\n{_OPTIONS}", terminal_columns())
+    text = wrap_table(f"\n{question.facts}\n\n{question.question}\n\n{_OPTIONS}", terminal_columns())
     answer = ask(f"{text}\n{_CHOICE}") or "3"
     while answer not in _ANSWERS:
         answer = ask(f"Not one of the choices: {visible(answer)}\n{_CHOICE}") or "3"

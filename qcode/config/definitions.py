@@ -202,11 +202,11 @@ def _output(table: Mapping[str, object], fail: _Fail) -> Mapping[str, object]:
         raise fail(("output",), "output must be a table with keys of [output]")
     fields: dict[str, object] = {}
     for key, value in output.items():
-        known = find_key(("output", key))
-        if known is None:
+        output_key = find_key(("output", key))
+        if output_key is None:
             raise fail(("output", key), f"unknown key output.{key}; {nearest_hint(key, _output_keys(), 'output.{}')}")
         try:
-            fields[key] = convert_value(known, ("output", key), value)
+            fields[key] = convert_value(output_key, ("output", key), value)
         except ConfigError as error:
             raise fail(("output", key), str(error)) from None
     return MappingProxyType(fields)

@@ -283,12 +283,12 @@ def shape_of(messages: Sequence[Message], window: int, *, is_asked: bool = False
     transcript = tuple(messages)
     remaining = int(min(window, tokens_of(transcript)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
     tail = 0
-    for at in range(len(transcript) - 1, 0, -1):
-        remaining -= size_messages([transcript[at]])
+    for index in range(len(transcript) - 1, 0, -1):
+        remaining -= size_messages([transcript[index]])
         if remaining < 0 and tail:
             break
-        if _may_start_history(transcript[at]):
-            tail = at
+        if _may_start_history(transcript[index]):
+            tail = index
     return Shape(transcript, tail, window)
 
 
@@ -311,13 +311,13 @@ def without_old_output(shape: Shape) -> tuple[Part, ...]:
     parts: list[Part] = []
     skills = set(skills_to_keep(shape))
     max_tail_chars = int(shape.window * MAX_IN_TAIL_SHARE) * 4
-    for at, message in enumerate(shape.messages):
-        limit = SHORT_OUTPUT_CHARS if at < shape.tail else max_tail_chars
+    for index, message in enumerate(shape.messages):
+        limit = SHORT_OUTPUT_CHARS if index < shape.tail else max_tail_chars
         blocks = tuple(
-            block if _is_skill(block, skills) else _shorten_block(block, limit, is_old=at < shape.tail)
+            block if _is_skill(block, skills) else _shorten_block(block, limit, is_old=index < shape.tail)
             for block in message.blocks
         )
-        parts.append(at if blocks == message.blocks else Message(message.role, blocks))
+        parts.append(index if blocks == message.blocks else Message(message.role, blocks))
     return tuple(parts)
 
 

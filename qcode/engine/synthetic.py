@@ -60,12 +60,12 @@ ONE_WELL_FORMED_CALL = (
 
 def limits_note(*, calls: int | None, replies: int | None, money: Decimal | None) -> str:
     """Return the note about what is left of the limits (None: the limit is not set); empty if no limit is set."""
-    left = [
+    remaining = [
         *([] if calls is None else [count_text(calls, "tool call")]),
         *([] if replies is None else [f"{count_text(replies, 'reply', 'replies')} (this one included)"]),
         *([] if money is None else [f"${money:.4f}"]),
     ]
-    return f"[Limits of this task: {', '.join(left)} left. Finish within them.]" if left else ""
+    return f"[Limits of this task: {', '.join(remaining)} left. Finish within them.]" if remaining else ""
 
 
 def text_call_notice(model: str) -> str:

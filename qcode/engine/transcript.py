@@ -95,11 +95,11 @@ class PreparedHistory:
             settled = self.settled = self._settled_prepared = 0
         self._messages = list(messages)
         before = self._prepared[: self._settled_prepared]
-        at = self._next_settled(settled)
-        head = make_valid(messages[settled:at]) if at > settled else ()
-        if head and head[-1] == messages[at - 1]:
+        end = self._next_settled(settled)
+        head = make_valid(messages[settled:end]) if end > settled else ()
+        if head and head[-1] == messages[end - 1]:
             before = (*before, *head)
-            self.settled, self._settled_prepared = at, len(before)
+            self.settled, self._settled_prepared = end, len(before)
         self._prepared = (*before, *make_valid(messages[self.settled :]))
         return self._prepared
 

@@ -182,11 +182,11 @@ class RunOutput:
         await self.stderr.clear_status()
         await self.pipe.write(data)
 
-    async def report_lost_output(self, lost: OutputLostError) -> int:
+    async def report_lost_output(self, error: OutputLostError) -> int:
         """Return the exit code after a failed write; report it unless the reader just closed the pipe."""
-        if lost.is_reader_gone:
+        if error.is_reader_gone:
             return ExitCode.READER_GONE
-        await self.stderr.write_line(f"cannot write to standard output: {lost}")
+        await self.stderr.write_line(f"cannot write to standard output: {error}")
         return ExitCode.FAILED
 
 

@@ -313,12 +313,12 @@ class MarkSearch:
         """Return the text before the next mark, and the text from the mark on, empty if there is none."""
         window, self._rest = self._rest + text, ""
         mark = _MARK.search(window)
-        at = len(window) if mark is None else mark.start()
+        position = len(window) if mark is None else mark.start()
         if self._finds_objects:
-            at = self._object_in(window, at)
-        if at < len(window):
-            self.add_plain(window[:at])
-            return window[:at], window[at:]
+            position = self._object_in(window, position)
+        if position < len(window):
+            self.add_plain(window[:position])
+            return window[:position], window[position:]
         undecided = _count_undecided(window)
         self._rest = window[len(window) - undecided :]
         self.add_plain(window[: len(window) - undecided])
@@ -342,18 +342,18 @@ class MarkSearch:
 
     def _object_in(self, window: str, end: int) -> int:
         """Return the index of the first line before `end` that starts with a JSON object or list, otherwise `end`."""
-        at = 0
+        position = 0
         is_line_start = self._is_line_start
-        while at < end:
-            line_end = window.find("\n", at) + 1 or len(window)
-            line = window[at:line_end]
-            start = at + len(line) - len(line.lstrip(" \t\r\n"))
+        while position < end:
+            line_end = window.find("\n", position) + 1 or len(window)
+            line = window[position:line_end]
+            start = position + len(line) - len(line.lstrip(" \t\r\n"))
             if is_line_start and start < end and window[start : start + 1] in ("{", "["):
                 is_partial = "[TOOL_CALLS]".startswith(window[start:])
                 return end if is_partial else start
             if line.strip() and not self._finds_lines:
                 return end
-            at, is_line_start = line_end, True
+            position, is_line_start = line_end, True
         return end
 
 

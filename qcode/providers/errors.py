@@ -119,9 +119,9 @@ def from_answer(
     )
 
 
-def from_stream(sent: JsonObject) -> ProviderError:
+def from_stream(data: JsonObject) -> ProviderError:
     """Convert an error object in a stream with status 200, by its type; an unknown type counts as a server error."""
-    body = read_object(sent)
+    body = read_object(data)
     kind = _kind_of_type(body)
     if kind is None and body.status is not None and body.status >= 400:
         kind = _kind_of_status(body.status, body)
@@ -284,9 +284,9 @@ def _address_hint(origin: ConnectionOrigin) -> str:
     return f"; check the address {address} from {origin.address_source}"
 
 
-def is_error_object(sent: Mapping[str, Json]) -> bool:
+def is_error_object(data: Mapping[str, Json]) -> bool:
     """Return whether an object of a stream is an error: it has an `error`, or its type says so (vLLM, Mistral)."""
-    return bool(sent.get("error")) or sent.get("object") == "error"
+    return bool(data.get("error")) or data.get("object") == "error"
 
 
 MAX_MESSAGE = 600
@@ -327,25 +327,25 @@ def read_body(status: int, content: bytes) -> ErrorBody:
     if text.count("\ufffd") > len(text) // 10:
         return ErrorBody(_status_line(status) + f": returned {len(content):,} bytes that are not text")
     try:
-        sent: Json = json.loads(text)
+        body: Json = json.loads(text)
     except (ValueError, RecursionError):
         return ErrorBody(_status_line(status) if not text else _text_line(status, text))
-    if isinstance(sent, list):
-        sent = next(iter(objects_in(sent)), None)
-    if isinstance(sent, dict):
-        return read_object(sent, status)
-    return ErrorBody((single_spaced(sent, MAX_MESSAGE) if isinstance(sent, str) else "") or _status_line(status))
+    if isinstance(body, list):
+        body = next(iter(objects_in(body)), None)
+    if isinstance(body, dict):
+        return read_object(body, status)
+    return ErrorBody((single_spaced(body, MAX_MESSAGE) if isinstance(body, str) else "") or _status_line(status))
 
 
-def read_object(sent: JsonObject, status: int | None = None) -> ErrorBody:
+def read_object(data: JsonObject, status: int | None = None) -> ErrorBody:
     """Parse an error object from a response body or a stream event."""
-    inner = sent.get("error")
-    error = inner if isinstance(inner, dict) else sent
+    inner = data.get("error")
+    error = inner if isinstance(inner, dict) else data
     details = objects_in(error.get("details"))
     message = (
         text_in(inner)
         or text_in(error.get("message"))
-        or _detail(sent)
+        or _detail(data)
         or text_in(error.get("msg"))
         or text_in(error.get("Message"))
     )
@@ -360,7 +360,7 @@ def read_object(sent: JsonObject, status: int | None = None) -> ErrorBody:
         code=named or next((text_in(d.get("reason")) for d in details if d.get("reason")), "") or _word(code),
         param=text_in(error.get("param")),
         status=status if status is not None else _number(code),
-        request_id=text_in(sent.get("request_id")),
+        request_id=text_in(data.get("request_id")),
         error=error,
         quota_ids=_quota_ids(details),
     )
@@ -403,9 +403,9 @@ def _status_line(status: int | None) -> str:
         return "no reason given"
 
 
-def _detail(sent: JsonObject) -> str:
+def _detail(data: JsonObject) -> str:
     """Return FastAPI's `detail`, which is text or a list of `{loc, msg}`."""
-    detail = sent.get("detail")
+    detail = data.get("detail")
     if isinstance(detail, str):
         return detail
     lines: list[str] = []

@@ -73,7 +73,7 @@ class Decoder(Protocol):
         """Whether the protocol's last event was received; later data is ignored."""
         ...
 
-    def feed(self, sent: JsonObject) -> list[ReplyEvent]:
+    def feed(self, data: JsonObject) -> list[ReplyEvent]:
         """Return the events of one object; raise `ProviderError` for an error object. Unknown objects are skipped."""
         ...
 
@@ -96,28 +96,28 @@ def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
         decoder.end()
         return []
     try:
-        sent: Json = json.loads(event.data)
+        data: Json = json.loads(event.data)
     except (ValueError, RecursionError):
         _log.info("skipped an event that is not JSON: %.200r", event.data)
-        sent = None
+        data = None
         if (
             event.event not in ("ping", "error")
             and not decoder.is_complete
             and any(map(event.data.__contains__, '{}"'))
         ):
             return [EventDamaged()]
-    if event.event == "error" and not (isinstance(sent, dict) and sent.get("error")):
-        sent = {"error": sent if isinstance(sent, dict) else event.data}
-    return feed_json(sent, decoder)
+    if event.event == "error" and not (isinstance(data, dict) and data.get("error")):
+        data = {"error": data if isinstance(data, dict) else event.data}
+    return feed_json(data, decoder)
 
 
-def feed_json(sent: Json, decoder: Decoder) -> list[ReplyEvent]:
+def feed_json(value: Json, decoder: Decoder) -> list[ReplyEvent]:
     """Decode an object, or the objects of a list (Gemini without `alt=sse` sends one list).
 
     An error after the stop reason is ignored, because the reply is complete.
     """
     events: list[ReplyEvent] = []
-    for item in sent if isinstance(sent, list) else [sent]:
+    for item in value if isinstance(value, list) else [value]:
         if not isinstance(item, dict) or decoder.is_ended:
             continue
         is_complete = decoder.is_complete
@@ -131,20 +131,20 @@ def feed_json(sent: Json, decoder: Decoder) -> list[ReplyEvent]:
 
 
 async def read_reply(
-    answer: ResponseStream,
+    response: ResponseStream,
     decoder: Decoder,
     connection: Connection,
     parser: Parser,
-    breaks: tuple[type[Exception], ...],
+    connection_errors: tuple[type[Exception], ...],
 ) -> AsyncGenerator[ReplyEvent, None]:
     """Yield the events of a streamed response with status 200. Raise `ProviderError` if it stalls or is invalid.
 
-    `breaks` are the exceptions of a broken connection. They pass through, except after the stop reason, because the
-    reply is then complete.
+    `connection_errors` are the exceptions of a broken connection. They pass through, except after the stop reason,
+    because the reply is then complete.
     """
     body = _Body(decoder, parser)
-    chunks = aiter(answer.aiter_bytes())
-    ends: tuple[type[Exception], ...] = (TimeoutError, *breaks)
+    chunks = aiter(response.aiter_bytes())
+    stream_errors: tuple[type[Exception], ...] = (TimeoutError, *connection_errors)
     limits, idle = connection.timeouts, connection.idle_limit
     limit = limits.first_event
     is_open = True
@@ -152,7 +152,7 @@ async def read_reply(
         try:
             async with asyncio.timeout(limit):
                 chunk = await anext(chunks, None)
-        except ends as error:
+        except stream_errors as error:
             if not decoder.is_complete:
                 if isinstance(error, TimeoutError):
                     raise ProviderError(ErrorKind.TIMEOUT, f"no data for {limit:g} s") from error
@@ -169,7 +169,7 @@ async def read_reply(
         yield event
     if is_open:
         # Read the empty rest of the stream, otherwise the connection cannot be reused.
-        with contextlib.suppress(*ends):
+        with contextlib.suppress(*stream_errors):
             async with asyncio.timeout(_DRAIN_LIMIT_S):
                 await anext(chunks, None)
 
@@ -180,7 +180,7 @@ class _Body:
     def __init__(self, decoder: Decoder, parser: Parser) -> None:
         self._decoder = decoder
         self._parser = parser
-        self._kept_body: bytearray | None = None
+        self._whole_body: bytearray | None = None
         self._is_sniffed = False
         self._size = 0
         self.has_begun = False
@@ -191,19 +191,19 @@ class _Body:
             self._is_sniffed = True
             # A line of an event stream cannot start with these characters.
             if chunk.lstrip()[:1] in (b"{", b"[", b"<"):
-                self._kept_body = bytearray()
-        if self._kept_body is not None:
-            self._kept_body += chunk
-        if self._size > (MAX_REPLY_BYTES if self._kept_body is None else MAX_EVENT_BYTES):
+                self._whole_body = bytearray()
+        if self._whole_body is not None:
+            self._whole_body += chunk
+        if self._size > (MAX_REPLY_BYTES if self._whole_body is None else MAX_EVENT_BYTES):
             raise ProviderError(ErrorKind.BAD_RESPONSE, "the reply is too large; it was stopped to save memory")
-        if self._kept_body is None:
+        if self._whole_body is None:
             yield from self._decode(self._parser.feed(chunk))
 
     def flush(self) -> Iterator[ReplyEvent]:
-        if self._kept_body is None:
+        if self._whole_body is None:
             yield from self._decode(self._parser.flush())
             return
-        text = self._kept_body.decode("utf-8", "replace")
+        text = self._whole_body.decode("utf-8", "replace")
         if is_page(text):
             title = page_title(text)
             title_text = f' ("{title}")' if title else ""
@@ -211,10 +211,10 @@ class _Body:
                 ErrorKind.BAD_RESPONSE, f"the server returned a web page{title_text} instead of a reply"
             )
         try:
-            sent: Json = json.loads(text)
+            value: Json = json.loads(text)
         except (ValueError, RecursionError):
             return
-        yield from feed_json(sent, self._decoder)
+        yield from feed_json(value, self._decoder)
 
     def _decode(self, events: list[SseEvent]) -> Iterator[ReplyEvent]:
         for event in events:
@@ -280,10 +280,10 @@ class SdkProvider(ABC, Generic[ClientT]):
             async with AsyncExitStack() as stack:
                 try:
                     async with asyncio.timeout(limits.first_event):
-                        answer = await stack.enter_async_context(self._answer(request))
+                        response = await stack.enter_async_context(self._answer(request))
                 except TimeoutError as error:
                     raise ProviderError(ErrorKind.TIMEOUT, f"no answer within {limits.first_event:g} s") from error
-                reply = read_reply(answer, decoder, self._connection, self._parser(), self._connection_errors())
+                reply = read_reply(response, decoder, self._connection, self._parser(), self._connection_errors())
                 async for event in await stack.enter_async_context(aclosing(reply)):
                     yield tag_opaque(event, origin) if origin else event
         except ProviderError as error:

@@ -215,11 +215,11 @@ class PathJudge:
     def _judge_path(self, path: str, access: Access, *, is_folder: bool) -> Iterator[Verdict]:
         for protected in self._protected_locations(path):
             yield _verdict_for(protected, access)
-        inside = self._folders_with(path)
-        folder = max(inside, key=len, default="")
+        containing_folders = self._folders_with(path)
+        folder = max(containing_folders, key=len, default="")
         parts = tuple(part for part in path.removeprefix(folder).split("/") if part)
         yield from _judge_names(parts, access, is_folder=is_folder)
-        if access == "write" and inside and not parts:
+        if access == "write" and containing_folders and not parts:
             yield Verdict("deny", "it is the workspace folder itself", "path:root")
         if access == "write" and folder in self._read_only and folder not in self.roots:
             yield Verdict("ask", "the folder was added as read-only", "path:read-only")

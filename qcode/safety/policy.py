@@ -274,11 +274,11 @@ class Policy:
             return verdict_of_rule(denied, "deny")
         if self.mode == "bypass" and self.is_trusted:
             return self._judge_in_bypass(command, flow)
-        asked = first_rule(
+        ask_rule = first_rule(
             self.rules.ask, "shell", lambda rule: any(restricts(rule, simple_command) for simple_command in commands)
         )
-        if asked is not None:
-            return _PLAN if self.mode == "plan" else verdict_of_rule(asked, "ask")
+        if ask_rule is not None:
+            return _PLAN if self.mode == "plan" else verdict_of_rule(ask_rule, "ask")
         return self._checked_by_bash(command, self._judge_parts(flow))
 
     def _judge_in_bypass(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:

@@ -116,14 +116,14 @@ class Redactor:
         end = text[-_MAX_BEGUN:]
         # A key of a known format has no blank, and its name is directly before it.
         unfinished = _BEGUN.search(end, max(0, max(end.rfind(" "), end.rfind("\n")) - _MAX_NAME))
-        at = len(end) if unfinished is None else unfinished.start()
+        secret_end = len(end) if unfinished is None else unfinished.start()
         for value in self._values:
             start = end.find(value[:_MIN_BEGUN])
-            while 0 <= start < at:
+            while 0 <= start < secret_end:
                 if value.startswith(end[start:]):
-                    at = start
+                    secret_end = start
                 start = end.find(value[:_MIN_BEGUN], start + 1)
-        return len(end) - at
+        return len(end) - secret_end
 
 
 def _redact_shapes(text: str) -> str:

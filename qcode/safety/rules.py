@@ -119,45 +119,47 @@ def parse_rule(text: str) -> Rule:
         return Rule(kind, "", rule)
     if not rest.endswith(")"):
         raise _invalid_rule(text, len(text.rstrip()), "the closing bracket is missing")
-    body, at = rest[:-1].strip(), text.index("(") + 1
+    body, position = rest[:-1].strip(), text.index("(") + 1
     if not body:
-        raise _invalid_rule(text, at, f"the brackets are empty; {kind} alone covers everything")
+        raise _invalid_rule(text, position, f"the brackets are empty; {kind} alone covers everything")
     if body == "*" or (body == "**" and kind in ("edit", "read")):
         return Rule(kind, "", rule)
     if kind == "shell":
-        return Rule(kind, body, rule, _words_of(text, body, at))
-    _check_body(text, kind, body, at)
+        return Rule(kind, body, rule, _words_of(text, body, position))
+    _check_body(text, kind, body, position)
     return Rule(kind, body, rule)
 
 
-def _words_of(text: str, body: str, at: int) -> tuple[Word, ...]:
+def _words_of(text: str, body: str, position: int) -> tuple[Word, ...]:
     from qcode.safety.shell.parser import split_words  # loads with the first rule about commands, not at start
 
     try:
         words = split_words(body)
     except UnsupportedSyntax as found:
         raise _invalid_rule(
-            text, at, f"{found}; a shell rule is one plain command, with special characters quoted"
+            text, position, f"{found}; a shell rule is one plain command, with special characters quoted"
         ) from None
     if words[0].has_glob:
-        raise _invalid_rule(text, at, "the name of the program must be written out")
+        raise _invalid_rule(text, position, "the name of the program must be written out")
     return words
 
 
-def _check_body(text: str, kind: str, body: str, at: int) -> None:
+def _check_body(text: str, kind: str, body: str, position: int) -> None:
     if kind == "fetch" and _HOST.fullmatch(body) is None:
-        raise _invalid_rule(text, at, "a host such as docs.python.org, *.python.org or localhost:8000 is expected")
+        raise _invalid_rule(
+            text, position, "a host such as docs.python.org, *.python.org or localhost:8000 is expected"
+        )
     if kind == "mcp" and _TOOL.fullmatch(body) is None:
-        raise _invalid_rule(text, at, "server/tool or server/* is expected")
+        raise _invalid_rule(text, position, "server/tool or server/* is expected")
     if kind in ("edit", "read"):
         if body.startswith(("!", "#")):
-            raise _invalid_rule(text, at, f"a pattern cannot start with {body[0]!r}")
+            raise _invalid_rule(text, position, f"a pattern cannot start with {body[0]!r}")
         if ".." in body.split("/"):
-            raise _invalid_rule(text, at + body.index(".."), "a pattern cannot contain '..'")
+            raise _invalid_rule(text, position + body.index(".."), "a pattern cannot contain '..'")
         try:
             _is_covered(body, "x")
         except ValueError:
-            raise _invalid_rule(text, at, "the pattern is not valid") from None
+            raise _invalid_rule(text, position, "the pattern is not valid") from None
 
 
 def _invalid_rule(text: str, position: int, problem: str) -> ValueError:
@@ -173,11 +175,11 @@ def _folded(text: str) -> str:
 
 
 def _matches_word(want: Word, word: Word, *, folds: bool) -> bool:
-    wanted, given = (unicodedata.normalize("NFC", item.text) if folds else item.text for item in (want, word))
+    expected, actual = (unicodedata.normalize("NFC", item.text) if folds else item.text for item in (want, word))
     if not want.has_glob:
-        return wanted == given and want.is_home == word.is_home
-    pattern = re.escape(wanted).replace(r"\*", ".*").replace(r"\?", ".")
-    return re.fullmatch(pattern, given, re.DOTALL) is not None
+        return expected == actual and want.is_home == word.is_home
+    pattern = re.escape(expected).replace(r"\*", ".*").replace(r"\?", ".")
+    return re.fullmatch(pattern, actual, re.DOTALL) is not None
 
 
 def _is_covered(pattern: str, path: str) -> bool:

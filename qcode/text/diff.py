@@ -346,20 +346,21 @@ def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
     """Return the sections of a patch with the lines of each as text. Raise `PatchError` if `text` is not a patch."""
     lines = _patch_body(text)
     sections: list[tuple[Section, str]] = []
-    at = 0
-    while at < len(lines):
-        header = _SECTION.fullmatch(lines[at])
+    begin = 0
+    while begin < len(lines):
+        header = _SECTION.fullmatch(lines[begin])
         if header is None:
-            if not lines[at].strip():
-                at += 1
+            if not lines[begin].strip():
+                begin += 1
                 continue
             raise PatchError(
-                f"patch line {at + 2}: expected '*** Add File: ', '*** Update File: ' or '*** Delete File: ' and a "
-                f"path, not {lines[at][:80]!r}"
+                f"patch line {begin + 2}: expected '*** Add File: ', '*** Update File: ' or '*** Delete File: ' and a "
+                f"path, not {lines[begin][:80]!r}"
             )
-        end = next((index for index in range(at + 1, len(lines)) if _SECTION.fullmatch(lines[index])), len(lines))
-        sections.append((_section(header[1], header[2], lines[at + 1 : end], at + 3), "\n".join(lines[at:end])))
-        at = end
+        end = next((index for index in range(begin + 1, len(lines)) if _SECTION.fullmatch(lines[index])), len(lines))
+        section = _section(header[1], header[2], lines[begin + 1 : end], begin + 3)
+        sections.append((section, "\n".join(lines[begin:end])))
+        begin = end
     if not sections:
         raise PatchError("the patch names no file")
     return tuple(sections)

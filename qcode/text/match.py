@@ -59,11 +59,11 @@ class Lines:
 
     def containing(self, words: str) -> Iterator[tuple[int, int]]:
         """Yield the number of each text that contains `words`, and the index of its first match."""
-        at = self.joined.find(words)
-        while at >= 0:
-            number = bisect_right(self.starts, at) - 1
-            yield number, at - self.starts[number]
-            at = self.joined.find(words, self.starts[number] + len(self.texts[number]))
+        position = self.joined.find(words)
+        while position >= 0:
+            number = bisect_right(self.starts, position) - 1
+            yield number, position - self.starts[number]
+            position = self.joined.find(words, self.starts[number] + len(self.texts[number]))
 
     def starting_with(self, words: str) -> Iterator[int]:
         """Yield the number of each text that starts with `words`."""
@@ -90,26 +90,29 @@ class PathIndex:
         visited: dict[str, None] = {}
         for path in files:
             visited.setdefault(path)
-            at = path.rfind("/", 0, -1)
-            while at >= 0 and path[: at + 1] not in visited:
-                visited.setdefault(path[: at + 1])
-                at = path.rfind("/", 0, at)
+            slash = path.rfind("/", 0, -1)
+            while slash >= 0 and path[: slash + 1] not in visited:
+                visited.setdefault(path[: slash + 1])
+                slash = path.rfind("/", 0, slash)
         paths = tuple(sorted(visited, key=lambda path: (len(path), path)))
         lower = tuple(path.lower() for path in paths)
-        splits = [path.rfind("/", 0, -1) + 1 for path in lower]
-        names = [path[at:] for path, at in zip(lower, splits, strict=True)]
+        name_starts = [path.rfind("/", 0, -1) + 1 for path in lower]
+        names = [path[start:] for path, start in zip(lower, name_starts, strict=True)]
         masks: dict[str, int] = {}
         letters = tuple(
-            _mask(path[:at], masks) | _mask(name, masks) for path, at, name in zip(lower, splits, names, strict=True)
+            _mask(path[:start], masks) | _mask(name, masks)
+            for path, start, name in zip(lower, name_starts, names, strict=True)
         )
-        top = sorted((path.count("/", 0, -1), path, at) for at, path in enumerate(lower) if at < _MAX_CANDIDATES)
+        top = sorted(
+            (path.count("/", 0, -1), path, index) for index, path in enumerate(lower) if index < _MAX_CANDIDATES
+        )
         return PathIndex(
             paths,
             Lines.of(lower),
             Lines.of(names),
             letters,
-            tuple(at for _, _, at in top[:_MAX_TOP_LEVEL]),
-            {path: at for at, path in enumerate(paths)},
+            tuple(index for _, _, index in top[:_MAX_TOP_LEVEL]),
+            {path: index for index, path in enumerate(paths)},
         )
 
 
@@ -128,27 +131,31 @@ class FuzzySearch:
         latest = [catalog.positions[path] for path in dict.fromkeys(recent) if path in catalog.positions]
         if not words:
             numbers = list(dict.fromkeys((*latest, *catalog.top)))[:limit]
-            return tuple(FileMatch(catalog.paths[at]) for at in numbers)
+            return tuple(FileMatch(catalog.paths[path_number]) for path_number in numbers)
         ranked: dict[int, int] = {}
-        for at in latest:
-            rank = _rank(catalog.names.texts[at], catalog.lower.texts[at], words)
+        for path_number in latest:
+            rank = _rank(catalog.names.texts[path_number], catalog.lower.texts[path_number], words)
             if rank is not None:
-                ranked[at] = rank - _RECENT_BONUS
+                ranked[path_number] = rank - _RECENT_BONUS
         size = limit + len(ranked) + 1
         for rank, hits in self._matches_by_rank(words):
             if len(ranked) >= size:
                 break
-            for at in islice(hits, size):
-                ranked.setdefault(at, rank)
+            for path_number in islice(hits, size):
+                ranked.setdefault(path_number, rank)
         if words.endswith("/"):
             # A user who typed a whole folder wants its contents, not the folder.
-            ranked = {at: rank for at, rank in ranked.items() if catalog.lower.texts[at] != words}
-        order = {at: position for position, at in enumerate(latest)}
-        best = sorted(ranked, key=lambda at: (ranked[at], order.get(at, len(order)), at))[:limit]
-        return tuple(self._match(at, words) for at in best)
+            ranked = {
+                path_number: rank for path_number, rank in ranked.items() if catalog.lower.texts[path_number] != words
+            }
+        order = {path_number: position for position, path_number in enumerate(latest)}
+        best = sorted(
+            ranked, key=lambda path_number: (ranked[path_number], order.get(path_number, len(order)), path_number)
+        )[:limit]
+        return tuple(self._match(path_number, words) for path_number in best)
 
-    def _match(self, at: int, words: str) -> FileMatch:
-        path, lower = self._catalog.paths[at], self._catalog.lower.texts[at]
+    def _match(self, path_number: int, words: str) -> FileMatch:
+        path, lower = self._catalog.paths[path_number], self._catalog.lower.texts[path_number]
         # A letter whose lower case is longer would shift the marks.
         return FileMatch(path, _marks(lower, words) if len(lower) == len(path) else ())
 
@@ -202,14 +209,14 @@ def _is_start(name: str, position: int) -> bool:
     return position == 0 or not name[position - 1].isalnum()
 
 
-def _mask(text: str, known: dict[str, int]) -> int:
+def _mask(text: str, cache: dict[str, int]) -> int:
     """Return the letters of a text as a bit mask."""
-    mask = known.get(text)
+    mask = cache.get(text)
     if mask is None:
         mask = 0
         for letter in set(text):
             mask |= _LETTERS.get(letter, 0)
-        known[text] = mask
+        cache[text] = mask
     return mask
 
 
@@ -222,11 +229,11 @@ def _scattered_pattern(words: str) -> re.Pattern[str]:
 def _marks(path: str, words: str) -> tuple[int, ...]:
     """Return the indexes of the letters of `words` in `path`: contiguous if possible, preferably in the file name."""
     start = path.rfind("/", 0, -1) + 1
-    at = path.find(words, start)
-    if at < 0:
-        at = path.rfind(words)
-    if at >= 0:
-        return tuple(range(at, at + len(words)))
+    position = path.find(words, start)
+    if position < 0:
+        position = path.rfind(words)
+    if position >= 0:
+        return tuple(range(position, position + len(words)))
     return _letter_positions(path, words, start) or _letter_positions(path, words, 0)
 
 
@@ -299,15 +306,15 @@ def _score(query: str, parts: Sequence[str]) -> int | None:
 
 
 def _match_substring(word: str, text: str) -> Match | None:
-    at = text.find(word)
-    if at < 0:
+    position = text.find(word)
+    if position < 0:
         return None
-    best = at
-    while at >= 0 and not _is_word_start(text, best):
-        if _is_word_start(text, at):
-            best = at
+    best = position
+    while position >= 0 and not _is_word_start(text, best):
+        if _is_word_start(text, position):
+            best = position
             break
-        at = text.find(word, at + 1)
+        position = text.find(word, position + 1)
     score = _WHOLE + (_START if best == 0 else 0) + (_WORD_START if _is_word_start(text, best) else 0) - min(best, 30)
     return Match(score, tuple(range(best, best + len(word))))
 

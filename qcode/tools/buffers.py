@@ -57,18 +57,18 @@ class Buffers:
         except Refused:
             return loaded
         text = self._source.text_of(path)
-        known = self._known_file(path)
-        on_disk, is_changed = _digest(document.text), known.disk not in (b"", loaded.snapshot.digest)
-        known.disk = loaded.snapshot.digest
-        if on_disk not in known.stale:
-            known.stale.append(on_disk)
+        buffer = self._known_file(path)
+        on_disk, is_changed = _digest(document.text), buffer.disk not in (b"", loaded.snapshot.digest)
+        buffer.disk = loaded.snapshot.digest
+        if on_disk not in buffer.stale:
+            buffer.stale.append(on_disk)
         if text is None or len(text) > MAX_BUFFER_BYTES or (not text and loaded.data):
             return loaded
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         in_editor = _digest(text)
-        if is_changed and in_editor not in known.stale:
-            known.stale.append(in_editor)
-        if in_editor in known.stale:
+        if is_changed and in_editor not in buffer.stale:
+            buffer.stale.append(in_editor)
+        if in_editor in buffer.stale:
             return loaded
         try:
             data = text_file.encode(text_file.with_text(document, text))
@@ -95,11 +95,11 @@ class Buffers:
             )
 
     def _known_file(self, path: Path) -> _File:
-        known = self._files.setdefault(path, _File())
+        buffer = self._files.setdefault(path, _File())
         self._files.move_to_end(path)
         while len(self._files) > _MAX_FILES:
             self._files.popitem(last=False)
-        return known
+        return buffer
 
 
 def _digest(text: str) -> bytes:

@@ -21,7 +21,7 @@ _MAX_LIVE = 15_900
 a line that counts the others."""
 
 
-class Collector:
+class OutputCollector:
     """Collects output as bytes. `folder` is called only if there are more than `limit` characters."""
 
     def __init__(self, limit: int, folder: Callable[[], Path]) -> None:
@@ -35,7 +35,7 @@ class Collector:
         self._stored_bytes = 0
         self._file: int | None = None
         self._path: Path | None = None
-        self._early: list[bytes] = []
+        self._unstored: list[bytes] = []
 
     def feed(self, data: bytes, *, is_last: bool = False) -> str:
         """Add output and return it as text; an incomplete character at its end is held back."""
@@ -49,12 +49,12 @@ class Collector:
             self._cut()
         return text
 
-    def so_far(self) -> tuple[bytes, bytes]:
+    def collected_bytes(self) -> tuple[bytes, bytes]:
         """Return all collected bytes, and the bytes of an incomplete character at their end.
 
         Call it at most once, before `close`.
         """
-        collected = b"".join(self._early)
+        collected = b"".join(self._unstored)
         if self._path is not None:
             try:
                 collected = self._path.read_bytes()
@@ -99,18 +99,18 @@ class Collector:
         try:
             self._path = self._folder() / f"shell-{os.urandom(4).hex()}.txt"
             self._file = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            for data in self._early:
+            for data in self._unstored:
                 os.write(self._file, data)
         except OSError:
             self._path = None
-        self._early = []
+        self._unstored = []
 
     def _store(self, data: bytes) -> None:
         """Keep bytes in memory until a file is needed, then append them to it up to the limit."""
         remaining = max(MAX_STORED_BYTES - self._stored_bytes, 0)
         self._stored_bytes += len(data)
         if self._head is None:
-            self._early.append(data)
+            self._unstored.append(data)
         elif self._file is not None and remaining:
             try:
                 os.write(self._file, data[:remaining])
@@ -154,6 +154,6 @@ def bounded_text(text: str, limit: int, folder: Callable[[], Path]) -> str:
     """Return the beginning and the end of a long text, and the path of its full copy."""
     if len(text) <= limit:
         return text
-    collector = Collector(limit, folder)
+    collector = OutputCollector(limit, folder)
     collector.feed(text.encode("utf-8", "replace"))
     return collector.close()

@@ -1,7 +1,7 @@
 """Programs run by tools: each in a separate process group, with a filtered environment.
 
 `run_program` ends a program and all processes that it started: at its time limit, when cancelled, and at its exit.
-`command_environment` returns the variables of a command, `find_program` searches PATH. `SideProcess` runs one of
+`command_environment` returns the variables of a command, `find_program` searches PATH. `HelperProcess` runs one of
 qcode's own small programs (`scanner`, `pages`, `pdf_program`) on input that may take forever to process: unlike a
 thread, a process can be killed.
 """
@@ -32,7 +32,7 @@ _STEP_S = 0.01
 _OUTPUT_GRACE_S = 0.1
 _EXIT_GRACE_S = 0.1
 _LAST_OUTPUT_S = 1.0
-_CHUNK = 65_536
+_CHUNK_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ async def start_program(
         process: subprocess.Popen[bytes] | None = None
         failure = OSError(errno.EINVAL, "it could not be started")
         try:
-            with _collection.paused():
+            with _collector_pause.active():
                 process = popen(launch, cwd, environment, (source, output, errors))
         except OSError as error:
             failure = error
@@ -115,7 +115,7 @@ async def start_program(
             return
         _set_result(loop, started.set_result, process.pid)
         code = process.wait()
-        with _collection.paused():
+        with _collector_pause.active():
             _set_result(loop, exit_code.set_result, code)
 
     try:
@@ -134,11 +134,11 @@ async def _wait_for_start(started: asyncio.Future[int], exit_code: asyncio.Futur
         started.add_done_callback(_kill_started)
         await asyncio.wait([started])
         if started.exception() is None:
-            await end_surely(Process(started.result(), exit_code))
+            await end_program(Process(started.result(), exit_code))
         raise
 
 
-class _Collection:
+class _CollectorPause:
     """Pauses the garbage collector, for several threads at once.
 
     In a restricted thread, the collector would also run the finalizers of other objects under the restrictions: for
@@ -151,7 +151,7 @@ class _Collection:
         self._was_enabled = False
 
     @contextlib.contextmanager
-    def paused(self) -> Iterator[None]:
+    def active(self) -> Iterator[None]:
         with self._lock:
             if self._pauses == 0:
                 self._was_enabled = gc.isenabled()
@@ -166,7 +166,7 @@ class _Collection:
                     gc.enable()
 
 
-_collection = _Collection()
+_collector_pause = _CollectorPause()
 
 
 def _kill_started(started: asyncio.Future[int]) -> None:
@@ -179,12 +179,12 @@ def popen(
 ) -> subprocess.Popen[bytes]:
     argv, inherited = list(launch.argv), []
     if launch.data:
-        descriptor, writing = os.pipe()
-        inherited.append(descriptor)
-        argv[launch.data_at] = str(descriptor)
+        read_end, write_end = os.pipe()
+        inherited.append(read_end)
+        argv[launch.data_at] = str(read_end)
     try:
         if launch.data:
-            with os.fdopen(writing, "wb", buffering=0) as pipe:
+            with os.fdopen(write_end, "wb", buffering=0) as pipe:
                 pipe.write(launch.data)
         if launch.restrict is not None:
             _make_uninheritable()
@@ -202,8 +202,8 @@ def popen(
             close_fds=launch.restrict is None or bool(inherited),
         )
     finally:
-        for descriptor in inherited:
-            os.close(descriptor)
+        for read_end in inherited:
+            os.close(read_end)
 
 
 def _make_uninheritable() -> None:
@@ -234,28 +234,28 @@ async def run_program(
     passed to `on_output` in brackets, after the output. Raise `OSError` if the program cannot start.
     """
     launch = launch if isinstance(launch, Launch) else Launch(tuple(launch))
-    reading, writing = os.pipe()
-    os.set_blocking(reading, False)
+    read_end, write_end = os.pipe()
+    os.set_blocking(read_end, False)
     loop = asyncio.get_running_loop()
     is_drained = asyncio.Event()
     try:
         try:
-            process = await start_program(launch, cwd=cwd, environment=environment, output=writing, source=source)
+            process = await start_program(launch, cwd=cwd, environment=environment, output=write_end, source=source)
         finally:
-            os.close(writing)
-        loop.add_reader(reading, _pump, loop, reading, on_output, is_drained)
+            os.close(write_end)
+        loop.add_reader(read_end, _read_output, loop, read_end, on_output, is_drained)
         try:
             limit = timeout_s if isinstance(timeout_s, TimeLimit) else TimeLimit(timeout_s)
             ended = await _wait(process, is_drained, limit)
         finally:
-            await end_surely(process)
+            await end_program(process)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_OUTPUT_S):
                 await is_drained.wait()
         return ended
     finally:
-        loop.remove_reader(reading)
-        os.close(reading)
+        loop.remove_reader(read_end)
+        os.close(read_end)
         if launch.finish is not None:
             await _finish(launch.finish, on_output)
 
@@ -278,7 +278,7 @@ async def _wait(process: Process, is_drained: asyncio.Event, limit: TimeLimit) -
     try:
         exit_code = await limit.wait(process)
     except TimeoutError:
-        await end_surely(process)
+        await end_program(process)
         return ProcessExit(await process.wait(), is_timed_out=True)
     had_leftovers = False
     try:
@@ -300,7 +300,7 @@ async def _still_runs(group: int) -> bool:
     return False
 
 
-async def end_surely(process: Process | asyncio.subprocess.Process, grace_s: float = _TERM_GRACE_S) -> None:
+async def end_program(process: Process | asyncio.subprocess.Process, grace_s: float = _TERM_GRACE_S) -> None:
     """Terminate the group of a program; kill it after `grace_s`, or at once if this is cancelled."""
     try:
         await _end_group(process.pid, grace_s)
@@ -338,12 +338,12 @@ def kill_descendants() -> None:
         with contextlib.suppress(OSError):
             parent = int(stat.read_bytes().rpartition(b")")[2].split()[1])
             children.setdefault(parent, []).append(int(stat.parent.name))
-    found = [os.getpid()]
-    for parent in found:
-        found += children.get(parent, ())
-    for process in found[1:]:
+    pids = [os.getpid()]
+    for parent in pids:
+        pids += children.get(parent, ())
+    for pid in pids[1:]:
         with contextlib.suppress(OSError):
-            os.kill(process, signal.SIGKILL)
+            os.kill(pid, signal.SIGKILL)
 
 
 def _has_members(group: int) -> bool:
@@ -367,17 +367,17 @@ def _is_member(process: str, group: int) -> bool:
     return False
 
 
-def _pump(
-    loop: asyncio.AbstractEventLoop, reading: int, on_output: Callable[[bytes], None], is_drained: asyncio.Event
+def _read_output(
+    loop: asyncio.AbstractEventLoop, read_end: int, on_output: Callable[[bytes], None], is_drained: asyncio.Event
 ) -> None:
     try:
-        data = os.read(reading, _CHUNK)
+        data = os.read(read_end, _CHUNK_BYTES)
     except BlockingIOError:
         return
     if data:
         on_output(data)
     else:
-        loop.remove_reader(reading)
+        loop.remove_reader(read_end)
         is_drained.set()
 
 
@@ -424,8 +424,8 @@ def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
     passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
     parts = [part for part in environment.get("PATH", "").split(":") if part.startswith("/")]
     depth = environment.get(DEPTH_VARIABLE, "")
-    below = str(int(depth) + 1 if depth.isdecimal() and len(depth) < 4 else 1)
-    return {**passed, **_FIXED_VARIABLES, DEPTH_VARIABLE: below, "PATH": ":".join(parts) or DEFAULT_PATH}
+    child_depth = str(int(depth) + 1 if depth.isdecimal() and len(depth) < 4 else 1)
+    return {**passed, **_FIXED_VARIABLES, DEPTH_VARIABLE: child_depth, "PATH": ":".join(parts) or DEFAULT_PATH}
 
 
 def find_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str | None:
@@ -460,7 +460,7 @@ class ProgramOutput:
     failure: str = ""
 
 
-class SideProcess:
+class HelperProcess:
     """One run of a helper program. `stop` may be called from any thread, before, during and after it."""
 
     def __init__(self) -> None:

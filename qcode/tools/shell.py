@@ -22,7 +22,7 @@ from qcode.text.numbers import exit_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
-from qcode.tools.output import Collector, LiveOutput
+from qcode.tools.output import LiveOutput, OutputCollector
 from qcode.tools.processes import ProcessExit, TimeLimit, command_environment, required_program, run_program
 from qcode.tools.tool import Preview, ToolRunContext, failed, off_loop
 from qcode.tools.workspace import Workspace
@@ -251,7 +251,7 @@ async def wait_for(
 
     A command that moves to the background gets the time limit of a job, and all its output is in the job's file.
     """
-    collector = Collector(context.max_output_chars, lambda: scratch)
+    collector = OutputCollector(context.max_output_chars, lambda: scratch)
     live = LiveOutput(context.output)
     job: Job | None = None
 
@@ -269,7 +269,7 @@ async def wait_for(
     try:
         if not await _is_over(program, context) and context.jobs is not None:
             limit.move(MAX_JOB_S)
-            earlier, incomplete = collector.so_far()
+            earlier, incomplete = collector.collected_bytes()
             job = context.jobs.adopt(
                 command, program, earlier, incomplete, scratch=scratch, limit=context.max_output_chars
             )

@@ -24,8 +24,8 @@ from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import check
-from qcode.tools.output import Collector
-from qcode.tools.processes import SideProcess
+from qcode.tools.output import OutputCollector
+from qcode.tools.processes import HelperProcess
 from qcode.tools.tool import Preview, ToolRunContext, failed, off_loop
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
@@ -109,13 +109,13 @@ class Fetch:
             url = check(self.spec, arguments).text("url")
             async with asyncio.timeout(MAX_FETCH_S):
                 page = await self._fetch(url)
-            process = SideProcess()
+            process = HelperProcess()
             text = await off_loop(lambda: page.text(process), process.stop)
         except Refused as refused:
             return failed(f"fetch: {refused}")
         except TimeoutError:
             return failed(f"fetch: no complete response within {MAX_FETCH_S:g} s")
-        collector = Collector(context.max_output_chars, lambda: workspace.scratch)
+        collector = OutputCollector(context.max_output_chars, lambda: workspace.scratch)
         collector.feed(text.encode("utf-8", "replace"))
         body = collector.close()
         head = f"{page.url}\n{page.status} {page.kind}".rstrip()
@@ -210,7 +210,7 @@ class Page:
     def plain(self) -> str:
         return _decoded(self.data, self.charset)
 
-    def text(self, process: SideProcess) -> str:
+    def text(self, process: HelperProcess) -> str:
         """Return the page as text, HTML as Markdown. Raise `Refused` if it cannot be converted."""
         return html_text(self.plain, self.url, process) if self.kind in _HTML else self.plain
 
@@ -294,7 +294,7 @@ def decode_page(data: bytes, charset: str) -> str:
         return data.decode("utf-8", "replace")
 
 
-def html_text(html: str, url: str, process: SideProcess) -> str:
+def html_text(html: str, url: str, process: HelperProcess) -> str:
     """Return a page as Markdown. Raise `Refused` if that takes too much time or memory."""
     found = importlib.util.find_spec("bs4")
     if found is None or found.origin is None:

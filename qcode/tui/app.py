@@ -111,6 +111,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             branch=welcome.branch,
             problem="no key set" if selection.is_last_resort else "",
             is_restricted=not context.is_trusted,
+            is_opening=context.options.resume is not None and context.options.permission_mode is None,
         )
         sent = PromptHistory(self.options.history_file, welcome.folder)
         self.parts = Widgets(status, sent, ui.show_thinking, self.options.clock)
@@ -436,6 +437,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.parts.status.change(
             model=agent.conversation.model,
             mode=agent.conversation.mode,
+            is_opening=False,
             is_restricted=not agent.trust.is_trusted,
         )
         self._add_commands(commands)

@@ -50,6 +50,7 @@ _DROPPED = (
     "cost",
     "effort",
     "sandbox",
+    "known problem",
     "hint",
     "jobs",
     "word",
@@ -92,7 +93,8 @@ class Status:
     reached, `problem_until` the end of it (None: unknown). `is_restricted`: the folder is not trusted. `jobs` is the
     number of running background jobs. `shell_line` is the user's `!` line that runs, shown unless a turn runs. `vim` is
     the mode of vim in the prompt, empty without it. `question` is shown instead of the activity while a question is
-    open: a few words about what the user does, and the keys for it.
+    open: a few words about what the user does, and the keys for it. `is_opening`: a session is being resumed, so its
+    mode is not known yet.
     """
 
     model: str = ""
@@ -106,6 +108,7 @@ class Status:
     branch: str = ""
     activity: Activity | None = None
     shell_line: Activity | None = None
+    is_opening: bool = False
     hint: str = ""
     effort: str = ""
     has_no_sandbox: bool = False
@@ -121,9 +124,9 @@ def render_status(status: Status, width: int, now: float) -> Content:
     """Return the line for `width` columns: mode, and activity or hint, on the left, facts on the right.
 
     In a narrow terminal these are dropped, in this order: branch, tokens, the provider's name, the context bar, the key
-    of the mode, the mode's long name, cost, effort, "no sandbox", all but `Esc` of the activity's hint, the jobs, the
-    warning of a full context, context, details of the activity, model, the restriction, the problem. Mode, activity and
-    its `Esc` always stay; the words of the activity are dropped last.
+    of the mode, the mode's long name, cost, effort, "no sandbox", the problem while a turn runs, all but `Esc` of the
+    activity's hint, the jobs, the warning of a full context, context, details of the activity, model, the restriction,
+    the problem. Mode, activity and its `Esc` always stay; the words of the activity are dropped last.
     """
     for left, facts in _layouts(status, width, now):
         right = Content(_GAP).join(facts)
@@ -158,6 +161,9 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
             parts["context"] = _context(status, has_bar=False)
         elif dropped == "word":
             parts["context"] = _context(status, has_bar=False, has_word=False)
+        elif dropped == "known problem":
+            if status.activity is not None:  # the turn tells its own problems
+                parts.pop("problem", None)
         else:
             parts.pop(dropped, None)
             left.discard(dropped)
@@ -238,6 +244,8 @@ def _activity(status: Status, now: float, interrupt: str, room: int) -> Content:
 def _mode(status: Status, *, is_long: bool) -> Content:
     """Return the mode of vim, if the prompt has one, and the permission mode in effect."""
     styles = {"plan": "$text-primary", "accept-edits": "$text-warning", "auto": "$text-warning"}
+    if status.is_opening:
+        return Content("")
     mode = effective_mode(status.mode, is_trusted=not status.is_restricted)
     style = styles.get(mode, "bold $text-error" if mode == "bypass" else "")
     label = mode_label(mode)

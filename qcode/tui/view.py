@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from decimal import Decimal
@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
 from textual.screen import Screen
 
+from qcode.agent.context.attachments import attachment_line
 from qcode.agent.settings import Setting
 from qcode.agent.trust import RESTRICTED_NOTICE
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
@@ -50,7 +51,7 @@ from qcode.tui.welcome import Welcome
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.sessions.library import Library
-    from qcode.protocol.messages import Text
+    from qcode.protocol.messages import Block, Text
     from qcode.tools.jobs import Job
     from qcode.tui.screens.connect import ConnectResult
 
@@ -176,11 +177,23 @@ class AppView:
         self._widgets.status.change(jobs=count)
 
     def _follow_jobs(self) -> None:
-        """Show jobs in the status line, and on the cards of the commands that became jobs."""
+        """Show jobs in the status line and on the cards of their commands, and attached output above the prompt."""
+        pending = self._agent.conversation.attachments
+        pending.on_change = self._show_attachments
+        self._show_attachments(pending.blocks)
+        self.prompt.drop_attachment = self._drop_attachment
         self.jobs.update_card = self.transcript.update_card
         self.turns.report_results(self.jobs.follow)
         self._shell.on_result = self.jobs.follow
         self._agent.toolbox.jobs.watcher = self._watch_job
+
+    def _show_attachments(self, blocks: Sequence[Block]) -> None:
+        self._widgets.queue.show_attachments([attachment_line(block) for block in blocks])
+
+    def _drop_attachment(self) -> None:
+        """Remove the last attachment of the next prompt, if there is one."""
+        if self._agent.conversation.attachments.drop_last() is not None:
+            self.jobs.forget_sent()
 
     def _watch_job(self, job: Job) -> None:
         """Show a change of a job, unless the app is closing: that ends every job."""
@@ -328,7 +341,8 @@ class AppView:
         self._widgets.status.change(
             model=self._agent.conversation.model, context_window=0, effort=shown_effort(self._agent.conversation)
         )
-        self._widgets.status.forget_problem()
+        if self._agent.conversation.model != self._first_model:
+            self._widgets.status.forget_problem()
 
     def connect(self, provider: str) -> None:
         """Open the connect screen, at the key of `provider` if it is not empty."""

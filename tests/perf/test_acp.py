@@ -74,7 +74,7 @@ async def sent() -> float:
 
     at_agent, at_client = os.pipe()
     with open(os.devnull, "wb", buffering=0) as output:  # a descriptor without a buffer
-        wire = EditorWire(at_agent, output, handle, lost=lambda: None, describe=repr)
+        wire = EditorWire(at_agent, output, handle, on_lost=lambda: None, describe=repr)
 
         def send(update: JsonObject) -> None:
             wire.notify("session/update", {"sessionId": "20261122-100000-abcd", "update": update})

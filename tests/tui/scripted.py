@@ -10,6 +10,7 @@ from decimal import Decimal
 
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.checkpoints.rewind import RewindPlan, RewindPoint, RewindReport, RewindScope, SessionFileDiff
+from qcode.agent.context.system_prompt import PendingAttachments
 from qcode.agent.conversation import Conversation
 from qcode.agent.hooks.session import SessionHooks
 from qcode.agent.models.client import ModelClient
@@ -81,6 +82,7 @@ class ScriptedConversation(Conversation):
         self.steered: list[str] = []
         self.joined: set[str] = set()
         self.kept: tuple[Block, ...] = ()
+        self.attachments = PendingAttachments(lambda text, foreign: ((), ()))
         self.attached: list[tuple[Block, ...]] = []
         self.options: list[TurnOptions] = []
         self.metrics = RecoveryMetrics()
@@ -112,11 +114,13 @@ class ScriptedConversation(Conversation):
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
         self.kept += blocks
+        self.attachments.attach(blocks)
 
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
     ) -> AsyncGenerator[TurnEvent]:
         self.prompts.append(prompt)
+        self.attachments.take_blocks(prompt, attached)
         self.attached.append(attached)
         self.options.append(options)
         self._cancelled = asyncio.Event()

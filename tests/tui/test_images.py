@@ -66,6 +66,33 @@ def test_pasted_path_becomes_an_image_that_is_sent() -> None:
     drive(test, conversation, read_picture=read)
 
 
+@pytest.mark.parametrize("line", ["!file ", "/model x "])
+def test_image_of_a_line_that_takes_none_stays_in_the_prompt_and_the_reason_is_shown(line: str) -> None:
+    async def test(run: Running) -> None:
+        await run.type(line)
+        await paste(run, "/tmp/shot.png")
+        await run.send("")
+        await run.pilot.pause()
+        assert run.app.parts.prompt.text == f"{line}{LABEL} "
+        assert "cannot take images or asides. Delete the label, or send it" in " ".join(run.text.split())
+
+    drive(test, read_picture=read)
+
+
+def test_image_of_a_command_that_sends_a_prompt_goes_with_it() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.type("/plan rebuild ")
+        await paste(run, "/tmp/shot.png")
+        await run.send("")
+        await run.until_idle()
+        assert conversation.kept == (SHOT.image,)
+        assert conversation.prompts == [f"rebuild {LABEL}"]
+
+    drive(test, conversation, read_picture=read)
+
+
 def test_deleted_label_sends_no_image_and_undo_brings_it_back() -> None:
     conversation = ScriptedConversation()
 

@@ -65,6 +65,31 @@ def test_shell_command_runs_at_once_and_its_output_is_attached() -> None:
     drive(test, conversation, run_line=shell)
 
 
+def test_output_for_the_next_prompt_is_shown_above_it_and_removed_with_backspace() -> None:
+    shell, conversation = Shell(), ScriptedConversation([*says("done"), ended()])
+
+    async def test(run: Running) -> None:
+        for number in (1, 2):
+            await run.send(f"!quick {number}")
+            await run.until(lambda: len(conversation.kept) == number)  # noqa: B023  awaited at once
+        await run.pilot.pause()
+        assert "+ ! quick 1  exit 0\n" in run.screen
+        assert "+ ! quick 2  exit 0 · Backspace removes" in run.screen
+        await run.type("x")
+        await run.pilot.press("backspace")
+        assert "+ ! quick 2" in run.screen
+        await run.pilot.press("backspace")
+        await run.pilot.pause()
+        assert "+ ! quick 2" not in run.screen
+        assert "+ ! quick 1  exit 0 · Backspace removes" in run.screen
+        assert len(conversation.attachments.blocks) == 1
+        await run.send("look")
+        await run.until_idle()
+        assert "Backspace removes" not in run.screen
+
+    drive(test, conversation, run_line=shell)
+
+
 def test_escape_ends_the_shell_command_before_the_turn_and_keeps_its_output() -> None:
     shell, gate = Shell(), Gate()
     conversation = ScriptedConversation([gate, *says("done"), ended()])

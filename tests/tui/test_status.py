@@ -245,7 +245,7 @@ def test_status_line_drops_least_important_parts_first_and_never_wraps() -> None
         assert line.cell_length == width
         assert "\n" not in line.plain
         gone += [part for part in parts if part not in line.plain and part not in gone]
-    assert gone == ["$0.42", "high", "no sandbox", "25%", "claude-opus", "restricted", "offline"]
+    assert gone == ["$0.42", "high", "no sandbox", "offline", "25%", "claude-opus", "restricted"]
 
 
 def test_status_line_mentions_the_sandbox_only_if_there_is_none() -> None:
@@ -282,6 +282,21 @@ def test_forty_columns_still_show_the_problem() -> None:
     line = render_status(replace(STATED, mode="default", activity=None), 40, 0.0).plain
     assert "offline  restricted" in line
     assert line.startswith("ask")
+
+
+def test_known_problem_leaves_before_the_words_of_the_interrupt_key_while_a_turn_runs() -> None:
+    working = Status(model="demo/demo", problem="no key set", activity=Activity("waiting for the model", 0.0))
+    assert "no key set" in render_status(working, 90, 5.0).plain
+    narrow = render_status(working, 60, 5.0).plain
+    assert "Esc to interrupt" in narrow
+    assert "no key set" not in narrow
+    assert "no key set" in render_status(replace(working, activity=None), 30, 5.0).plain
+
+
+def test_mode_is_not_shown_before_a_resumed_session_has_told_it() -> None:
+    opening = Status(model="demo/demo", mode="default", is_opening=True)
+    assert "ask" not in render_status(opening, 80, 0.0).plain
+    assert render_status(replace(opening, is_opening=False), 80, 0.0).plain.startswith("ask")
 
 
 def test_nearly_full_window_is_reported_in_words() -> None:

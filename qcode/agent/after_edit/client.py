@@ -20,7 +20,7 @@ from qcode.agent.after_edit.problems import Problem, problems_of
 from qcode.protocol.tools import Launch
 from qcode.text.clean import single_spaced
 from qcode.text.json import Json, JsonObject
-from qcode.tools.processes import Process, end_surely, start_program
+from qcode.tools.processes import Process, end_program, start_program
 from qcode.values import dataclass
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
@@ -218,7 +218,7 @@ class LanguageServer:
         """End the server and its whole process group. It has no state to lose."""
         self._fail("it was ended")
         if self._process is not None:
-            await end_surely(self._process)
+            await end_program(self._process)
 
     def kill(self) -> None:
         """Kill the server at once, for a process that exits now. Idempotent."""

@@ -205,11 +205,13 @@ class Recorder:
         before = None if old is None else self._store_state(old.data, old.mode, path)
         mode = _NEW_FILE_MODE if old is None else old.mode
         after = None if data is None else FileState(digest_of(data), len(data), mode, is_kept=False)
-        at = self._session.record_change(RecordedChange(self._session.history.latest, str(path), before, after))
+        change_number = self._session.record_change(
+            RecordedChange(self._session.history.latest, str(path), before, after)
+        )
         try:
             yield
         except BaseException:
-            self._session.void_change(at)
+            self._session.void_change(change_number)
             raise
         if data is not None:
             # `/diff` needs the new content if another program changes the file later.

@@ -74,14 +74,18 @@ def files_of_turn(history: SessionHistory, number: int) -> tuple[FileVersions, .
     following = next((prompt.number for prompt in history.prompts() if prompt.number > number), None)
     changes_by_path: dict[str, list[tuple[int, RecordedChange]]] = {}
     later: set[str] = set()
-    for at, change in history.live_changes(number):
+    for change_number, change in history.live_changes(number):
         if following is not None and change.number >= following:
             later.add(change.path)
         else:
-            changes_by_path.setdefault(change.path, []).append((at, change))
+            changes_by_path.setdefault(change.path, []).append((change_number, change))
     return tuple(
         FileVersions(
-            path, changes[0][1].before, changes[-1][1].after, tuple(at for at, _ in changes), path not in later
+            path,
+            changes[0][1].before,
+            changes[-1][1].after,
+            tuple(change_number for change_number, _ in changes),
+            path not in later,
         )
         for path, changes in changes_by_path.items()
     )

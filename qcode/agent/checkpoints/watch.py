@@ -123,7 +123,7 @@ class FolderWatch:
             yield Difference(path, previous, old.content if old is not None else None, current)
 
 
-def _observe(entry: os.DirEntry[str], known: ObservedFile | None, bytes_left: int) -> ObservedFile | None:
+def _observe(entry: os.DirEntry[str], previous: ObservedFile | None, bytes_left: int) -> ObservedFile | None:
     """Return the current state of a regular file, reusing the known content if its timestamp did not change."""
     try:
         info = entry.stat(follow_symlinks=False)
@@ -131,8 +131,8 @@ def _observe(entry: os.DirEntry[str], known: ObservedFile | None, bytes_left: in
         if not stat.S_ISREG(info.st_mode) and not is_link:
             return None
         stamp = (info.st_mtime_ns, info.st_size, info.st_ino, info.st_mode)
-        if known is not None and known.stamp[:3] == stamp[:3]:
-            return known if known.stamp == stamp else ObservedFile(stamp, known.content)
+        if previous is not None and previous.stamp[:3] == stamp[:3]:
+            return previous if previous.stamp == stamp else ObservedFile(stamp, previous.content)
         if is_link:
             return ObservedFile(stamp, os.fsencode(os.readlink(entry.path)))  # noqa: PTH115  # `Path` drops a final slash
         is_small = info.st_size <= min(MAX_CONTENT_BYTES, bytes_left)

@@ -137,16 +137,16 @@ def _convert_allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conver
 
 
 def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
-    at = next((index for index, word in enumerate(words) if "*" in word), len(words))
-    stem = words[at].partition("*")[0] if at < len(words) else ""
-    if at == 0:
+    wildcard_index = next((index for index, word in enumerate(words) if "*" in word), len(words))
+    stem = words[wildcard_index].partition("*")[0] if wildcard_index < len(words) else ""
+    if wildcard_index == 0:
         plain = stem.removesuffix(":")
         rule = f"shell({plain} *)"
         if not plain or not is_rule(rule):
             return Conversion(loss="a rule must name the program; this one covers any")
         return Conversion((rule,), loss=f"only the program {plain} itself is covered, not others that begin so")
-    prefix = [*words[:at], *([f"{stem}*"] if stem and at < len(words) else [])]
-    is_open = is_prefix or at < len(words)
+    prefix = [*words[:wildcard_index], *([f"{stem}*"] if stem and wildcard_index < len(words) else [])]
+    is_open = is_prefix or wildcard_index < len(words)
     rule = f"shell({' '.join(prefix)} *)" if is_open else f"shell({' '.join(prefix)})"
     if is_rule(rule):
         return Conversion((rule,))

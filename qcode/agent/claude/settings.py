@@ -69,7 +69,7 @@ def convert_rules(
     """Convert rules; those in qcode's form are unchanged. `location_of` returns a prefix such as `file:3: `."""
     rules: dict[str, None] = {}
     tools: dict[str, None] = {}
-    lost: list[str] = []
+    losses: list[str] = []
     unenforced: list[str] = []
     for text in texts:
         if not is_claude_rule(text):
@@ -80,10 +80,10 @@ def convert_rules(
         tools.update(dict.fromkeys(converted.tools))
         if not converted.loss:
             continue
-        lost.append(f"{location_of(text)}{effect} {one_line(text, 200)}: {converted.loss}")
+        losses.append(f"{location_of(text)}{effect} {one_line(text, 200)}: {converted.loss}")
         if effect == "deny" and not converted.rules and text.startswith(_ENFORCED_TOOLS):
-            unenforced.append(lost[-1])
-    return ConvertedRules(tuple(rules), tuple(tools), tuple(lost), tuple(unenforced))
+            unenforced.append(losses[-1])
+    return ConvertedRules(tuple(rules), tuple(tools), tuple(losses), tuple(unenforced))
 
 
 def parse_settings(text: str, label: str, source: Source = "flag") -> ClaudeSettings:

@@ -137,7 +137,7 @@ def _decode_question(values: JsonObject) -> JsonObject:
     question = questions[0]
     if question.get("multiSelect") is True:
         raise UntranslatableError("AskUserQuestion: several answers to one question are not supported")
-    asked: JsonObject = {"question": question.get("question")}
+    decoded: JsonObject = {"question": question.get("question")}
     options = question.get("options")
     choices: list[Json] = []
     for option in options if isinstance(options, list) else []:
@@ -147,7 +147,7 @@ def _decode_question(values: JsonObject) -> JsonObject:
         if option.get("description"):
             choice["detail"] = option["description"]
         choices.append(choice)
-    return {**asked, "choices": choices} if choices else asked
+    return {**decoded, "choices": choices} if choices else decoded
 
 
 def _inverted(translation: Mapping[str, str]) -> dict[str, str]:

@@ -157,14 +157,14 @@ def attached_file(path: Path, label: str) -> Block:
 
 def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
     """Return the text without the `@` of mentions of these files, because they are already attached."""
-    known = {os.path.realpath(path) for path in paths}
+    real_paths = {os.path.realpath(path) for path in paths}
 
     def plain(match: re.Match[str]) -> str:
         found, _ = _find_mentions(match[0], folder, ())
-        is_known = bool(found) and all(os.path.realpath(mention.path) in known for mention in found)
+        is_known = bool(found) and all(os.path.realpath(mention.path) in real_paths for mention in found)
         return match[0][1:] if is_known else match[0]
 
-    return _MENTION.sub(plain, typed) if known else typed
+    return _MENTION.sub(plain, typed) if real_paths else typed
 
 
 def shell_block(line: str, outcome: ToolOutcome) -> Text:
@@ -237,6 +237,22 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
     unlabeled = images - typed.count(_IMAGE_LABEL)
     labels = names if len(names) == unlabeled else [""] * max(0, unlabeled)
     return [*lines, *(f"{name} image".lstrip() for name in labels)]
+
+
+def attachment_line(block: Block) -> str:
+    """Return a line for a block that waits for the next prompt: `! npm test  exit 1`, `job 1: running  make`."""
+    attached = split_attached(block.text) if isinstance(block, Text) else None
+    if attached is None:
+        return "image" if isinstance(block, Image) else "text"
+    match attached.kind:
+        case "shell":
+            return f"! {visible(attached.name)}  {attached.result}".rstrip()
+        case "job":
+            return f"{attached.result}  {visible(attached.name)}"
+        case "aside":
+            return f"aside: {visible(attached.name)}"
+        case _:
+            return attached_lines((block,), "")[0]
 
 
 def _find_mentions(typed: str, folder: Path, foreign: Spans) -> tuple[list[_Mention], list[str]]:

@@ -289,16 +289,16 @@ def without_comments(text: str) -> str:
     if "<!--" not in text:
         return text
     result: list[str] = []
-    inside = False
+    is_inside = False
     last = text.rfind("-->")
     position = 0
     for line, is_code in _lines(text):
-        begins = not inside and not is_code and line.lstrip().startswith("<!--") and position < last
-        inside = inside or begins
-        if not inside:
+        begins = not is_inside and not is_code and line.lstrip().startswith("<!--") and position < last
+        is_inside = is_inside or begins
+        if not is_inside:
             result.append(line)
         elif "-->" in (line.partition("<!--")[2] if begins else line):
-            inside = False
+            is_inside = False
             rest = line.rpartition("-->")[2]
             result += [rest] if rest.strip() else []
         position += len(line) + 1

@@ -63,20 +63,20 @@ def size_of(data: bytes) -> tuple[int, int] | None:
         return None
 
 
-def _pair(form: str, data: bytes, at: int) -> tuple[int, int]:
-    first, second = struct.unpack_from(form, data, at)
+def _pair(form: str, data: bytes, offset: int) -> tuple[int, int]:
+    first, second = struct.unpack_from(form, data, offset)
     return int(first), int(second)
 
 
 def _size_of_jpeg(data: bytes) -> tuple[int, int] | None:
-    at = 2
-    while data[at] == 0xFF:
-        while data[at] == 0xFF:
-            at += 1
-        if data[at] in _START_OF_FRAME:
-            height, width = _pair(">HH", data, at + 4)
+    offset = 2
+    while data[offset] == 0xFF:
+        while data[offset] == 0xFF:
+            offset += 1
+        if data[offset] in _START_OF_FRAME:
+            height, width = _pair(">HH", data, offset + 4)
             return width, height
-        at += 1 + _pair(">HH", data, at + 1)[0]
+        offset += 1 + _pair(">HH", data, offset + 1)[0]
     return None
 
 

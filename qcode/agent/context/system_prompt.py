@@ -193,7 +193,8 @@ class PendingAttachments:
     """Attachments that wait for the next prompt or steering message.
 
     `find_mentions` returns the files that a text mentions, and a line for each file that is not attached. Its second
-    argument are the spans of the text that come from a file of the project.
+    argument are the spans of the text that come from a file of the project. `on_change` is called with the blocks for
+    the next prompt whenever they change.
     """
 
     def __init__(self, find_mentions: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:
@@ -201,16 +202,34 @@ class PendingAttachments:
         self._held_blocks: tuple[Block, ...] = ()
         self._steering_messages: list[tuple[str, tuple[Block, ...]]] = []
         self.problems: list[str] = []
+        self.on_change: Callable[[tuple[Block, ...]], None] = lambda blocks: None
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """The blocks for the next prompt."""
+        return self._held_blocks
+
+    def drop_last(self) -> Block | None:
+        """Remove and return the block that was attached last, None if there is none."""
+        dropped = self._held_blocks[-1] if self._held_blocks else None
+        self._hold(self._held_blocks[:-1])
+        return dropped
+
+    def _hold(self, blocks: tuple[Block, ...]) -> None:
+        if blocks != self._held_blocks:
+            self._held_blocks = blocks
+            self.on_change(blocks)
 
     def attach(self, blocks: tuple[Block, ...]) -> None:
         """Hold blocks for the next prompt."""
-        self._held_blocks = (*self._held_blocks, *blocks)
+        self._hold((*self._held_blocks, *blocks))
 
     def take_blocks(self, text: str, attached: tuple[Block, ...], foreign: Spans = ()) -> tuple[Block, ...]:
         """Return the blocks to put before `text`: pending blocks, its attachments, and the files it mentions."""
         mentioned, problems = self._find_mentions(text, foreign)
         self.problems += problems
-        pending, self._held_blocks = self._held_blocks, ()
+        pending = self._held_blocks
+        self._hold(())
         return (*pending, *attached, *mentioned)
 
     def add_steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
@@ -227,10 +246,10 @@ class PendingAttachments:
 
     def defer(self, text: str) -> None:
         """Hold the blocks of a withdrawn steering message for the next prompt."""
-        self._held_blocks = (*self.take_steered(text), *self._held_blocks)
+        self._hold((*self.take_steered(text), *self._held_blocks))
 
     def end_turn(self) -> None:
         """Keep the blocks of steering messages that the turn did not take, for the next turn."""
         self.problems.clear()
-        self._held_blocks = (*(block for _, blocks in self._steering_messages for block in blocks), *self._held_blocks)
+        self._hold((*(block for _, blocks in self._steering_messages for block in blocks), *self._held_blocks))
         self._steering_messages.clear()

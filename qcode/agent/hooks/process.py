@@ -14,7 +14,7 @@ from pathlib import Path
 from qcode.agent.hooks.answers import HookAnswer, answer_from_exit, failed
 from qcode.agent.hooks.events import HookCommand
 from qcode.protocol.tools import Launch
-from qcode.tools.processes import Process, end_surely, start_program
+from qcode.tools.processes import Process, end_program, start_program
 from qcode.values import dataclass
 
 MAX_OUTPUT = 1024 * 1024
@@ -53,7 +53,7 @@ async def run_command(
         try:
             code = await _exit_code(process, (output, errors), timeout_s)
         finally:
-            await end_surely(process, TERM_GRACE_S)
+            await end_program(process, TERM_GRACE_S)
     if code is None:
         return CommandRun(failed(f"it took longer than {timeout_s:g} s"))
     return CommandRun(answer_from_exit(event, code, output.text, errors.text), code)

@@ -37,9 +37,9 @@ class TranscriptFile:
             _remove_old(self.path.parent)
             self._write(messages, os.O_TRUNC)
 
-    def append(self, message: Message, at: datetime) -> None:
+    def append(self, message: Message, timestamp: datetime) -> None:
         with contextlib.suppress(OSError):
-            self._write([(at, message)], os.O_APPEND)
+            self._write([(timestamp, message)], os.O_APPEND)
 
     def remove(self) -> None:
         with contextlib.suppress(OSError):
@@ -51,14 +51,14 @@ class TranscriptFile:
         with os.fdopen(handle, "wb") as file:
             file.write(data)
 
-    def _line(self, message: Message, at: datetime) -> bytes:
+    def _line(self, message: Message, timestamp: datetime) -> bytes:
         content = [block for block in (self._block(part) for part in message.blocks) if block is not None]
         line = {
             "type": message.role,
             "message": {"role": message.role, "content": content},
             "sessionId": self._session_id,
             "cwd": self._folder,
-            "timestamp": at.isoformat().replace("+00:00", "Z"),
+            "timestamp": timestamp.isoformat().replace("+00:00", "Z"),
         }
         # Without blanks, as hooks expect it when they search for text.
         text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))

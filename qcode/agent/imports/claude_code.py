@@ -97,16 +97,16 @@ def branch(records: Sequence[JsonObject]) -> list[JsonObject]:
     ]
 
 
-def _path(record: JsonObject, by_uuid: dict[str, JsonObject], known: Collection[str] = ()) -> list[str]:
-    """Return the keys of a record and of the records before it, up to the first in `known` or the root of its tree."""
+def _path(record: JsonObject, by_uuid: dict[str, JsonObject], known_keys: Collection[str] = ()) -> list[str]:
+    """Return the keys of a record and of those before it, up to the first in `known_keys` or the root of its tree."""
     path: dict[str, None] = {}
-    at: JsonObject | None = record
-    while at is not None and (key := _key(at)) not in path:
+    ancestor: JsonObject | None = record
+    while ancestor is not None and (key := _key(ancestor)) not in path:
         path[key] = None
-        if key in known:
+        if key in known_keys:
             break
-        parent = text_in(at.get("parentUuid")) or text_in(at.get("logicalParentUuid"))
-        at = by_uuid.get(parent)
+        parent = text_in(ancestor.get("parentUuid")) or text_in(ancestor.get("logicalParentUuid"))
+        ancestor = by_uuid.get(parent)
     return list(path)
 
 
@@ -137,7 +137,7 @@ def _read_queued_prompt(record: JsonObject, builder: TranscriptBuilder) -> bool:
 
 
 def _read_message(record: JsonObject, builder: TranscriptBuilder) -> None:
-    message, at = object_in(record.get("message")), text_in(record.get("timestamp"))
+    message, timestamp = object_in(record.get("message")), text_in(record.get("timestamp"))
     content = message.get("content")
     parts: list[JsonObject] = [{"type": "text", "text": content}] if isinstance(content, str) else objects_in(content)
     if record.get("type") == "assistant":
@@ -146,17 +146,17 @@ def _read_message(record: JsonObject, builder: TranscriptBuilder) -> None:
             return
         model = text_in(message.get("model"))
         for block in _read_blocks(parts, builder):
-            builder.add_reply_block(block, at, "" if model == "<synthetic>" else model)
+            builder.add_reply_block(block, timestamp, "" if model == "<synthetic>" else model)
         return
     for part in parts:
         if part.get("type") == "tool_result":
-            _read_result(part, at, builder)
+            _read_result(part, timestamp, builder)
     blocks = _read_blocks([part for part in parts if part.get("type") != "tool_result"], builder)
     if record.get("isCompactSummary") is True:
-        builder.compact([Message("user", tuple(blocks))], at)
+        builder.compact([Message("user", tuple(blocks))], timestamp)
         return
     is_typed = record.get("isMeta") is not True and not _is_from_program(blocks)
-    builder.add_prompt(blocks, at, is_typed=is_typed)
+    builder.add_prompt(blocks, timestamp, is_typed=is_typed)
 
 
 def _is_from_program(blocks: Sequence[Block]) -> bool:
@@ -182,7 +182,7 @@ def _read_blocks(content: Iterable[JsonObject], builder: TranscriptBuilder) -> l
     return blocks
 
 
-def _read_result(block: JsonObject, at: str, builder: TranscriptBuilder) -> None:
+def _read_result(block: JsonObject, timestamp: str, builder: TranscriptBuilder) -> None:
     content: Json = block.get("content")
     parts = objects_in(content)
     texts = [text_in(part.get("text")) for part in parts if part.get("type") == "text"]
@@ -192,7 +192,7 @@ def _read_result(block: JsonObject, at: str, builder: TranscriptBuilder) -> None
             builder.left_out[f"result part {text_in(part.get('type')) or 'without type'}"] += 1
     text = content if isinstance(content, str) else "\n".join(texts)
     is_error = block.get("is_error") is True
-    builder.add_result(text_in(block.get("tool_use_id")), text, at, is_error=is_error, images=images)
+    builder.add_result(text_in(block.get("tool_use_id")), text, timestamp, is_error=is_error, images=images)
 
 
 def image_from(block: JsonObject) -> Image | None:

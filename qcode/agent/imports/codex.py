@@ -63,19 +63,19 @@ class _Reader:
         self.title = ""
 
     def add(self, record: JsonObject) -> None:
-        payload, at = record.get("payload"), text_in(record.get("timestamp"))
+        payload, timestamp = record.get("payload"), text_in(record.get("timestamp"))
         kind = text_in(record.get("type"))
         if not isinstance(payload, dict):
             if "record_type" in record:
                 self._builder.bookkeeping[text_in(record["record_type"])] += 1
             else:
-                self._item(record, at)
+                self._item(record, timestamp)
             return
         match kind:
             case "response_item":
-                self._item(payload, at)
+                self._item(payload, timestamp)
             case "compacted":
-                self._compacted(payload, at)
+                self._compacted(payload, timestamp)
             case "event_msg":
                 self._event(payload)
             case "turn_context":
@@ -96,7 +96,7 @@ class _Reader:
         elif kind == "thread_name_updated":
             self.title = text_in(payload.get("thread_name")) or self.title
 
-    def _compacted(self, payload: JsonObject, at: str) -> None:
+    def _compacted(self, payload: JsonObject, timestamp: str) -> None:
         """Read a compaction: the messages that replace all earlier ones, or their summary."""
         inner = TranscriptBuilder()
         reader = _Reader(inner, "")
@@ -110,45 +110,47 @@ class _Reader:
             # The summary cannot be read, so the full history is kept.
             self._builder.left_out["encrypted summary"] += 1
             return
-        self._builder.compact(messages, at)
+        self._builder.compact(messages, timestamp)
 
-    def _item(self, item: JsonObject, at: str) -> None:
+    def _item(self, item: JsonObject, timestamp: str) -> None:
         builder = self._builder
         kind = text_in(item.get("type"))
         match kind:
             case "message":
-                self._message(item, at)
+                self._message(item, timestamp)
             case "reasoning":
                 texts = [
                     text_in(entry.get("text"))
                     for name in ("summary", "content")
                     for entry in objects_in(item.get(name))
                 ]
-                builder.add_reply_block(Reasoning("\n\n".join(text for text in texts if text)), at, self._model)
+                builder.add_reply_block(Reasoning("\n\n".join(text for text in texts if text)), timestamp, self._model)
                 if "encrypted_content" in item and not any(texts):
                     builder.left_out["encrypted reasoning"] += 1
             case "compaction" | "compaction_summary":
                 builder.left_out["encrypted summary"] += 1
             case _ if kind.endswith("_call") and (call_id := _call_id(item, kind)):
-                builder.add_reply_block(ToolCall(call_id, _tool_name(item, kind), _arguments(item)), at, self._model)
+                builder.add_reply_block(
+                    ToolCall(call_id, _tool_name(item, kind), _arguments(item)), timestamp, self._model
+                )
             case _ if kind.endswith("_output") and text_in(item.get("call_id")):
-                self._result(item, at)
+                self._result(item, timestamp)
             case _ if kind in _BOOKKEEPING:
                 builder.bookkeeping[kind] += 1
             case _:
                 builder.left_out[f"item {kind or 'without type'}"] += 1
 
-    def _message(self, item: JsonObject, at: str) -> None:
+    def _message(self, item: JsonObject, timestamp: str) -> None:
         role, blocks = item.get("role"), self._blocks(item.get("content"))
         if role == "assistant":
             for block in blocks:
-                self._builder.add_reply_block(block, at, self._model)
+                self._builder.add_reply_block(block, timestamp, self._model)
             return
         texts = [block.text.lstrip() for block in blocks if isinstance(block, Text)]
         if role != "user" or (texts and all(text.startswith(_INSTRUCTION_PREFIXES) for text in texts)):
             self._builder.left_out["instructions to the model"] += 1
             return
-        self._builder.add_prompt(blocks, at)
+        self._builder.add_prompt(blocks, timestamp)
 
     def _blocks(self, content: Json) -> list[Block]:
         blocks: list[Block] = []
@@ -165,7 +167,7 @@ class _Reader:
                     self._builder.left_out[f"content {text_in(other) or 'without type'}"] += 1
         return blocks
 
-    def _result(self, item: JsonObject, at: str) -> None:
+    def _result(self, item: JsonObject, timestamp: str) -> None:
         output = item.get("output", item.get("tools"))
         is_error = False
         if isinstance(output, dict) and "content" in output:
@@ -178,7 +180,7 @@ class _Reader:
             images = [block for block in blocks if isinstance(block, Image)]
         else:
             text, images = json.dumps(output, ensure_ascii=False), []
-        self._builder.add_result(text_in(item.get("call_id")), text, at, is_error=is_error, images=images)
+        self._builder.add_result(text_in(item.get("call_id")), text, timestamp, is_error=is_error, images=images)
 
 
 def _call_id(item: JsonObject, kind: str) -> str:

@@ -102,35 +102,35 @@ class TranscriptBuilder:
         self._events: list[_Event] = []
         self._results: defaultdict[str, deque[ToolResult]] = defaultdict(deque)
 
-    def add_prompt(self, blocks: Iterable[Block], at: str = "", *, is_typed: bool = True) -> None:
+    def add_prompt(self, blocks: Iterable[Block], timestamp: str = "", *, is_typed: bool = True) -> None:
         """Add a message of the user; `is_typed` is False if the program wrote it in the user's name."""
         found = tuple(block for block in blocks if not isinstance(block, Text) or block.text.strip())
         if found:
-            self._events.append(_Prompt(found, at, is_typed))
+            self._events.append(_Prompt(found, timestamp, is_typed))
 
-    def add_reply_block(self, block: Block, at: str = "", model: str = "") -> None:
+    def add_reply_block(self, block: Block, timestamp: str = "", model: str = "") -> None:
         """Add a block of a reply."""
         if not isinstance(block, Text | Reasoning) or block.text.strip():
-            self._events.append(_ReplyBlock(block, at, model))
+            self._events.append(_ReplyBlock(block, timestamp, model))
 
     def add_result(
-        self, call_id: str, content: str, at: str = "", *, is_error: bool = False, images: Iterable[Image] = ()
+        self, call_id: str, content: str, timestamp: str = "", *, is_error: bool = False, images: Iterable[Image] = ()
     ) -> None:
         """Add the result of a call, which may be anywhere before it or after it."""
         self._results[call_id].append(ToolResult(call_id, "", content, is_error, tuple(images)))
-        self._events.append(_ToolAnswer(at))
+        self._events.append(_ToolAnswer(timestamp))
 
-    def compact(self, messages: Iterable[Message], at: str = "") -> None:
+    def compact(self, messages: Iterable[Message], timestamp: str = "") -> None:
         if found := tuple(message for message in messages if message.blocks):
-            self._events.append(ForeignCompaction(found, at))
+            self._events.append(ForeignCompaction(found, timestamp))
 
     def roll_back(self, turns: int) -> None:
         """Remove the last turns, which the user rolled back."""
-        starts = [at for at, event in enumerate(self._events) if isinstance(event, _Prompt) and event.is_typed]
+        starts = [index for index, event in enumerate(self._events) if isinstance(event, _Prompt) and event.is_typed]
         if turns > 0 and starts:
-            at = starts[-min(turns, len(starts))]
-            self.left_out["messages of turns that were taken back"] += len(self._events) - at
-            del self._events[at:]
+            index = starts[-min(turns, len(starts))]
+            self.left_out["messages of turns that were taken back"] += len(self._events) - index
+            del self._events[index:]
 
     def finish(self) -> tuple[ForeignItem, ...]:
         """Return the messages and compactions. Results without a call are counted in `left_out`."""
@@ -155,7 +155,7 @@ class TranscriptBuilder:
         """Return the message of one reply; an id that it uses twice is made unique."""
         blocks: list[Block] = []
         used_ids: set[str] = set()
-        at = model = ""
+        timestamp = model = ""
         for event in events:
             block = event.block
             if isinstance(block, ToolCall):
@@ -168,8 +168,8 @@ class TranscriptBuilder:
                     self._results[call_id].append(replace(self._results[block.call_id].pop(), call_id=call_id))
                 block = replace(block, call_id=call_id, name=_INVALID_NAME_CHARS.sub("_", block.name)[:64] or "unknown")
             blocks.append(block)
-            at, model = event.at or at, event.model or model
-        return ForeignMessage(Message("assistant", tuple(blocks)), at, model)
+            timestamp, model = event.at or timestamp, event.model or model
+        return ForeignMessage(Message("assistant", tuple(blocks)), timestamp, model)
 
     def _result_of(self, call: ToolCall) -> ToolResult:
         known = self._results[call.call_id]
@@ -186,16 +186,16 @@ def _user_messages(events: Sequence[_Prompt | _ToolAnswer], results: tuple[ToolR
 
     Text of the program precedes typed text, as attachments do, so that the last text is the typed one.
     """
-    at = next((event.at for event in reversed(events) if event.at), "")
+    timestamp = next((event.at for event in reversed(events) if event.at), "")
     prompts = [event for event in events if isinstance(event, _Prompt)]
     added = [block for prompt in prompts if not prompt.is_typed for block in prompt.blocks]
     typed = [block for prompt in prompts if prompt.is_typed for block in prompt.blocks]
-    first = next((event.at for event in events if event.at), at)
+    first = next((event.at for event in events if event.at), timestamp)
     items: list[ForeignItem] = []
     if results and typed:
         # A turn that was interrupted: its results end it, and the prompt begins another one.
         items.append(ForeignMessage(Message("user", results), first))
         results = ()
     if blocks := (*results, *added, *typed):
-        items.append(ForeignMessage(Message("user", blocks), at, is_typed=bool(typed)))
+        items.append(ForeignMessage(Message("user", blocks), timestamp, is_typed=bool(typed)))
     return items

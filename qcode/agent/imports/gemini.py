@@ -74,31 +74,33 @@ def _rewind(messages: dict[str, JsonObject], to: str, builder: TranscriptBuilder
 
 def _gemini_message(message: JsonObject, builder: TranscriptBuilder, answered: Set[str]) -> None:
     """Read a message. Results of the calls in `answered` are skipped: they are also in the message with the call."""
-    kind, at = text_in(message.get("type")), text_in(message.get("timestamp"))
+    kind, timestamp = text_in(message.get("type")), text_in(message.get("timestamp"))
     parts = _parts(message.get("content"))
     calls = objects_in(message.get("toolCalls"))
-    known = {text_in(call.get("id")) for call in calls}
+    answered_ids = {text_in(call.get("id")) for call in calls}
     if kind == "user":
-        _user_parts(parts, at, builder, known=answered)
+        _user_parts(parts, timestamp, builder, answered_ids=answered)
     elif kind == "gemini":
         model = text_in(message.get("model"))
         for thought in objects_in(message.get("thoughts")):
             texts = (text_in(thought.get("subject")), text_in(thought.get("description")))
-            builder.add_reply_block(Reasoning("\n\n".join(text for text in texts if text)), at, model)
-        for block in _blocks(parts, builder, known):
-            builder.add_reply_block(block, at, model)
+            builder.add_reply_block(Reasoning("\n\n".join(text for text in texts if text)), timestamp, model)
+        for block in _blocks(parts, builder, answered_ids):
+            builder.add_reply_block(block, timestamp, model)
         for call in calls:
             arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
-            builder.add_reply_block(ToolCall(text_in(call.get("id")), text_in(call.get("name")), arguments), at, model)
+            builder.add_reply_block(
+                ToolCall(text_in(call.get("id")), text_in(call.get("name")), arguments), timestamp, model
+            )
         for call in calls:
-            _gemini_result(call, at, builder)
+            _gemini_result(call, timestamp, builder)
     elif kind in _NOTICES:
         builder.left_out[f"{kind} messages of the program"] += 1
     else:
         builder.left_out[f"unknown record {kind or 'without type'}"] += 1
 
 
-def _gemini_result(call: JsonObject, at: str, builder: TranscriptBuilder) -> None:
+def _gemini_result(call: JsonObject, timestamp: str, builder: TranscriptBuilder) -> None:
     call_id, is_error = text_in(call.get("id")), call.get("status") in ("error", "cancelled")
     parts = _parts(call.get("result"))
     responses = [object_in(part["functionResponse"]) for part in parts if "functionResponse" in part]
@@ -109,7 +111,7 @@ def _gemini_result(call: JsonObject, at: str, builder: TranscriptBuilder) -> Non
         texts = [text_in(call["resultDisplay"])]
     if parts or texts:
         is_error = is_error or any("error" in object_in(response.get("response")) for response in responses)
-        builder.add_result(call_id, "\n".join(texts), at, is_error=is_error, images=images)
+        builder.add_result(call_id, "\n".join(texts), timestamp, is_error=is_error, images=images)
 
 
 def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
@@ -120,7 +122,7 @@ def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuild
     on_branch = set(map(id, branch(typed)))
     title = ""
     for entry in typed:
-        at, kind = text_in(entry.get("timestamp")), text_in(entry.get("type"))
+        timestamp, kind = text_in(entry.get("timestamp")), text_in(entry.get("type"))
         payload = object_in(entry.get("systemPayload"))
         if kind in ("user", "assistant"):
             if id(entry) in on_branch:
@@ -131,7 +133,7 @@ def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuild
             builder.bookkeeping[f"system {text_in(entry.get('subtype'))}".strip()] += 1
             title = text_in(payload.get("customTitle")) or title
             if entry.get("subtype") == "chat_compression":
-                builder.compact(_history(payload.get("compressedHistory")), at)
+                builder.compact(_history(payload.get("compressedHistory")), timestamp)
         else:
             builder.left_out[f"unknown record {kind or 'without type'}"] += 1
     first: JsonObject = main[0] if main else {}
@@ -142,14 +144,14 @@ def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuild
 
 
 def _qwen_message(record: JsonObject, builder: TranscriptBuilder) -> None:
-    at, model = text_in(record.get("timestamp")), text_in(record.get("model"))
+    timestamp, model = text_in(record.get("timestamp")), text_in(record.get("model"))
     parts = _parts(object_in(record.get("message")).get("parts"))
     if record.get("type") == "assistant":
         for block in _blocks(parts, builder, frozenset()):
-            builder.add_reply_block(block, at, model)
+            builder.add_reply_block(block, timestamp, model)
         return
     is_typed = record.get("subtype") in (None, "mid_turn_user_message")
-    _user_parts(parts, at, builder, known=frozenset(), is_typed=is_typed)
+    _user_parts(parts, timestamp, builder, answered_ids=frozenset(), is_typed=is_typed)
 
 
 def _history(contents: Json) -> list[Message]:
@@ -161,16 +163,16 @@ def _history(contents: Json) -> list[Message]:
             for block in _blocks(parts, builder, frozenset()):
                 builder.add_reply_block(block)
         else:
-            _user_parts(parts, "", builder, known=frozenset())
+            _user_parts(parts, "", builder, answered_ids=frozenset())
     return [message.message for message in builder.finish() if isinstance(message, ForeignMessage)]
 
 
 def _user_parts(
     parts: Sequence[JsonObject],
-    at: str,
+    timestamp: str,
     builder: TranscriptBuilder,
     *,
-    known: Set[str],
+    answered_ids: Set[str],
     is_typed: bool = True,
 ) -> None:
     rest = []
@@ -181,21 +183,21 @@ def _user_parts(
             is_error = "error" in object_in(content)
             nested = [image for entry in objects_in(response.get("parts")) if (image := _image(entry)) is not None]
             call_id = text_in(response.get("id")) or text_in(response.get("name"))
-            if call_id not in known:
-                builder.add_result(call_id, _response_text(content), at, is_error=is_error, images=nested)
+            if call_id not in answered_ids:
+                builder.add_result(call_id, _response_text(content), timestamp, is_error=is_error, images=nested)
         else:
             rest.append(part)
-    builder.add_prompt(_blocks(rest, builder, frozenset()), at, is_typed=is_typed)
+    builder.add_prompt(_blocks(rest, builder, frozenset()), timestamp, is_typed=is_typed)
 
 
-def _blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, known: Set[str]) -> list[Block]:
-    """Return the content of parts; a call whose id is in `known` is given elsewhere."""
+def _blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, answered_ids: Set[str]) -> list[Block]:
+    """Return the content of parts; a call whose id is in `answered_ids` is given elsewhere."""
     blocks: list[Block] = []
     for part in parts:
         call = part.get("functionCall")
         if isinstance(call, dict):
             call_id = text_in(call.get("id")) or text_in(call.get("name"))
-            if call_id not in known:
+            if call_id not in answered_ids:
                 arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
                 blocks.append(ToolCall(call_id, text_in(call.get("name")), arguments))
         elif "text" in part:

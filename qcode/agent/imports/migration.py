@@ -64,17 +64,17 @@ class Migration:
             self._write(foreign, session_id, started)
             return ImportResult(session_id, "imported", len(foreign.messages))
         stored = [message for _, message in sorted(self._store.load(session_id).history.stored.items())]
-        known = [message.entry.message for message in stored if not message.is_summary]
+        stored_messages = [message.entry.message for message in stored if not message.is_summary]
         messages = [redact_message(message.message, self._redact) for message in foreign.messages]
         count = object_in(header.get("imported")).get("messages")
-        is_continued = not isinstance(count, int) or len(known) > count
-        is_part = messages == known[: len(messages)]
+        is_continued = not isinstance(count, int) or len(stored_messages) > count
+        is_part = messages == stored_messages[: len(messages)]
         if is_continued and not is_part:
             return ImportResult(session_id, "changed", 0)
-        if is_part or _lacks_content(messages, known):
+        if is_part or _lacks_content(messages, stored_messages):
             return ImportResult(session_id, "unchanged", 0)
         self._write(foreign, session_id, started)
-        return ImportResult(session_id, "updated", len(messages) - len(known))
+        return ImportResult(session_id, "updated", len(messages) - len(stored_messages))
 
     def _session_name(self, foreign: ForeignSession, started: datetime) -> tuple[str, JsonObject | None]:
         """Return the id for a session, and the header of the file if it was imported before."""
@@ -156,11 +156,11 @@ def _qualified(foreign: ForeignSession, model: str) -> str:
     return f"{_PROVIDERS[foreign.program]}/{model}" if model else ""
 
 
-def _lacks_content(given: list[Message], known: list[Message]) -> bool:
-    """Return whether `given` lacks messages, or results of calls, that `known` has."""
-    if len(given) != len(known):
-        return len(given) < len(known)
-    return _missing_results(given) > _missing_results(known)
+def _lacks_content(imported: list[Message], stored: list[Message]) -> bool:
+    """Return whether `imported` lacks messages, or results of calls, that `stored` has."""
+    if len(imported) != len(stored):
+        return len(imported) < len(stored)
+    return _missing_results(imported) > _missing_results(stored)
 
 
 def _missing_results(messages: list[Message]) -> int:

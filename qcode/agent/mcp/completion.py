@@ -119,14 +119,14 @@ class ServerCompletion:
 
     def _values(self, key: tuple[str, ...], before: Mapping[str, str]) -> tuple[str, ...]:
         """Return the cached answer to a request; if there is none, ask the server and return no values."""
-        known = (*key, *(f"{name}={value}" for name, value in sorted(before.items())))
-        if known not in self._answers:
+        cache_key = (*key, *(f"{name}={value}" for name, value in sorted(before.items())))
+        if cache_key not in self._answers:
             if self._request_task is not None:
                 self._request_task.cancel()
-            self._request_task = asyncio.get_running_loop().create_task(self._ask(known, key, dict(before)))
-        return self._answers.get(known, ())
+            self._request_task = asyncio.get_running_loop().create_task(self._ask(cache_key, key, dict(before)))
+        return self._answers.get(cache_key, ())
 
-    async def _ask(self, known: tuple[str, ...], key: tuple[str, ...], before: dict[str, str]) -> None:
+    async def _ask(self, cache_key: tuple[str, ...], key: tuple[str, ...], before: dict[str, str]) -> None:
         server, kind, name, argument, value = key
         ready = self._servers.ready().get(server)
         values: tuple[str, ...] = ()
@@ -138,8 +138,8 @@ class ServerCompletion:
                 values = ()
         if len(self._answers) > _MAX_CACHED:
             self._answers.clear()
-        self._answers[known] = tuple(single_spaced(clean(text), 200) for text in values[:MAX_ROWS])
-        if self._answers[known]:
+        self._answers[cache_key] = tuple(single_spaced(clean(text), 200) for text in values[:MAX_ROWS])
+        if self._answers[cache_key]:
             self._on_change()
 
 

@@ -122,15 +122,15 @@ class RunningRequest:
     async def paused(self) -> AsyncIterator[None]:
         """Pause the time limit of the request."""
         timer, clock = self.timer, asyncio.get_running_loop().time
-        left = None if timer is None or timer.when() is None else (timer.when() or 0) - clock()
-        if timer is not None and left is not None:
+        remaining_s = None if timer is None or timer.when() is None else (timer.when() or 0) - clock()
+        if timer is not None and remaining_s is not None:
             timer.reschedule(None)
         try:
             yield
         finally:
             is_over = self.timer is not timer
-            if timer is not None and left is not None and not is_over and not timer.expired():
-                timer.reschedule(clock() + max(0.0, left))
+            if timer is not None and remaining_s is not None and not is_over and not timer.expired():
+                timer.reschedule(clock() + max(0.0, remaining_s))
 
 
 class ServerConnection:

@@ -69,14 +69,14 @@ def estimate_tokens(specs: Sequence[ToolSpec]) -> int:
 
 def search_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec]:
     """Return `find_tools` and `use_tool`; `tools` are the names of the deferred tools of each server."""
-    lines, left = [], MAX_INDEX_TOKENS
+    lines, remaining = [], MAX_INDEX_TOKENS
     for server, names in tools.items():
         line = f"{server} ({count_text(len(names), 'tool')}): {', '.join(names)}"
         size = estimate_text(line)
-        if size > left:
-            name_list = line[: left * 3].rpartition(", ")[0]
+        if size > remaining:
+            name_list = line[: remaining * 3].rpartition(", ")[0]
             line = f"{name_list}, ..." if name_list else f"{server} ({count_text(len(names), 'tool')})"
-        left = max(0, left - estimate_text(line))
+        remaining = max(0, remaining - estimate_text(line))
         lines.append(line)
     return replace(_FIND, description=_FIND.description + "\n".join(lines)), _USE
 

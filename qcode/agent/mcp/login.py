@@ -206,12 +206,12 @@ class _BrowserLogin:
             raise ServerError(f"no answer of the browser within {LOGIN_TIMEOUT_S / 60:g} minutes; try again") from None
 
     async def _pasted(self, paste: Paste) -> AuthorizationCodeResult:
-        for left in reversed(range(MAX_PASTES)):
+        for attempts_left in reversed(range(MAX_PASTES)):
             typed = (await paste()).strip()
             query = parse_qs(urlsplit(typed).query) if "?" in typed else {}
             if "code" in query or "error" in query:
                 return self._check_answer({name: values[0] for name, values in query.items()})
-            if not left:
+            if not attempts_left:
                 break
         raise ServerError("that is not the address to which the browser was sent: it has no code; try again")
 

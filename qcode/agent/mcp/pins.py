@@ -165,13 +165,13 @@ def pin_of(tool: CheckedTool) -> Pin:
     return Pin(tool.hash, f"{tool.spec.description}\n{schema}")
 
 
-def changes_of(known: Mapping[str, Pin], tools: Sequence[CheckedTool]) -> tuple[ToolChange, ...]:
+def changes_of(pinned: Mapping[str, Pin], tools: Sequence[CheckedTool]) -> tuple[ToolChange, ...]:
     """Return the tools that differ from their pins."""
     found = ((tool.spec.name, pin_of(tool)) for tool in tools if not tool.problem)
     return tuple(
-        ToolChange(name, known.get(name), now)
+        ToolChange(name, pinned.get(name), now)
         for name, now in found
-        if name not in known or known[name].hash != now.hash
+        if name not in pinned or pinned[name].hash != now.hash
     )
 
 

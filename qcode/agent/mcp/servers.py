@@ -507,13 +507,13 @@ class Servers:
         server.tools, server.listing = check_tools(spec.name, listing.tools, spec.config.tools), listing
         for problem in listing.problems:
             self._notice("warning", f"{spec.name}: {problem}")
-        before, known = server.changes, None if spec.is_from_client else self._pins.tools(spec)
+        before, pinned = server.changes, None if spec.is_from_client else self._pins.tools(spec)
         server.state, server.problem, server.changes = "ready", "", ()
-        if known is None and server.tools and not spec.is_from_client:
+        if pinned is None and server.tools and not spec.is_from_client:
             pins = {tool.spec.name: pin_of(tool) for tool in server.tools if not tool.problem}
             self._save_pins(lambda: self._pins.pin(spec, pins))
-        elif known is not None:
-            server.changes = changes_of(known, server.tools)
+        elif pinned is not None:
+            server.changes = changes_of(pinned, server.tools)
         if server.changes and server.changes != before:
             server.is_refused = False
             self._save_pins(lambda: self._pins.store_pending(spec, server.changes))

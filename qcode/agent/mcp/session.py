@@ -223,9 +223,9 @@ def open_session(
     from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 
     class Dispatcher(JSONRPCDispatcher[Any]):
-        async def send_raw_request(self, method: str, *given: Any, **named: Any) -> dict[str, Any]:  # noqa: ANN401
+        async def send_raw_request(self, method: str, *args: Any, **named: Any) -> dict[str, Any]:  # noqa: ANN401
             """Leave out the entries of a list that are not valid: one of them would fail the whole list."""
-            raw = await super().send_raw_request(method, *given, **named)
+            raw = await super().send_raw_request(method, *args, **named)
             if method in _LISTS:
                 rejected.extend(_remove_invalid(method, session.protocol_version or "2025-11-25", raw))
             return raw

@@ -24,7 +24,7 @@ from qcode.providers.sdk import reason_of
 from qcode.text.clean import single_spaced
 from qcode.text.numbers import exit_text
 from qcode.text.proxies import is_loopback, proxy_problem, proxy_variable
-from qcode.tools.processes import end_surely
+from qcode.tools.processes import end_program
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ async def _stop_process(process: asyncio.subprocess.Process) -> None:
             async with asyncio.timeout(_GRACE_S):
                 await process.wait()
     finally:
-        await end_surely(process)
+        await end_program(process)
 
 
 class _FirstResponse:
@@ -311,9 +311,9 @@ def _client_class(proxy: str) -> type[httpx2.AsyncClient]:
     import httpx2
 
     class ServerClient(httpx2.AsyncClient):
-        async def send(self, *given: Any, **named: Any) -> httpx2.Response:  # noqa: ANN401
+        async def send(self, *args: Any, **named: Any) -> httpx2.Response:  # noqa: ANN401
             try:
-                response = await super().send(*given, **named)
+                response = await super().send(*args, **named)
             except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as error:
                 why = "no connection in time" if isinstance(error, httpx2.ConnectTimeout) else reason_of(error)
                 raise httpx2.ConnectError(f"{why} (through the proxy in {proxy})" if proxy else why) from error

@@ -98,7 +98,7 @@ async def run_aside(
     conversation: Conversation,
     client: ModelClient,
     turn: Turn,
-    asked: Message,
+    prompt: Message,
     name: str,
     count: Callable[[TurnUsage], None] = lambda used: None,
 ) -> AsyncGenerator[TurnEvent, None]:
@@ -107,7 +107,7 @@ async def run_aside(
     driver = Driver(turn, client.logged, _Services(client))
     attempts: list[AttemptRecord] = []
     try:
-        async with aclosing(driver.run(UserSubmitted(asked))) as events:
+        async with aclosing(driver.run(UserSubmitted(prompt))) as events:
             async for event in events:
                 if isinstance(event, ReplyFinished):
                     client.note_reply(event, turn.settings.output)

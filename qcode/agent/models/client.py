@@ -487,5 +487,5 @@ def price_of(name: str, configured: Mapping[str, ModelSettings]) -> Price | None
     return facts_of(provider, model, configured.get(name)).price
 
 
-def _override(value: bool | None, known: bool) -> bool:
-    return known if value is None else value
+def _override(value: bool | None, default: bool) -> bool:
+    return default if value is None else value

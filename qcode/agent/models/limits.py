@@ -226,12 +226,12 @@ class LearnedCallHabits:
 
     def note_native(self) -> None:
         """Count a native call; the second native call after a call as text resets `form`."""
-        known = self._row
-        if known.native_calls >= MAX_NATIVE_CALLS:
+        row = self._row
+        if row.native_calls >= MAX_NATIVE_CALLS:
             return
-        count = known.native_calls + 1
-        form, since = ("", "") if count == MAX_NATIVE_CALLS else (known.text_calls, known.text_calls_since)
-        self._store(replace(known, native_calls=count, text_calls=form, text_calls_since=since))
+        count = row.native_calls + 1
+        form, since = ("", "") if count == MAX_NATIVE_CALLS else (row.text_calls, row.text_calls_since)
+        self._store(replace(row, native_calls=count, text_calls=form, text_calls_since=since))
 
     def note_form(self, form: str) -> None:
         known = self._row
@@ -245,10 +245,10 @@ class LearnedCallHabits:
             self._knowledge = self._limits.knowledge(*self._host_and_model)
         return self._knowledge
 
-    def _store(self, known: HostKnowledge) -> None:
-        self._knowledge = known
+    def _store(self, knowledge: HostKnowledge) -> None:
+        self._knowledge = knowledge
         current = self._limits.knowledge(*self._host_and_model)
-        form, since, count = known.text_calls, known.text_calls_since, known.native_calls
+        form, since, count = knowledge.text_calls, knowledge.text_calls_since, knowledge.native_calls
         self._limits.remember(
             *self._host_and_model, replace(current, text_calls=form, text_calls_since=since, native_calls=count)
         )
@@ -260,13 +260,13 @@ def learned_lines(limits: LimitStore, model_name: str = "") -> list[str]:
     return [f"learned from {host}: {model}  {_facts(known)}" for (host, model), known in rows if model_name in model]
 
 
-def _facts(known: HostKnowledge) -> str:
+def _facts(knowledge: HostKnowledge) -> str:
     facts = [
-        f"window {known.window:,}" if known.window else "",
-        f"output {known.output:,}" if known.output else "",
-        "silently capped: no escalation" if known.is_silently_capped else "",
-        "no prefill: replies are continued with a prompt" if known.refuses_prefill else "",
-        f"calls as text ({known.text_calls}, since {known.text_calls_since})" if known.text_calls else "",
-        f"first output cap {known.first_cap.tokens:,}" if known.first_cap else "",
+        f"window {knowledge.window:,}" if knowledge.window else "",
+        f"output {knowledge.output:,}" if knowledge.output else "",
+        "silently capped: no escalation" if knowledge.is_silently_capped else "",
+        "no prefill: replies are continued with a prompt" if knowledge.refuses_prefill else "",
+        f"calls as text ({knowledge.text_calls}, since {knowledge.text_calls_since})" if knowledge.text_calls else "",
+        f"first output cap {knowledge.first_cap.tokens:,}" if knowledge.first_cap else "",
     ]
     return ", ".join(fact for fact in facts if fact) or "nothing yet"

@@ -180,13 +180,13 @@ def _in_catalog(spec: ProviderSpec) -> list[str]:
     return names
 
 
-def _with_learned(facts: ModelFacts, known: HostKnowledge) -> ModelFacts:
+def _with_learned(facts: ModelFacts, learned: HostKnowledge) -> ModelFacts:
     return replace(
         facts,
-        context_window=known.window or facts.context_window,
-        max_output_tokens=known.output or facts.max_output_tokens,
-        images=False if known.refuses_images else facts.images,
-        text_tool_calls=facts.text_tool_calls or bool(known.text_calls),
+        context_window=learned.window or facts.context_window,
+        max_output_tokens=learned.output or facts.max_output_tokens,
+        images=False if learned.refuses_images else facts.images,
+        text_tool_calls=facts.text_tool_calls or bool(learned.text_calls),
     )
 
 

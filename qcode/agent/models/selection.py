@@ -71,10 +71,10 @@ def known_specs(settings: Settings) -> dict[str, ProviderSpec]:
     return specs
 
 
-def _configured(name: str, provider: ProviderSettings, known: ProviderSpec | None) -> ProviderSpec:
+def _configured(name: str, provider: ProviderSettings, spec: ProviderSpec | None) -> ProviderSpec:
     protocol = cast(WireProtocol, provider.type)
-    if known is not None and name in PROVIDERS:
-        protocol = known.protocol
+    if spec is not None and name in PROVIDERS:
+        protocol = spec.protocol
     return registry.custom(
         name,
         protocol,
@@ -321,7 +321,7 @@ def resume_with(context: RunContext) -> Selection:
                 return selection
     selection = begin_with(context, has_demo=True)
     if is_demo and selection.spec.name == DEMO:
-        return replace(selection, note=RESUMED, is_last_resort=False)
+        return replace(selection, note=RESUMED)
     return selection
 
 

@@ -28,37 +28,37 @@ _NAMES: Mapping[type, str] = {
 }
 
 
-def schema_of(hint: Any, inside: tuple[object, ...] = ()) -> JsonObject:
+def schema_of(hint: Any, enclosing: tuple[object, ...] = ()) -> JsonObject:
     """Return the JSON Schema of a type; raise `TypeError` for an unsupported type.
 
-    `inside` are the enclosing types: a type that contains itself is not supported.
+    `enclosing` are the enclosing types: a type that contains itself is not supported.
     """
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         description = next((arg for arg in args[1:] if isinstance(arg, str)), "")
-        return {**schema_of(args[0], inside), **({"description": description} if description else {})}
+        return {**schema_of(args[0], enclosing), **({"description": description} if description else {})}
     if hint in _PLAIN:
         return {"type": _PLAIN[hint]}
     if hint is None:
         return {"type": "null"}
     if origin in (typing.Required, typing.NotRequired):
-        return schema_of(args[0], inside)
+        return schema_of(args[0], enclosing)
     if origin is Literal:
         return {"enum": _json_values(hint, args)}
     if origin in (Union, types.UnionType):
-        return {"anyOf": [schema_of(arg, inside) for arg in args]}
+        return {"anyOf": [schema_of(arg, enclosing) for arg in args]}
     if origin is list or hint is list:
-        return {"type": "array", **({"items": schema_of(args[0], inside)} if args else {})}
+        return {"type": "array", **({"items": schema_of(args[0], enclosing)} if args else {})}
     if origin is tuple and args[1:] == (...,):
-        return {"type": "array", "items": schema_of(args[0], inside)}
+        return {"type": "array", "items": schema_of(args[0], enclosing)}
     if origin is dict and args[0] is str:
-        return {"type": "object", "additionalProperties": schema_of(args[1], inside)}
+        return {"type": "object", "additionalProperties": schema_of(args[1], enclosing)}
     if isinstance(hint, type) and issubclass(hint, enum.Enum):
         return {"enum": _json_values(hint, [member.value for member in hint])}
-    if hint in inside:
+    if hint in enclosing:
         raise TypeError(f"{_name(hint)} contains itself, which is not supported")
     if isinstance(hint, type) and (dataclasses.is_dataclass(hint) or typing.is_typeddict(hint)):
-        return _object_schema(hint, (*inside, hint))
+        return _object_schema(hint, (*enclosing, hint))
     raise TypeError(f"the type {_name(hint)} is not supported")
 
 
@@ -80,9 +80,9 @@ def accepts_null(hint: Any) -> bool:
     return True
 
 
-def _object_schema(hint: Any, inside: tuple[object, ...]) -> JsonObject:
+def _object_schema(hint: Any, enclosing: tuple[object, ...]) -> JsonObject:
     fields = _fields(hint)
-    properties: dict[str, Json] = {name: schema_of(field, inside) for name, (field, _) in fields.items()}
+    properties: dict[str, Json] = {name: schema_of(field, enclosing) for name, (field, _) in fields.items()}
     required: list[Json] = [name for name, (_, is_needed) in fields.items() if is_needed]
     schema: JsonObject = {"type": "object", "properties": properties, "required": required}
     doc = inspect.getdoc(hint) or ""

@@ -383,15 +383,15 @@ class SessionHistory:
     def next_change(self) -> int:
         return max(self.changes, default=-1) + 1
 
-    def change(self, at: int, change: RecordedChange) -> None:
+    def change(self, change_number: int, change: RecordedChange) -> None:
         """Record that a file is about to be changed, under a new position."""
-        if at in self.changes:
+        if change_number in self.changes:
             raise ValueError("the position is already used")
-        self.changes[at] = change
+        self.changes[change_number] = change
 
-    def void_change(self, at: int) -> None:
+    def void_change(self, change_number: int) -> None:
         """Mark the change at this position as not made."""
-        self._reverted.add(at)
+        self._reverted.add(change_number)
 
     def live_changes(self, since: int) -> list[tuple[int, RecordedChange]]:
         """Return the changes from message `since` on that were not reverted, with their positions."""

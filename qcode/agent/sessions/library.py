@@ -86,7 +86,7 @@ class Library:
 
     def preview(self, session_id: str) -> tuple[Message, ...]:
         """Return the messages of a session without opening it."""
-        with _one_line():
+        with _errors_as_value_errors():
             return tuple(entry.message for entry in self._store.load(session_id).all_entries())
 
     def passages(self, text: str, session_ids: Iterable[str]) -> dict[str, str]:
@@ -100,7 +100,7 @@ class Library:
         if session_id == self._conversation.session.session_id:
             self._conversation.session.set_title(title)
             return
-        with _one_line():
+        with _errors_as_value_errors():
             self._store.rename(session_id, title)
 
     async def make_title(self) -> TurnUsage | None:
@@ -111,19 +111,26 @@ class Library:
         """
         session = self._conversation.session
         messages = self._first_exchange() if self._needs_title(session) else ()
-        small = self._clients.small() if is_worth_a_title(messages) else None
-        if small is None or small.provider.name == _DEMO:
+        small_client = self._clients.small() if is_worth_a_title(messages) else None
+        if small_client is None or small_client.provider.name == _DEMO:
             return None
         self._titled_ids.add(session.session_id)
-        naming = await ask_for_title(small.logged, small.model.name, small.model.output_limit, messages)
-        if naming.title and not session.title and session is self._conversation.session:
-            session.set_title(naming.title)
-        cost = cost_of(naming.usage, small.price)
-        spent = ModelUsage(small.name, naming.usage, cost)
-        used = TurnUsage(
-            "(a name for the session)", small.name, naming.usage, cost, ApiCalls(initial=1), by_model=(spent,)
+        title_reply = await ask_for_title(
+            small_client.logged, small_client.model.name, small_client.model.output_limit, messages
         )
-        request = AttemptRecord("first", _MAX_TOKENS, "", naming.usage, model=small.name)
+        if title_reply.title and not session.title and session is self._conversation.session:
+            session.set_title(title_reply.title)
+        cost = cost_of(title_reply.usage, small_client.price)
+        spent = ModelUsage(small_client.name, title_reply.usage, cost)
+        used = TurnUsage(
+            "(a name for the session)",
+            small_client.name,
+            title_reply.usage,
+            cost,
+            ApiCalls(initial=1),
+            by_model=(spent,),
+        )
+        request = AttemptRecord("first", _MAX_TOKENS, "", title_reply.usage, model=small_client.name)
         self._conversation.add_usage(used)
         self._conversation.session.record_requests((request,))
         return used
@@ -155,7 +162,7 @@ class Library:
         """Delete a session and its stored file contents; raise `ValueError` for the open session."""
         if session_id == self._conversation.session.session_id:
             raise ValueError("This session is open here. Type /clear first to start another one.")
-        with _one_line():
+        with _errors_as_value_errors():
             self._store.delete(session_id)
 
     def resume(self, session_id: str) -> tuple[str, ...]:
@@ -164,7 +171,7 @@ class Library:
         Raise `OpenElsewhere` if another process has it open.
         """
         self._check_idle()
-        with _one_line():
+        with _errors_as_value_errors():
             session_id = self._store.find(session_id)
             if session_id == self._conversation.session.session_id:
                 return ()
@@ -176,7 +183,7 @@ class Library:
         """Continue the conversation in a copy of a session, its own by default; return the id of the copy."""
         self._check_idle()
         own_id = self._conversation.session.session_id
-        with _one_line():
+        with _errors_as_value_errors():
             session, _ = self._store.fork(session_id or own_id, cwd=self._folder)
         self._conversation.open_session(session, is_copy=session_id in ("", own_id))
         return session.session_id
@@ -232,7 +239,7 @@ class OpenElsewhere(ValueError):  # noqa: N818  # named for what happened
 
 
 @contextmanager
-def _one_line() -> Iterator[None]:
+def _errors_as_value_errors() -> Iterator[None]:
     try:
         yield
     except SessionBusy as busy:

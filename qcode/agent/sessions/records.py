@@ -307,9 +307,9 @@ def runs_from(value: Json) -> tuple[Run, ...]:
     return tuple(runs)
 
 
-def change_to_json(at: int, change: RecordedChange) -> JsonObject:
+def change_to_json(change_number: int, change: RecordedChange) -> JsonObject:
     return {
-        "change": at,
+        "change": change_number,
         "n": change.number,
         "path": change.path,
         "before": _state_to_json(change.before),
@@ -471,14 +471,14 @@ def shown_from(value: Json) -> ShownItem | None:
     """Return an item; None if it is of an unknown type. Raise `ValueError` if it is invalid."""
     if not isinstance(value, dict):
         raise ValueError("not an object")
-    at = value.get("at", 0)
-    if not isinstance(at, int):
+    position = value.get("at", 0)
+    if not isinstance(position, int):
         raise ValueError("at is not a number")
     name = text_in(value.get("type"))
     if name == "turn":
-        return ShownItem(_turn_from(value), at)
+        return ShownItem(_turn_from(value), position)
     if name == "searched":
-        return ShownItem(_searched_from(value), at)
+        return ShownItem(_searched_from(value), position)
     if name not in _SHOWN_FIELDS:
         return None
     cls, kinds = _SHOWN_FIELDS[name]
@@ -488,7 +488,7 @@ def shown_from(value: Json) -> ShownItem | None:
             raise ValueError(f"{field} is missing or of the wrong kind")
     if cls is Notice and values["level"] not in get_args(Level):
         raise ValueError("no such level")
-    return ShownItem(cls(**values), at)
+    return ShownItem(cls(**values), position)
 
 
 def _turn_to_json(ended: TurnEnded, redact: Callable[[str], str]) -> JsonObject:

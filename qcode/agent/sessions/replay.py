@@ -85,7 +85,7 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
         isinstance(item.event, TurnEnded) and item.event.outcome is Outcome.CANCELLED for item in stored.shown_events
     )
     thoughts = [item.event for item in stored.shown_events if isinstance(item.event, Thought)][::-1]
-    at, is_thinking = 0, False
+    text_length, is_thinking = 0, False
     for number, block in enumerate(message.blocks):
         if is_thinking and not isinstance(block, Reasoning):
             is_thinking = False
@@ -95,16 +95,16 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
                 is_thinking = True
                 yield ReasoningDelta(number, text)
             case Text(text=text):
-                while marks and marks[0][0] <= at + len(text):
+                while marks and marks[0][0] <= text_length + len(text):
                     position, mark = marks.pop(0)
-                    text_before, text = text[: position - at], text[position - at :]
-                    at = position
+                    text_before, text = text[: position - text_length], text[position - text_length :]
+                    text_length = position
                     if isinstance(mark, PartialRestored):
                         mark = replace(mark, text=text_before, is_interrupted=is_interrupted)
                     elif text_before:
                         yield TextDelta(number, text_before)
                     yield mark
-                at += len(text)
+                text_length += len(text)
                 yield from [TextDelta(number, text)] if text else []
             case ToolCall():
                 yield ToolCallProgress(number, block.call_id, block.name, len(block.arguments))

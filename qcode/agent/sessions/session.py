@@ -228,11 +228,11 @@ class Session:
             self.history.change(at, change)
             return at
 
-    def void_change(self, at: int) -> None:
+    def void_change(self, change_number: int) -> None:
         """Record that a change did not happen."""
         with self._lock:
-            self._write({"kind": "void", "change": at})
-            self.history.void_change(at)
+            self._write({"kind": "void", "change": change_number})
+            self.history.void_change(change_number)
 
     def move(self, move: Move) -> None:
         """Record a move to another state of the conversation, and sync it to disk."""
@@ -387,15 +387,15 @@ class SessionTranscript:
         the reply makes the count invalid, because the prompt had other messages.
         """
         history = self.session.history
-        for at in range(len(self._messages) - 1, -1, -1):
-            numbers = self._numbers[at]
+        for index in range(len(self._messages) - 1, -1, -1):
+            numbers = self._numbers[index]
             stored = history.stored.get(numbers[0]) if len(numbers) == 1 else None
             for record in reversed(stored.entry.attempts if stored is not None else ()):
                 if record.kind in ("first", "escalated") and record.usage.input:
-                    newest = max(map(max, filter(None, self._numbers[:at])), default=-1)
+                    newest = max(map(max, filter(None, self._numbers[:index])), default=-1)
                     if newest >= numbers[0] or history.model_of(numbers[0]) != model:
                         return None
-                    return tuple(self._messages[:at]), record.usage.input, record.usage.output or 0
+                    return tuple(self._messages[:index]), record.usage.input, record.usage.output or 0
         return None
 
     def append(self, effect: Append, *, is_own: bool) -> None:

@@ -209,8 +209,8 @@ def _imported_messages(header: JsonObject) -> int:
     return count if isinstance(count, int) else 0
 
 
-def _day(at: object) -> str:
+def _day(timestamp: object) -> str:
     try:
-        return datetime.fromisoformat(str(at)).astimezone().strftime("%Y-%m-%d")
+        return datetime.fromisoformat(str(timestamp)).astimezone().strftime("%Y-%m-%d")
     except ValueError:
         return ""

@@ -474,9 +474,9 @@ def _may_match(line: bytes, words: Collection[str], plain: Mapping[str, bytes]) 
     return any(plain[word] in lower for word in words)
 
 
-def _text_around(text: str, at: int) -> str:
-    """Return one line of text around `at`. It is an index in the folded text, so it may be off by a few characters."""
-    start = max(0, at - _PASSAGE_CHARS_BEFORE)
+def _text_around(text: str, position: int) -> str:
+    """Return one line of text around `position`, which is counted in the folded text and may be slightly off."""
+    start = max(0, position - _PASSAGE_CHARS_BEFORE)
     return ("…" if start else "") + " ".join(text[start : start + _PASSAGE_CHARS].split())
 
 

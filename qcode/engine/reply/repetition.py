@@ -53,12 +53,12 @@ class RepetitionDetector:
         if self._pending_size < _BLOCK:
             return None
         joined = "".join(self._pending_texts)
-        at = 0
-        while len(joined) - at >= _BLOCK:
-            at += _BLOCK
-            if self._is_repeating_with(joined[at - _BLOCK : at]):
-                return max(0, at - (len(joined) - len(text)))
-        self._pending_texts, self._pending_size = [joined[at:]], len(joined) - at
+        position = 0
+        while len(joined) - position >= _BLOCK:
+            position += _BLOCK
+            if self._is_repeating_with(joined[position - _BLOCK : position]):
+                return max(0, position - (len(joined) - len(text)))
+        self._pending_texts, self._pending_size = [joined[position:]], len(joined) - position
         return None
 
     def is_repeating_at_end(self) -> bool:

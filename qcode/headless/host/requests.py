@@ -97,11 +97,13 @@ class RunControls:
             paths = [resolve_added_folder(str(folder)) if are_added else Path(str(folder)) for folder in folders]
         except QcodeError as problem:
             raise ValueError(str(problem)) from None
-        known = self._agent.context.added_folders
+        added_folders = self._agent.context.added_folders
         if are_added:
-            self._agent.use_folders((*known, *(path for path in dict.fromkeys(paths) if path not in known)))
+            self._agent.use_folders(
+                (*added_folders, *(path for path in dict.fromkeys(paths) if path not in added_folders))
+            )
         else:
-            self._agent.use_folders([path for path in known if path not in paths])
+            self._agent.use_folders([path for path in added_folders if path not in paths])
 
 
 def effort_of(tokens: Json) -> Effort | None:

@@ -71,15 +71,15 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     if encoded is not None:
         encoded.begin()
         rest, used_ids = encoded.encode_settled(rest, "", partial(_encode_settled, encoded))
-    sent = _messages(alternate(rest, _call_id, used_ids), encoded or EncodedMessages())
-    if request.is_prefill and sent and sent[-1]["role"] == "assistant":
-        _strip_end(sent[-1])
-    _mark_cache(sent)
-    add_note(sent, _text(request.note))
+    api_messages = _messages(alternate(rest, _call_id, used_ids), encoded or EncodedMessages())
+    if request.is_prefill and api_messages and api_messages[-1]["role"] == "assistant":
+        _strip_end(api_messages[-1])
+    _mark_cache(api_messages)
+    add_note(api_messages, _text(request.note))
     body: JsonObject = {
         "model": request.model,
         "max_tokens": request.max_tokens,
-        "messages": list(sent),
+        "messages": list(api_messages),
         "stream": True,
     }
     if request.system.strip():
@@ -96,7 +96,7 @@ def _encode_settled(encoded: EncodedMessages, messages: Sequence[Message], used_
 
 def _messages(messages: list[Message], encoded: EncodedMessages, *, has_end: bool = True) -> list[JsonObject]:
     """Return messages in the form of the API. If `has_end` is False, more messages follow them."""
-    sent: list[JsonObject] = []
+    api_messages: list[JsonObject] = []
     for index, message in enumerate(messages):
         is_last = has_end and index == len(messages) - 1
         encode_one = (
@@ -107,13 +107,13 @@ def _messages(messages: list[Message], encoded: EncodedMessages, *, has_end: boo
             if message.role == "assistant":
                 continue
             content = [_text(_EMPTY)]
-        if sent and sent[-1]["role"] == message.role:
-            previous = sent[-1]["content"]
+        if api_messages and api_messages[-1]["role"] == message.role:
+            previous = api_messages[-1]["content"]
             if isinstance(previous, list):
                 previous += content
         else:
-            sent.append({"role": message.role, "content": content})
-    return sent
+            api_messages.append({"role": message.role, "content": content})
+    return api_messages
 
 
 def _user(message: Message) -> list[Json]:
@@ -205,15 +205,15 @@ def _is_signed(block: Reasoning) -> bool:
 
 
 def _result(result: ToolResult) -> JsonObject:
-    sent: JsonObject = {"type": "tool_result", "tool_use_id": result.call_id}
+    block: JsonObject = {"type": "tool_result", "tool_use_id": result.call_id}
     images: list[Json] = [] if result.is_error else [_image(image) for image in result.images]
     if images:
-        sent["content"] = [*([_text(result.content)] if result.content.strip() else []), *images]
+        block["content"] = [*([_text(result.content)] if result.content.strip() else []), *images]
     elif result.content:
-        sent["content"] = sendable(result.content)
+        block["content"] = sendable(result.content)
     if result.is_error:
-        sent["is_error"] = True
-    return sent
+        block["is_error"] = True
+    return block
 
 
 def _tools(request: ModelRequest) -> JsonObject:
@@ -244,9 +244,9 @@ def _strip_end(message: JsonObject) -> None:
         content[-1] = {**last, "text": text_in(last.get("text")).rstrip()}
 
 
-def _mark_cache(sent: list[JsonObject]) -> None:
+def _mark_cache(api_messages: list[JsonObject]) -> None:
     """Set cache breakpoints at the ends of the last user messages, so that the next request hits the cache."""
-    users = [message for message in sent if message["role"] == "user"]
+    users = [message for message in api_messages if message["role"] == "user"]
     for message in users[-_CACHED_USER_MESSAGES:]:
         content = message["content"]
         if isinstance(content, list) and content and isinstance(content[-1], dict):
@@ -311,25 +311,25 @@ class AnthropicDecoder(Ending):
         self._detail = ""
         self._counts: dict[str, int | None] = {}
 
-    def feed(self, sent: JsonObject) -> list[ReplyEvent]:
-        match sent.get("type"):
+    def feed(self, event: JsonObject) -> list[ReplyEvent]:
+        match event.get("type"):
             case "content_block_delta":
-                return self._delta(sent)
+                return self._delta(event)
             case "content_block_start":
-                return self._block_start(sent)
+                return self._block_start(event)
             case "content_block_stop":
-                return self._block_stop(sent)
+                return self._block_stop(event)
             case "message_start":
-                return self._message_start(object_in(sent.get("message")))
+                return self._message_start(object_in(event.get("message")))
             case "message_delta":
-                return self._message_delta(sent)
+                return self._message_delta(event)
             case "message_stop":
                 self._is_ended = True
             case "error":
-                raise from_stream(sent)
+                raise from_stream(event)
             case kind:
-                if sent.get("error"):
-                    raise from_stream(sent)
+                if event.get("error"):
+                    raise from_stream(event)
                 if kind != "ping":
                     _log.info("skipped an event of type %r", kind)
         return []
@@ -350,19 +350,19 @@ class AnthropicDecoder(Ending):
         started = ReplyStarted(text_in(message.get("model")), self._response_id)
         return [started, *self._usage(object_in(message.get("usage")))]
 
-    def _message_delta(self, sent: JsonObject) -> list[ReplyEvent]:
-        delta = object_in(sent.get("delta"))
+    def _message_delta(self, event: JsonObject) -> list[ReplyEvent]:
+        delta = object_in(event.get("delta"))
         if raw := text_in(delta.get("stop_reason")):
             self._raw_stop = raw
             if raw not in STOPS:
                 _log.info("unknown stop_reason %r", raw)
         details = object_in(delta.get("stop_details"))
         self._detail = text_in(details.get("explanation")) or text_in(details.get("category")) or self._detail
-        return self._usage(object_in(sent.get("usage")))
+        return self._usage(object_in(event.get("usage")))
 
-    def _block_start(self, sent: JsonObject) -> list[ReplyEvent]:
-        index = _index(sent)
-        block = object_in(sent.get("content_block"))
+    def _block_start(self, event: JsonObject) -> list[ReplyEvent]:
+        index = _index(event)
+        block = object_in(event.get("content_block"))
         if _is_hosted(block) and index not in self._numbers:
             self._numbers[index] = number = self._blocks.begin(BlockKind.REASONING)
             self._hosted_blocks[index] = block
@@ -393,9 +393,9 @@ class AnthropicDecoder(Ending):
             self._whole_inputs[index] = json.dumps(block["input"], ensure_ascii=False)
         return events
 
-    def _delta(self, sent: JsonObject) -> list[ReplyEvent]:
-        index = _index(sent)
-        delta = object_in(sent.get("delta"))
+    def _delta(self, event: JsonObject) -> list[ReplyEvent]:
+        index = _index(event)
+        delta = object_in(event.get("delta"))
         kind = text_in(delta.get("type"))
         if kind == "signature_delta":
             marks = self._marks.setdefault(index, {})
@@ -429,8 +429,8 @@ class AnthropicDecoder(Ending):
             case _:
                 return []
 
-    def _block_stop(self, sent: JsonObject) -> list[ReplyEvent]:
-        index = _index(sent)
+    def _block_stop(self, event: JsonObject) -> list[ReplyEvent]:
+        index = _index(event)
         number = self._numbers.get(index)
         if number is None:
             return []
@@ -478,6 +478,6 @@ def _is_hosted(block: JsonObject) -> bool:
     return block.get("type") in ("server_tool_use", "web_search_tool_result")
 
 
-def _index(sent: JsonObject) -> int:
-    index = sent.get("index")
+def _index(event: JsonObject) -> int:
+    index = event.get("index")
     return index if isinstance(index, int) else 0

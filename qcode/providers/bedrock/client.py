@@ -274,9 +274,9 @@ _KINDS: Mapping[str, tuple[ErrorKind, str]] = {
 
 def from_sdk_error(origin: ConnectionOrigin, error: Exception, *, now: datetime) -> ProviderError | None:
     """Convert an exception of botocore; return None for any other exception."""
-    answer = getattr(error, "response", None)
-    if isinstance(answer, dict):
-        return _client_error(origin, answer, now=now)
+    response = getattr(error, "response", None)
+    if isinstance(response, dict):
+        return _client_error(origin, response, now=now)
     names = [kind.__name__ for kind in type(error).__mro__]
     if "BotoCoreError" not in names:
         return None
@@ -285,9 +285,9 @@ def from_sdk_error(origin: ConnectionOrigin, error: Exception, *, now: datetime)
     return attribute_error(ProviderError(kind, f"{text}; {advice}" if advice else text), origin)
 
 
-def _client_error(origin: ConnectionOrigin, answer: JsonObject, *, now: datetime) -> ProviderError:
+def _client_error(origin: ConnectionOrigin, response: JsonObject, *, now: datetime) -> ProviderError:
     """Convert a `ClientError`: a response with an error status, already read by the SDK."""
-    error, meta = answer.get("Error"), answer.get("ResponseMetadata")
+    error, meta = response.get("Error"), response.get("ResponseMetadata")
     error, meta = error if isinstance(error, dict) else {}, meta if isinstance(meta, dict) else {}
     status, headers = meta.get("HTTPStatusCode"), meta.get("HTTPHeaders")
     named = {name: str(value) for name, value in headers.items()} if isinstance(headers, dict) else {}

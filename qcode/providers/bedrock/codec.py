@@ -59,13 +59,13 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     if encoded is not None:
         encoded.begin()
         rest, used_ids = encoded.encode_settled(rest, f"{is_rich}", partial(_messages, is_rich))
-    sent = _messages(is_rich, rest, used_ids)
-    if request.is_prefill and sent and sent[-1]["role"] == "assistant":
-        _strip_end(sent[-1])
+    api_messages = _messages(is_rich, rest, used_ids)
+    if request.is_prefill and api_messages and api_messages[-1]["role"] == "assistant":
+        _strip_end(api_messages[-1])
     if is_caching:
-        _mark_cache(sent)
-    add_note(sent, _text(request.note))
-    body: JsonObject = {"messages": list(sent), "inferenceConfig": {"maxTokens": request.max_tokens}}
+        _mark_cache(api_messages)
+    add_note(api_messages, _text(request.note))
+    body: JsonObject = {"messages": list(api_messages), "inferenceConfig": {"maxTokens": request.max_tokens}}
     if request.system.strip():
         body["system"] = [{"text": sendable(request.system)}, *([_cache_point()] if is_caching else [])]
     if tools := _tools(request):
@@ -76,19 +76,19 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
 
 
 def _messages(is_rich: bool, messages: Sequence[Message], used_ids: set[str]) -> list[JsonObject]:
-    sent: list[JsonObject] = []
+    api_messages: list[JsonObject] = []
     for message in alternate(messages, _call_id, used_ids):
         content = _user(message, is_rich=is_rich) if message.role == "user" else _assistant(message)
         if not content:
             if message.role == "assistant":
                 continue
             content = [_text(_EMPTY)]
-        previous = sent[-1]["content"] if sent and sent[-1]["role"] == message.role else None
+        previous = api_messages[-1]["content"] if api_messages and api_messages[-1]["role"] == message.role else None
         if isinstance(previous, list):
             previous += content
         else:
-            sent.append({"role": message.role, "content": content})
-    return sent
+            api_messages.append({"role": message.role, "content": content})
+    return api_messages
 
 
 def _user(message: Message, *, is_rich: bool) -> list[Json]:
@@ -148,10 +148,10 @@ def _result(result: ToolResult, *, is_rich: bool) -> JsonObject:
     content: list[Json] = [_text(text)] if text.strip() else []
     if is_rich and not result.is_error:
         content += [_image(image) for image in result.images]
-    sent: JsonObject = {"toolUseId": result.call_id, "content": content or [_text(_EMPTY_RESULT)]}
+    api_result: JsonObject = {"toolUseId": result.call_id, "content": content or [_text(_EMPTY_RESULT)]}
     if result.is_error and is_rich:
-        sent["status"] = "error"
-    return {"toolResult": sent}
+        api_result["status"] = "error"
+    return {"toolResult": api_result}
 
 
 def _tools(request: ModelRequest) -> list[Json]:
@@ -188,9 +188,9 @@ def _strip_end(message: JsonObject) -> None:
         last["text"] = text_in(last["text"]).rstrip()
 
 
-def _mark_cache(sent: list[JsonObject]) -> None:
+def _mark_cache(api_messages: list[JsonObject]) -> None:
     """Set cache points at the ends of the last user messages, so that the next request hits the cache."""
-    users = [message for message in sent if message["role"] == "user"]
+    users = [message for message in api_messages if message["role"] == "user"]
     for message in users[-_CACHED_USER_MESSAGES:]:
         content = message["content"]
         if isinstance(content, list):
@@ -254,12 +254,12 @@ class BedrockDecoder(Ending):
     def is_complete(self) -> bool:
         return self._raw_stop is not None
 
-    def feed(self, sent: JsonObject) -> list[ReplyEvent]:
+    def feed(self, event: JsonObject) -> list[ReplyEvent]:
         events: list[ReplyEvent] = []
-        for kind, value in sent.items():
+        for kind, value in event.items():
             body = object_in(value)
             if kind == "error":
-                raise from_stream(sent)
+                raise from_stream(event)
             if kind.endswith("Exception"):
                 raise from_stream({"error": {**body, "type": kind}})
             events += self._event(kind, body)

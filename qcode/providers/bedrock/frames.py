@@ -91,18 +91,18 @@ class FrameParser:
 def _read_headers(data: bytes) -> dict[str, str]:
     """Return the string headers by name."""
     headers: dict[str, str] = {}
-    at = 0
-    while at < len(data):
-        end = at + 1 + data[at]
-        name = data[at + 1 : end].decode("utf-8")
-        kind, at = data[end], end + 1
+    offset = 0
+    while offset < len(data):
+        end = offset + 1 + data[offset]
+        name = data[offset + 1 : end].decode("utf-8")
+        kind, offset = data[end], end + 1
         size = _SIZES[kind]
         if size is None:
-            (size,) = _SHORT.unpack_from(data, at)
-            at += _SHORT.size
-        if at + size > len(data):
+            (size,) = _SHORT.unpack_from(data, offset)
+            offset += _SHORT.size
+        if offset + size > len(data):
             raise IndexError("a header is longer than the headers")
         if kind == _STRING:
-            headers[name] = data[at : at + size].decode("utf-8")
-        at += size
+            headers[name] = data[offset : offset + size].decode("utf-8")
+        offset += size
     return headers

@@ -105,7 +105,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
 
 
 def _contents(wants_signatures: bool, messages: Sequence[Message], used_ids: set[str]) -> list[Json]:
-    sent: list[JsonObject] = []
+    contents: list[JsonObject] = []
     names: dict[str, str] = {}
     for message in alternate(messages, used_ids=used_ids):
         if message.role == "user":
@@ -115,12 +115,12 @@ def _contents(wants_signatures: bool, messages: Sequence[Message], used_ids: set
             role, parts = "model", _assistant(message, wants_signatures=wants_signatures)
         if not parts:
             continue
-        previous = sent[-1]["parts"] if sent and sent[-1]["role"] == role else None
+        previous = contents[-1]["parts"] if contents and contents[-1]["role"] == role else None
         if isinstance(previous, list):
             previous += parts
         else:
-            sent.append({"role": role, "parts": parts})
-    return list(sent)
+            contents.append({"role": role, "parts": parts})
+    return list(contents)
 
 
 def _user(message: Message, names: Mapping[str, str], *, in_results: bool) -> list[Json]:
@@ -279,19 +279,19 @@ class GeminiDecoder(Ending):
         self._usage = Usage()
         self._searches = Searches()
 
-    def feed(self, sent: JsonObject) -> list[ReplyEvent]:
-        if sent.get("error"):
-            raise from_stream(sent)
-        candidates = objects_in(sent.get("candidates"))
-        feedback = object_in(sent.get("promptFeedback"))
-        counts = object_in(sent.get("usageMetadata"))
+    def feed(self, chunk: JsonObject) -> list[ReplyEvent]:
+        if chunk.get("error"):
+            raise from_stream(chunk)
+        candidates = objects_in(chunk.get("candidates"))
+        feedback = object_in(chunk.get("promptFeedback"))
+        counts = object_in(chunk.get("usageMetadata"))
         if not (candidates or feedback or counts):
             return []
         events: list[ReplyEvent] = []
         if not self._has_started:
             self._has_started = True
-            self._response_id = text_in(sent.get("responseId"))
-            events.append(ReplyStarted(text_in(sent.get("modelVersion")), self._response_id))
+            self._response_id = text_in(chunk.get("responseId"))
+            events.append(ReplyStarted(text_in(chunk.get("modelVersion")), self._response_id))
         if reason := text_in(feedback.get("blockReason")):
             # A blocked prompt has no candidate.
             self._is_blocked = True

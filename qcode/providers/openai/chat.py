@@ -69,15 +69,15 @@ def encode(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages |
 def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages | None) -> list[Json]:
     rest: Sequence[Message] = with_request_note(request)
     used_ids: set[str] = set()
-    sent: list[Json] = [{"role": "system", "content": sendable(request.system)}] if request.system else []
+    api_messages: list[Json] = [{"role": "system", "content": sendable(request.system)}] if request.system else []
     if encoded is not None:
         # Reasoning is sent back only inside the running tool loop, so the messages in it change once more.
         limit = start_of_tool_loop(rest) if quirks.echoes_reasoning else None
-        encoded.begin(sent)
+        encoded.begin(api_messages)
         rest, used_ids = encoded.encode_settled(
             rest, request.model, partial(_encode_settled, quirks, encoded, request.model), limit
         )
-        sent = []
+        api_messages = []
     messages = _sendable_messages(rest, quirks, used_ids)
     loop = start_of_tool_loop(messages)
     variant, known = request.model, encoded or EncodedMessages()
@@ -85,10 +85,10 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
         is_prefill = request.is_prefill and index == len(messages) - 1 and message.role == "assistant"
         echoes = quirks.echoes_reasoning and index >= loop
         if is_prefill and quirks.prefill in ("prefix", "partial"):
-            sent.append({**_assistant(message, quirks, echoes_reasoning=echoes), quirks.prefill: True})
+            api_messages.append({**_assistant(message, quirks, echoes_reasoning=echoes), quirks.prefill: True})
         else:
-            sent += _encoded(message, quirks, known, variant, echoes=echoes)
-    return sent
+            api_messages += _encoded(message, quirks, known, variant, echoes=echoes)
+    return api_messages
 
 
 def _encode_settled(
@@ -123,13 +123,13 @@ def _has_content(message: Message) -> bool:
 def _user(message: Message, quirks: ChatQuirks) -> list[Json]:
     """Return a tool message for each result, then a user message with their images and all other content."""
     results, rest = results_first(message.blocks)
-    sent: list[Json] = [_result(result) for result in results]
+    api_messages: list[Json] = [_result(result) for result in results]
     user_content = _user_parts(results, rest)
     if user_content is None:
-        return sent
+        return api_messages
     if results and quirks.answers_results:
-        sent.append({"role": "assistant", "content": _RESULTS_SEEN})
-    return [*sent, {"role": "user", "content": user_content}]
+        api_messages.append({"role": "assistant", "content": _RESULTS_SEEN})
+    return [*api_messages, {"role": "user", "content": user_content}]
 
 
 def _user_parts(results: list[ToolResult], rest: list[Text | Image]) -> Json:
@@ -154,13 +154,13 @@ def _assistant(message: Message, quirks: ChatQuirks, *, echoes_reasoning: bool) 
     blocks = assistant_blocks(message.blocks)
     text = "".join(block.text for block in blocks if isinstance(block, Text))
     calls: list[Json] = [_call(block) for block in blocks if isinstance(block, ToolCall)]
-    sent: JsonObject = {"role": "assistant", "content": sendable(text) if text else None}
+    api_message: JsonObject = {"role": "assistant", "content": sendable(text) if text else None}
     if calls:
-        sent["tool_calls"] = calls
+        api_message["tool_calls"] = calls
         reasoning = "".join(block.text for block in blocks if isinstance(block, Reasoning))
         if echoes_reasoning:
-            sent[quirks.reasoning_field or "reasoning_content"] = sendable(reasoning)
-    return sent
+            api_message[quirks.reasoning_field or "reasoning_content"] = sendable(reasoning)
+    return api_message
 
 
 def _call(call: ToolCall) -> JsonObject:
@@ -346,14 +346,14 @@ class ChatDecoder(Ending):
         self._detail = ""
         self._usage = Usage()
 
-    def feed(self, sent: JsonObject) -> list[ReplyEvent]:
-        if is_error_object(sent):
-            raise from_stream(sent)
-        choices = objects_in(sent.get("choices"))
-        usage = _usage_in(sent, choices)
+    def feed(self, chunk: JsonObject) -> list[ReplyEvent]:
+        if is_error_object(chunk):
+            raise from_stream(chunk)
+        choices = objects_in(chunk.get("choices"))
+        usage = _usage_in(chunk, choices)
         if not choices and usage is None:
             return []
-        events = self._start(sent)
+        events = self._start(chunk)
         for choice in choices:
             # Only one choice is requested; others are ignored.
             if choice.get("index") in (None, 0):
@@ -372,12 +372,12 @@ class ChatDecoder(Ending):
             stop = StopReason.REFUSAL
         return [*self._blocks.end_all(), ReplyEnded(stop, raw, self._refusal or self._detail)]
 
-    def _start(self, sent: JsonObject) -> list[ReplyEvent]:
+    def _start(self, chunk: JsonObject) -> list[ReplyEvent]:
         if self._has_started:
             return []
         self._has_started = True
-        self._response_id = text_in(sent.get("id"))
-        return [ReplyStarted(text_in(sent.get("model")), self._response_id)]
+        self._response_id = text_in(chunk.get("id"))
+        return [ReplyStarted(text_in(chunk.get("model")), self._response_id)]
 
     def _choice(self, choice: JsonObject) -> list[ReplyEvent]:
         delta = object_in(choice.get("delta"))
@@ -431,9 +431,9 @@ def _filters_in(choice: JsonObject) -> str:
     return ", ".join(name for name, result in results.items() if object_in(result).get("filtered") is True)
 
 
-def _usage_in(sent: JsonObject, choices: list[JsonObject]) -> Usage | None:
+def _usage_in(chunk: JsonObject, choices: list[JsonObject]) -> Usage | None:
     """Return the usage in a chunk, from the field of OpenAI, Groq or Kimi; None if there is none."""
-    usage = object_in(sent.get("usage")) or object_in(object_in(sent.get("x_groq")).get("usage"))
+    usage = object_in(chunk.get("usage")) or object_in(object_in(chunk.get("x_groq")).get("usage"))
     if not usage and choices:
         usage = object_in(choices[0].get("usage"))
     if not usage:

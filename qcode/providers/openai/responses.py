@@ -291,35 +291,35 @@ class ResponsesDecoder:
     def end(self) -> None:
         self._is_over = True
 
-    def feed(self, sent: JsonObject) -> list[ReplyEvent]:
-        kind = text_in(sent.get("type"))
-        if kind == "error" or sent.get("error"):
-            raise _failed(sent if "error" in sent else {"error": sent})
+    def feed(self, event: JsonObject) -> list[ReplyEvent]:
+        kind = text_in(event.get("type"))
+        if kind == "error" or event.get("error"):
+            raise _failed(event if "error" in event else {"error": event})
         if kind in _BEGINNING:
-            return self._start(object_in(sent.get("response")))
+            return self._start(object_in(event.get("response")))
         if kind in _TERMINAL:
-            return self._terminate(object_in(sent.get("response")), _TERMINAL[kind])
-        if not kind and sent.get("object") == "response":
+            return self._terminate(object_in(event.get("response")), _TERMINAL[kind])
+        if not kind and event.get("object") == "response":
             # The server does not stream.
-            return self._terminate(sent, "completed")
-        index = _index(sent)
-        item = object_in(sent.get("item"))
+            return self._terminate(event, "completed")
+        index = _index(event)
+        item = object_in(event.get("item"))
         match kind:
             case "response.output_item.added":
                 return self._item_added(index, item)
             case "response.output_item.done":
                 return self._item_done(index, item)
             case "response.output_text.delta":
-                return self._write(index, BlockKind.TEXT, text_in(sent.get("delta")))
+                return self._write(index, BlockKind.TEXT, text_in(event.get("delta")))
             case "response.refusal.delta":
-                self._refusal += text_in(sent.get("delta"))
-                return self._write(index, BlockKind.TEXT, text_in(sent.get("delta")))
+                self._refusal += text_in(event.get("delta"))
+                return self._write(index, BlockKind.TEXT, text_in(event.get("delta")))
             case "response.reasoning_summary_text.delta":
-                return self._write(index, BlockKind.REASONING, text_in(sent.get("delta")), sent.get("summary_index"))
+                return self._write(index, BlockKind.REASONING, text_in(event.get("delta")), event.get("summary_index"))
             case "response.reasoning_text.delta":
-                return self._write(index, BlockKind.REASONING, text_in(sent.get("delta")), sent.get("content_index"))
+                return self._write(index, BlockKind.REASONING, text_in(event.get("delta")), event.get("content_index"))
             case "response.function_call_arguments.delta":
-                return self._write(index, BlockKind.CALL, text_in(sent.get("delta")))
+                return self._write(index, BlockKind.CALL, text_in(event.get("delta")))
         return []
 
     def finish(self) -> list[ReplyEvent]:
@@ -364,39 +364,39 @@ class ResponsesDecoder:
         item.has_text, item.part = True, part
         return self._blocks.write(item.block, text)
 
-    def _item_done(self, index: int, sent: JsonObject) -> list[ReplyEvent]:
+    def _item_done(self, index: int, item: JsonObject) -> list[ReplyEvent]:
         """End an item. Its content is used if there was no delta before."""
         if index in self._done_indexes:
             return []
-        match sent.get("type"):
+        match item.get("type"):
             case "message":
-                kind, text = BlockKind.TEXT, _message_text(sent)
-                self._refusal = self._refusal or _refused_in(sent)
-                phase = text_in(sent.get("phase"))
+                kind, text = BlockKind.TEXT, _message_text(item)
+                self._refusal = self._refusal or _refused_in(item)
+                phase = text_in(item.get("phase"))
                 opaque = _opaque({"phase": phase}) if phase else None
-                for citation in _citations_in(sent):
+                for citation in _citations_in(item):
                     self._searches.add_source(text_in(citation.get("url")), text_in(citation.get("title")))
             case "reasoning":
-                kind, text, opaque = BlockKind.REASONING, _thought_in(sent), _encrypted_in(sent)
-            case "web_search_call" if object_in(sent.get("action")):
-                kind, text, opaque = BlockKind.REASONING, self._search(sent), search_mark(PROTOCOL, sent)
+                kind, text, opaque = BlockKind.REASONING, _thought_in(item), _encrypted_in(item)
+            case "web_search_call" if object_in(item.get("action")):
+                kind, text, opaque = BlockKind.REASONING, self._search(item), search_mark(PROTOCOL, item)
             case "function_call":
-                kind, text, opaque = BlockKind.CALL, text_in(sent.get("arguments")), None
+                kind, text, opaque = BlockKind.CALL, text_in(item.get("arguments")), None
             case other:
                 _log.info("skipped an item of type %r", other)
                 return []
-        events = self._item_added(index, sent)
-        item = self._items.get(index)
-        if item is None or not item.has_text:
+        events = self._item_added(index, item)
+        open_item = self._items.get(index)
+        if open_item is None or not open_item.has_text:
             events += self._write(index, kind, text)
-            item = self._items.get(index)
-        if item is None and kind is BlockKind.REASONING and opaque is not None:
+            open_item = self._items.get(index)
+        if open_item is None and kind is BlockKind.REASONING and opaque is not None:
             # Reasoning that is not shown must still be sent back.
-            item = _Item(self._blocks.begin(kind), kind)
-            events += self._blocks.name(item.block)
+            open_item = _Item(self._blocks.begin(kind), kind)
+            events += self._blocks.name(open_item.block)
         self._items.pop(index, None)
         self._done_indexes.add(index)
-        return events if item is None else [*events, *self._blocks.end(item.block, opaque)]
+        return events if open_item is None else [*events, *self._blocks.end(open_item.block, opaque)]
 
     def _search(self, item: JsonObject) -> str:
         """Record the queries of a search; return a line for the user about the search or the opened page."""
@@ -422,11 +422,11 @@ class ResponsesDecoder:
         return events if usage is None else [*events, UsageReported(usage)]
 
 
-def _failed(sent: JsonObject) -> ProviderError:
-    body = read_object(sent)
+def _failed(event: JsonObject) -> ProviderError:
+    body = read_object(event)
     if body.code in REFUSED:
         return ProviderError(ErrorKind.BAD_REQUEST, body.message, code=body.code, param=body.param or None)
-    return from_stream(sent)
+    return from_stream(event)
 
 
 def _message_text(item: JsonObject) -> str:
@@ -476,6 +476,6 @@ def _usage_in(usage: JsonObject) -> Usage | None:
     )
 
 
-def _index(sent: JsonObject) -> int:
-    index = sent.get("output_index")
+def _index(event: JsonObject) -> int:
+    index = event.get("output_index")
     return index if isinstance(index, int) else 0

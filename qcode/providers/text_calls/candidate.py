@@ -162,10 +162,10 @@ class Candidate:
                 return
             yield
 
-    def _next_of(self, *marks: str, at: int = 0) -> Generator[None, None, str]:
+    def _next_of(self, *marks: str, position: int = 0) -> Generator[None, None, str]:
         """Return the one of `marks` that comes next, empty if none does."""
         while True:
-            rest = self._rest[at:]
+            rest = self._rest[position:]
             found = next((mark for mark in marks if rest.startswith(mark)), "")
             if found or not any(mark.startswith(rest) for mark in marks):
                 return found
@@ -232,7 +232,7 @@ class Candidate:
         """Read a name and `>`, then JSON or parameters, then the end tag; in Mistral's form only a name and JSON."""
         is_mistral = self.form.name == "mistral"
         length = yield from self._run_of(_NAME)
-        behind = yield from self._next_of(*(("{", MISTRAL_ARGUMENTS) if is_mistral else (">",)), at=length)
+        behind = yield from self._next_of(*(("{", MISTRAL_ARGUMENTS) if is_mistral else (">",)), position=length)
         if not behind:
             raise _NoCallError
         self._function = function = _Function(self._rest[:length])
@@ -277,13 +277,13 @@ class Candidate:
         start = self.size
         self._parameter, self._position = (name, start, start), "value"
         while True:
-            at = self._rest.find(END_PARAMETER)
-            if at < 0:
+            position = self._rest.find(END_PARAMETER)
+            if position < 0:
                 self._consume(max(0, len(self._rest) - len(END_PARAMETER) + 1))
                 yield
                 continue
-            self._parameter, self._position = (name, start, self.size + at), "after value"
-            self._consume(at + len(END_PARAMETER))
+            self._parameter, self._position = (name, start, self.size + position), "after value"
+            self._consume(position + len(END_PARAMETER))
             yield from self._skip_space()
             if (yield from self._next_of(PARAMETER, END_FUNCTION)):
                 self._position = "else"
@@ -349,15 +349,15 @@ class JsonScanner:
             at = self._read_string(text, at) if self._is_in_string else self._read_structure(text, at)
         return at
 
-    def _read_string(self, text: str, at: int) -> int:
+    def _read_string(self, text: str, position: int) -> int:
         if self._is_escaped:
             self._is_escaped = False
-            self.is_broken = text[at] not in _ESCAPED
-            return at + (not self.is_broken)
-        run = _STRING_RUN.match(text, at)
-        end = run.end() if run else at
+            self.is_broken = text[position] not in _ESCAPED
+            return position + (not self.is_broken)
+        run = _STRING_RUN.match(text, position)
+        end = run.end() if run else position
         if self._is_key and len(self._word) < _MAX_ATOM:
-            self._word += text[at:end]
+            self._word += text[position:end]
         if end == len(text):
             return end
         match text[end]:
@@ -379,24 +379,24 @@ class JsonScanner:
             self.keys.append(self._word)
         self._word, self._is_key, self._expected_next = "", False, "colon"
 
-    def _read_structure(self, text: str, at: int) -> int:
-        atom = _ATOM_RUN.match(text, at)
+    def _read_structure(self, text: str, position: int) -> int:
+        atom = _ATOM_RUN.match(text, position)
         if atom:
             if self._word == "" and self._expected_next not in ("value", "value or end"):
                 self.is_broken = True
-                return at
+                return position
             self._word += atom.group()
             self.is_broken = len(self._word) > _MAX_ATOM
             return atom.end()
         if self._word:
             self.is_broken = not self._stack or _ATOM.fullmatch(self._word) is None
             self._word, self._expected_next = "", "comma or end"
-            return at
-        space = _SPACE.match(text, at)
-        if space and space.end() > at:
+            return position
+        space = _SPACE.match(text, position)
+        if space and space.end() > position:
             return space.end()
-        self._read_mark(text[at])
-        return at + (not self.is_broken)
+        self._read_mark(text[position])
+        return position + (not self.is_broken)
 
     def _read_mark(self, mark: str) -> None:
         expected = self._expected_next

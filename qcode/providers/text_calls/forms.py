@@ -69,9 +69,9 @@ class CallMark:
     is_fence: bool = False
 
 
-def find_mark(text: str, at: int) -> CallMark | None:
-    """Return the first mark in `text` from `at` on."""
-    match = _MARK.search(text, at)
+def find_mark(text: str, start: int) -> CallMark | None:
+    """Return the first mark in `text` from `start` on."""
+    match = _MARK.search(text, start)
     if match is None:
         return None
     ticks = match["ticks"]
@@ -197,19 +197,19 @@ def read_parameters(name: str, parameters: Sequence[tuple[str, str]], tools: Map
 
 def read_cut_json(text: str, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
     """Return the calls in truncated JSON. The last call is incomplete."""
-    at = _skip(text, 0)
-    if text[at : at + 1] == "[":
-        at += 1
+    position = _skip(text, 0)
+    if text[position : position + 1] == "[":
+        position += 1
     calls: list[WrittenCall] = []
     while True:
-        between = _BETWEEN.match(text, at)
-        at = between.end() if between else at
+        between = _BETWEEN.match(text, position)
+        position = between.end() if between else position
         try:
-            value, at = _DECODER.raw_decode(text, at)
+            value, position = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):
             break
         calls.append(_call(value, tools))
-    return [*calls, _cut_call(text[at:], tools)] if at < len(text) else calls
+    return [*calls, _cut_call(text[position:], tools)] if position < len(text) else calls
 
 
 def cut_parameters(
@@ -268,22 +268,22 @@ def _cut_call(text: str, tools: Mapping[str, ToolSpec]) -> WrittenCall:
     if not text.startswith("{"):
         raise UnreadableError("it is not a JSON object with a name and arguments")
     members: JsonObject = {}
-    at = _skip(text, 1)
+    position = _skip(text, 1)
     open_key, open_at = "", len(text)
-    while text[at : at + 1] == '"':
+    while text[position : position + 1] == '"':
         try:
-            key, at = _DECODER.raw_decode(text, at)
-            at = _skip(text, at)
-            if text[at : at + 1] != ":":
+            key, position = _DECODER.raw_decode(text, position)
+            position = _skip(text, position)
+            if text[position : position + 1] != ":":
                 break
-            open_key, open_at = str(key), _skip(text, at + 1)
-            members[open_key], at = _DECODER.raw_decode(text, open_at)
+            open_key, open_at = str(key), _skip(text, position + 1)
+            members[open_key], position = _DECODER.raw_decode(text, open_at)
         except (ValueError, RecursionError):
             break
         open_key = ""
-        at = _skip(text, at)
-        if text[at : at + 1] == ",":
-            at = _skip(text, at + 1)
+        position = _skip(text, position)
+        if text[position : position + 1] == ",":
+            position = _skip(text, position + 1)
     if open_key == "function":
         return _cut_call(text[open_at:], tools)
     name = members.get("name", NO_NAME)
@@ -296,9 +296,9 @@ def _cut_call(text: str, tools: Mapping[str, ToolSpec]) -> WrittenCall:
     return WrittenCall(name, raw, is_complete=False)
 
 
-def _skip(text: str, at: int) -> int:
-    space = _SPACE.match(text, at)
-    return space.end() if space else at
+def _skip(text: str, position: int) -> int:
+    space = _SPACE.match(text, position)
+    return space.end() if space else position
 
 
 def _parameter_value(text: str, tool: ToolSpec, key: str) -> Json:

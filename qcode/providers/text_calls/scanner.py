@@ -142,23 +142,23 @@ class TextCalls:
             else:
                 self._thinking_state = "over"
                 return text
-        at = text.find(_END_THINK)
-        if at < 0:
+        position = text.find(_END_THINK)
+        if position < 0:
             undecided = next((n for n in range(len(_END_THINK) - 1, 0, -1) if text.endswith(_END_THINK[:n])), 0)
             self._rest = text[len(text) - undecided :]
             self._append(text[: len(text) - undecided])
             return ""
         self._thinking_state = "over"
-        self._append(text[: at + len(_END_THINK)])
-        return text[at + len(_END_THINK) :]
+        self._append(text[: position + len(_END_THINK)])
+        return text[position + len(_END_THINK) :]
 
     def _find_candidate(self, text: str) -> str:
         """Show text up to the next candidate; return the text after its mark."""
         self._rest = ""
-        start = at = 0
-        while (mark := find_mark(text, at)) is not None:
+        start = position = 0
+        while (mark := find_mark(text, position)) is not None:
             self._show(text[start : mark.start])
-            start = at = mark.start
+            start = position = mark.start
             form = self._form_of(mark)
             if form is not None and not self._has_invalid_call:
                 self._candidate = Candidate(form, text[mark.start : mark.end])
@@ -166,9 +166,9 @@ class TextCalls:
                 return text[mark.end :]
             if form is not None and form.is_marked and not self._is_in_invalid_call:
                 self._begin_malformed(form, is_call=True)
-            start = at = mark.end
-            self._show(text[mark.start : at])
-            self._end_invalid_call(text[mark.start : at])
+            start = position = mark.end
+            self._show(text[mark.start : position])
+            self._end_invalid_call(text[mark.start : position])
         length = undecided(text[start:])
         self._show(text[start : len(text) - length])
         self._rest = text[len(text) - length :]

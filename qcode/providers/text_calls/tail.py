@@ -258,17 +258,17 @@ class _Objects:
 
     def feed(self, text: str) -> bool:
         """Return whether the text so far may consist of calls."""
-        at = 0
-        while at < len(text):
+        position = 0
+        while position < len(text):
             if self._is_between:
-                value = text[at:].lstrip(" \t\r\n,;")
-                at = len(text) - len(value)
+                value = text[position:].lstrip(" \t\r\n,;")
+                position = len(text) - len(value)
                 if not value:
                     return True
                 if value[0] not in "{[":
                     return False
                 self._scanner, self._is_between = JsonScanner(), False
-            at += self._scanner.feed(text[at:])
+            position += self._scanner.feed(text[position:])
             if self._scanner.is_broken or not _BARE_KEYS.issuperset(self._scanner.keys):
                 return False
             self._is_between = self._scanner.is_closed
@@ -338,12 +338,12 @@ def _check_arguments(call: WrittenCall, tool: ToolSpec) -> None:
     """Raise `UnreadableError` unless the arguments have every required key, no unknown one, and the right types."""
     arguments: JsonObject = json.loads(call.arguments)
     properties = tool.parameters.get("properties")
-    known = properties if isinstance(properties, dict) else None
+    known_properties = properties if isinstance(properties, dict) else None
     wrong = [name for name in tool.required if name not in arguments]
-    if known is not None and not tool.parameters.get("additionalProperties"):
-        wrong.extend(name for name in arguments if name not in known)
+    if known_properties is not None and not tool.parameters.get("additionalProperties"):
+        wrong.extend(name for name in arguments if name not in known_properties)
     for name, value in arguments.items():
-        types = schema_types(known.get(name)) if known is not None else set()
+        types = schema_types(known_properties.get(name)) if known_properties is not None else set()
         if types and not types & _types_of(value):
             wrong.append(name)
     if wrong:

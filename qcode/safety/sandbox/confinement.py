@@ -211,13 +211,15 @@ def confinement_for(
     folders = _folders(scope)
     if level == "workspace":
         protected = _real_targets((*contents.control_paths, *contents.control_path_links))
-        inside = tuple(path for path in protected if any(is_within(path, folder) for folder in folders))[:MAX_PROTECTED]
+        protected_inside = tuple(path for path in protected if any(is_within(path, folder) for folder in folders))[
+            :MAX_PROTECTED
+        ]
         return Confinement(
             level,
             links=links_to([str(scope.root), *map(str, scope.added_folders)], folders),
             writable=folders,
-            pinned_folders=_parents(inside, folders),
-            protected_paths=inside,
+            pinned_folders=_parents(protected_inside, folders),
+            protected_paths=protected_inside,
             hidden_paths=tuple(
                 path for path in _secrets(scope) if not any(is_within(folder, path) for folder in folders)
             ),

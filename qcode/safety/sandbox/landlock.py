@@ -99,10 +99,10 @@ def _ruleset(confinement: Confinement, abi_version: int) -> int:
 
 def _grantable(folder: str, hidden: Sequence[str]) -> Iterator[str]:
     """Yield the topmost paths in `folder`, or `folder` itself, that contain no hidden path."""
-    inside = [path for path in hidden if is_within(path, folder)]
-    if folder in inside or is_within_any(folder, KERNEL_FOLDERS):
+    hidden_inside = [path for path in hidden if is_within(path, folder)]
+    if folder in hidden_inside or is_within_any(folder, KERNEL_FOLDERS):
         return
-    if not inside and not any(is_within(protected, folder) for protected in KERNEL_FOLDERS):
+    if not hidden_inside and not any(is_within(protected, folder) for protected in KERNEL_FOLDERS):
         yield folder
         return
     try:
@@ -112,7 +112,7 @@ def _grantable(folder: str, hidden: Sequence[str]) -> Iterator[str]:
     except OSError:
         return
     for child in children:
-        yield from _grantable(child, inside)
+        yield from _grantable(child, hidden_inside)
 
 
 def _grant(ruleset: int, path: str, access: int) -> None:

@@ -121,11 +121,11 @@ class _FlowPass:
                 succeeded, failed = self.script(script.inner, folders)
                 return failed, succeeded
             case CommandList():
-                return self._listing(script, folders)
+                return self._command_list(script, folders)
             case Loop():
                 return self._loop(script, folders)
 
-    def _listing(self, script: CommandList, folders: Folders) -> _Ends:
+    def _command_list(self, script: CommandList, folders: Folders) -> _Ends:
         succeeded, failed = self.script(script.first, folders)
         for operator, right in script.rest:
             if operator == "&&":

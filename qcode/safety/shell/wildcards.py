@@ -76,16 +76,16 @@ def _without_values(words: Sequence[str], program: _Program) -> list[str]:
     return remaining
 
 
-def _option_with_value(word: str, known: Collection[str], flags: Collection[str]) -> tuple[str, str]:
+def _option_with_value(word: str, known_options: Collection[str], flags: Collection[str]) -> tuple[str, str]:
     """Return the option in a word that takes a value, and the value, empty if it is the next word.
 
-    A letter is such an option if it is in `known`; all letters before it must be in `flags`.
+    A letter is such an option if it is in `known_options`; all letters before it must be in `flags`.
     """
     if word.startswith("--"):
         name, _, value = word.partition("=")
         return name, value
     for index, letter in enumerate(word[1:], start=2):
-        if f"-{letter}" in known:
+        if f"-{letter}" in known_options:
             return f"-{letter}", word[index:]
         if f"-{letter}" not in flags:
             break

@@ -95,29 +95,29 @@ def _search_readings(text: str, old: str, new: str) -> tuple[PassageMatches, str
 def _after_anchors(text: str, hunk: Hunk, offset: int, label: str) -> tuple[int, bool]:
     """Return the offset after the last anchor, and whether an anchor was found."""
     lines = text.split("\n")
-    at = line_of(text, offset) - 1 if offset else 0
+    line_index = line_of(text, offset) - 1 if offset else 0
     is_found = False
     for anchor in hunk.anchors:
-        index = find_line(lines, anchor, at)
+        index = find_line(lines, anchor, line_index)
         if index is None:
             index = find_line(lines, anchor, 0)
         if index is None and not hunk.is_hint:
             # The anchor may be an abbreviated first line of the hunk itself; then the lines of the hunk decide.
-            index = next((i for i in range(at, len(lines)) if lines[i].strip().startswith(anchor)), None)
+            index = next((i for i in range(line_index, len(lines)) if lines[i].strip().startswith(anchor)), None)
             if index is None and not hunk.old:
                 raise Refused(describe_nearest(text, anchor, "", label, f"the line {anchor[:60]!r} after @@"))
         if index is not None:
             is_repeated = bool(hunk.old) and hunk.old[0].strip() == anchor
-            at, is_found = index + (0 if is_repeated else 1), True
+            line_index, is_found = index + (0 if is_repeated else 1), True
     starts = [0]
     for line in lines:
         starts.append(min(starts[-1] + len(line) + 1, len(text)))
-    return (starts[at], True) if is_found else (offset, False)
+    return (starts[line_index], True) if is_found else (offset, False)
 
 
-def _insertion(text: str, hunk: Hunk, at: int) -> Passage:
+def _insertion(text: str, hunk: Hunk, position: int) -> Passage:
     """Return the position of lines to insert without context: the start of a line, or the end of the file."""
     new = "\n".join(hunk.new)
-    if at < len(text) or not text or text.endswith("\n"):
-        return Passage(at, at, f"{new}\n")
-    return Passage(at, at, f"\n{new}")
+    if position < len(text) or not text or text.endswith("\n"):
+        return Passage(position, position, f"{new}\n")
+    return Passage(position, position, f"\n{new}")

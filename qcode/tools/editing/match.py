@@ -229,10 +229,10 @@ def lines_of(text: str, offsets: Iterable[int]) -> Iterator[int]:
 
 
 def _exact_passages(text: str, old: str, new: str) -> tuple[Passage, ...]:
-    passages, at = [], text.find(old)
-    while at >= 0:
-        passages.append(Passage(at, at + len(old), new))
-        at = text.find(old, at + len(old))
+    passages, position = [], text.find(old)
+    while position >= 0:
+        passages.append(Passage(position, position + len(old), new))
+        position = text.find(old, position + len(old))
     return tuple(passages)
 
 
@@ -320,16 +320,16 @@ def _look_alikes(text: str, old: str, new: str) -> Iterator[Passage]:
     folded, folded_old = fold(text), fold_text(old)
     restored = _RestoredText(new)
     passed = 0
-    at = folded.text.find(folded_old)
-    while at >= 0 and folded_old and passed < _MAX_PASSED_CHARS:
-        after = at + len(folded_old)
-        if folded.starts_at(at) and folded.starts_at(after):
-            start, end = folded.offsets[at], folded.offsets[after]
+    position = folded.text.find(folded_old)
+    while position >= 0 and folded_old and passed < _MAX_PASSED_CHARS:
+        after = position + len(folded_old)
+        if folded.starts_at(position) and folded.starts_at(after):
+            start, end = folded.offsets[position], folded.offsets[after]
             yield Passage(start, end, restored.like(text[start:end]))
-            at = folded.text.find(folded_old, after)
+            position = folded.text.find(folded_old, after)
         else:
             passed += len(folded_old)
-            at = folded.text.find(folded_old, at + 1)
+            position = folded.text.find(folded_old, position + 1)
 
 
 class _RestoredText:
@@ -365,12 +365,12 @@ def _match_within_line(text: str, old: str, new: str) -> Iterator[Passage]:
     # A regular expression would take forever in a file with one long line.
     pattern = " ".join(words)
     single, ends, shifts = _with_single_blanks(text)
-    at = single.find(pattern)
-    while at >= 0:
-        after = at + len(pattern)
-        start, end = (offset + shifts[bisect_right(ends, offset)] for offset in (at, after))
+    position = single.find(pattern)
+    while position >= 0:
+        after = position + len(pattern)
+        start, end = (offset + shifts[bisect_right(ends, offset)] for offset in (position, after))
         yield Passage(start, end, new.strip() if new.strip() else new)
-        at = single.find(pattern, after)
+        position = single.find(pattern, after)
 
 
 def _with_single_blanks(text: str) -> tuple[str, list[int], list[int]]:

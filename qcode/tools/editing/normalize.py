@@ -180,7 +180,7 @@ def _decode_breaks(text: str) -> str:
     )
 
 
-def _map_around_quotes(text: str, outside: Callable[[str], str], inside: Callable[[str], str]) -> str:
+def _map_around_quotes(text: str, map_unquoted: Callable[[str], str], map_quoted: Callable[[str], str]) -> str:
     """Apply one function to the text outside quotes, and another to the text inside."""
     parts: list[str] = []
     quote, start = "", 0
@@ -190,13 +190,13 @@ def _map_around_quotes(text: str, outside: Callable[[str], str], inside: Callabl
         if char == "\\" and quote:
             index += 1
         elif char in "\"'`" and not quote:
-            parts.append(outside(text[start:index]))
+            parts.append(map_unquoted(text[start:index]))
             quote, start = char, index
         elif char == quote:
-            parts.append(inside(text[start : index + 1]))
+            parts.append(map_quoted(text[start : index + 1]))
             quote, start = "", index + 1
         index += 1
-    parts.append(outside(text[start:]))
+    parts.append(map_unquoted(text[start:]))
     return "".join(parts)
 
 

@@ -201,11 +201,11 @@ def _read(stream: IO[bytes]) -> Iterator[GrepLine]:
             return  # an incomplete last line, because the program was stopped
         data = event["data"]
         if event["type"] in ("match", "context"):
-            file, number, at = os.path.normpath(_text(data["path"])), data["line_number"], -1
+            file, number, column = os.path.normpath(_text(data["path"])), data["line_number"], -1
             for index, text in enumerate(_text(data["lines"]).removesuffix("\n").split("\n")):
                 if event["type"] == "match":
-                    at = _first_match(text, data["submatches"]) if index == 0 else 0
-                yield GrepLine(file, number + index, text.removesuffix("\r"), at)
+                    column = _first_match(text, data["submatches"]) if index == 0 else 0
+                yield GrepLine(file, number + index, text.removesuffix("\r"), column)
 
 
 def _first_match(text: str, submatches: list[dict[str, int]]) -> int:

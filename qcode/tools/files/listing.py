@@ -217,13 +217,13 @@ def _fill(
         if item.folder is None:
             listing.lines.append(f"{indent}{printable(item.name + item.description)}{mark}")
             continue
-        at = len(listing.lines)
+        line_index = len(listing.lines)
         listing.lines.append("")
         is_open = level + 1 < depth and not item.is_ignored
         if is_open:
             _fill(listing, item.folder, depth, level + 1, budget, shows_ignored=shows_ignored)
         inside = "" if is_open else _count(item.folder)
-        listing.lines[at] = f"{indent}{printable(item.name)}/{inside}{mark}"
+        listing.lines[line_index] = f"{indent}{printable(item.name)}/{inside}{mark}"
 
 
 def _count(folder: walk.Folder) -> str:

@@ -227,11 +227,11 @@ def _change_cells(notebook: JsonObject, arguments: Arguments, mode: str, label: 
     cells = cells_of(notebook)
     cell_id, source = arguments.text("cell"), with_plain_newlines(arguments.text("source"))
     is_first = mode == "insert" and cell_id == "0"
-    at = 0 if is_first else find_cell(cells, cell_id, label) + (mode == "insert")
+    index = 0 if is_first else find_cell(cells, cell_id, label) + (mode == "insert")
     if mode == "delete":
-        return [*cells[:at], *cells[at + 1 :]], f"Deleted cell {at + 1}"
+        return [*cells[:index], *cells[index + 1 :]], f"Deleted cell {index + 1}"
     if mode == "insert":
         made = new_cell(notebook, source, arguments.text("cell_type", "code"))
-        return [*cells[:at], made, *cells[at:]], f"Inserted cell {at + 1}"
-    kind = arguments.text("cell_type", str(cells[at].get("cell_type", "code")))
-    return [*cells[:at], with_source(cells[at], source, kind), *cells[at + 1 :]], f"Replaced cell {at + 1}"
+        return [*cells[:index], made, *cells[index:]], f"Inserted cell {index + 1}"
+    kind = arguments.text("cell_type", str(cells[index].get("cell_type", "code")))
+    return [*cells[:index], with_source(cells[index], source, kind), *cells[index + 1 :]], f"Replaced cell {index + 1}"

@@ -100,11 +100,11 @@ def _repaired_versions(data: bytes, media_type: str) -> Iterator[bytes]:
     if media_type != "image/png":
         return
     chunks: list[tuple[bytes, bytes]] = []
-    at = _PNG_START
-    while at + _PNG_FRAME <= len(data):
-        size = int.from_bytes(data[at : at + 4], "big") + _PNG_FRAME
-        chunks.append((data[at + 4 : at + 8], data[at : at + size]))
-        at += size
+    offset = _PNG_START
+    while offset + _PNG_FRAME <= len(data):
+        size = int.from_bytes(data[offset : offset + 4], "big") + _PNG_FRAME
+        chunks.append((data[offset + 4 : offset + 8], data[offset : offset + size]))
+        offset += size
     for transparency in (b"tRNS", b""):
         yield data[:_PNG_START] + b"".join(
             chunk for name, chunk in chunks if name[:1].isupper() or name == transparency

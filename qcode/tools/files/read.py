@@ -18,7 +18,7 @@ from qcode.tools import text_file
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import MAX_FILE_BYTES
 from qcode.tools.files import notebooks
-from qcode.tools.processes import SideProcess
+from qcode.tools.processes import HelperProcess
 from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_off_loop
 from qcode.tools.workspace import Workspace, WorkspacePath
 
@@ -67,11 +67,11 @@ class Read:
         return Preview(f"Read {visible(path)}?", visible(path))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
-        process = SideProcess()
+        process = HelperProcess()
         return await run_off_loop(lambda: _read(check(self.spec, arguments), workspace, process), process.stop)
 
 
-def _read(arguments: Arguments, workspace: Workspace, process: SideProcess) -> ToolOutcome:
+def _read(arguments: Arguments, workspace: Workspace, process: HelperProcess) -> ToolOutcome:
     from qcode.tools.files import pictures  # loads with the first file that is read, not at start
 
     location = workspace.resolve(arguments.text("path"))
@@ -198,7 +198,7 @@ def page_range(text: str) -> tuple[int, int]:
     return first, min(last, first + MAX_PAGES - 1)
 
 
-def read_pdf(data: bytes, label: str, pages: tuple[int, int], process: SideProcess) -> ToolOutcome:
+def read_pdf(data: bytes, label: str, pages: tuple[int, int], process: HelperProcess) -> ToolOutcome:
     """Return the text of some pages, and how to read the rest. Raise `Refused` if the PDF cannot be read."""
     module = importlib.util.find_spec("pypdf")
     if module is None or module.origin is None:

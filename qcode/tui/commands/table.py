@@ -59,6 +59,9 @@ def by_id(command_id: str) -> Command:
 _CUSTOM_PREFIX = "custom:"
 _SKILL_PREFIX = "skill:"
 _MAX_HELP, _MAX_HINT = 200, 40
+_SENDING = frozenset({"plan", "init"})
+"""Built-in commands that send a prompt."""
+_TAKES_NO_LABELS = "cannot take images or asides. Delete the label, or send it with a message."
 
 
 def as_command(custom: CustomCommand) -> Command:
@@ -112,7 +115,9 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
     app.close_help()
     typed = split_command(text)
     if text.startswith("!"):
-        if line := text[1:].strip():
+        if attached:
+            replace(context, typed=typed_text).refuse(f"A shell command {_TAKES_NO_LABELS}")
+        elif line := text[1:].strip():
             app.start_shell(line)
         return
     if typed is None:
@@ -123,6 +128,11 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
     if command is None:
         replace(context, typed=typed_text).refuse(unknown_command(name, context.commands))
         return
+    if attached and not (command.is_prompt or command.id in _SENDING):
+        replace(context, typed=typed_text).refuse(f"/{name} {_TAKES_NO_LABELS}")
+        return
+    # The command sends a prompt, which takes them.
+    context.agent.conversation.attach(attached)
     kept = typed_text if argument else f"/{name} " if command.needs_argument else ""
     context = replace(context, typed=kept)
     if problem := unexpected_argument(name, argument, command):

@@ -116,6 +116,10 @@ class JobWatch:
         size = count_text(job.recent.rstrip("\n").count("\n") + 1, "line")
         return f"Attached the output of job {job.number} ({size}) to your next message."
 
+    def forget_sent(self) -> None:
+        """Let the output of each job be attached again, because the user has removed an attachment."""
+        self._sent_totals.clear()
+
     def state_of(self, job: Job) -> str:
         """Return the state of a job, and how long it has been running: `running 3 min`."""
         if not job.is_running or job.number not in self._started_at:

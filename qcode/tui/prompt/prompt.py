@@ -107,6 +107,7 @@ class Prompt(EditingArea):
         super().__init__(*self._label_kinds, placeholder="Ask · / commands · @ files · ? keys", id=id)
         self.sent = history
         self.say: Callable[[str], None] = lambda text: None
+        self.drop_attachment: Callable[[], None] = lambda: None
         self.editor_key = ""
         self.is_emptied_by_undo = False
         self._is_draft_due = False
@@ -345,6 +346,8 @@ class Prompt(EditingArea):
             self.post_message(self.ScrollRequested(to_end=event.key == "end"))
         elif self._vim is not None and self._vim.press(event.key, event.character):
             pass
+        elif event.key in ("backspace", "ctrl+h") and self.is_empty:
+            self.drop_attachment()
         elif event.key == "enter":
             self._enter()
         elif event.key in NEW_LINE_KEYS:

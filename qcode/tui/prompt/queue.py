@@ -1,7 +1,8 @@
-"""The queue of prompts that were sent during a turn, shown as one line each above the prompt."""
+"""The queue of prompts that were sent during a turn, and the attachments of the next prompt, one line each."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from qcode.protocol.messages import Block
 
 _ROWS = 5
+_REMOVE_HINT = " · Backspace removes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +37,12 @@ class Submission:
 
 
 class Queue(Static):
-    """The queued prompts in the order they were sent; hidden while empty."""
+    """The queued prompts in the order they were sent, and what is attached to the next one; hidden while empty."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)
         self._submissions: list[Submission] = []
+        self._attachments: tuple[str, ...] = ()
         self.display = False
 
     @property
@@ -52,6 +55,11 @@ class Queue(Static):
 
     def add(self, submission: Submission) -> None:
         self._submissions.append(submission)
+        self._paint()
+
+    def show_attachments(self, lines: Sequence[str]) -> None:
+        """Show what is attached to the next prompt, one line each."""
+        self._attachments = tuple(lines)
         self._paint()
 
     def drop_last(self) -> None:
@@ -92,7 +100,7 @@ class Queue(Static):
         self._paint()
 
     def _paint(self) -> None:
-        self.display = bool(self._submissions)
+        self.display = bool(self._submissions or self._attachments)
         width = max(20, (self.size.width or 80) - 10)
         hidden = len(self._submissions) - _ROWS + 1 if len(self._submissions) > _ROWS else 0
         rows = [Content.styled(f"… {hidden} more queued", "$muted")] if hidden else []
@@ -100,6 +108,11 @@ class Queue(Static):
             Content.styled(f"queued: {shorten(submission.typed_text, width)}", "$muted")
             for submission in self._submissions[hidden:]
         ]
+        more = len(self._attachments) - _ROWS + 1 if len(self._attachments) > _ROWS else 0
+        rows += [Content.styled(f"… {more} more attached", "$muted")] if more else []
+        attached = [f"+ {shorten(line, width - len(_REMOVE_HINT))}" for line in self._attachments[more:]]
+        attached[-1:] = [f"{line}{_REMOVE_HINT}" for line in attached[-1:]]
+        rows += [Content.styled(line, "$muted") for line in attached]
         self.update(Content("\n").join(rows))
 
 

@@ -155,10 +155,10 @@ def test_resumed_session_whose_model_has_no_key_says_so(folder: Folder) -> None:
     assert folder.resume("--trust")[1] == []
 
 
-def test_demo_session_is_no_reason_to_name_a_missing_key(folder: Folder) -> None:
+def test_resumed_demo_session_names_the_missing_key_as_a_new_one_does(folder: Folder) -> None:
     folder.run()
     selection = resume_with(folder.context("-c"))
-    assert (selection.name, selection.is_last_resort) == ("demo/demo", False)
+    assert (selection.name, selection.is_last_resort) == ("demo/demo", True)
 
 
 def test_demo_session_continues_with_a_model_that_has_a_key(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.call_titles import VERBS
-from qcode.tools.output import Collector, LiveOutput
+from qcode.tools.output import LiveOutput, OutputCollector
 from qcode.tools.registry import specs
 from qcode.tui.transcript.cards import Card, CardState, CardUpdate
 from qcode.tui.transcript.line import extract, join
@@ -72,7 +72,7 @@ def test_output_is_collapsed_to_head_and_tail() -> None:
 
 def test_hidden_lines_include_those_that_the_output_leaves_out(tmp_path: Path) -> None:
     lines = [f"line {number}\n" for number in range(1, 201)]
-    collector = Collector(400, lambda: tmp_path)
+    collector = OutputCollector(400, lambda: tmp_path)
     collector.feed("".join(lines).encode())
     collector.close()
     card = running(Clock())

@@ -107,15 +107,15 @@ class SettingsFile:
         return next((lines[keys[:size]] for size in range(len(keys), 0, -1) if keys[:size] in lines), 0)
 
     def _json_line(self, keys: tuple[str, ...]) -> int:
-        at = -1
+        position = -1
         for key in keys:
             # A key is followed by a colon; the last one may also be an item of a list.
             end = r"\s*:" if key != keys[-1] else ""
-            match = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + end).search(self.text, at + 1)
+            match = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + end).search(self.text, position + 1)
             if match is None:
                 break
-            at = match.start()
-        return self.text.count("\n", 0, at) + 1 if at >= 0 else 0
+            position = match.start()
+        return self.text.count("\n", 0, position) + 1 if position >= 0 else 0
 
     def table(self, *keys: str) -> Mapping[str, Any]:
         """Return the table at a path, empty if there is none."""

@@ -98,12 +98,12 @@ def _call(statement: ast.stmt, names: Mapping[str, Any], file: SettingsFile) -> 
     if call.func.id == "host_executable":
         raise NotConvertibleError("has no equivalent: rules name a program by the word that is typed")
     fields = kinds.get(call.func.id, ())
-    given = [(name, value) for name, value in zip(fields, call.args, strict=False)]
-    given += [(word.arg or "", word.value) for word in call.keywords]
-    if not fields or len(call.args) > len(fields) or any(name not in fields for name, _ in given):
+    arguments = [(name, value) for name, value in zip(fields, call.args, strict=False)]
+    arguments += [(word.arg or "", word.value) for word in call.keywords]
+    if not fields or len(call.args) > len(fields) or any(name not in fields for name, _ in arguments):
         raise NotConvertibleError(_NOT_LITERAL)
     # The examples in `match` are tests of Codex: they are not read.
-    values = {name: _value(value, names) for name, value in given if name not in ("match", "not_match")}
+    values = {name: _value(value, names) for name, value in arguments if name not in ("match", "not_match")}
     effect = _CODEX_EFFECTS.get(str(values.get("decision") or "allow"))
     if effect is None:
         raise NotConvertibleError("its decision is not allow, prompt or forbidden")
@@ -192,11 +192,11 @@ def gemini_policy(file: SettingsFile) -> None:
             is_unenforced = policy.effect == "deny"
             file.add(ForeignSetting("rule", name, location, why=str(problem), is_unenforced=is_unenforced))
             continue
-        lost = [f"`{key}` has no equivalent: the rule applies without it" for key in policy.unsupported]
+        losses = [f"`{key}` has no equivalent: the rule applies without it" for key in policy.unsupported]
         if policy.effect == "allow" and any(priority < policy.priority for priority in strict):
-            lost.append("its priority has no equivalent: a rule that denies or asks decides first")
+            losses.append("its priority has no equivalent: a rule that denies or asks decides first")
         for rule in rules:
-            add_rule(file, policy.effect, rule, rule, "project", location, tuple(lost))
+            add_rule(file, policy.effect, rule, rule, "project", location, tuple(losses))
     for key in file.values:
         if key != "rule":
             file.add(ForeignSetting("setting", single_spaced(key, 80), file.location(key), why="has no equivalent"))

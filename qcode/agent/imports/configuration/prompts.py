@@ -66,19 +66,19 @@ def codex_prompt(text: str) -> ConvertedPrompt:
 def gemini_prompt(text: str) -> ConvertedPrompt:
     """Convert a prompt of Gemini CLI or qwen-code: `{{args}}`, `!{command}` and `@{path}`, with balanced braces."""
     parts: list[str] = []
-    lost: list[str] = []
+    losses: list[str] = []
     end = 0
-    for start, stop, mark, inside in _braces(text):
+    for start, stop, mark, body in _braces(text):
         parts.append(_escape(text[end:start]).replace(_ARGS, "$ARGUMENTS"))
         gap = "" if not text[:start] or text[start - 1].isspace() else " "
         if mark == "@":
-            parts.append(f"{gap}@{inside.strip()}")
+            parts.append(f"{gap}@{body.strip()}")
         else:
-            lost += ["{{args}} inside !{...} is not quoted here"] if _ARGS in inside else []
-            parts.append(_command_markdown(_escape(inside.strip()).replace(_ARGS, "$ARGUMENTS"), gap))
+            losses += ["{{args}} inside !{...} is not quoted here"] if _ARGS in body else []
+            parts.append(_command_markdown(_escape(body.strip()).replace(_ARGS, "$ARGUMENTS"), gap))
         end = stop
     parts.append(_escape(text[end:]).replace(_ARGS, "$ARGUMENTS"))
-    return ConvertedPrompt("".join(parts), losses=tuple(dict.fromkeys(lost)))
+    return ConvertedPrompt("".join(parts), losses=tuple(dict.fromkeys(losses)))
 
 
 def _escape(text: str) -> str:
@@ -98,13 +98,13 @@ def _command_markdown(command: str, gap: str) -> str:
 
 def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
     """Yield start, end, mark and content of each `!{...}` and `@{...}` with balanced braces."""
-    at = 0
-    while (match := re.compile(r"([!@])\{").search(text, at)) is not None:
+    position = 0
+    while (match := re.compile(r"([!@])\{").search(text, position)) is not None:
         depth, end = 1, match.end()
         while end < len(text) and depth:
             depth += {"{": 1, "}": -1}.get(text[end], 0)
             end += 1
-        at = end
+        position = end
         if not depth:
             yield match.start(), end, match[1], text[match.end() : end - 1]
 
@@ -112,14 +112,14 @@ def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
 def opencode_prompt(text: str) -> ConvertedPrompt:
     """Convert a prompt of OpenCode, in which the highest of `$1`, `$2`, ... takes the rest of the arguments."""
     highest = max((int(number) for number in _NUMBER.findall(text)), default=0)
-    lost = (f"${highest} takes one word here, not the rest",) if highest > 1 else ()
+    losses = (f"${highest} takes one word here, not the rest",) if highest > 1 else ()
     body = text.replace("$1", "$ARGUMENTS") if highest == 1 and "$ARGUMENTS" not in text else text
 
     def value(match: re.Match[str]) -> str:
         before = body[match.start() - 1 : match.start()]
         return _command_markdown(match[1], "" if not before or before.isspace() else " ")
 
-    return ConvertedPrompt(_OPENCODE_COMMAND.sub(value, body), losses=lost)
+    return ConvertedPrompt(_OPENCODE_COMMAND.sub(value, body), losses=losses)
 
 
 def markdown(fields: Mapping[str, object], body: str) -> str:
@@ -149,12 +149,12 @@ def convert_command(
         "argument-hint": single_spaced(str(fields.get("argument-hint") or ""), 200),
         "arguments": list(prompt.arguments),
     }
-    lost = [
+    losses = [
         *prompt.losses,
         *(f"`{single_spaced(key, 60)}` has no effect" for key in fields if key not in _SUPPORTED_FIELDS),
     ]
     return ForeignSetting(
-        "command", name, location, (WriteFile("commands", name, markdown(header, prompt.body)),), losses=tuple(lost)
+        "command", name, location, (WriteFile("commands", name, markdown(header, prompt.body)),), losses=tuple(losses)
     )
 
 
@@ -257,11 +257,11 @@ class _Agent:
         names = entry if isinstance(entry, list) else str(entry).replace(",", " ").split()
         if "*" in names:
             return
-        known = [_claude_tool(str(name)) for name in names]
-        unknown = [str(name) for name, tool in zip(names, known, strict=True) if not tool]
+        converted = [_claude_tool(str(name)) for name in names]
+        unknown = [str(name) for name, tool in zip(names, converted, strict=True) if not tool]
         self.lost += [f"the tool {single_spaced(name, 60)} does not exist here" for name in unknown]
         # An empty list would mean all tools, so unknown names are kept and become an error.
-        self.header[field] = list(dict.fromkeys(filter(None, known))) or [str(name) for name in names] or ["none"]
+        self.header[field] = list(dict.fromkeys(filter(None, converted))) or [str(name) for name in names] or ["none"]
 
     def _convert_tool_switches(self, tools: Mapping[str, object]) -> None:
         """Convert OpenCode's `tools: {write: false}`."""

@@ -113,8 +113,8 @@ def opencode_rules(file: SettingsFile) -> None:
     for tool, value in file.table("permission").items():
         name = CLAUDE_TOOLS.get(tool.lower(), "")
         patterns = dict(value) if isinstance(value, Mapping) else {"*": value}
-        open_at = max((at for at, pattern in enumerate(patterns) if pattern == "*"), default=-1)
-        for at, (pattern, effect) in enumerate(patterns.items()):
+        open_at = max((index for index, pattern in enumerate(patterns) if pattern == "*"), default=-1)
+        for index, (pattern, effect) in enumerate(patterns.items()):
             path = ("permission", tool, pattern) if isinstance(value, Mapping) else ("permission", tool)
             label = f"{tool} {pattern}" if isinstance(value, Mapping) else tool
             if effect not in ("allow", "ask", "deny"):
@@ -122,8 +122,8 @@ def opencode_rules(file: SettingsFile) -> None:
             elif effect == "ask" and pattern == "*":
                 why = "not needed: qcode asks, except for commands and files that are only read"
                 file.add(ForeignSetting("rule", f"ask {label}", file.location(*path), why=why))
-            elif effect == "allow" and (at < open_at or (pattern == "*" and name == "Bash")):
-                why = "a later rule decides" if at < open_at else "a rule for every command is not taken over"
+            elif effect == "allow" and (index < open_at or (pattern == "*" and name == "Bash")):
+                why = "a later rule decides" if index < open_at else "a rule for every command is not taken over"
                 file.add(ForeignSetting("rule", f"allow {label}", file.location(*path), why=why))
             else:
                 body = f"domain:{pattern}" if name == "WebFetch" and pattern != "*" else pattern
@@ -146,7 +146,7 @@ def add_rule(
     rule: str,
     source: Source,
     location: str,
-    lost: tuple[str, ...] = (),
+    losses: tuple[str, ...] = (),
 ) -> None:
     """Add one rule: `text` in the form of the other program, `rule` in Claude Code's."""
     name = f"{effect} {single_spaced(text, 120)}"
@@ -165,8 +165,8 @@ def add_rule(
         why = converted.loss or converted.note or "nothing is needed"
         file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=is_unenforced))
         return
-    lost = (*lost, *filter(None, (converted.loss, converted.note)))
-    file.add(ForeignSetting("rule", name, location, changes, losses=lost, is_unenforced=is_unenforced))
+    losses = (*losses, *filter(None, (converted.loss, converted.note)))
+    file.add(ForeignSetting("rule", name, location, changes, losses=losses, is_unenforced=is_unenforced))
 
 
 def add_other_keys(file: SettingsFile, handled: frozenset[str], hints: Mapping[str, str]) -> None:

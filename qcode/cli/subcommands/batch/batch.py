@@ -46,11 +46,11 @@ def run_batch(rest: Sequence[str]) -> int:
         raise CommandLineError(f"--out is missing; {_USE}")
     tasks = read_tasks(Path(words[0]), Path.cwd() if options.cwd is None else Path(options.cwd).absolute())
     with results_file(flags["out"]) as (stream, finished):
-        left = [task for task in tasks if task.id not in finished]
+        remaining = [task for task in tasks if task.id not in finished]
         options = replace(options, output_format="json")
         batch = Batch(_task_runner(options, flags.get("ray")), stream, total=len(tasks))
         batch.count(finished[task.id] for task in tasks if task.id in finished)
-        return asyncio.run(batch.run(left, flags.get("jobs", DEFAULT_JOBS)))
+        return asyncio.run(batch.run(remaining, flags.get("jobs", DEFAULT_JOBS)))
 
 
 def _task_runner(options: Options, address: str | None) -> TaskRunner:
@@ -213,11 +213,11 @@ class Batch:
             await asyncio.sleep(0.5)
 
     def _totals(self, seconds: float) -> str:
-        left = self._total - self._done_count
+        remaining = self._total - self._done_count
         parts = (
             f"{self._done_count - self._failed_count} of {count_text(self._total, 'task')} succeeded",
             f"{self._failed_count} failed" if self._failed_count else "",
-            f"{left} left" if left else "",
+            f"{remaining} left" if remaining else "",
             f"{self._input:,} tokens in, {self._output:,} tokens out",
             f"${self._cost:.4f}" if self._cost else "",
             duration_text(seconds),
