@@ -79,8 +79,8 @@ def _line(line: object) -> JsonObject:
 def first_change(change: ChangedFile) -> int:
     """Return the number of the first line that a change touches, from 1."""
     old, new = (change.old_text or "").split("\n"), change.new_text.split("\n")
-    same = next((at for at, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), None)
-    return (min(len(old), len(new)) - 1 if same is None else same) + 1
+    changed = next((index for index, pair in enumerate(zip(old, new, strict=False)) if pair[0] != pair[1]), None)
+    return (min(len(old), len(new)) - 1 if changed is None else changed) + 1
 
 
 def change_content(changes: Sequence[ChangedFile], diff: str, folder: str) -> list[Json]:

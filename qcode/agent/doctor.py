@@ -345,10 +345,8 @@ def _terminal_features(env: Mapping[str, str], name: str) -> Iterator[Finding]:
     if name in _CLIPBOARD:
         yield Finding("clipboard", "yes (OSC 52)", "ok")
     else:
-        yield Finding(
-            "clipboard",
-            f"OSC 52 {'is_multiplexer tmux, see below' if is_multiplexer else 'unknown; copies go to a file'}",
-        )
+        support = f"through {name}, see below" if is_multiplexer else "unknown; copies go to a file"
+        yield Finding("clipboard", f"OSC 52 {support}")
     links = ("yes (OSC 8)", "ok") if name in _LINKS else ("OSC 8 unknown; addresses are shown in full", "")
     yield Finding("links", links[0], cast(Mark, links[1]))
     notices = ("yes (OSC 9)", "ok") if name in _NOTICES else ("OSC 9 unknown; ui.bell works everywhere", "")

@@ -103,9 +103,9 @@ def project_command_rows(root: Path) -> list[tuple[str, str]]:
     rows: list[tuple[str, str]] = []
     for step in COMMAND_STEPS if isinstance(table, dict) else ():
         try:
-            found = commands().convert(table.get(step, ()))
+            converted = commands().convert(table.get(step, ()))
         except ValueError:
             continue
-        items = [visible(one_line(str(item), 400)) for item in (found if isinstance(found, tuple) else ())]
+        items = [visible(one_line(str(item), 400)) for item in (converted if isinstance(converted, tuple) else ())]
         rows += [(f"after an edit: {step}", f"runs {command}") for command in items]
     return rows

@@ -255,7 +255,7 @@ async def wait_for(
     live = LiveOutput(context.output)
     job: Job | None = None
 
-    def take(data: bytes) -> None:
+    def on_output(data: bytes) -> None:
         if job is None:
             live.add(collector.feed(data))
         else:
@@ -263,9 +263,9 @@ async def wait_for(
 
     limit = TimeLimit(timeout_s)
     program = asyncio.ensure_future(
-        run_program(launch, cwd=cwd, environment=environment, on_output=take, timeout_s=limit)
+        run_program(launch, cwd=cwd, environment=environment, on_output=on_output, timeout_s=limit)
     )
-    showing = asyncio.ensure_future(_show(live))
+    flush_task = asyncio.ensure_future(_flush_regularly(live))
     try:
         if not await _is_over(program, context) and context.jobs is not None:
             limit.move(MAX_JOB_S)
@@ -276,7 +276,7 @@ async def wait_for(
             return WaitResult(collector.close(), collector.shown(), job=job)
         return WaitResult(collector.close(), collector.shown(), exit=program.result())
     finally:
-        showing.cancel()
+        flush_task.cancel()
         collector.close()
         live.flush()
 
@@ -307,7 +307,7 @@ async def _background_requested(context: ToolRunContext) -> None:
     await context.background_requested.wait()
 
 
-async def _show(live: LiveOutput) -> None:
+async def _flush_regularly(live: LiveOutput) -> None:
     while True:
         await asyncio.sleep(_LIVE_EVERY_S)
         live.flush()

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from qcode.agent.context.attachments import shell_block
 from qcode.protocol.tools import ToolOutcome
-from qcode.text.clean import one_line
+from qcode.text.clean import one_line, shown_line
 from qcode.tools.output import OMISSION
 from qcode.tools.shell import IN_BACKGROUND, without_note_on_move
 from qcode.tui.status import Activity
@@ -80,7 +80,7 @@ class ShellLines:
         """Run a line; its card shows the result."""
         self._count += 1
         card = f"!{self._count}"
-        self._transcript.add_card(card, "!", one_line(line))
+        self._transcript.add_card(card, "!", shown_line(line))
         self._transcript.update_card(card, CardUpdate(state="running", hint=self.hint))
         output = [""]
 
@@ -89,7 +89,7 @@ class ShellLines:
             self._transcript.update_card(card, CardUpdate(append=text))
 
         task = asyncio.ensure_future(self._run(card, line, show))
-        self._tasks[task] = Activity(f"running {shorten(one_line(line), _MAX_SHOWN_CELLS)}", self._clock())
+        self._tasks[task] = Activity(f"running {shorten(shown_line(line), _MAX_SHOWN_CELLS)}", self._clock())
         self._show_latest()
         self._spawn(self._follow(card, line, task, output))
 

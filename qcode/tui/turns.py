@@ -11,10 +11,20 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from qcode.agent.context.attachments import split_attached
 from qcode.agent.outcomes import UNEXPECTED_END
 from qcode.protocol.approvals import Decision, Deny, Question, TurnApproval, trusts_folder
 from qcode.protocol.errors import ErrorKind
-from qcode.protocol.events import ApprovalRequested, ModelFellBack, TurnEnded, TurnEvent
+from qcode.protocol.events import (
+    ApprovalRequested,
+    Compacted,
+    ModelFellBack,
+    SteeringAdded,
+    ToolCallProgress,
+    TurnEnded,
+    TurnEvent,
+)
+from qcode.protocol.messages import Text
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
 from qcode.tui.failures import report_failure
 from qcode.tui.layout import Widgets
@@ -26,6 +36,9 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
 State: TypeAlias = Literal["idle", "working", "asking"]
+
+
+_OUTPUT = (TextDelta, ReasoningDelta, ToolCallProgress, SteeringAdded, Compacted)
 
 
 class Turns:
@@ -59,6 +72,7 @@ class Turns:
         self._is_cancelling = False
         self._server_question_ids: set[str] = set()
         self._sent_text = self._blocked_text = ""
+        self._is_taking_back = self._has_output = False
         max_continuations = agent.context.settings.output.max_continuations
         self._presenter = Presenter(
             widgets.transcript, widgets.status, self, clock, max_continuations=max_continuations
@@ -95,7 +109,7 @@ class Turns:
         # From here on nothing may fail: without its worker the turn would never end.
         self._idle = asyncio.Event()
         self._is_cancelling = False
-        self._sent_text = submission.typed_text
+        self._sent_text, self._is_taking_back, self._has_output = submission.typed_text, False, False
         self._announce("working")
         self._spawn(self._run(events))
 
@@ -113,15 +127,18 @@ class Turns:
     def compact(self, focus: str) -> None:
         """Compact the conversation as a separate turn. The caller has made sure that no turn runs."""
         self._idle = asyncio.Event()
-        self._is_cancelling = False
+        self._is_cancelling, self._sent_text = False, ""
         self._announce("working")
         self._spawn(self._run(self._conversation.compact(focus)))
 
-    def stop(self) -> bool:
-        """Interrupt the turn and deny its open questions; return False if none runs or it was already interrupted."""
+    def stop(self, *, takes_back: bool = False) -> bool:
+        """Interrupt the turn and deny its open questions; return False if none runs or it was already interrupted.
+
+        `takes_back`: return the prompt of a turn without any output to the prompt, if that is empty.
+        """
         if not self.is_running or self._is_cancelling:
             return False
-        self._is_cancelling = True
+        self._is_cancelling, self._is_taking_back = True, takes_back
         for approval_id in self._widgets.approval.withdraw_all():
             self._conversation.answer(approval_id, Deny())
         self._conversation.cancel()
@@ -179,6 +196,8 @@ class Turns:
         outcome = Outcome.ERROR
         try:
             outcome = await self._show(events)
+            if outcome is Outcome.CANCELLED and self._is_taking_back:
+                await self._take_back_prompt()
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the app and its text stay
             self._presenter.abandon(report_failure(failure, self._report))
         finally:
@@ -191,6 +210,27 @@ class Turns:
         blocked, self._blocked_text = self._blocked_text, ""
         if blocked:
             self._widgets.prompt.put_back(blocked)
+
+    async def _take_back_prompt(self) -> None:
+        """Undo the turn, which had no output, and return its prompt. The session keeps the record."""
+        widgets, sent = self._widgets, self._sent_text
+        is_possible = sent and not self._has_output and widgets.prompt.is_empty and widgets.queue.last is None
+        messages = self._conversation.messages
+        if not is_possible or not messages:
+            return
+        rewinds, blocks = self._conversation.rewinds, messages[-1].blocks
+        try:
+            plan = await rewinds.plan_undo()
+            if plan.files or plan.messages != 1:
+                return
+            await rewinds.perform(plan)
+        except ValueError:
+            return
+        attached = [(block, split_attached(block.text)) for block in blocks if isinstance(block, Text)]
+        # Files and labels are in the typed text; output of commands is not.
+        waiting = (block for block, found in attached if found is not None and found.kind in ("shell", "job"))
+        self._conversation.attach(tuple(waiting))
+        widgets.prompt.put_back(sent)
 
     async def _show(self, events: AsyncIterator[TurnEvent]) -> Outcome:
         try:
@@ -209,6 +249,7 @@ class Turns:
 
     def _show_event(self, event: TurnEvent) -> None:
         """Show one event. The turn continues after an error here; a question that cannot be shown is answered no."""
+        self._has_output = self._has_output or isinstance(event, _OUTPUT)
         try:
             self._presenter.present(event)
             self._widgets.todos.handle(event)

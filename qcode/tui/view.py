@@ -505,13 +505,17 @@ class AppView:
         widgets = self._widgets
         widgets.status.change(hint="")
         (widgets.approval if widgets.approval.request is not None else widgets.prompt).focus()
-        if typed:
+        if typed and widgets.approval.request is not None:
+            widgets.approval.write(typed)
+        elif typed:
             widgets.prompt.paste_text(typed)
 
     def open_editor(self) -> None:
-        """Edit the prompt, or the call that a question is about."""
+        """Edit the prompt, the answer to a question, or the call that a question is about."""
         approval = self._widgets.approval
-        if approval.request is not None and approval.draft is not None:
+        if approval.request is not None and approval.is_writing_text:
+            self.run_later(self._edit_answer(approval.request.id))
+        elif approval.request is not None and approval.draft is not None:
             self.run_later(self._revise(approval.request.id, approval.draft))
         else:
             self.run_later(self._external.edit())
@@ -520,6 +524,12 @@ class AppView:
         edited = await self._external.edited_text(draft.text, draft.file_name, "the call is unchanged")
         if edited is not None and edited != draft.text:
             self._widgets.approval.revise(approval_id, edited)
+
+    async def _edit_answer(self, approval_id: str) -> None:
+        approval = self._widgets.approval
+        edited = await self._external.edited_text(approval.answer_text, "answer.md", "the answer is unchanged")
+        if edited is not None and approval.request is not None and approval.request.id == approval_id:
+            approval.write(edited.rstrip("\n"), replaces=True)
 
     def edit_file(self, path: str) -> None:
         self.run_later(self._external.edit_file(path))

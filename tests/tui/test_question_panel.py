@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from textual import events
@@ -22,9 +24,11 @@ from qcode.protocol.approvals import (
 from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished, ToolStarted
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
+from qcode.tui.app import QcodeApp
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.panels.question_view import AnswerField
 from qcode.tui.screens.pager import PagerScreen
+from tests.agent.context.folders import make_executable
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
 from tests.tui.test_approval import FOUR_REQUEST, RUNNER
@@ -470,6 +474,59 @@ def test_status_line_says_what_the_user_does_and_what_escape_does() -> None:
         assert "Esc" not in run.status
 
     drive(test, _script(RUNNER))
+
+
+def test_ctrl_g_edits_the_answer_in_the_editor_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    editor = make_executable(tmp_path / "ed", 'printf "%s\\nmore\\n" "$(cat "$1")" > "$1.new"; mv "$1.new" "$1"')
+    monkeypatch.setenv("VISUAL", str(editor))
+    monkeypatch.setattr(QcodeApp, "suspend", lambda app: nullcontext())
+    conversation = _script(FREE)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press(*"tiny", "ctrl+g")
+        await run.until(lambda: _field(run).text == "tiny\nmore")
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer("tiny\nmore"))]
+
+    drive(test, conversation)
+
+
+def test_title_counts_the_questions_of_parallel_sub_agents() -> None:
+    first = replace(COMMAND, call=call(call_id="a1"), agent="One")
+    second = replace(COMMAND, call=call(call_id="a2"), agent="Two")
+    both = [ApprovalRequested(first), ApprovalRequested(second)]
+    conversation = ScriptedConversation([*both, UntilAnswered("a1"), UntilAnswered("a2"), ended()])
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.until(lambda: "“One” asks: Run this command?   1 of 2" in run.screen)
+        await run.pilot.press("y")
+        await run.until(lambda: "“Two” asks: Run this command?" in run.screen)
+        assert "of 2" not in run.screen
+        await _stop(run)
+
+    drive(test, conversation)
+
+
+def test_text_typed_while_a_card_is_chosen_goes_to_the_text_field() -> None:
+    script: Script = [
+        reply("", call(call_id="c0")),
+        ToolFinished(call(call_id="c0"), ToolOutcome("done"), "done"),
+        ApprovalRequested(FREE),
+        UntilAnswered("c1"),
+        ended(),
+    ]
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press("a", "alt+o", "b", "c")
+        await run.until(lambda: _field(run).text == "abc")
+        assert run.app.parts.prompt.text == ""
+        await _stop(run)
+
+    drive(test, ScriptedConversation(script))
 
 
 def test_text_field_is_empty_for_the_next_question() -> None:

@@ -243,3 +243,12 @@ def test_resumed_session_shows_the_outcome_of_the_shell_command(result: str, mar
         assert "[exit code" not in run.text
 
     drive(test, ScriptedConversation(messages=messages))
+
+
+def test_card_of_a_shell_line_shows_invisible_characters() -> None:
+    async def test(run: Running) -> None:
+        await run.send("!quick a\u202eb\u200bc")
+        await run.until(lambda: "exit 0" in run.text)
+        assert r"! quick a\u202eb\u200bc" in run.text
+
+    drive(test, ScriptedConversation(), run_line=Shell())

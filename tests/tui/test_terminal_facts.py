@@ -9,13 +9,10 @@ from qcode.agent.doctor import Terminal, program_of, terminal_findings
 
 def lines_of(terminal: Terminal) -> str:
     """Return each finding as a line with its label, text and fix."""
-    return "\n".join(
-        f"{terminal_finding.label}: {terminal_finding.text}; {terminal_finding.fix}"
-        for terminal_finding in terminal_findings(terminal)
-    )
+    return "\n".join(f"{finding.label}: {finding.text}; {finding.fix}" for finding in terminal_findings(terminal))
 
 
-def told(encoding: str = "utf-8", size: tuple[int, int] | None = (80, 24), **env: str) -> str:
+def report(encoding: str = "utf-8", size: tuple[int, int] | None = (80, 24), **env: str) -> str:
     return lines_of(Terminal(env, encoding, size))
 
 
@@ -38,7 +35,7 @@ def test_terminal_program_is_the_innermost_one(env: dict[str, str], program: str
 
 
 def test_capable_terminal_has_its_features_listed() -> None:
-    text = told(TERM="xterm-kitty", COLORTERM="truecolor", LANG="de_DE.UTF-8")
+    text = report(TERM="xterm-kitty", COLORTERM="truecolor", LANG="de_DE.UTF-8")
     assert "colors: 16 million" in text
     assert "keys: Kitty keyboard protocol; Shift+Enter" in text
     assert "clipboard: yes (OSC 52)" in text
@@ -49,18 +46,19 @@ def test_capable_terminal_has_its_features_listed() -> None:
 
 
 def test_unknown_terminal_features_are_shown_as_unknown() -> None:
-    text = told(TERM="xterm-256color", size=(40, 20), LANG="C.UTF-8")
+    text = report(TERM="xterm-256color", size=(40, 20), LANG="C.UTF-8")
     assert "colors: 256" in text
     assert "Kitty keyboard protocol unknown for this terminal" in text
     assert "links: OSC 8 unknown" in text
     assert "40 x 20: small" in text
-    assert "Kitty" not in told(TERM="dumb")
+    assert "Kitty" not in report(TERM="dumb")
 
 
 def test_tmux_and_ssh_name_their_requirements() -> None:
-    text = told(TERM="tmux-256color", TMUX="x", SSH_CONNECTION="a b")
+    text = report(TERM="tmux-256color", TMUX="x", SSH_CONNECTION="a b")
     for expected in ("set-clipboard on", "allow-passthrough on", "extended-keys on", "terminal-features", "over SSH"):
         assert expected in text
+    assert "clipboard: OSC 52 through tmux, see below" in text
 
 
 @pytest.mark.parametrize(
@@ -77,4 +75,4 @@ def test_text_and_input_methods_are_reported(encoding: str, env: dict[str, str],
 
 
 def test_no_color_is_reported() -> None:
-    assert "colors: none (NO_COLOR is set)" in told(TERM="xterm-256color", NO_COLOR="")
+    assert "colors: none (NO_COLOR is set)" in report(TERM="xterm-256color", NO_COLOR="")

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import pytest
 from rich.color import Color as RichColor
+from rich.console import COLOR_SYSTEMS
 from rich.style import Style
 from textual.color import Color
 
 from qcode.tui.theme import AUTO, COLORS, ThemeError, choose_theme, load_themes, parse_theme, read_theme, theme_folders
 from qcode.tui.transcript.line import ink
-from qcode.tui.transcript.palette import Palette
+from qcode.tui.transcript.palette import MIN_CONTRAST, Palette, contrast, readable, shown_color
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
 
@@ -117,8 +118,55 @@ def test_every_text_contrasts_with_its_background(name: str) -> None:
             continue
         assert style.color is not None
         assert style.bgcolor is not None
-        ratio = _contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
+        ratio = contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor))
         assert ratio >= least, f"{' '.join(slots)}: {ratio:.1f}"
+
+
+CHANGED = ("diff-add", "diff-remove")
+ON_GROUNDS = (
+    *((f"code-{code}", change) for code in ON_CODE for change in CHANGED),
+    *((f"code-{code}", change, f"{change}-word") for code in ON_CODE for change in CHANGED),
+    *((change, f"{change}-word") for change in CHANGED),
+    *((change, "diff-number") for change in CHANGED),
+    *((change,) for change in CHANGED),
+    *(("code-block", f"code-{code}") for code in ON_CODE),
+    *(("user-band", user) for user in ("user", "user-mark")),
+    ("chosen",),
+    ("found",),
+    ("news",),
+)
+
+
+@pytest.mark.parametrize("colors", ["truecolor", "256"])
+@pytest.mark.parametrize("name", COLOURED)
+def test_text_on_a_changed_line_contrasts_with_its_ground_in_every_color_depth(name: str, colors: str) -> None:
+    system = COLOR_SYSTEMS[colors]
+    ratios: dict[str, float] = {}
+
+    async def test(run: Running) -> None:
+        run.app.console._color_system = system
+        palette = Palette(run.app.parts.transcript)
+        for slots in (*ON_GROUNDS, *((slot,) for slot in TEXT_SLOTS)):
+            style = palette.style(ink(*slots))
+            assert style.color is not None
+            assert style.bgcolor is not None
+            ratios[" ".join(slots)] = contrast(shown_color(style.color, system), shown_color(style.bgcolor, system))
+        rows = [palette.style(ink(change)).bgcolor for change in CHANGED]
+        words = [palette.style(ink(change, f"{change}-word")).bgcolor for change in CHANGED]
+        assert len({shown_color(ground, system) for ground in (*rows, *words) if ground is not None}) == 4
+
+    drive(test, theme=name)
+    assert {slots: ratio for slots, ratio in ratios.items() if ratio < MIN_CONTRAST} == {}
+
+
+def test_readable_text_keeps_its_color_and_other_text_most_of_its_hue() -> None:
+    system = COLOR_SYSTEMS["truecolor"]
+    good = Style.parse("#ffffff on #005f00")
+    assert readable(good, system) == good
+    raised = readable(Style.parse("#7aa2f7 on #3a6b3f"), system)
+    assert raised.color is not None
+    red, _, blue = raised.color.get_truecolor()
+    assert blue > red
 
 
 @pytest.mark.parametrize("name", COLOURED)
@@ -126,7 +174,7 @@ def test_old_text_of_an_attempt_is_readable(name: str) -> None:
     style = styles_of(name)[("old",)]
     assert style.color is not None
     assert style.bgcolor is not None
-    assert _contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor)) >= 3.0
+    assert contrast(Color.from_rich_color(style.color), Color.from_rich_color(style.bgcolor)) >= 3.0
 
 
 @pytest.mark.parametrize("name", COLOURED)
@@ -136,22 +184,11 @@ def test_every_panel_color_contrasts_with_every_background(name: str) -> None:
     least = 7.0 if name == "high-contrast" else 4.5
     for ground in ("background", "surface"):
         for paint in ("foreground", "muted", *(f"text-{part}" for part in _PARTS)):
-            contrast = _contrast(Color.parse(variables[ground]), Color.parse(variables[paint]))
-            assert contrast >= least, f"{paint} on {ground}: {contrast:.1f}"
+            ratio = contrast(Color.parse(variables[ground]), Color.parse(variables[paint]))
+            assert ratio >= least, f"{paint} on {ground}: {ratio:.1f}"
 
 
 _PARTS = ("accent", "primary", "success", "warning", "error")
-
-
-def _contrast(one: Color, other: Color) -> float:
-    """Return the contrast ratio of WCAG 2.1."""
-    lighter, darker = sorted((_luminance(one), _luminance(other)), reverse=True)
-    return (lighter + 0.05) / (darker + 0.05)
-
-
-def _luminance(color: Color) -> float:
-    parts = [value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in color.normalized]
-    return 0.2126 * parts[0] + 0.7152 * parts[1] + 0.0722 * parts[2]
 
 
 @pytest.mark.parametrize("name", OURS)

@@ -122,21 +122,21 @@ class _Shift:
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         shorter = min(len(old), len(new))
-        head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+        head = next((index for index in range(shorter) if old[index] != new[index]), shorter)
         max_tail = shorter - head
-        tail = next((at for at in range(max_tail) if old[-1 - at] != new[-1 - at]), max_tail)
+        tail = next((index for index in range(max_tail) if old[-1 - index] != new[-1 - index]), max_tail)
         self._head = head
         self._tail_from = len(old) - tail
-        self._by = len(new) - len(old)
+        self._offset = len(new) - len(old)
 
     def moved(self, line: int) -> int | None:
         """Return the number of the line after the edit, None if the edit changed the line."""
         if line <= self._head:
             return line
-        return line + self._by if line > self._tail_from else None
+        return line + self._offset if line > self._tail_from else None
 
 
-def counted(problems: Sequence[Problem]) -> str:
+def new_problem_count(problems: Sequence[Problem]) -> str:
     """Return the number of new problems, such as `2 new problems`."""
     return count_text(len(problems), "new problem")
 
@@ -153,7 +153,7 @@ def _line(label: str, problem: Problem) -> str:
     return f"{label}:{problem.line}:{problem.column}: {problem.severity}: {problem.message}{source}"
 
 
-def marked(label: str, title: str, lines: Sequence[str]) -> str:
+def diagnostics_block(label: str, title: str, lines: Sequence[str]) -> str:
     """Return lines about a file as a block for the model, which foreign text in them cannot close."""
     body = "\n".join([title, *lines]).replace("</diag", "< /diag")
     name = label.replace('"', "'")

@@ -16,8 +16,8 @@ from qcode.agent.after_edit.checkers import TextCheckers
 from qcode.agent.after_edit.commands import CommandScope, EditCommandRun, EditCommands
 from qcode.agent.after_edit.problems import (
     Problem,
-    counted,
-    marked,
+    diagnostics_block,
+    new_problem_count,
     new_problems,
     problem_lines,
 )
@@ -57,7 +57,7 @@ class CheckResult:
     def title(self) -> str:
         if not self.problems:
             return "The check of this file failed:"
-        return f"{counted(self.problems)} after this edit:"
+        return f"{new_problem_count(self.problems)} after this edit:"
 
     @property
     def lines(self) -> list[str]:
@@ -116,7 +116,7 @@ class AfterEdit:
         await self._commands.ask(scope, [edit.path for edit in edits if edit.after is not None])
         self._scope, self._is_tested = scope, False
         notes: list[str] = []
-        final = [await self._formatted(edit, scope, notes) for edit in edits]
+        final = [await self._run_formatter(edit, scope, notes) for edit in edits]
         if notes:
             outcome = _with_formatted(outcome, final, notes, self._workspace)
         started = [self._begin(edit, scope) for edit in final[:MAX_FILES]]
@@ -138,10 +138,13 @@ class AfterEdit:
         self._warnings += self._servers.problems()
         if not now and not late:
             return outcome
-        blocks = [marked(finding.label, finding.title, finding.lines) for finding in now]
-        blocks += [marked(finding.label, f"From an earlier edit, {finding.title}", finding.lines) for finding in late]
+        blocks = [diagnostics_block(finding.label, finding.title, finding.lines) for finding in now]
+        blocks += [
+            diagnostics_block(finding.label, f"From an earlier edit, {finding.title}", finding.lines)
+            for finding in late
+        ]
         found = [problem for finding in (*now, *late) for problem in finding.problems]
-        summary = [outcome.summary, counted(found) if found else "", "" if found else "check failed"]
+        summary = [outcome.summary, new_problem_count(found) if found else "", "" if found else "check failed"]
         lines = [line for finding in (*now, *late) for line in finding.lines]
         return replace(
             outcome,
@@ -156,35 +159,35 @@ class AfterEdit:
             if check.task.done():
                 yield from ((path, finding) for finding in check.findings)
 
-    async def _formatted(self, edit: EditedFile, scope: CommandScope, notes: list[str]) -> EditedFile:
+    async def _run_formatter(self, edit: EditedFile, scope: CommandScope, notes: list[str]) -> EditedFile:
         """Run the formatter; return the resulting file, and add a note for the model if the file changed."""
         if edit.after is None or not self._commands.has("format", edit.path):
             return edit
         load = scope.workspace.load  # in a thread: it may ask an editor, whose answer comes over this event loop
         try:
             location = scope.workspace.resolve(edit.path)
-            formatted = await asyncio.to_thread(load, location)
+            written = await asyncio.to_thread(load, location)
         except Refused:
             return edit
         run = await self._commands.run("format", edit.path, scope)
         if run is None:
             return edit
         try:
-            now = await asyncio.to_thread(load, location)
+            formatted = await asyncio.to_thread(load, location)
         except Refused as refused:
             notes.append(f"After the formatter ran, the file cannot be read: {refused}")
             return edit
-        is_changed = now.data != formatted.data
+        is_changed = formatted.data != written.data
         if run.failure:  # `eslint --fix` changes the file and fails for the problems that are left
             notes.append(f"The formatter failed{'' if is_changed else ' and left the file as written'}: {run.failure}")
         if not is_changed:
             return edit
         # Recorded like an edit of the model, so that undo restores the previous version. Comparing the whole tree, as
         # for other commands, would slow down every edit.
-        with scope.workspace.recorder.record_change(location.path, formatted, now.data):
-            scope.workspace.remember(location, now)
-        notes.append(_format_note(run, location.label, formatted.data, now.data))
-        return EditedFile(edit.path, edit.before, now.data)
+        with scope.workspace.recorder.record_change(location.path, written, formatted.data):
+            scope.workspace.remember(location, formatted)
+        notes.append(_format_note(run, location.label, written.data, formatted.data))
+        return EditedFile(edit.path, edit.before, formatted.data)
 
     # Checks
 
@@ -298,7 +301,9 @@ class AfterEdit:
             done = [path for path, check in self.checks.items() if check.task.done()]
             for path in done:
                 del self.checks[path]
-            blocks = [marked(finding.label, f"Found late: {finding.title}", finding.lines) for finding in late]
+            blocks = [
+                diagnostics_block(finding.label, f"Found late: {finding.title}", finding.lines) for finding in late
+            ]
         if not self._is_tested:
             self._is_tested = True
             run = await self._commands.run("test", "", scope)

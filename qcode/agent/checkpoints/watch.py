@@ -30,7 +30,7 @@ _Stamp: TypeAlias = "tuple[int, int, int, int]"
 
 @dataclass(frozen=True, slots=True)
 class ObservedFile:
-    """A file at one point in time; `content` is None if it is too large to keep, and the target of a link."""
+    """A file at one point in time. `content` is None if it is too large to keep; for a link it is the target."""
 
     stamp: _Stamp
     content: bytes | None
@@ -52,21 +52,21 @@ class FolderWatch:
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
         self._clock = clock
-        self._observe: dict[str, ObservedFile] | None = None
+        self._observed: dict[str, ObservedFile] | None = None
         self._is_too_large = False
         self._warnings: list[str] = []
 
     def scan(self) -> None:
         """Record the state of every file."""
-        self._observe = self._read_all(self._observe or {}) if not self._is_too_large else None
+        self._observed = self._read_all(self._observed or {}) if not self._is_too_large else None
 
     def differences(self) -> tuple[Difference, ...]:
         """Return the changes since `scan`; none if the tree is too large to compare."""
-        before = self._observe
+        before = self._observed
         if before is None:
             return ()
         after = self._read_all(before)
-        self._observe = after
+        self._observed = after
         if after is None:
             return ()
         return tuple(self._differences_between(before, after))
@@ -75,7 +75,7 @@ class FolderWatch:
         warnings, self._warnings = tuple(self._warnings), []
         return warnings
 
-    def _read_all(self, known: dict[str, ObservedFile]) -> dict[str, ObservedFile] | None:
+    def _read_all(self, previous: dict[str, ObservedFile]) -> dict[str, ObservedFile] | None:
         end = self._clock() + MAX_SECONDS
         is_over_limit = False
 
@@ -88,7 +88,7 @@ class FolderWatch:
         bytes_left = MAX_TOTAL_BYTES
         try:
             for entry in walk.files(self._root, self._root, is_stopped):
-                file = _observe(entry.entry, known.get(entry.relative), bytes_left)
+                file = _observe(entry.entry, previous.get(entry.relative), bytes_left)
                 if file is None:
                     continue
                 observed[entry.relative] = file
@@ -124,7 +124,7 @@ class FolderWatch:
 
 
 def _observe(entry: os.DirEntry[str], previous: ObservedFile | None, bytes_left: int) -> ObservedFile | None:
-    """Return the current state of a regular file, reusing the known content if its timestamp did not change."""
+    """Return the current state of a regular file, reusing the previous content if its timestamp did not change."""
     try:
         info = entry.stat(follow_symlinks=False)
         is_link = stat.S_ISLNK(info.st_mode)

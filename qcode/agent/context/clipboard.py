@@ -15,7 +15,7 @@ from qcode.agent.context.attachments import MAX_IMAGE_BYTES
 from qcode.safety.launcher import Unavailable, find_program, run
 from qcode.values import dataclass
 
-_SECONDS = 5.0
+_TIMEOUT_S = 5.0
 _MAX_TEXT = 8 * 1024 * 1024
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 _MAC_DATA = re.compile(rb"\xc2\xabdata PNGf([0-9A-F]+)\xc2\xbb")
@@ -68,7 +68,7 @@ class _Programs:
     def run(self, *argv: str) -> bytes:
         """Return the output of a program; empty if it fails, takes too long or prints too much."""
         try:
-            code, output = run(argv, self._env, _SECONDS)
+            code, output = run(argv, self._env, _TIMEOUT_S)
         except Unavailable:
             return b""
         return output if code == 0 and len(output) <= 2 * MAX_IMAGE_BYTES else b""

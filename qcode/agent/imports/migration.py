@@ -26,8 +26,8 @@ from qcode.text.json import JsonObject, object_in
 from qcode.values import dataclass
 
 _PROVIDERS = {"claude-code": "anthropic", "codex": "openai-responses", "gemini-cli": "gemini", "qwen-code": "openai"}
-_DIGITS = range(4, 33)
-_TEMPORARY = ".import-"
+_DIGEST_LENGTHS = range(4, 33)
+_TEMPORARY_PREFIX = ".import-"
 _STALE_S = 3_600
 
 
@@ -81,8 +81,8 @@ class Migration:
         own_origin = _origin(foreign)
         origin = f"{foreign.program} {foreign.session_id}"
         digest = hashlib.sha256(origin.encode("utf-8", "surrogatepass")).hexdigest()
-        for digits in _DIGITS:
-            session_id = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}-{digest[:digits]}"
+        for length in _DIGEST_LENGTHS:
+            session_id = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}-{digest[:length]}"
             header = header_of(self._path(session_id))
             if header is None or own_origin.items() <= object_in(header.get("imported")).items():
                 return session_id, header
@@ -95,12 +95,12 @@ class Migration:
         """Write the whole session to a temporary folder, then move it to the folder of the store."""
         path = self._path(session_id)
         make_private(path.parent)
-        for rest in path.parent.glob(f"{_TEMPORARY}*"):  # of an import that was killed
-            if rest.stat().st_mtime < time.time() - _STALE_S:
-                shutil.rmtree(rest, ignore_errors=True)
+        for leftover in path.parent.glob(f"{_TEMPORARY_PREFIX}*"):  # of an import that was killed
+            if leftover.stat().st_mtime < time.time() - _STALE_S:
+                shutil.rmtree(leftover, ignore_errors=True)
         lock = Lock(path.with_suffix(".lock"))
         try:
-            with TemporaryDirectory(prefix=_TEMPORARY, dir=path.parent) as folder:
+            with TemporaryDirectory(prefix=_TEMPORARY_PREFIX, dir=path.parent) as folder:
                 result = _Writer(Path(folder), self._root, self._redact, session_id, started).write(foreign)
                 result.replace(path)
             sync_folder(path.parent)

@@ -23,15 +23,15 @@ from qcode.tools.processes import command_environment
 _MAX_TEXT = 32 * 1024
 MAX_FILES = 5_000
 _MAX_TREE_BYTES = 64 * 1024 * 1024
-_CHUNK = 1024 * 1024
+_CHUNK_BYTES = 1024 * 1024
 _OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 # Programs that run a package by its name or folder. The programs of packages are in `_PACKAGE_BIN_FOLDERS`.
 _PACKAGE_RUNNERS = lazy_pattern(
     r"(?:npx|npm|pnpx|pnpm|bunx|bun|yarn|node|deno|tsx|uvx?|pipx|poetry|pipenv|hatch|pdm|py|pypy[\d.]*|python[\d.]*|go)"
 )
 _RUNNER_COMMANDS = frozenset({"run", "exec", "dlx", "x", "tool", "start", "install"})
-_ENDINGS = (".js", ".json", ".node")
-"""Endings that `node server` tries: https://nodejs.org/api/modules.html#file-modules."""
+_MODULE_EXTENSIONS = (".js", ".json", ".node")
+"""Extensions that `node server` tries: https://nodejs.org/api/modules.html#file-modules."""
 _PACKAGE_OPTIONS = frozenset(
     {"--from", "--with", "--package", "-p", "--prefix", "--directory", "--project", "-C", "--dir"}
 )
@@ -158,8 +158,8 @@ class _FileCollector:
         if not name or "\0" in name:
             return
         self._add(self._cwd / name, allows_folder=True)
-        for ending in _ENDINGS:
-            self._add(self._cwd / f"{name}{ending}")
+        for extension in _MODULE_EXTENSIONS:
+            self._add(self._cwd / f"{name}{extension}")
         for folder in _PACKAGE_BIN_FOLDERS if "/" not in name and name not in (".", "..") else ():
             self._add(self._cwd / folder / name)
 
@@ -219,7 +219,7 @@ def _read(path: Path, *, keeps_text: bool) -> TrustedFile:
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 return TrustedFile(NOT_FOUND, "")
-            while chunk := file.read(_CHUNK):
+            while chunk := file.read(_CHUNK_BYTES):
                 digest.update(chunk)
                 head = head if len(head) > _MAX_TEXT else head + chunk[: _MAX_TEXT + 1]
     except OSError:

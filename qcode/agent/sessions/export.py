@@ -91,8 +91,8 @@ def export_request(typed: str) -> ExportRequest:
 
 def form_of(path: str) -> ExportForm:
     """Return the format for the extension of a path; Markdown if it has none of the formats."""
-    ending = path.rpartition(".")[2].lower()
-    return next((form for form in EXPORT_FORMS if form == ending), "md")
+    extension = path.rpartition(".")[2].lower()
+    return next((form for form in EXPORT_FORMS if form == extension), "md")
 
 
 def export_turns(turns: Sequence[SessionTurn], heading: ExportHeading, request: ExportRequest) -> str:
@@ -134,7 +134,7 @@ def _as_json(turns: Iterable[SessionTurn], heading: ExportHeading, *, has_tools:
         if turn.cost is not None:
             summary["cost_usd"] = float(turn.cost)
         summaries.append(summary)
-    page: JsonObject = {
+    document: JsonObject = {
         "qcode": __version__,
         "session_id": heading.session_id,
         "title": heading.title,
@@ -143,8 +143,8 @@ def _as_json(turns: Iterable[SessionTurn], heading: ExportHeading, *, has_tools:
         "messages": messages,
     }
     # A lone surrogate cannot be encoded in UTF-8, so it is written as an escape.
-    text = json.dumps(page, ensure_ascii=False, indent=1)
-    return (text if text.isascii() or _is_writable(text) else json.dumps(page, indent=1)) + "\n"
+    text = json.dumps(document, ensure_ascii=False, indent=1)
+    return (text if text.isascii() or _is_writable(text) else json.dumps(document, indent=1)) + "\n"
 
 
 def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> JsonObject:
@@ -176,7 +176,7 @@ def _shown_json(result: ShownResult) -> JsonObject:
 
 def _without_tools(message: Message) -> Message:
     return Message(
-        message.role, tuple(image for image in message.blocks if not isinstance(image, ToolCall | ToolResult))
+        message.role, tuple(block for block in message.blocks if not isinstance(block, ToolCall | ToolResult))
     )
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
     from mcp.shared.message import SessionMessage
 
-_QUEUED = 64
+_QUEUE_SIZE = 64
 _METHOD_NOT_FOUND, _INTERNAL_ERROR = -32601, -32603
 _ON_FAILURE: Mapping[object, OnFailure] = {"block": "block", "continue": "go-on"}
 
@@ -95,27 +95,27 @@ class HostLink:
         import anyio
         from mcp.shared.message import SessionMessage
 
-        to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUED)
-        to_server, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUED)
-        sending: set[asyncio.Task[None]] = set()
+        to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE_SIZE)
+        to_server, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUE_SIZE)
+        send_tasks: set[asyncio.Task[None]] = set()
 
         async def forward_messages() -> None:
             async for message in from_session:
                 body = message.message.model_dump(by_alias=True, exclude_unset=True, mode="json")
                 task = asyncio.ensure_future(self._exchange(name, body, to_session))
-                sending.add(task)
-                task.add_done_callback(sending.discard)
+                send_tasks.add(task)
+                task.add_done_callback(send_tasks.discard)
 
         self._servers[name] = to_session
-        forwarding = asyncio.ensure_future(forward_messages())
+        forward_task = asyncio.ensure_future(forward_messages())
         try:
             yield from_server, to_server
         finally:
             if self._servers.get(name) is to_session:  # otherwise the server is connected again already
                 del self._servers[name]
-            for task in (forwarding, *sending):
+            for task in (forward_task, *send_tasks):
                 task.cancel()
-            await asyncio.gather(forwarding, *sending, return_exceptions=True)
+            await asyncio.gather(forward_task, *send_tasks, return_exceptions=True)
             for stream in (to_server, from_server, to_session, from_session):
                 stream.close()
 
@@ -130,8 +130,8 @@ class HostLink:
             response = {"jsonrpc": "2.0", "error": {"code": _INTERNAL_ERROR, "message": str(error)}}
         if "id" in body and "method" in body:
             missing: JsonObject = {"error": {"code": _INTERNAL_ERROR, "message": "the host sent no response"}}
-            whole = response if isinstance(response, dict) else missing
-            await self._deliver({**whole, "jsonrpc": "2.0", "id": body["id"]}, out)
+            reply = response if isinstance(response, dict) else missing
+            await self._deliver({**reply, "jsonrpc": "2.0", "id": body["id"]}, out)
 
     async def receive(self, request: JsonObject) -> JsonObject:
         """Handle a message that a server sent unasked: deliver a notification, refuse a request."""

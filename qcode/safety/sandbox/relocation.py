@@ -111,13 +111,13 @@ class _Copy:
 
     def _copy_folder(self, source: int, name: str, target: int, new_name: str) -> None:
         os.mkdir(new_name, 0o700, dir_fd=target)
-        inner, copied = os.open(name, _FOLDER, dir_fd=source), os.open(new_name, _FOLDER, dir_fd=target)
+        inner, new_folder = os.open(name, _FOLDER, dir_fd=source), os.open(new_name, _FOLDER, dir_fd=target)
         try:
             for entry in os.listdir(inner):  # noqa: PTH208  # an open folder has no path
-                self.copy(inner, entry, copied, entry)
+                self.copy(inner, entry, new_folder, entry)
         finally:
             os.close(inner)
-            os.close(copied)
+            os.close(new_folder)
 
 
 def _remove(folder: int, name: str) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import Any
 
 _MAX_FILE_BYTES = 50 * 1024 * 1024
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
@@ -37,7 +37,7 @@ def main() -> int:
         text = _text_of(path)
         if text is not None:
             lines = text.removesuffix("\n").split("\n")
-            find = _hits_across if query["multiline"] else _hits
+            find = _multiline_hits if query["multiline"] else _hits
             for event in _events(name, lines, find(text, pattern, query["max_count"]), query["before_after"]):
                 sys.stdout.write(json.dumps(event) + "\n")
     return 0
@@ -54,18 +54,18 @@ def _text_of(path: str) -> str | None:
             data = file.read(_MAX_FILE_BYTES + 1)
         except OSError:
             return None
-    mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
+    mark, encoding = next(((mark, name) for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), (b"", "utf-8"))
     if not data or len(data) > _MAX_FILE_BYTES or (encoding == "utf-8" and b"\0" in data):
         return None
     return data[len(mark) :].decode(encoding, "replace")
 
 
-def _hits_across(text: str, pattern: re.Pattern[str], max_count: int) -> dict[int, int]:
+def _multiline_hits(text: str, pattern: re.Pattern[str], max_count: int) -> dict[int, int]:
     """Return the numbers of the lines in a multiline match, each with the byte offset of its first match."""
     hits: dict[int, int] = {}
     number, consumed = 1, 0
-    for count, found in enumerate(pattern.finditer(text), start=1):
-        start, end = found.span()
+    for count, match in enumerate(pattern.finditer(text), start=1):
+        start, end = match.span()
         if start == len(text) and (not text or text[-1] == "\n"):
             break  # no line follows the last line end
         number += text.count("\n", consumed, start)
@@ -83,20 +83,22 @@ def _hits(text: str, pattern: re.Pattern[str], max_count: int) -> dict[int, int]
     """Return the numbers of the matching lines, each with the byte offset of the first match."""
     hits: dict[int, int] = {}
     for number, line in enumerate(text.removesuffix("\n").split("\n"), start=1):
-        found = pattern.search(line.removesuffix("\r"))
-        if found is not None:
-            hits[number] = len(line[: found.start()].encode("utf-8", "replace"))
+        match = pattern.search(line.removesuffix("\r"))
+        if match is not None:
+            hits[number] = len(line[: match.start()].encode("utf-8", "replace"))
             if len(hits) == max_count:
                 break
     return hits
 
 
-def _events(name: str, lines: list[str], hits: dict[int, int], around: int) -> Iterator[dict[str, Any]]:
+def _events(name: str, lines: list[str], hits: dict[int, int], context_lines: int) -> Iterator[dict[str, Any]]:
     if not hits:
         return
     path = {"text": name}
     yield {"type": "begin", "data": {"path": path}}
-    numbers = sorted({n for hit in hits for n in range(hit - around, hit + around + 1) if 1 <= n <= len(lines)})
+    numbers = sorted(
+        {n for hit in hits for n in range(hit - context_lines, hit + context_lines + 1) if 1 <= n <= len(lines)}
+    )
     for number in numbers:
         data: dict[str, Any] = {"path": path, "lines": {"text": lines[number - 1] + "\n"}, "line_number": number}
         data["submatches"] = [{"start": hits[number]}] if number in hits else []

@@ -75,7 +75,7 @@ class CancelKeys:
 
     def _stop_turn(self) -> bool:
         """Interrupt the turn; say so in the status line if the end of the transcript is out of view."""
-        is_stopped = self._turns.stop()
+        is_stopped = self._turns.stop(takes_back=True)
         if is_stopped and not self._widgets.transcript.is_anchored:
             self.hint("interrupted")
         return is_stopped

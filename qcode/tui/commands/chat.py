@@ -280,14 +280,14 @@ def _is_typing_prompt(context: CommandContext) -> bool:
 
 
 def _is_editable(context: CommandContext) -> bool:
-    return context.screen.is_writing or context.screen.is_asking_about_draft
+    return context.screen.is_writing or context.screen.is_writing_answer or context.screen.is_asking_about_draft
 
 
 PROMPT: tuple[Command, ...] = (
     Command(
         "editor",
         "Write in your editor",
-        "Write the prompt, or edit the call that a question shows, in your own editor (VISUAL, EDITOR).",
+        "Write the prompt or an answer, or edit the call that a question shows, in your own editor (VISUAL, EDITOR).",
         lambda context, _: context.screen.open_editor(),
         ("editor",),
         keys=("ctrl+g",),

@@ -197,6 +197,8 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._open_requests.append((approval, position))
         if at == 0:
             self._open()
+        else:
+            self._paint()  # the title counts the open questions
 
     def withdraw(self, approval_id: str) -> bool:
         """Forget an approval that was settled elsewhere; return whether it was the one shown."""
@@ -206,6 +208,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._open_requests = [item for item in self._open_requests if item[0].id != approval_id]
         if was_shown:
             self._open()
+        elif self.request is not None:
+            self._paint()
         return was_shown
 
     def withdraw_all(self) -> tuple[str, ...]:
@@ -223,6 +227,20 @@ class ApprovalPanel(Vertical, can_focus=True):
         if text.strip():
             self._prompt.put_back(text)
         self._reason_id = ""
+
+    @property
+    def answer_text(self) -> str:
+        """The text that the user has written in the text field."""
+        return self._answer.whole_text
+
+    def write(self, text: str, *, replaces: bool = False) -> None:
+        """Add `text` to the text field if that is open, or replace its text; otherwise add it to the draft."""
+        if not self.is_writing_text:
+            self._draft_paste(text)
+        elif replaces:
+            self._answer.replace_in_one_step(text, (0, 0), self._answer.document.end)
+        else:
+            self._answer.insert(text)
 
     def go_back(self) -> bool:
         """Go back from the text or a warning to the choices; return whether there was something to leave."""
@@ -506,6 +524,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         The key that edits the call is named if there is room for it on the same row.
         """
         approval, position = self._open_requests[0]
+        if not position and len(self._open_requests) > 1:
+            position = f"1 of {len(self._open_requests)}"
         question = question_with_asker(approval)
         spans: list[Span] = [(question, ink("card-title"))]
         if self._shown_detail.diff:

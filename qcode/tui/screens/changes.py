@@ -16,7 +16,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile, size_text
-from qcode.text.clean import one_line, plain_line, visible_rows
+from qcode.text.clean import one_line, plain_line, visible, visible_rows
 from qcode.text.numbers import count_text
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.panels.preview import Rows
@@ -102,9 +102,7 @@ class ChangesScreen(ListScreen[None]):
             self.app.push_screen(PagerScreen(head, partial(changes_lines, self._changes)))
         else:
             note = part.file.note if not part.diff else ""
-            self.app.push_screen(
-                PagerScreen(one_line(part.file.label), lambda width: diff_rows(part.diff, width, note))
-            )
+            self.app.push_screen(PagerScreen(visible(part.file.label), lambda width: diff_rows(part.diff, width, note)))
 
     def action_undo(self) -> None:
         """Undo the highlighted file or hunk."""
@@ -156,7 +154,7 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
         group = f"Turn {turn.position}: {plain_line(turn.text, 100) or '(empty)'}"
         for index, file in enumerate(turn.files):
             row = f"{turn.number}/{index}"
-            rows.append(PickerRow(row, one_line(file.label), size_text(file), group=group, also=turn.text[:500]))
+            rows.append(PickerRow(row, visible(file.label), size_text(file), group=group, also=turn.text[:500]))
             if len(file.hunks) > 1:
                 rows += [hunk_row(f"{row}/{at}", hunk, group) for at, hunk in enumerate(file.hunks)]
     return rows
@@ -179,7 +177,7 @@ def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
     for change in changes:
         lines += [Line()] if lines else []
         note = f"  {one_line(change.note)}" if change.note else ""
-        lines += wrap([(one_line(change.path), ink("strong")), (note, ink("dim"))], width)
+        lines += wrap([(visible(change.path), ink("strong")), (note, ink("dim"))], width)
         if change.diff:
             lines += render_diff(parse_diff(visible_rows(change.diff[:room])), width)
             room -= len(change.diff)

@@ -13,7 +13,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 from textual.widgets import Static
 
-from qcode.text.clean import one_line, plain_line
+from qcode.text.clean import one_line, plain_line, visible
 from qcode.text.numbers import count_text
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens.control_text import clock_texts
@@ -71,7 +71,7 @@ class DoubtPicker(Picker):
     def __init__(self, plan: RewindPlan, *, can_go_back: bool) -> None:
         self._plan = plan
         doubts = plan.doubtful
-        self._named = shorten(doubts[0].path, _MAX_NAME) if len(doubts) == 1 else f"these {len(doubts)} files"
+        self._named = shorten(visible(doubts[0].path), _MAX_NAME) if len(doubts) == 1 else f"these {len(doubts)} files"
         self._can_go_back = can_go_back
         rows = [
             PickerRow("skip", f"Keep {self._named} as {'it is' if len(doubts) == 1 else 'they are'}"),
@@ -119,7 +119,7 @@ def message_row(message: RewindPoint, turn: int, time: str) -> PickerRow:
 def doubt_lines(doubts: Sequence[FilePlan], width: int) -> Content:
     """Return the files with the reason for each, as many as fit."""
     lines = [
-        Content.styled(shorten(f"{plan.path} {plan.doubt}", width), "$text-warning")
+        Content.styled(shorten(f"{visible(plan.path)} {plan.doubt}", width), "$text-warning")
         for plan in doubts[:_MAX_SHOWN_DOUBTS]
     ]
     if len(doubts) > _MAX_SHOWN_DOUBTS:

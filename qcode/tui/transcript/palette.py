@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from rich.color import Color as RichColor
+from rich.color import ColorSystem
+from rich.console import COLOR_SYSTEMS
 from rich.segment import Segment
 from rich.style import Style
 from textual.app import App
@@ -202,6 +204,8 @@ class Palette:
             style = self.base
             for slot in ink.slots:
                 style += self._slot(slot)
+            if style.bgcolor != self.base.bgcolor and not self._widget.app.current_theme.ansi:
+                style = readable(style, COLOR_SYSTEMS[self._widget.app.console.color_system or "truecolor"])
             if ink.href:
                 style += Style(link=ink.href)
             self._inks[ink] = style
@@ -237,6 +241,44 @@ class Palette:
             return color.rich_color if color.a else None
         strength = color.a * share / 100 * float(theme_share.rstrip("%") or 100) / 100
         return self._widget.background_colors[1].blend(color, strength, alpha=1).rich_color
+
+
+MIN_CONTRAST = 4.5
+"""The minimum contrast of text on another background than the screen's, such as code on an added line (WCAG 2.1)."""
+
+
+def readable(style: Style, colors: ColorSystem) -> Style:
+    """Return the style with its text lighter or darker, as far as the contrast needs it on a terminal of `colors`."""
+    if style.color is None or style.bgcolor is None or style.reverse:
+        return style
+    background = shown_color(style.bgcolor, colors)
+    text = Color.from_rich_color(style.color)
+    white, black = Color(255, 255, 255), Color(0, 0, 0)
+    end = max((white, black), key=lambda color: contrast(color, background))
+    for step in range(11):
+        candidate = text.blend(end, step / 10)
+        if contrast(shown_color(candidate.rich_color, colors), background) >= MIN_CONTRAST:
+            break
+    return style + Style(color=candidate.rich_color) if step else style
+
+
+def shown_color(color: RichColor, colors: ColorSystem) -> Color:
+    """Return a color as a terminal of `colors` shows it."""
+    shown = color.downgrade(colors) if colors is ColorSystem.EIGHT_BIT else color
+    return Color(*shown.get_truecolor())
+
+
+def contrast(one: Color, other: Color) -> float:
+    """Return the contrast ratio of WCAG 2.1."""
+    darker, lighter = sorted((_luminance(one), _luminance(other)))
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+def _luminance(color: Color) -> float:
+    red, green, blue = (
+        value / 12.92 if value <= 0.04045 else ((value + 0.055) / 1.055) ** 2.4 for value in color.normalized
+    )
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
 _SGR_ATTRIBUTES = {"1": "bold", "2": "dim", "3": "italic", "4": "underline", "7": "reverse", "9": "strike"}

@@ -12,7 +12,7 @@ from qcode.agent.after_edit.problems import (
     MAX_MESSAGE,
     MAX_SHOWN,
     Problem,
-    marked,
+    diagnostics_block,
     new_problems,
     problem,
     problem_lines,
@@ -92,7 +92,7 @@ def test_foreign_text_is_cleaned_bounded_and_cannot_close_its_block() -> None:
     assert "\x1b" not in found.message
     assert len(found.message) <= MAX_MESSAGE
     assert found.source == "s 7"
-    block = marked('a"b.py', "title", problem_lines("a.py", [found]))
+    block = diagnostics_block('a"b.py', "title", problem_lines("a.py", [found]))
     assert block.count("</diagnostics>") == 1
     assert block.startswith('<diagnostics file="a\'b.py">\ntitle\na.py:1:1: error: red')
     assert len(block.split("\n")) == 4

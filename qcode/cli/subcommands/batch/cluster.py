@@ -45,13 +45,13 @@ class ClusterRunner:
         self._remote_run: Any = ray.remote(num_cpus=1, max_retries=MAX_RETRIES, scheduling_strategy="SPREAD")(_run)
 
     async def result(self, task: BatchTask) -> JsonObject:
-        running = self._remote_run.remote(qcode.__version__, task, self._options, self._limits)
-        ended = asyncio.wrap_future(running.future())
+        object_ref = self._remote_run.remote(qcode.__version__, task, self._options, self._limits)
+        outcome = asyncio.wrap_future(object_ref.future())
         try:
-            return cast(JsonObject, await asyncio.shield(ended))
+            return cast(JsonObject, await asyncio.shield(outcome))
         except asyncio.CancelledError:
-            self._ray.cancel(running)
-            await asyncio.wait([ended], timeout=CANCEL_TIMEOUT_S)
+            self._ray.cancel(object_ref)
+            await asyncio.wait([outcome], timeout=CANCEL_TIMEOUT_S)
             raise
         except self._ray.exceptions.RayError as error:
             failure = ErrorInfo(ErrorKind.INTERNAL, f"the cluster lost the task: {single_spaced(str(error))[:500]}")

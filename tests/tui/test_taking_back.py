@@ -1,0 +1,69 @@
+"""An interrupt before any output returns the prompt, and the conversation is as it was before."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from qcode.agent.context.attachments import shell_block
+from qcode.protocol.reply import TextDelta
+from qcode.protocol.tools import ToolOutcome
+from tests.fakes.conversation import Talk, talk
+from tests.fakes.scripted import Hang, begun, text_reply
+from tests.tui.harness import Running, running
+
+
+def drive(it: Talk, base: Path, test: Callable[[Running], Awaitable[None]]) -> None:
+    async def body() -> None:
+        async with running(it.conversation, folder=base, sessions=it.sessions) as run:
+            await test(run)
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+def test_prompt_of_a_turn_without_output_returns_and_is_sent_once(tmp_path: Path, key: str) -> None:
+    it = talk(tmp_path, [*begun(), Hang()], text_reply("Done."))
+
+    async def test(run: Running) -> None:
+        it.conversation.attach((shell_block("ls", ToolOutcome("a.txt")),))
+        await run.send("make it so")
+        await run.until(lambda: bool(it.provider.requests))
+        await run.pilot.press(key)
+        await run.until_idle()
+        assert run.app.parts.prompt.text == "make it so"
+        assert it.conversation.messages == ()
+        await run.pilot.press("end", *" now", "enter")
+        await run.until(lambda: "Done." in run.text)
+        texts = [message.text for message in it.provider.requests[-1].messages]
+        assert len(texts) == 1, "the first one is not sent again"
+        assert "make it so now" in texts[0]
+        assert "a.txt" in texts[0], "output that waited for the prompt goes with it"
+
+    drive(it, tmp_path, test)
+    records = (it.store.folder / f"{it.conversation.session_id}.jsonl").read_text()
+    assert records.count('"kind":"message"') == 3, "the session keeps the record of the first one"
+    assert len(it.store.load(it.conversation.session_id).messages) == 2
+
+
+def test_prompt_stays_sent_if_there_was_output_or_something_new_is_typed(tmp_path: Path) -> None:
+    it = talk(tmp_path, [*begun(), TextDelta(0, "I beg"), Hang()], [*begun(), Hang()])
+
+    async def test(run: Running) -> None:
+        await run.send("one")
+        await run.until(lambda: "I beg" in run.text)
+        await run.pilot.press("escape")
+        await run.until_idle()
+        assert run.app.parts.prompt.is_empty
+        await run.send("two")
+        await run.until(lambda: len(it.provider.requests) == 2)
+        await run.type("next idea")
+        await run.pilot.press("escape")
+        await run.until_idle()
+        assert run.app.parts.prompt.text == "next idea"
+        assert [message.text for message in it.conversation.messages if message.role == "user"] == ["one", "two"]
+
+    drive(it, tmp_path, test)
