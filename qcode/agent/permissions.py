@@ -31,7 +31,7 @@ from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules, parse_rule, read_rules, why_not_allow
 from qcode.safety.verdict import RESTRICTED, SHELL_UNKNOWN, Verdict
 from qcode.text.json import Json, JsonObject, parse_object
-from qcode.tools.processes import command_environment
+from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ class Repetition:
     result: str = ""
     count: int = 0
 
-    def note(self, call: ToolCall, result: str) -> None:
+    def record(self, call: ToolCall, result: str) -> None:
         """Record a call that ran, and its result."""
         key = _key(call)
         is_same = key == self.call and result == self.result
@@ -90,7 +90,7 @@ class CallLimits:
     """Replies in a row in which no call ran, and at least one had an unknown tool or lacked a required argument."""
     denial_counts: dict[tuple[str, str], int] = field(default_factory=dict)
     """How often each call was denied since the last call that ran."""
-    same: Repetition = field(default_factory=Repetition)
+    repetition: Repetition = field(default_factory=Repetition)
     parent: CallLimits | None = None
 
     def count_call(self) -> bool:
@@ -215,7 +215,7 @@ class CallRound:
             return []
         pending, state = self.calls[index], self._open[index]
         if state == "impossible":
-            return [*self._try_again(index, answer), *self.advance(elapsed)]
+            return [*self._resume_after_answer(index, answer), *self.advance(elapsed)]
         if answer.text:
             if state == "repeating":
                 self.limits.deny(pending.call, is_repeated=True)
@@ -224,7 +224,7 @@ class CallRound:
             return [*settled, *self.advance(elapsed)]
         if answer.is_allowed:
             if state == "repeating":
-                self.limits.same.forget()
+                self.limits.repetition.forget()
             self._open[index] = "running"
             call, arguments = pending.call, answer.edited_arguments
             if arguments is None:
@@ -284,7 +284,7 @@ class CallRound:
             return self._reject_impossible(index, arguments, obstacle)
         if not self.limits.count_call():
             return self._reject(index, "Not run: the limit of tool calls for this prompt is reached.")
-        repeats = self.limits.same.repeats_of(call)
+        repeats = self.limits.repetition.repeats_of(call)
         self._open[index] = "repeating" if repeats else "asked"
         return [AskApproval(call, arguments, repeats)]
 
@@ -295,8 +295,8 @@ class CallRound:
 
     def _record_signal(self, index: int, elapsed: float) -> list[Effect]:
         pending = self.calls[index]
-        sent = parse_object(pending.call.arguments) or {} if pending.state == "complete" else pending.raw
-        self.signals.append(Signal(pending.call.name, sent, elapsed))
+        arguments = parse_object(pending.call.arguments) or {} if pending.state == "complete" else pending.raw
+        self.signals.append(Signal(pending.call.name, arguments, elapsed))
         return self._settle(index, ToolOutcome(RECORDED_TEXT, is_signal=True), "done")
 
     def _fail_on_unknown_tool(self) -> None:
@@ -327,7 +327,7 @@ class CallRound:
             index, self._impossible_text(call, obstacle, is_last=limits.impossible + 1 == MAX_SAME_CALLS)
         )
 
-    def _try_again(self, index: int, answer: ApprovalAnswered) -> list[Effect]:
+    def _resume_after_answer(self, index: int, answer: ApprovalAnswered) -> list[Effect]:
         """Continue or end the turn after the user's decision about a call that cannot run."""
         call = self.calls[index].call
         obstacle = self._obstacle(call, parse_object(call.arguments) or {})
@@ -392,24 +392,26 @@ class CallRound:
             self.limits.impossible += 1
 
     def _settle(self, index: int, outcome: ToolOutcome, state: CallEnding) -> list[Effect]:
-        sent = self.calls[index].call
-        call, editor = self._edited_calls.get(index, (sent, ""))
+        original = self.calls[index].call
+        call, editor = self._edited_calls.get(index, (original, ""))
         has_run = self._open.pop(index, None) == "running"
-        if call is not sent:
-            outcome = synthetic.outcome_of_revised(sent, call, outcome, editor)
+        if call is not original:
+            outcome = synthetic.outcome_of_revised(original, call, outcome, editor)
         self._results[index] = ToolResult(
             call.call_id, call.name, outcome.content, outcome.is_error, outcome.images, outcome.is_signal
         )
         if has_run:
             self._ran.add(index)
         self._note_repetition()
-        return [Emit(ToolFinished(call, outcome, state, is_revised=call is not sent))]
+        return [Emit(ToolFinished(call, outcome, state, is_revised=call is not original))]
 
     def _note_repetition(self) -> None:
         """Pass results to the repetition check in the order of the calls, not in the order of arrival."""
         while self._noted_count in self._results:
             if self._noted_count in self._ran:
-                self.limits.same.note(self.calls[self._noted_count].call, self._results[self._noted_count].content)
+                self.limits.repetition.record(
+                    self.calls[self._noted_count].call, self._results[self._noted_count].content
+                )
             self._noted_count += 1
 
 

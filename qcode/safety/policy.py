@@ -46,6 +46,7 @@ from qcode.safety.verdict import (
     Access,
     Level,
     Verdict,
+    joined_reasons,
     strictest,
 )
 from qcode.text.json import JsonObject
@@ -351,8 +352,9 @@ class Policy:
         prefix = propose_prefix(parts[0].command) if is_alone else ""
         sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
         # A secret is the most important reason to ask.
-        verdict = next((item for _, item in undecided if item.rule == SHELL_PATH), undecided[0][1])
-        return replace(verdict, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
+        verdict, *others = sorted((item for _, item in undecided), key=lambda item: item.rule != SHELL_PATH)
+        reason = joined_reasons(item.reason for item in (verdict, *others))
+        return replace(verdict, reason=reason, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
 
     @property
     def _can_sandbox(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal, TypeAlias
 
 from qcode.values import dataclass
@@ -68,6 +69,16 @@ class SandboxSupport:
     """Whether protected files inside the workspace are hidden from a `read-only` command."""
     kind: str = ""
     """`bubblewrap`, `landlock`, or empty."""
+
+
+MAX_REASONS = 2
+
+
+def joined_reasons(reasons: Iterable[str]) -> str:
+    """Return different reasons in one line. The first two are named, the others counted."""
+    found = list(dict.fromkeys(reasons))
+    more = [f"and {len(found) - MAX_REASONS} more"] if len(found) > MAX_REASONS else []
+    return "; ".join((*found[:MAX_REASONS], *more))
 
 
 def strictest(first: Verdict, *others: Verdict) -> Verdict:

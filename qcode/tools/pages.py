@@ -25,8 +25,8 @@ _LEFT_OUT = (
     "footer",
     "aside",
 )
-_MEMORY = 2 * 1024**3
-_SECONDS = 20
+_MAX_MEMORY_BYTES = 2 * 1024**3
+_MAX_CPU_S = 20
 _BLANK_LINES = re.compile(r"\n[ \t]*(?:\n[ \t]*){2,}")
 
 
@@ -70,8 +70,8 @@ def main() -> int:
     import resource
 
     folder, url = sys.argv[1:]
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MAX_CPU_S, _MAX_CPU_S))
     sys.path.append(folder)
     html = sys.stdin.buffer.read().decode("utf-8", "replace")
     sys.stdout.write(f"{json.dumps(as_markdown(html, url))}\n")

@@ -1,9 +1,8 @@
 """Programs run by tools: each in a separate process group, with a filtered environment.
 
 `run_program` ends a program and all processes that it started: at its time limit, when cancelled, and at its exit.
-`command_environment` returns the variables of a command, `find_program` searches PATH. `HelperProcess` runs one of
-qcode's own small programs (`scanner`, `pages`, `pdf_program`) on input that may take forever to process: unlike a
-thread, a process can be killed.
+`find_program` searches PATH. `HelperProcess` runs one of qcode's own small programs (`scanner`, `pages`,
+`pdf_program`) on input that may take forever to process: unlike a thread, a process can be killed.
 """
 
 from __future__ import annotations
@@ -13,7 +12,6 @@ import contextlib
 import errno
 import gc
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -23,8 +21,7 @@ from pathlib import Path
 
 from qcode.protocol.tools import Launch, Refused
 from qcode.text.numbers import exit_text
-from qcode.text.pattern import lazy_pattern
-from qcode.tools.workspace import Workspace
+from qcode.tools.workspace import DEFAULT_PATH, Workspace, command_environment
 from qcode.values import ValueT, dataclass
 
 _TERM_GRACE_S = 0.1
@@ -379,53 +376,6 @@ def _read_output(
     else:
         loop.remove_reader(read_end)
         is_drained.set()
-
-
-_PASSED_VARIABLES = frozenset(
-    {
-        "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "HOSTNAME", "COLUMNS", "LINES",
-        "DISPLAY", "WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME",
-        "XDG_STATE_HOME", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV", "PYENV_ROOT", "NVM_DIR", "NODE_ENV",
-        "RBENV_ROOT", "GEM_HOME", "JAVA_HOME", "MAVEN_HOME", "GRADLE_USER_HOME", "GOPATH", "GOROOT", "CARGO_HOME",
-        "RUSTUP_HOME", "DOTNET_ROOT", "ANDROID_HOME", "HOMEBREW_PREFIX", "SSL_CERT_FILE", "SSL_CERT_DIR",
-        "REQUESTS_CA_BUNDLE", "NODE_EXTRA_CA_CERTS", "CURL_CA_BUNDLE", "CI", "QCODE_HOME",
-    }
-)  # fmt: skip
-_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
-_LOCALE = lazy_pattern(r"LC_[A-Z]+")
-_UTF8_OR_PLAIN = lazy_pattern(r"(?:C|POSIX|.*\.utf-?8(?:@.*)?)?", re.IGNORECASE)
-DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
-DEPTH_VARIABLE = "QCODE_DEPTH"
-"""How many qcode processes lie above a process. Every program that qcode starts has one more."""
-
-_FIXED_VARIABLES = {
-    "TERM": "dumb",
-    "PAGER": "cat",
-    "MANPAGER": "cat",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "PIP_DISABLE_PIP_VERSION_CHECK": "1",
-}
-
-
-def command_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a shell command: the allowed variables of `environment`, with pagers turned off.
-
-    PATH contains absolute folders only. A proxy with a password is omitted. `DEPTH_VARIABLE` is one higher. A locale
-    of another encoding becomes `C.UTF-8`, because commands are written in UTF-8: in `ja_JP.SJIS`, bash reads the end
-    of `"ă\\"` as one letter.
-    """
-    passed = {
-        name: value for name, value in environment.items() if name in _PASSED_VARIABLES or _LOCALE.fullmatch(name)
-    }
-    if sys.getfilesystemencoding() == "utf-8":
-        locales = {name: passed.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG")}
-        passed |= {name: "C.UTF-8" for name, value in locales.items() if not _UTF8_OR_PLAIN.fullmatch(value)}
-    passed |= {name: value for name, value in environment.items() if name.lower() in _PROXIES and "@" not in value}
-    parts = [part for part in environment.get("PATH", "").split(":") if part.startswith("/")]
-    depth = environment.get(DEPTH_VARIABLE, "")
-    child_depth = str(int(depth) + 1 if depth.isdecimal() and len(depth) < 4 else 1)
-    return {**passed, **_FIXED_VARIABLES, DEPTH_VARIABLE: child_depth, "PATH": ":".join(parts) or DEFAULT_PATH}
 
 
 def find_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str | None:

@@ -136,7 +136,9 @@ def test_reason_that_was_not_sent_is_kept_if_the_turn_is_stopped_and_dropped_aft
 
     async def test(run: Running) -> None:
         await _until_asked(run)
-        await run.pilot.press("t", *"why", "escape", "y")
+        await run.pilot.press("t", *"why", "escape")
+        await run.until(lambda: "4 No, and say why (t)  “why”" in run.screen)
+        await run.pilot.press("y")
         await run.until_idle()
         assert run.app.parts.prompt.text == ""
         await _until_asked(run)

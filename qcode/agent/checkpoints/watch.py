@@ -20,7 +20,7 @@ from qcode.tools.files import walk
 from qcode.values import dataclass
 
 MAX_FILES = 20_000
-MAX_SECONDS = 1.5
+MAX_SCAN_S = 1.5
 MAX_CONTENT_BYTES = 512 * 1024
 MAX_TOTAL_BYTES = 16 * 1024 * 1024
 
@@ -76,7 +76,7 @@ class FolderWatch:
         return warnings
 
     def _read_all(self, previous: dict[str, ObservedFile]) -> dict[str, ObservedFile] | None:
-        end = self._clock() + MAX_SECONDS
+        end = self._clock() + MAX_SCAN_S
         is_over_limit = False
 
         def is_stopped() -> bool:

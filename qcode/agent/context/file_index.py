@@ -16,11 +16,11 @@ from pathlib import Path
 from qcode.text.match import FileMatch, FuzzySearch, PathIndex
 from qcode.values import dataclass
 
-_GIT_SECONDS = 20.0
-_FRESH_SECONDS = 2.0
+_GIT_TIMEOUT_S = 20.0
+_MIN_FRESH_S = 2.0
 _FRESH_FACTOR = 10.0
-_FIRST_PART = 500
-_PART_FACTOR = 4
+_FIRST_UPDATE_SIZE = 500
+_UPDATE_FACTOR = 4
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 
@@ -57,47 +57,47 @@ class FileIndex:
         self._search = FuzzySearch(PathIndex.of(()))
         self._is_listed = False
         self._listed_at = 0.0
-        self._listing_seconds = 0.0
+        self._listing_s = 0.0
         self._is_closed = threading.Event()
 
     def find(self, query: str, recent: Sequence[str] = (), limit: int = 50) -> FileMatches:
         """Return the best matches among the files listed so far; `recent` paths, absolute or relative, come first."""
         return FileMatches(self._search.find(query, tuple(map(self._relative, recent)), limit), self._is_listed)
 
-    def refresh(self, changed: Callable[[], None]) -> None:
-        """List the folder again unless the index is fresh; `changed` is called in a thread after each update."""
+    def refresh(self, on_change: Callable[[], None]) -> None:
+        """List the folder again unless the index is fresh; `on_change` is called in a thread after each update."""
         with self._lock:
-            fresh = max(_FRESH_SECONDS, _FRESH_FACTOR * self._listing_seconds)
-            is_fresh = self._is_listed and self._clock() - self._listed_at < fresh
+            fresh_s = max(_MIN_FRESH_S, _FRESH_FACTOR * self._listing_s)
+            is_fresh = self._is_listed and self._clock() - self._listed_at < fresh_s
             if self._is_closed.is_set() or self._thread is not None or is_fresh:
                 return
-            self._thread = threading.Thread(target=self._list, args=(changed,), name="file-index", daemon=True)
+            self._thread = threading.Thread(target=self._list, args=(on_change,), name="file-index", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop listing; the files listed so far can still be searched."""
         self._is_closed.set()
 
-    def _list(self, changed: Callable[[], None]) -> None:
+    def _list(self, on_change: Callable[[], None]) -> None:
         start = self._clock()
         names: list[str] = []
-        size = _FIRST_PART
+        size = _FIRST_UPDATE_SIZE
         try:
             for name in self._names():
                 names.append(name)
                 if len(names) >= size and not self._is_listed:
                     self._search = FuzzySearch(PathIndex.of(names))
-                    size *= _PART_FACTOR
-                    changed()
+                    size *= _UPDATE_FACTOR
+                    on_change()
                 if self._is_closed.is_set():
                     return
             self._search = FuzzySearch(PathIndex.of(names))
         finally:
             with self._lock:
                 self._is_listed, self._listed_at = True, self._clock()
-                self._listing_seconds = self._listed_at - start
+                self._listing_s = self._listed_at - start
                 self._thread = None
-        changed()
+        on_change()
 
     def _names(self) -> Iterator[str]:
         """Yield the names that fit in a prompt: no line breaks, control characters or undecodable bytes."""
@@ -107,7 +107,7 @@ class FileIndex:
         if self._is_trusted():
             from qcode.agent.context.environment import list_files
 
-            listed = list_files(self._root, self._folder, self._env, _GIT_SECONDS)
+            listed = list_files(self._root, self._folder, self._env, _GIT_TIMEOUT_S)
             if listed:
                 return listed
         return self._walk()

@@ -32,11 +32,17 @@ class CommandRun:
 
 
 async def run_command(
-    command: HookCommand, event: str, payload: bytes, *, folder: Path, environment: Mapping[str, str], timeout_s: float
+    command: HookCommand,
+    event: str,
+    stdin_data: bytes,
+    *,
+    folder: Path,
+    environment: Mapping[str, str],
+    timeout_s: float,
 ) -> CommandRun:
     """Run a command and return its answer. Its whole process group has ended when this returns or raises."""
     argv = command.argv or ("bash", "--noprofile", "--norc", "-c", command.line)
-    with _Output() as output, _Output() as errors, _Input(payload) as program_input:
+    with _Output() as output, _Output() as errors, _Input(stdin_data) as program_input:
         try:
             process = await start_program(
                 Launch(argv),

@@ -27,7 +27,7 @@ from qcode.agent.hooks.events import (
 )
 from qcode.protocol.events import HookEnded, HookStarted
 from qcode.text.clean import one_line, visible
-from qcode.tools.processes import command_environment
+from qcode.tools.workspace import command_environment
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ class HookRunner:
         from qcode.agent.hooks.answers import effective_answer, failed, merge_answers  # load with the first event
         from qcode.agent.hooks.matcher import MatcherError
 
-        chosen: list[tuple[int, HookInput]] = []
+        matched: list[tuple[int, HookInput]] = []
         answers: dict[int, list[HookAnswer]] = {}
         visited: set[tuple[object, int]] = set()
         for index, handler in enumerate(self.handlers):
@@ -122,10 +122,10 @@ class HookRunner:
                 key = (handler.run, id(hook_input))
                 if key not in visited:
                     visited.add(key)
-                    chosen.append((index, hook_input))
-        if chosen:
-            result = await self._run_concurrently(event, chosen, emit)
-            for (index, _), answer in zip(chosen, result, strict=True):
+                    matched.append((index, hook_input))
+        if matched:
+            result = await self._run_concurrently(event, matched, emit)
+            for (index, _), answer in zip(matched, result, strict=True):
                 answers.setdefault(index, []).append(answer)
         return merge_answers([answer for index in sorted(answers) for answer in answers[index]])
 
@@ -139,10 +139,10 @@ class HookRunner:
         return [hook_input for hook_input in inputs if matches(handler.matcher, hook_input.names)]
 
     async def _run_concurrently(
-        self, event: str, chosen: Sequence[tuple[int, HookInput]], emit: Emit
+        self, event: str, matched: Sequence[tuple[int, HookInput]], emit: Emit
     ) -> list[HookAnswer]:
-        limit = self._shared_limit(event, [self.handlers[index] for index, _ in chosen])
-        tasks = [asyncio.ensure_future(self._run_one(index, hook_input, emit, limit)) for index, hook_input in chosen]
+        limit = self._shared_limit(event, [self.handlers[index] for index, _ in matched])
+        tasks = [asyncio.ensure_future(self._run_one(index, hook_input, emit, limit)) for index, hook_input in matched]
         try:
             return [await task for task in tasks]
         finally:
@@ -163,13 +163,13 @@ class HookRunner:
         handler = self.handlers[index]
         started_at = time.monotonic()
         command = shown_command(handler)
-        slow = asyncio.ensure_future(_report_slow(HookStarted(handler.event, command), emit))
+        slow_report = asyncio.ensure_future(_report_slow(HookStarted(handler.event, command), emit))
         try:
             async with self._semaphore_of_loop():
                 timeout_s = handler.timeout_s if limit is None else min(handler.timeout_s, limit)
                 result = await self._run_handler(handler, hook_input, timeout_s)
         finally:
-            slow.cancel()
+            slow_report.cancel()
         result = replace(result, seconds=time.monotonic() - started_at)
         if hook_input.is_part and result.answer.input is not None:
             result = replace(result, answer=failed("updatedInput is not possible for one file of a patch"))
@@ -189,11 +189,11 @@ class HookRunner:
             return _HandlerResult(await _call_function(handler.event, handler.run, hook_input, timeout_s), None, 0.0)
         from qcode.agent.hooks.process import run_command
 
-        payload = json.dumps(hook_input.fields, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
+        stdin_data = json.dumps(hook_input.fields, ensure_ascii=False).encode("utf-8", "backslashreplace") + b"\n"
         run = await run_command(
             handler.run,
             handler.event,
-            payload,
+            stdin_data,
             folder=self._folder,
             environment=self._variables(handler, handler.run),
             timeout_s=timeout_s,

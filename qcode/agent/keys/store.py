@@ -142,7 +142,7 @@ FILE_NAME = "keys.json"
 
 _VERSION = 1
 _MAX_FILE_BYTES = 1 << 20
-_TEMPORARY = ".keys-"
+_TEMPORARY_PREFIX = ".keys-"
 _LOCK_TIMEOUT_S = 5.0
 _LOCK_RETRY_S = 0.02
 _UNSUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -264,7 +264,7 @@ class KeyFile:
     def _sweep(self, folder: int) -> None:
         """Remove temporary files of a process that crashed while writing; they hold keys. Call it under the lock."""
         for name in os.listdir(folder):
-            if name.startswith(_TEMPORARY):
+            if name.startswith(_TEMPORARY_PREFIX):
                 with contextlib.suppress(OSError):
                     os.unlink(name, dir_fd=folder)
 

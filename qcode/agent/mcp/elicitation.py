@@ -173,7 +173,7 @@ def parse_form(schema: Mapping[str, Json]) -> tuple[FormField, ...]:
     if len(properties) > MAX_FIELDS:
         raise ValueError(f"its form has more than {MAX_FIELDS} fields")
     needed = required if isinstance(required, list) else []
-    return tuple(_field(name, found, is_required=name in needed) for name, found in properties.items())
+    return tuple(_field(name, field_schema, is_required=name in needed) for name, field_schema in properties.items())
 
 
 def _field(name: str, schema: Json, *, is_required: bool) -> FormField:
@@ -238,8 +238,14 @@ async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: 
         return "accept", values
     rows = [f"{field.title}: {field.display(values[field.name])}" for field in fields if field.name in values]
     detail = visible_rows("\n".join(rows))
-    sent = await ask(f"Send this to {server}? {title}", detail, (Choice(SEND), Choice(DECLINE)))
-    return ("cancel", {}) if sent is None else ("accept", values) if sent.strip() == SEND else ("decline", {})
+    confirmation = await ask(f"Send this to {server}? {title}", detail, (Choice(SEND), Choice(DECLINE)))
+    return (
+        ("cancel", {})
+        if confirmation is None
+        else ("accept", values)
+        if confirmation.strip() == SEND
+        else ("decline", {})
+    )
 
 
 async def _ask_field(question: str, field: FormField, ask: Ask) -> Literal["cancel", "decline"] | tuple[Value | None]:

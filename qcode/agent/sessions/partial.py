@@ -24,7 +24,7 @@ from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
-FLUSH_SECONDS = 0.25
+FLUSH_INTERVAL_S = 0.25
 """The delay before text is written. The last word, which may be the start of a secret, waits at most twice as long."""
 FLUSH_CHARS = 2_000
 MAX_SEGMENT = 4 * FLUSH_CHARS
@@ -138,13 +138,13 @@ class PartialReply:
         if self._size >= self._due:
             self.flush(is_full=True)
         if self._timer is None:
-            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_if_due)
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_INTERVAL_S, self._flush_if_due)
 
     def _flush_if_due(self) -> None:
         self._timer = None
         self.flush(includes_last_word=self._size == self._size_at_flush)
         if self._written_chars < self._size:
-            self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush_if_due)
+            self._timer = asyncio.get_running_loop().call_later(FLUSH_INTERVAL_S, self._flush_if_due)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

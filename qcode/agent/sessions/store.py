@@ -45,8 +45,8 @@ def project_folder_name(project_root: Path) -> str:
     return f"{slug}-{hashlib.sha256(bytes(real)).hexdigest()[:10]}"
 
 
-_SHOWN = 3
-_TRIES = 100
+_MAX_LISTED_IDS = 3
+_MAX_ATTEMPTS = 100
 
 
 def _utc_now() -> datetime:
@@ -57,7 +57,7 @@ def _unredacted(text: str) -> str:
     return text
 
 
-def _do_nothing(text: str) -> int:
+def _no_partial_secret(text: str) -> int:
     return 0
 
 
@@ -76,7 +76,7 @@ class SessionStore:
         new_id: Callable[[datetime], str] = new_session_id,
         *,
         redact: Callable[[str], str] = _unredacted,
-        partial_secret_length: Callable[[str], int] = _do_nothing,
+        partial_secret_length: Callable[[str], int] = _no_partial_secret,
     ) -> None:
         self.folder = state_dir / "sessions" / project_folder_name(project_root)
         self._root = project_root
@@ -89,7 +89,7 @@ class SessionStore:
         self, model: str, cwd: Path, *, is_kept: bool = True, forked_from: str = "", imported: JsonObject | None = None
     ) -> Session:
         """Create a session. Its file is created with its first record; with `is_kept` False there is no file."""
-        for _ in range(_TRIES):
+        for _ in range(_MAX_ATTEMPTS):
             session_id = self._new_id(self._clock())
             file = RecordFile(self._path(session_id) if is_kept else None)
             if not is_kept or file.reserve():
@@ -116,15 +116,15 @@ class SessionStore:
         )
         return session
 
-    def find(self, text: str) -> str:
-        """Return the id equal to `text`, or the only one that starts with it. Raise `SessionNotFound` otherwise."""
+    def find(self, prefix: str) -> str:
+        """Return the id equal to `prefix`, or the only one that starts with it. Raise `SessionNotFound` otherwise."""
         ids = self.ids()
-        if text in ids:
-            return text
-        matches = [session_id for session_id in ids if text and session_id.startswith(text)]
+        if prefix in ids:
+            return prefix
+        matches = [session_id for session_id in ids if prefix and session_id.startswith(prefix)]
         if len(matches) == 1:
             return matches[0]
-        raise SessionNotFound(_not_found(text, matches, ids))
+        raise SessionNotFound(_not_found(prefix, matches, ids))
 
     def ids(self) -> tuple[str, ...]:
         """Return all ids, the most recently written one first."""
@@ -142,24 +142,24 @@ class SessionStore:
         """Return the process in which a session is open, 0 if that is unknown, None if it is not open."""
         return lock_holder(self._path(session_id).with_suffix(".lock"))
 
-    def load(self, text: str) -> LoadedSession:
+    def load(self, prefix: str) -> LoadedSession:
         """Load a session by id or unique prefix, even while another process writes to it. Read-only."""
-        session_id = self.find(text)
+        session_id = self.find(prefix)
         contents = read_records(self._read(session_id))
         notice = "the last record of this session is incomplete and was skipped" if contents.torn else ""
         return self._rebuild(session_id, contents, notice)
 
-    def model_of(self, text: str) -> str:
+    def model_of(self, prefix: str) -> str:
         """Return the last model of a session as `provider/model`, empty if it is unknown."""
-        summary = summarize(self._path(self.find(text)))
+        summary = summarize(self._path(self.find(prefix)))
         return summary.model if summary is not None else ""
 
-    def resume(self, text: str) -> tuple[Session, LoadedSession]:
+    def resume(self, prefix: str) -> tuple[Session, LoadedSession]:
         """Open a session to continue it. Raise `SessionNotFound`, `SessionBusy`, or `SessionError` if unreadable.
 
         Results for calls that a crash left open are also written to the file, so that loading it is reproducible.
         """
-        session_id = self.find(text)
+        session_id = self.find(prefix)
         file = RecordFile(self._path(session_id))
         try:
             contents, notice = file.open_existing()
@@ -187,9 +187,9 @@ class SessionStore:
             session.append_entry(loaded.entries[-1])
         return session, loaded
 
-    def fork(self, text: str, *, cwd: Path) -> tuple[Session, LoadedSession]:
+    def fork(self, prefix: str, *, cwd: Path) -> tuple[Session, LoadedSession]:
         """Create a copy of a session. The original is not changed, and may be open in another process."""
-        session_id = self.find(text)
+        session_id = self.find(prefix)
         contents = read_records(self._read(session_id))
         loaded = self._rebuild(session_id, contents, "")
         session = self.create(loaded.model, cwd, forked_from=session_id)
@@ -202,19 +202,19 @@ class SessionStore:
             session.append_entry(loaded.entries[-1])
         return session, loaded
 
-    def rename(self, text: str, title: str) -> None:
+    def rename(self, prefix: str, title: str) -> None:
         """Set the title of a session. Raise `SessionBusy` if it is open anywhere."""
-        session, _ = self.resume(text)
+        session, _ = self.resume(prefix)
         session.set_title(title)
         session.close()
 
-    def search(self, text: str) -> frozenset[str]:
-        """Return the ids of the sessions that contain all words of `text`, ignoring case."""
-        return frozenset(self.passages(text, self.ids()))
+    def search(self, query: str) -> frozenset[str]:
+        """Return the ids of the sessions that contain all words of `query`, ignoring case."""
+        return frozenset(self.passages(query, self.ids()))
 
-    def passages(self, text: str, session_ids: Iterable[str]) -> dict[str, str]:
-        """Return a passage for each of these sessions that contains all words of `text`, ignoring case."""
-        words = text.casefold().split()
+    def passages(self, query: str, session_ids: Iterable[str]) -> dict[str, str]:
+        """Return a passage for each of these sessions that contains all words of `query`, ignoring case."""
+        words = query.casefold().split()
         passages = ((session_id, passage(self._path(session_id), words)) for session_id in session_ids)
         return {session_id: text for session_id, text in passages if text is not None}
 
@@ -233,12 +233,12 @@ class SessionStore:
         """Return the summaries of all sessions, the most recently written one first; unreadable files are skipped."""
         summaries = (summarize(self._path(session_id)) for session_id in self.ids())
         return tuple(
-            replace(summary, size=summary.size + self._size_beside(summary.session_id))
+            replace(summary, size=summary.size + self._size_of_other_files(summary.session_id))
             for summary in summaries
             if summary is not None
         )
 
-    def _size_beside(self, session_id: str) -> int:
+    def _size_of_other_files(self, session_id: str) -> int:
         """Return the size of the other files of a session."""
         path = self._path(session_id)
         size = 0
@@ -247,9 +247,9 @@ class SessionStore:
                 size += candidate.stat().st_size
         return size
 
-    def delete(self, text: str) -> str:
+    def delete(self, prefix: str) -> str:
         """Delete a session and return its id. Raise `SessionBusy` if it is open anywhere."""
-        session_id = self.find(text)
+        session_id = self.find(prefix)
         _remove(self._path(session_id))
         return session_id
 
@@ -305,15 +305,17 @@ def _without_gc() -> Iterator[None]:
             gc.enable()
 
 
-def _not_found(text: str, matches: list[str], ids: tuple[str, ...]) -> str:
+def _not_found(prefix: str, matches: list[str], ids: tuple[str, ...]) -> str:
     if matches:
-        return f'"{text}" matches {len(matches)} sessions: {", ".join(matches[:_SHOWN])}; type more of the id'
+        return (
+            f'"{prefix}" matches {len(matches)} sessions: {", ".join(matches[:_MAX_LISTED_IDS])}; type more of the id'
+        )
     if not ids:
-        return f'no session "{text}": this folder has no sessions yet'
+        return f'no session "{prefix}": this folder has no sessions yet'
     from qcode.text.match import nearest_list, similar
 
-    hint = nearest_list(similar(text, ids, _SHOWN)) or f"the latest: {', '.join(ids[:_SHOWN])}"
-    return f'no session "{text}" in this folder; {hint}'
+    hint = nearest_list(similar(prefix, ids, _MAX_LISTED_IDS)) or f"the latest: {', '.join(ids[:_MAX_LISTED_IDS])}"
+    return f'no session "{prefix}" in this folder; {hint}'
 
 
 _FIRST_WORDS = 80
@@ -409,7 +411,7 @@ def summarize(path: Path) -> SessionSummary | None:
                     if "words" not in facts:
                         facts.update(_first_words(line))
                 elif line.startswith(_SUMMARY_KINDS):
-                    facts.update(_facts(_parse(line)))
+                    facts.update(_summary_fields(_parse(line)))
         state = path.stat()
     except OSError:
         return None
@@ -450,7 +452,7 @@ def passage(path: Path, words: Sequence[str]) -> str | None:
     missing = set(words)
     # JSON escapes none of the characters of a plain word, so the line contains it unchanged.
     plain = {word: word.encode() for word in missing if word.isascii() and not set('"\\/') & set(word)}
-    text_found = ""
+    found_passage = ""
     try:
         with path.open("rb") as stream:
             for line in stream:
@@ -460,11 +462,13 @@ def passage(path: Path, words: Sequence[str]) -> str | None:
                     text = _message_text(_parse(line))
                     folded = text.casefold()
                     present = {word for word in missing if word in folded}
-                    text_found = text_found or (_text_around(text, min(map(folded.find, present))) if present else "")
+                    found_passage = found_passage or (
+                        _text_around(text, min(map(folded.find, present))) if present else ""
+                    )
                     missing -= present
     except OSError:
         return None
-    return None if missing else text_found
+    return None if missing else found_passage
 
 
 def _may_match(line: bytes, words: Collection[str], plain: Mapping[str, bytes]) -> bool:
@@ -490,7 +494,7 @@ def _message_text(record: JsonObject) -> str:
         return ""
 
 
-def _facts(record: JsonObject) -> dict[str, str]:
+def _summary_fields(record: JsonObject) -> dict[str, str]:
     names = ("title", "model", "created", "cwd", "branch")
     return {name: value for name in names if isinstance(value := record.get(name), str)}
 

@@ -16,6 +16,7 @@ from functools import lru_cache
 
 from qcode.safety.protected_paths import is_invisible
 from qcode.safety.shell.ast import UnsupportedSyntax
+from qcode.safety.verdict import joined_reasons
 
 BARE = frozenset(string.ascii_letters + string.digits + "_@%+=:,./^-")
 """ASCII characters without a meaning for bash outside quotes."""
@@ -57,7 +58,6 @@ _URL = re.compile(r"(?:-[^:=]*=?)?[A-Za-z][A-Za-z0-9+.-]*://")
 _NETWORK = frozenset({"curl", "wget", "ssh", "ping", "dig", "nslookup", "host", "telnet", "nc", "ftp"})
 _COPYING = frozenset({"scp", "sftp", "rsync"})
 _QUOTES = ("'", '"', "`")
-_MAX_NAMED = 2
 _MAX_MARKS = 6
 _IS_UTF8 = sys.getfilesystemencoding() == "utf-8"
 """Whether commands are passed to bash in UTF-8. In another encoding, a letter may contain the byte of an operator."""
@@ -95,9 +95,7 @@ def is_unsplit(text: str) -> bool:
 
 def describe(text: str, char: str = "") -> str:
     """Return which characters of a command need approval, in one line. `char` is one of them, if it is known."""
-    found = list(dict.fromkeys((*_hidden(text), *map(_disallowed_reason, char), *_disallowed_characters(text))))
-    more = f"; and {len(found) - _MAX_NAMED} more" if len(found) > _MAX_NAMED else ""
-    return f"it has {'; '.join(found[:_MAX_NAMED])}{more}"
+    return f"it has {joined_reasons((*_hidden(text), *map(_disallowed_reason, char), *_disallowed_characters(text)))}"
 
 
 def name_of(char: str) -> str:

@@ -13,14 +13,14 @@ import logging
 import resource
 import sys
 
-_MEMORY = 2 * 1024**3
-_SECONDS = 30
+_MAX_MEMORY_BYTES = 2 * 1024**3
+_MAX_CPU_S = 30
 
 
 def main() -> int:
     folder, first, last, max_chars = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4])
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, _MEMORY))
-    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
+    resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY_BYTES, _MAX_MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (_MAX_CPU_S, _MAX_CPU_S))
     logging.disable(logging.CRITICAL)
     sys.path.append(folder)
     from pypdf import PdfReader

@@ -45,7 +45,7 @@ from qcode.tui.panels.choices import (
 from qcode.tui.panels.preview import ApprovalDetail
 from qcode.tui.panels.question_layout import QuestionText
 from qcode.tui.panels.question_view import AnswerField, Page, QuestionView
-from qcode.tui.transcript.line import Line, Span, ink
+from qcode.tui.transcript.line import Line, Span, ink, shorten
 from qcode.tui.widgets import set_screen_class
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ _STEPS = {"up": -1, "down": 1, "shift+up": -1, "shift+down": 1}
 _STATUS_ROWS = 1
 _WHEEL_ROWS = 3
 _MAX_ANSWER_ROWS = 6
+_MAX_KEPT_CELLS = 40
 
 
 def _after_escape(key: str, *, is_writing_text: bool) -> str:
@@ -512,11 +513,17 @@ class ApprovalPanel(Vertical, can_focus=True):
         return QuestionText(
             self._title_spans(width),
             tuple(filter(None, (why, draft))),
-            () if form.is_text_only else form.options,
+            () if form.is_text_only else tuple(map(self._with_kept_text, form.options)),
             self._index,
             is_warning,
             form.format == "text",
         )
+
+    def _with_kept_text(self, option: Option) -> Option:
+        """Show on the choice of the text field what the user wrote in it before."""
+        if self._is_answering or option.decision is not None or option is BACK or not self._answer.text.strip():
+            return option
+        return replace(option, detail=f"“{shorten(self._answer.text, _MAX_KEPT_CELLS)}”")
 
     def _title_spans(self, width: int) -> tuple[Span, ...]:
         """Return the question, for an edit with the number of its lines and its place among those of the reply.

@@ -69,7 +69,7 @@ def test_partial_text_is_written_without_waiting_once_two_thousand_characters_ga
 def test_partial_text_is_written_after_a_while_when_the_stream_stalls(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(partial, "FLUSH_SECONDS", 0)
+    monkeypatch.setattr(partial, "FLUSH_INTERVAL_S", 0)
 
     async def stall() -> None:
         reply = PartialReply(tmp_path / "p", lambda: 4, str, nothing)
@@ -106,7 +106,7 @@ def test_no_part_of_a_secret_is_written_while_the_stream_pauses(
     secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream pauses after each character, long enough to write everything each time."""
-    monkeypatch.setattr(partial, "FLUSH_SECONDS", 0)
+    monkeypatch.setattr(partial, "FLUSH_INTERVAL_S", 0)
     redactor, path = Redactor([SECRET, "line one of it\nline two of it\nthe third"]), tmp_path / "p"
     filler = "word " * (FLUSH_CHARS // 5) + "\n"
 

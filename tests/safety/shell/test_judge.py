@@ -79,6 +79,16 @@ def test_reason_of_a_command_that_asks_is_one_plain_clause(command: str, reason:
     assert judge_shell(command, REPO, home=HOME).reason == reason
 
 
+def test_reasons_of_several_commands_are_joined_with_a_secret_first() -> None:
+    def reason(command: str) -> str:
+        return judge_shell(command, REPO, home=HOME).reason
+
+    secret = "it reads .env: files with this name contain secrets"
+    assert reason("make a && make b") == "make may do more than read"
+    assert reason("make a; ls; rm b") == "make may do more than read; rm may do more than read"
+    assert reason("make a; rm b; cat .env; mv c d") == f"{secret}; make may do more than read; and 2 more"
+
+
 def test_git_asks_until_its_configuration_was_checked() -> None:
     unseen = replace(CLEAN, repository=Probes().repository)
     rows = [row["command"] for row in ROWS if row["command"].startswith("git ")]
