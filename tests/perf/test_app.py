@@ -64,7 +64,7 @@ ui = Values(theme="dark", title=True, bell=False, show_thinking="folded", partia
 context = Values(
     settings=Values(model="demo/x", ui=ui, permissions=Values(mode="default")),
     paths=Values(state_dir=nowhere, config_dir=nowhere),
-    options=Values(prompt="", no_session=True),
+    options=Values(prompt="", no_session=True, resume=None, permission_mode=None),
     is_trusted=True,
 )
 selection = Values(name="demo/x", spec=Values(name="demo"), is_last_resort=False)

@@ -159,6 +159,19 @@ def test_text_on_a_changed_line_contrasts_with_its_ground_in_every_color_depth(n
     assert {slots: ratio for slots, ratio in ratios.items() if ratio < MIN_CONTRAST} == {}
 
 
+# Blue, the darkest of the 16 colors, has a contrast of 2.2 with black in xterm; bright blue has 4.5 with both.
+def test_terminal_theme_has_no_dark_blue_and_no_dim_comment_on_a_changed_line() -> None:
+    assert load_themes()[0]["terminal"].primary == "ansi_bright_blue"
+    dim: list[bool | None] = []
+
+    async def test(run: Running) -> None:
+        palette = Palette(run.app.parts.transcript)
+        dim.extend(palette.style(ink("code-comment", change)).dim for change in CHANGED)
+
+    drive(test, theme="terminal")
+    assert dim == [False, False]
+
+
 def test_readable_text_keeps_its_color_and_other_text_most_of_its_hue() -> None:
     system = COLOR_SYSTEMS["truecolor"]
     good = Style.parse("#ffffff on #005f00")

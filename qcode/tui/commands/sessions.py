@@ -113,11 +113,17 @@ def _pick_rewind_scope(context: CommandContext, messages: Sequence[RewindPoint],
 
 
 def _undo(context: CommandContext, _argument: str) -> None:
-    _step(context, context.agent.conversation.rewinds.plan_undo())
+    if context.view.is_turn_running:
+        context.refuse(_RUNNING)
+    else:
+        _step(context, context.agent.conversation.rewinds.plan_undo())
 
 
 def _redo(context: CommandContext, _argument: str) -> None:
-    _step(context, context.agent.conversation.rewinds.plan_redo())
+    if context.view.is_turn_running:
+        context.refuse(_RUNNING)
+    else:
+        _step(context, context.agent.conversation.rewinds.plan_redo())
 
 
 def _diff(context: CommandContext, _argument: str) -> None:
@@ -271,11 +277,11 @@ def _export(context: CommandContext, argument: str) -> None:
         request = export_request(argument)
         text = context.agent.sessions.export(request)
         name = request.path or f"qcode-{context.agent.conversation.session_id}.{request.form}"
-        path = save_export(context.agent.context.folder, name, text)
+        save_export(context.agent.context.folder, name, text)
     except ValueError as refusal:
         context.refuse(str(refusal))
         return
-    context.view.notify("info", f"Exported to {one_line(path)}.")
+    context.view.notify("info", f"Exported to {one_line(name)}.")
 
 
 SESSIONS: tuple[Command, ...] = (

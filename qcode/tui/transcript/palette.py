@@ -131,8 +131,8 @@ _STYLES_TERMINAL_THEME: dict[str, SlotStyle] = {
     "diff-number": SlotStyle(attributes="dim"),  # keeps the color of the change, which has no background here
     "thinking": SlotStyle("text-muted", attributes="dim italic"),
     "code-comment": SlotStyle("text-muted", attributes="dim italic"),
-    "diff-add": SlotStyle("success"),
-    "diff-remove": SlotStyle("error"),
+    "diff-add": SlotStyle("success", attributes="not dim"),
+    "diff-remove": SlotStyle("error", attributes="not dim"),
     "diff-add-word": SlotStyle(attributes="reverse"),
     "diff-remove-word": SlotStyle(attributes="reverse"),
     "news": SlotStyle("accent", attributes="reverse bold"),

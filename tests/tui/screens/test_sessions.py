@@ -119,6 +119,22 @@ def test_rewind_without_changed_files_offers_only_the_conversation_and_tells_equ
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("command", ["/undo", "/redo"])
+def test_undo_and_redo_are_refused_while_a_turn_runs(tmp_path: Path, command: str) -> None:
+    it = talk(tmp_path, [*begun(), Hang()])
+
+    async def body() -> None:
+        async with running(it.conversation, folder=tmp_path, sessions=it.sessions) as run:
+            await run.send("go")
+            await run.until(lambda: run.app.turns.is_running)
+            await run.send(command)
+            await run.until(lambda: "! A turn is running." in run.text)
+            await run.pilot.press("escape")
+            await run.until_idle()
+
+    asyncio.run(body())
+
+
 def test_question_of_redo_says_what_redo_does_and_that_undo_reverts_it(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/undo")
