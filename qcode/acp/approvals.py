@@ -11,6 +11,7 @@ from typing import TypeAlias
 from qcode.acp import cards
 from qcode.acp.cards import CallCard
 from qcode.acp.wire import WireError
+from qcode.agent.mcp.elicitation import DECLINE
 from qcode.protocol.approvals import (
     OWN_QUESTION,
     AcceptPlan,
@@ -207,7 +208,10 @@ async def _ask_with_form(
             if isinstance(other_text, str) and other_text.strip():
                 return Answer(other_text)
             return Answer(chosen) if isinstance(chosen, str) and chosen in labels else Answer(_SKIPPED)
-        case "cancel":
+        case "decline" if question.server and DECLINE in labels:
+            return Answer(DECLINE)
+        # A dismissed form of a server is answered with "cancel" there, and the turn continues.
+        case "cancel" if not question.server:
             return CancelTurn()
         case _:
             return Answer(_SKIPPED)

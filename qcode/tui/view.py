@@ -133,6 +133,7 @@ class AppView:
         self.apply_setting = apply
         self._session_id = agent.conversation.session_id
         self._has_resumed = False
+        self._shown_notices: tuple[tuple[Level, str], ...] = ()
         self.model_use: ModelUse = ModelUse(agent, say=self.notify, on_change=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
@@ -246,12 +247,20 @@ class AppView:
         return self._widgets.todos.toggle()
 
     def notify(self, level: Level, text: str) -> None:
-        """Answer a command: with a notice, and in a panel if the notice is below the view of the transcript."""
+        """Answer a command: with a notice, and in a panel if the notice is below the view of the transcript.
+
+        The panel shows all notices since it was opened.
+        """
         text = with_app_commands(text)
         is_in_view = self.transcript.is_anchored
         self.transcript.add_notice(level, text)
-        if not is_in_view:
-            self.show_panel(_NOTICE_TITLES[level], text)
+        if is_in_view:
+            return
+        panel = self._widgets.help
+        shown = self._shown_notices if panel.is_open and panel.heading in _NOTICE_TITLES.values() else ()
+        self._shown_notices = (*shown, (level, text))
+        worst = max(self._shown_notices, key=lambda notice: list(_NOTICE_TITLES).index(notice[0]))
+        self.show_panel(_NOTICE_TITLES[worst[0]], "\n".join(notice for _, notice in self._shown_notices))
 
     def show_panel(self, title: str, text: str) -> None:
         self._widgets.help.show(title, text)

@@ -231,6 +231,65 @@ def test_server_of_the_client_offers_its_tools_and_every_call_asks(connect: Conn
     assert "a-value-of-the-client" not in stored
 
 
+FORMS = {"elicitation": {"form": {}}}
+COLOR = {"message": "Which color?", "requestedSchema": {"type": "object", "properties": {"color": {"type": "string"}}}}
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ({"action": "accept", "content": {"other": "blue"}}, {"action": "accept", "content": {"color": "blue"}}),
+        ({"action": "accept", "content": {"answer": "Leave it out"}}, {"action": "accept", "content": {}}),
+        ({"action": "accept", "content": {"answer": "Made up"}}, {"action": "cancel"}),
+        ({"action": "accept", "content": 5}, {"action": "cancel"}),
+        ({"action": "decline"}, {"action": "decline"}),
+        ({"action": "cancel"}, {"action": "cancel"}),
+        (RuntimeError("not supported"), {"action": "cancel"}),
+    ],
+)
+def test_question_of_a_server_is_a_form_of_the_client(
+    reply: object, answer: dict[str, Any], connect: Connect, work: Path
+) -> None:
+    script = [Turn(calls=(call("Their-server__ask", params=COLOR),)), Turn(text="Fine.")]
+    with connect(script, capabilities=FORMS) as editor:
+        editor.answers["elicitation/create"] = partial(_same, reply)
+        assert editor.prompt(editor.open(work, mcpServers=[SERVER]), "ask")["stopReason"] == "end_turn"
+        assert editor.server is not None
+        assert json.loads(editor.server.requests[-1].results[-1].content) == answer
+        asked = [item["params"] for item in editor.asked if item["method"] == "elicitation/create"]
+    assert asked[0]["message"].startswith("The tool server Their-server asks:\n\nWhich color?")
+
+
+@pytest.mark.parametrize(
+    ("chosen", "action"), [("choice-1", "accept"), ("choice-2", "decline"), ("skip", "cancel"), ("made-up", "cancel")]
+)
+def test_question_of_a_server_is_a_permission_request_without_forms(
+    chosen: str, action: str, connect: Connect, work: Path
+) -> None:
+    script = [Turn(calls=(call("Their-server__ask", params=COLOR),)), Turn(text="Fine.")]
+
+    def choose(params: Any) -> object:
+        is_question = "Which color?" in params["toolCall"]["title"]
+        return select(chosen if is_question else "once")
+
+    with connect(script, choose=choose) as editor:
+        assert editor.prompt(editor.open(work, mcpServers=[SERVER]), "ask")["stopReason"] == "end_turn"
+        assert editor.server is not None
+        assert json.loads(editor.server.requests[-1].results[-1].content)["action"] == action
+
+
+def test_cancelled_turn_withdraws_the_form_of_a_server(connect: Connect, work: Path) -> None:
+    script = [Turn(calls=(call("Their-server__ask", params=COLOR),)), Turn(text="Next.")]
+    with connect(script, capabilities=FORMS) as editor:
+        editor.answers["elicitation/create"] = lambda _: None
+        session_id = editor.open(work, mcpServers=[SERVER])
+        running = editor.start_prompt(session_id, "ask")
+        editor.wait(lambda: [item for item in editor.asked if item["method"] == "elicitation/create"])
+        editor.notify("session/cancel", sessionId=session_id)
+        assert editor.answer(running)["result"]["stopReason"] == "cancelled"
+        assert editor.prompt(session_id, "next")["stopReason"] == "end_turn"
+
+
 def test_prompts_of_a_server_are_commands_before_the_first_prompt(connect: Connect, work: Path) -> None:
     with connect([Turn(text="Fine."), Turn(text="Bought.")]) as editor:
         session_id = editor.open(work, mcpServers=[{**SERVER, "name": "memo", "args": [*SERVER["args"], "prompts"]}])

@@ -71,7 +71,9 @@ def sdist(version: str) -> str:
 )
 def test_check_reports_the_newest_version_of_the_index(status: int, body: bytes, text: str, tmp_path: Path) -> None:
     with index(status, body) as (address, seen):
-        done = CliRunner(tmp_path).run("update", "--check", env={"PIP_INDEX_URL": address, "NO_PROXY": "127.0.0.1"})
+        done = CliRunner(tmp_path).run(
+            "update", "--check", env={"PIP_INDEX_URL": address, "HTTP_PROXY": "http://127.0.0.1:9"}
+        )
     assert (done.code, done.err) == (0, "")
     assert text in done.out
     assert seen == ["/simple/qcode-cli/ application/vnd.pypi.simple.v1+json"]

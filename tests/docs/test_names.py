@@ -29,8 +29,8 @@ FOREIGN_FILES = {"acp.json"}
 """A file of an editor."""
 FOREIGN_NAMES = {"create_sdk_mcp_server", "ansi_default", "test_truncated_call_is_never_executed"}
 """A function of an SDK, a color of Textual, and an example."""
-OWN_SLASH_COMMANDS = {"/review", "/git:commit", "/release-notes", "/x", "/name", "/server:prompt", "/tmp"}
-"""Commands that a page defines, and paths."""
+OWN_SLASH_COMMANDS = {"/output", "/review", "/git:commit", "/release-notes", "/x", "/name", "/server:prompt", "/tmp"}
+"""Commands of linear mode, commands that a page defines, and paths."""
 EXAMPLES = ("qcode/providers/acme/", "themes/NAME.toml")
 
 

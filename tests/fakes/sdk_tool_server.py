@@ -30,6 +30,7 @@ from mcp_types import (
     TextContent,
     TextResourceContents,
 )
+from pydantic import BaseModel
 
 from tests.fakes.tool_server import CONTROLS, PNG, mark
 
@@ -115,8 +116,29 @@ def build() -> MCPServer:
         sys.stderr.flush()
         os._exit(3)
 
+    add_questions(server)
     add_texts(server)
     return server
+
+
+class Booking(BaseModel):
+    seats: int
+
+
+def add_questions(server: MCPServer) -> None:
+    """Add tools that ask while they run, which only the older protocol supports."""
+
+    @server.tool()
+    async def ask_while_running(ctx: Context[Any]) -> str:
+        found = await ctx.elicit("How many?", Booking)
+        return f"{found.action} {getattr(found, 'data', None)}"
+
+    @server.tool()
+    async def ask_and_catch(ctx: Context[Any]) -> str:
+        try:
+            return await ask_while_running(ctx)
+        except Exception as error:  # noqa: BLE001  # as tools of other people do
+            return f"Not asked: {error}"
 
 
 def add_texts(server: MCPServer) -> None:

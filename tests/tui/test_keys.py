@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.protocol.events import SteeringAdded, ToolFinished
+from qcode.protocol.events import Level, SteeringAdded, ToolFinished
 from qcode.protocol.reply import Outcome, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from tests.tui.harness import Running, drive
@@ -494,6 +494,27 @@ def test_new_text_below_is_announced_above_the_prompt_with_the_key_that_shows_it
         await run.pilot.press("backspace", "end")
         await run.until(lambda: run.app.parts.transcript.is_anchored)
         await run.until(lambda: "new text below" not in run.screen)
+
+    drive(test, conversation)
+
+
+def test_panel_of_answers_keeps_earlier_notices_until_it_is_closed() -> None:
+    conversation = ScriptedConversation([TextDelta(0, "\n\n".join(f"row {n}" for n in range(60))), ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await run.until_idle()
+        await run.pilot.press("home")
+        notices: list[tuple[Level, str]] = [("error", "The first failed."), ("info", "The second is done.")]
+        for level, text in notices:
+            run.app.view.notify(level, text)
+        await run.pilot.pause()
+        assert all(text in run.screen for text in ("Error", "The first failed.", "The second is done."))
+        await run.pilot.press("escape")
+        run.app.view.notify("info", "The third is done.")
+        await run.pilot.pause()
+        assert "The third is done." in run.screen
+        assert "The first failed." not in run.screen
 
     drive(test, conversation)
 

@@ -76,6 +76,8 @@ _MAX_SHORT_SUBSCRIPTIONS = 3
 _MAX_SUBSCRIPTIONS_PER_HOUR = 5
 _MAX_ROUNDS = 10
 _MIN_PAUSE_S, _MAX_PAUSE_S = 0.05, 0.25
+# The error of the SDK for a tool of the older protocol, whose question has no way in 2026-07-28.
+_NO_BACK_CHANNEL = "no back-channel for server-initiated requests"
 
 
 ValueT = TypeVar("ValueT")
@@ -157,6 +159,8 @@ class ServerConnection:
         self._lists_changed = asyncio.Event()
         self._rejected: Rejected = []
         self._uses_sse = spec.config.transport == "sse"
+        self._uses_handshake = False
+        self._is_ready = asyncio.Event()
         self._cancelled_calls: set[asyncio.Task[Any]] = set()
         self._running_requests: list[RunningRequest] = []
         self._question_lock = asyncio.Lock()
@@ -167,7 +171,8 @@ class ServerConnection:
         await asyncio.to_thread(load)
         is_retry = False
         while True:
-            was_ready, used_sse, started_at = False, self._uses_sse, 0.0
+            was_ready, started_at = False, 0.0
+            used = (self._uses_sse, self._uses_handshake)
             try:
                 async with self._connect(is_retry) as (session, ttl_s):
                     was_ready, started_at = True, time.monotonic()
@@ -181,11 +186,11 @@ class ServerConnection:
                 if isinstance(cause := innermost(error), (ServerError, NotApprovedError)):
                     raise cause from None
                 self._check_login()
-                if self._uses_sse and not used_sse:
-                    continue
                 why = self._with_log(explain(error, self.log.status_line))
             finally:
                 self._session = None
+            if used != (self._uses_sse, self._uses_handshake):
+                continue
             # A server that exited before it answered may support only the older handshake. A server over HTTP may end
             # its sessions now and then, so a connection that held for a while is restarted again.
             is_stable = was_ready and time.monotonic() - started_at > STABLE_S
@@ -283,7 +288,7 @@ class ServerConnection:
         self._running_requests.append(running)
         try:
             async with asyncio.timeout(timeout_s) as running.timer:
-                return await self._final_result(session, send, running)
+                result = await self._final_result(session, send, running)
         except TimeoutError:
             raise ServerError(f"the call ran longer than {timeout_s:g} s (timeout_s of the server)") from None
         except MCPError as error:
@@ -295,6 +300,8 @@ class ServerConnection:
             if error.message == "Session terminated":
                 self._connection_lost.set()
                 raise ServerError("its session ended before the request and starts again; repeat the call") from None
+            if _NO_BACK_CHANNEL in error.message and session.discover_result is not None:
+                raise ServerError(await self._restart_with_handshake(session)) from None
             problem = transport_problem(error, self.log.status_line)
             raise ServerError(problem or f"the server answered with an error: {error_text(error)}") from None
         except failures() as error:
@@ -303,6 +310,20 @@ class ServerConnection:
             self._running_requests.remove(running)
             running.timer = None
             running.close_questions()
+        if session.discover_result is not None and _wants_back_channel(result):
+            running.notes.append(f"[{await self._restart_with_handshake(session)}]")
+        return result
+
+    async def _restart_with_handshake(self, session: ClientSession) -> str:
+        """Restart the server with the older protocol, the only one in which a tool can ask while it runs."""
+        if session is self._session:
+            self._uses_handshake = True
+            self._is_ready.clear()
+            self._connection_lost.set()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._spec.config.startup_timeout_s):
+                await self._is_ready.wait()
+        return "it can ask the user only in the older protocol, and was restarted with that; repeat the call"
 
     async def _final_result(
         self,
@@ -422,12 +443,13 @@ class ServerConnection:
                     note = self._note_message
                     session = open_session(streams, cwd, self._rejected, on_change, self._elicit, sample, note)
                     await stack.enter_async_context(session)
-                    await self._negotiate(session, probes=not is_retry)
+                    await self._negotiate(session, probes=not (is_retry or self._uses_handshake))
                     listed = await list_all(session, self._rejected)
             except TimeoutError:
                 limit = f"{config.startup_timeout_s:g} s (startup_timeout_s of the server)"
                 raise ServerError(self._with_log(f"it was not ready within {limit}")) from None
             self._session = session
+            self._is_ready.set()
             self._on_listed(listed)
             yield session, listed.ttl_s
 
@@ -507,6 +529,14 @@ class ServerConnection:
         code = exit_text(self.log.exit_code) if self.log.exit_code else ""
         detail = ": ".join(filter(None, (code, last if last not in why else "")))
         return f"{why} ({detail})" if detail else why
+
+
+def _wants_back_channel(result: object) -> bool:
+    """Return whether a tool reports, in its own words, that it could not ask while it ran."""
+    import mcp_types as types
+
+    blocks = result.content if isinstance(result, types.CallToolResult) else ()
+    return any(isinstance(block, types.TextContent) and _NO_BACK_CHANNEL in block.text for block in blocks)
 
 
 async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:

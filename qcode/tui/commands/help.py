@@ -28,7 +28,7 @@ PROMPT_KEYS: tuple[tuple[str, str], ...] = (
     ("Shift+Enter, Alt+Enter, Ctrl+J", "New line (or \\ at the end of the line, then Enter)."),
     ("Up, Down", "Earlier and later prompts, from the first or last line."),
     ("Up", "Take back the last queued prompt, if the prompt is empty."),
-    ("Backspace", "Remove the last attachment of the next message, if the prompt is empty."),
+    ("Backspace", "Remove the last attachment, if the prompt is empty."),
     ("Tab", "Complete a command or a file; expand a pasted text."),
     ("Esc Esc", "Clear the prompt (Up restores it). On an empty prompt: rewind."),
     ("@", "Attach a file: @path, lines of it: @path:10-20, a folder listing: @folder/."),

@@ -110,7 +110,8 @@ class Queue(Static):
         ]
         more = len(self._attachments) - _ROWS + 1 if len(self._attachments) > _ROWS else 0
         rows += [Content.styled(f"… {more} more attached", "$muted")] if more else []
-        attached = [f"+ {shorten(line, width - len(_REMOVE_HINT))}" for line in self._attachments[more:]]
+        room = max(10, (self.size.width or 80) - len(_REMOVE_HINT) - 2)
+        attached = [f"+ {shorten(line, room)}" for line in self._attachments[more:]]
         attached[-1:] = [f"{line}{_REMOVE_HINT}" for line in attached[-1:]]
         rows += [Content.styled(line, "$muted") for line in attached]
         self.update(Content("\n").join(rows))

@@ -36,7 +36,8 @@ class Content:
     """The entries of a transcript. `take_changed` returns the first entry that must be laid out again.
 
     While a new attempt replaces a reply, `held` is the rest of the old text. The new attempt is above it, from
-    the index `held_at` on. `arrivals` counts additions, for the label that reports new text below.
+    the index `held_at` on. `arrivals` counts additions to replies and cards, and errors, for the label that reports new
+    text below.
     """
 
     def __init__(self, clock: Callable[[], float], thinking: Thoughts = "folded") -> None:
@@ -50,6 +51,7 @@ class Content:
         self._first_changed: int | None = None
         self._has_moved = False
         self._cards: dict[str, Card] = {}
+        self._last_card: Card | None = None
         self._running_entries: set[Entry] = set()
         self._live: list[Entry] = []
         self._text: ReplyEntry | None = None
@@ -95,8 +97,9 @@ class Content:
     def add_notice(self, level: Level, text: str) -> None:
         """Add a notice; a repeated one is counted in the last. A warning after a prompt is directly below it."""
         last = self.entries[-1] if self.entries else None
+        # The notice of an error often takes the place of the reply.
+        self.arrivals += level == "error"
         if isinstance(last, NoticeEntry) and last.repeats(level, text):
-            self.arrivals += 1
             self._touch(last)
         else:
             is_about_prompt = level == "warning" and isinstance(last, _PROMPT)
@@ -202,7 +205,7 @@ class Content:
         # Imported with the first call, because the first paint needs no card.
         from qcode.tui.transcript.cards import Card
 
-        card = Card(name, argument, self._clock)
+        card = self._last_card = Card(name, argument, self._clock)
         self._cards[call_id] = card
         at = len(self.entries) if self.held is None else self.entries.index(self.held)
         above = self.entries[at - 1] if at else None
@@ -218,7 +221,7 @@ class Content:
         card = self._cards.get(call_id)
         if card is None:
             return
-        self.arrivals += 1
+        self.arrivals += card is self._last_card
         card.change(update)
         if card.state != "writing":
             self._live = [entry for entry in self._live if entry is not card]
@@ -297,7 +300,7 @@ class Content:
         entry.gap = gap if index else 0
         if isinstance(entry, Foldable):
             entry.is_unfolded |= self.is_unfolded
-        self.arrivals += 1
+            self.arrivals += 1
         self._has_moved |= index < len(self.entries)
         self.entries.insert(index, entry)
         self._mark_changed(index)

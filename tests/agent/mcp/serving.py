@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -125,3 +129,34 @@ def is_running(pid: int) -> bool:
     except (OSError, IndexError):
         return False
     return state not in "ZX"
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        port: int = found.getsockname()[1]
+        return port
+
+
+@contextmanager
+def listening(command: list[str], port: int, env: Mapping[str, str]) -> Iterator[None]:
+    """Run a server of other people until it listens on a port, and end it afterwards."""
+    with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as process:
+        lines: list[bytes] = []
+        reading = threading.Thread(target=lambda: lines.extend(process.stdout or ()))
+        reading.start()
+        try:
+            until = time.monotonic() + 30
+            while not _accepts(port):
+                assert process.poll() is None, b"".join(lines).decode()
+                assert time.monotonic() < until, b"".join(lines).decode()
+                time.sleep(0.05)
+            yield
+        finally:
+            process.kill()
+            reading.join()
+
+
+def _accepts(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0

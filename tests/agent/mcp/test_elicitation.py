@@ -11,7 +11,7 @@ import pytest
 
 from qcode.agent.mcp.elicitation import DECLINE, LEAVE_OUT, SEND, VISITED, fill_form, parse_form, visit
 from qcode.protocol.approvals import Choice
-from tests.agent.mcp.serving import ServerFolders, call, open_servers
+from tests.agent.mcp.serving import ServerFolders, call, open_servers, texts
 
 
 class Asked:
@@ -240,6 +240,24 @@ def test_cancelled_call_withdraws_its_question_and_the_next_one_is_asked(folders
             await withdrawn.wait()
             outcome = await call(servers, "fake__ask", {"params": form}, ask=Asked("Jo"))
             assert "Jo" in outcome.content
+
+    asyncio.run(body())
+
+
+@pytest.mark.parametrize("tool", ["fake__ask_while_running", "fake__ask_and_catch"])
+def test_tool_that_asks_while_it_runs_is_restarted_with_the_older_protocol_once(
+    tool: str, folders: ServerFolders
+) -> None:
+    async def body() -> None:
+        async with open_servers(folders.servers(folders.sdk_spec())) as servers:
+            assert (await call(servers, "fake__ask", ask=Asked("Jo"))).content == "accept Jo state 1"
+            refused = await call(servers, tool, ask=Asked("3"))
+            assert "was restarted with that; repeat the call" in refused.content
+            assert (await call(servers, tool, ask=Asked("3"))).content == "accept seats=3"
+            alone = await call(servers, tool)
+            assert "No user can answer, so it was cancelled." in alone.content
+            assert folders.begun() == 2
+            assert texts(servers) == ""
 
     asyncio.run(body())
 

@@ -1,8 +1,7 @@
-"""Public servers of other people, and the official conformance suite; skipped unless they are installed.
+"""Public servers of other people, and the official conformance suite.
 
-`QCODE_MCP_SERVERS` names a folder: `npm i @modelcontextprotocol/server-everything
-@modelcontextprotocol/server-filesystem @modelcontextprotocol/server-memory @modelcontextprotocol/conformance` there,
-and `pip install mcp-server-time mcp-server-fetch` into its `venv`. The suite needs Node 22.
+`make test-all` installs them (npm, pip); without a network or npm they are skipped. `QCODE_MCP_SERVERS` names a folder
+with `node_modules` and a `venv` in which they are installed already, see `conftest`.
 """
 
 from __future__ import annotations
@@ -21,33 +20,39 @@ from qcode.agent.mcp.spec import ServerSpec
 from qcode.config.settings import McpServer
 from qcode.protocol.approvals import NO_OPTIONS
 from qcode.text.json import JsonObject
-from tests.agent.mcp.serving import ROOT, ServerFolders, call, open_servers, texts
+from tests.agent.mcp.serving import ROOT, ServerFolders, call, free_port, listening, open_servers, texts
 
-INSTALLED = Path(os.environ.get("QCODE_MCP_SERVERS", "/nonexistent"))
-NPM, PIP = INSTALLED / "node_modules/.bin", INSTALLED / "venv/bin"
+pytestmark = [pytest.mark.broad, pytest.mark.timeout(500)]
 
 
-@pytest.mark.broad
 @pytest.mark.parametrize(
     ("program", "args", "tool", "arguments", "says"),
     [
-        (NPM / "mcp-server-everything", (), "echo", {"message": "hi"}, "Echo: hi"),
-        (NPM / "mcp-server-filesystem", (".",), "read_text_file", {"path": "a.txt"}, "hello"),
-        (NPM / "mcp-server-memory", (), "read_graph", {}, '"entities": []'),
-        (PIP / "mcp-server-time", (), "get_current_time", {"timezone": "UTC"}, '"timezone": "UTC"'),
-        (PIP / "mcp-server-fetch", (), "fetch", {"url": "nowhere"}, "valid URL"),
+        ("mcp-server-everything", (), "echo", {"message": "hi"}, "Echo: hi"),
+        ("mcp-server-filesystem", (".",), "read_text_file", {"path": "a.txt"}, "hello"),
+        ("mcp-server-memory", (), "read_graph", {}, '"entities": []'),
+        ("mcp-server-time", (), "get_current_time", {"timezone": "UTC"}, '"timezone": "UTC"'),
+        ("mcp-server-fetch", (), "fetch", {"url": "nowhere"}, "valid URL"),
+        ("mcp-server-git", ("-r", "."), "git_status", {"repo_path": "."}, "a.txt"),
     ],
-    ids=["everything", "filesystem", "memory", "time", "fetch"],
+    ids=["everything", "filesystem", "memory", "time", "fetch", "git"],
 )
 def test_public_server_lists_and_runs_its_tools(
-    program: Path, args: tuple[str, ...], tool: str, arguments: JsonObject, says: str, tmp_path: Path
+    program: str,
+    args: tuple[str, ...],
+    tool: str,
+    arguments: JsonObject,
+    says: str,
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
 ) -> None:
-    if not program.exists():
-        pytest.skip(f"{program.name} is not installed: set QCODE_MCP_SERVERS to a folder with it")
+    is_python = program in ("mcp-server-time", "mcp-server-fetch", "mcp-server-git")
+    path: Path = request.getfixturevalue("pip_programs" if is_python else "npm_programs") / program
     folders = ServerFolders(tmp_path)
     (folders.work / "a.txt").write_text("hello")
+    subprocess.run(["git", "init", "-q", str(folders.work)], check=True)
     env = {"MEMORY_FILE_PATH": str(tmp_path / "memory.json")}
-    spec = ServerSpec("real", McpServer(str(program), args, env), "own", "config.toml:1")
+    spec = ServerSpec("real", McpServer(str(path), args, env), "own", "config.toml:1")
 
     async def body() -> None:
         async with open_servers(folders.servers(spec)) as servers:
@@ -57,11 +62,8 @@ def test_public_server_lists_and_runs_its_tools(
     asyncio.run(body())
 
 
-@pytest.mark.broad
-def test_prompts_resources_and_image_of_server_everything(tmp_path: Path) -> None:
-    program = NPM / "mcp-server-everything"
-    if not program.exists():
-        pytest.skip("mcp-server-everything is not installed: set QCODE_MCP_SERVERS to a folder with it")
+def test_prompts_resources_and_image_of_server_everything(npm_programs: Path, tmp_path: Path) -> None:
+    program = npm_programs / "mcp-server-everything"
     folders = ServerFolders(tmp_path)
 
     async def body() -> None:
@@ -85,6 +87,27 @@ def test_prompts_resources_and_image_of_server_everything(tmp_path: Path) -> Non
     asyncio.run(body())
 
 
+@pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "/mcp"), ("sse", "/sse")])
+def test_server_everything_over_http(transport: str, path: str, npm_programs: Path, tmp_path: Path) -> None:
+    program = npm_programs / "mcp-server-everything"
+    folders = ServerFolders(tmp_path)
+    port = free_port()
+
+    async def body() -> None:
+        spec = ServerSpec("every", McpServer(url=f"http://127.0.0.1:{port}{path}"), "own", "config.toml:1")
+        async with open_servers(folders.servers(spec)) as servers:
+            assert servers.statuses()[0].state == "ready", texts(servers)
+            assert "Echo: hi" in (await call(servers, "every__echo", {"message": "hi"})).content
+            assert "every:simple-prompt" in {prompt.handle for prompt in prompts_of(servers)}
+            progress: list[str] = []
+            arguments: JsonObject = {"duration": 0.2, "steps": 2}
+            await call(servers, "every__trigger-long-running-operation", arguments, output=progress.append)
+            assert progress
+
+    with listening([str(program), transport], port, {**os.environ, "PORT": str(port)}):
+        asyncio.run(body())
+
+
 # Refused on purpose: servers of the first version, whose metadata names no PKCE method or does not exist.
 REFUSED = ("auth/2025-03-26-oauth-metadata-backcompat", "auth/2025-03-26-oauth-endpoint-fallback")
 SCENARIOS = (
@@ -97,16 +120,16 @@ SCENARIOS = (
 )  # fmt: skip
 
 
-@pytest.mark.broad
 @pytest.mark.parametrize("scenario", SCENARIOS)
-def test_client_passes_the_official_conformance_suite(scenario: str, tmp_path: Path) -> None:
-    program = NPM / "conformance"
-    if not program.exists():
-        pytest.skip("the conformance suite is not installed: set QCODE_MCP_SERVERS to a folder with it")
+def test_client_passes_the_official_conformance_suite(
+    scenario: str, npm_programs: Path, node_path: str, tmp_path: Path
+) -> None:
+    program = npm_programs / "conformance"
     command = f"{sys.executable} -W ignore -m tests.agent.mcp.conformance_client"
     done = subprocess.run(
         [program, "client", "--command", command, "--scenario", scenario, "-o", str(tmp_path)],
         cwd=ROOT,
+        env={**os.environ, "PATH": node_path},
         capture_output=True,
         text=True,
         timeout=100,

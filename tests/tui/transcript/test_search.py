@@ -184,6 +184,29 @@ def test_keys_jump_from_one_user_message_to_the_next() -> None:
     play(scene)
 
 
+def test_notice_below_the_view_is_no_news_but_a_card_and_an_error_are() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        transcript = app.transcript
+        fill(transcript, 20)
+        await settle(app, pilot)
+        told = []
+        for add in (
+            lambda: transcript.add_notice("info", "Job 1 ended."),
+            lambda: transcript.add_notice("info", "Job 1 ended."),
+            lambda: transcript.add_notice("error", "No answer."),
+            lambda: transcript.add_card("c", "shell", "ls"),
+        ):
+            transcript.scroll_end()
+            transcript.scroll_page_up()
+            await settle(app, pilot)
+            add()
+            await settle(app, pilot)
+            told.append(transcript.shows_news_label)
+        assert told == [False, False, True, True]
+
+    play(scene)
+
+
 def test_new_text_below_view_is_indicated_until_scrolled_to() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         transcript = app.transcript
