@@ -362,7 +362,7 @@ class AppView:
             self._clock,
             themes=self.app.themes,
             theme=self.app.theme_choice,
-            try_theme=self.app.apply_theme,
+            preview_theme=self.app.apply_theme,
             current_model=self._agent.conversation.model,
             provider=provider,
         )

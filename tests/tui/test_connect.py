@@ -367,7 +367,7 @@ def test_key_step_names_the_page_that_creates_keys() -> None:
     async def test(run: Running) -> None:
         await run.send("/connect anthropic")
         await at(run, "key")
-        assert "Key for Anthropic" in painted(run)
+        assert "API key for Anthropic" in painted(run)
         assert "Create a key at https://keys.example/new" in painted(run)
         await run.pilot.press("escape")
         await closed(run)
@@ -381,4 +381,4 @@ def test_key_step_names_the_page_that_creates_keys() -> None:
 def test_local_search_without_an_answer_says_so() -> None:
     none = provider_row(ProviderChoice("vllm", group="local"), {})
     assert (none.group, none.label, none.detail) == ("Local servers: none found", "vllm", "")
-    assert provider_row(ProviderChoice("vllm", group="local"), None).group == "Local servers: looking…"
+    assert provider_row(ProviderChoice("vllm", group="local"), None).group == "Local servers: searching…"

@@ -167,7 +167,7 @@ STATES = {
         make=lambda: _Conversation(messages=TALK),
     ),
     "connect": State(
-        ("Key for openrouter", "Enter check"),
+        ("API key for openrouter", "Enter check"),
         "/connect openrouter",
         lambda app: isinstance(app.screen, ConnectScreen) and app.screen.step == "key",
         changes=lambda: {"connect": ScriptedConnecting()},

@@ -106,10 +106,10 @@ def _memory(context: CommandContext, text: str) -> None:
     if len(file) == 1:
         _append(context, file[0].path, line)
     elif context.app is not None:
-        from qcode.tui.screens.inspection import PlacePicker
+        from qcode.tui.screens.inspection import MemoryTargetPicker
 
         context.screen.open_screen(
-            PlacePicker(file, line),
+            MemoryTargetPicker(file, line),
             lambda path: _append(context, path, line) if path is not None else None,
         )
     else:
@@ -246,11 +246,11 @@ async def _may_run(context: CommandContext, command: str, reason: str) -> bool:
     """Ask whether a command of a prompt from a file may run; without a screen it may not."""
     if context.app is None:
         return False
-    from qcode.tui.screens.inspection import CommandPicker
+    from qcode.tui.screens.inspection import SkillCommandPicker
 
     answered: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
     context.app.open_screen(
-        CommandPicker(command, reason), lambda chosen: answered.set_result(chosen == CommandPicker.RUN)
+        SkillCommandPicker(command, reason), lambda chosen: answered.set_result(chosen == SkillCommandPicker.RUN)
     )
     return await answered
 

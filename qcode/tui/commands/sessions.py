@@ -51,9 +51,9 @@ async def _take_step(
         chosen = plan.doubtful if answer == "overwrite" else ()
         context.view.run_later(_perform(context, plan, tuple(file.path for file in chosen)))
 
-    from qcode.tui.screens.rewind import DoubtPicker
+    from qcode.tui.screens.rewind import OutsideChangesPicker
 
-    context.screen.open_screen(DoubtPicker(plan, can_go_back=go_back is not None), on_answer)
+    context.screen.open_screen(OutsideChangesPicker(plan, can_go_back=go_back is not None), on_answer)
 
 
 async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[str, ...]) -> None:

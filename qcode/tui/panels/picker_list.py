@@ -114,7 +114,7 @@ class PickerList(Widget):
         height = max(1, self.size.height - self._has_head)
         return height - (1 < height < len(self._lines))
 
-    def offer(self, rows: Sequence[PickerRow], query: str, index: int) -> None:
+    def set_rows(self, rows: Sequence[PickerRow], query: str, index: int) -> None:
         """Show `rows`, the matches of `query`, with the one at `index` highlighted."""
         self.rows, self._query = rows, query
         self.index = max(0, min(index, len(rows) - 1))

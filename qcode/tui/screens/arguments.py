@@ -1,4 +1,4 @@
-"""The form for the arguments of a tool server's prompt, when several are missing. One missing argument is typed inline.
+"""The form for the arguments of a tool server's prompt if several are missing. A single one is typed into the prompt.
 
 Separate from `commands`, because it loads when it first opens.
 """

@@ -50,14 +50,12 @@ class ChangePart:
 
 @dataclass(frozen=True, slots=True)
 class ChangesSource:
-    """The operations of the screen.
-
-    undo  undo a part and return a line about it; raise `ValueError` with the reason if it was refused
-    read  return the changes of the session and those of each turn, oldest first
-    """
+    """The operations of the screen."""
 
     undo: Callable[[ChangePart], Awaitable[str]]
+    """Undoes a part and returns a line about it; raises `ValueError` with the reason if that is refused."""
     read: Callable[[], Awaitable[tuple[Sequence[SessionFileDiff], Sequence[TurnChanges]]]]
+    """Returns the changes of the session, and those of each turn, the oldest first."""
 
 
 class ChangesScreen(ListScreen[None]):
@@ -131,7 +129,7 @@ class ChangesScreen(ListScreen[None]):
 
 
 def parts_of(turns: Sequence[TurnChanges]) -> dict[str, ChangePart]:
-    """Return the parts that can be undone, by the id of their row. The only hunk of a file is the file."""
+    """Return the parts that can be undone, by the id of their row. A single hunk of a file has no part of its own."""
     found: dict[str, ChangePart] = {}
     for turn in turns:
         for index, file in enumerate(turn.files):
@@ -145,7 +143,7 @@ def parts_of(turns: Sequence[TurnChanges]) -> dict[str, ChangePart]:
 def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]) -> list[PickerRow]:
     """Return the rows: everything, then the turns with their files and hunks, the latest turn first.
 
-    None if every change has been undone.
+    The list is empty if every change has been undone.
     """
     if not changes and not any(turn.files for turn in turns):
         return []
@@ -173,15 +171,15 @@ _MAX_CHARS = 400_000
 def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
     """Return the rows of the diffs. A very long text is truncated, with a note at its end."""
     lines: list[Line] = []
-    room = _MAX_CHARS
+    left = _MAX_CHARS
     for change in changes:
         lines += [Line()] if lines else []
         note = f"  {one_line(change.note)}" if change.note else ""
         lines += wrap([(visible(change.path), ink("strong")), (note, ink("dim"))], width)
         if change.diff:
-            lines += render_diff(parse_diff(visible_rows(change.diff[:room])), width)
-            room -= len(change.diff)
-        if room <= 0:
+            lines += render_diff(parse_diff(visible_rows(change.diff[:left])), width)
+            left -= len(change.diff)
+        if left <= 0:
             lines += wrap([("Too large to show in full; use git diff.", ink("notice-warning"))], width)
             break
     return lines or wrap([("Nothing was changed.", ink())], width)

@@ -33,8 +33,8 @@ _FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _FRAME_S = 0.1
 _TITLES: dict[Step, str] = {
     "provider": "Connect a model",
-    "key": "Key for {name}",
-    "model": "Model of {name}",
+    "key": "API key for {name}",
+    "model": "Choose a model of {name}",
     "theme": "Theme",
 }
 _KEYS: dict[Step, tuple[tuple[str, str], ...]] = {
@@ -61,7 +61,7 @@ class ConnectResult:
 
 
 class KeyField(SteadyInput):
-    """A field whose text is never shown, copied or suggested. A paste is inserted whole."""
+    """A field whose text is never shown, copied or suggested."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(password=True, placeholder="paste or type the key", compact=True, id=id)
@@ -69,7 +69,7 @@ class KeyField(SteadyInput):
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        # The line with the key may not be the first, as in a pasted `.env`. The key reader extracts it.
+        # Insert the first line that is not blank, such as `OPENAI_API_KEY=…` of an `.env` file; `KeysService` reads it.
         lines = (line.strip() for line in event.text.splitlines())
         self.insert_text_at_cursor(next((line for line in lines if line), ""))
 
@@ -81,7 +81,7 @@ class KeyField(SteadyInput):
 
 
 class ConnectScreen(Screen[ConnectResult]):
-    """Runs the steps in order. The result has the choices made, also if the user skips or closes a step."""
+    """Runs the steps in order. The result has the choices made so far, even if the user skips a step or closes."""
 
     CSS = """
     ConnectScreen { layout: vertical; overflow: hidden; }
@@ -101,32 +101,32 @@ class ConnectScreen(Screen[ConnectResult]):
 
     def __init__(
         self,
-        connecting: KeysService,
+        keys_service: KeysService,
         clock: Callable[[], float],
         *,
         themes: Sequence[tuple[str, str]],
         theme: str,
-        try_theme: Callable[[str], None],
+        preview_theme: Callable[[str], None],
         current_model: str = "",
         provider: str = "",
     ) -> None:
         super().__init__()
-        self._connection_setup = connecting
+        self._keys_service = keys_service
         self._clock = clock
         self._themes = tuple(themes)
         self._theme = theme
-        self._try_theme = try_theme
+        self._apply_preview = preview_theme
         self._current_model = current_model
         self._initial_provider = provider
-        self._choices = {choice.name: choice for choice in connecting.choices()}
+        self._choices = {choice.name: choice for choice in keys_service.choices()}
         self._choice = ProviderChoice("")
         self._local: Mapping[str, str] | None = None
         self._lines: list[str] = []
         self._model = ""
         self._check: Worker[None] | None = None
         self._is_storing = False
-        self._ticks: Timer | None = None
-        self._connect_start = 0.0
+        self._spinner_timer: Timer | None = None
+        self._check_start = 0.0
         self.step: Step = "provider"
 
     def compose(self) -> ComposeResult:
@@ -160,17 +160,17 @@ class ConnectScreen(Screen[ConnectResult]):
             case _:
                 self._end(event.row.id)
 
-    @on(Finder.Missed)
-    def _take_prompt(self, event: Finder.Missed) -> None:
+    @on(Finder.Unmatched)
+    def _take_prompt(self, event: Finder.Unmatched) -> None:
         """Treat text typed at the first start as a prompt if it does not name a provider."""
-        if self._connection_setup.is_first and self.step == "provider":
-            self._connection_setup.finish("")
-            self.dismiss(ConnectResult(prompt=event.typed_text))
+        if self._keys_service.is_first and self.step == "provider":
+            self._keys_service.finish("")
+            self.dismiss(ConnectResult(prompt=event.query_text))
 
-    @on(Finder.Moved)
-    def _preview_theme(self, event: Finder.Moved) -> None:
+    @on(Finder.Highlighted)
+    def _preview_theme(self, event: Finder.Highlighted) -> None:
         if self.step == "theme" and self.is_current and event.row is not None:
-            self._try_theme(event.row.id)
+            self._apply_preview(event.row.id)
 
     @on(Input.Submitted)
     def _take_key(self, event: Input.Submitted) -> None:
@@ -210,7 +210,7 @@ class ConnectScreen(Screen[ConnectResult]):
 
     def _ask_provider(self) -> None:
         text = "qcode needs an API key for a provider, or a local server."
-        if self._connection_setup.is_first:
+        if self._keys_service.is_first:
             text += " Without one you get the demo model; /connect opens this screen again."
         self._show("provider", text, self._provider_rows(), highlighted=self._choice.name)
         if self._local is None:
@@ -222,7 +222,7 @@ class ConnectScreen(Screen[ConnectResult]):
     @work(exit_on_error=False, group="local-servers")
     async def _look_for_servers(self) -> None:
         """Show which local servers answer."""
-        self._local = await self._connection_setup.local_models()
+        self._local = await self._keys_service.local_models()
         if self.step == "provider":
             self.query_one(Finder).set_rows(self._provider_rows())
 
@@ -242,26 +242,26 @@ class ConnectScreen(Screen[ConnectResult]):
         self.set_focus(field if choice.takes_key else None)
 
     def _begin_check(self, typed: str) -> None:
-        self._connect_start = self._clock()
+        self._check_start = self._clock()
         self._show_busy()
-        self._ticks = self.set_interval(_FRAME_S, self._show_busy)
+        self._spinner_timer = self.set_interval(_FRAME_S, self._show_busy)
         self._check = self._check_and_save(typed)
 
     @work(exit_on_error=False, group="connect")
     async def _check_and_save(self, typed: str) -> None:
         name = self._choice.name
         try:
-            checked = await self._connection_setup.check(name, typed)
+            checked = await self._keys_service.check(name, typed)
             # From here on Esc does nothing: interrupted storing could leave a partial key.
             self._is_storing = True
-            self._lines += await self._connection_setup.save_key(name, checked)
+            self._lines += await self._keys_service.save_key(name, checked)
         except ValueError as refusal:
-            self._stop_ticking()
+            self._stop_spinner()
             self._show_note(str(refusal), "$text-error")
             return
         finally:
             self._is_storing = False
-        self._stop_ticking()
+        self._stop_spinner()
         # The stored key must not stay in the field.
         self.query_one("#connect-key", KeyField).value = ""
         self._after_check(checked)
@@ -273,7 +273,7 @@ class ConnectScreen(Screen[ConnectResult]):
         ):  # fmt: skip
             return
         self._check = None
-        self._stop_ticking()
+        self._stop_spinner()
         if event.state is WorkerState.CANCELLED:
             self._show_note("Cancelled. Nothing was stored.", "$muted")
         elif event.state is WorkerState.ERROR:
@@ -284,7 +284,7 @@ class ConnectScreen(Screen[ConnectResult]):
         if self._current_model.partition("/")[0] == name:
             self._switch_to(self._current_model)
             return
-        model = self._connection_setup.model_of(name, checked.models)
+        model = self._keys_service.model_of(name, checked.models)
         if model:
             self._switch_to(model)
         elif checked.models:
@@ -299,16 +299,16 @@ class ConnectScreen(Screen[ConnectResult]):
         self._ask_theme()
 
     def _ask_theme(self) -> None:
-        if not (self._connection_setup.is_first and self._connection_setup.wants_theme) or len(self._themes) < 2:
+        if not (self._keys_service.is_first and self._keys_service.wants_theme) or len(self._themes) < 2:
             self._end("")
             return
-        text = "The screen previews each theme. /theme switches later."
+        text = "The highlighted theme is previewed. /theme switches later."
         self._show("theme", text, [PickerRow(name, name, note) for name, note in self._themes], highlighted=self._theme)
 
     def _end(self, theme: str) -> None:
         if self.step == "theme":
-            self._try_theme(theme or self._theme)
-        self._connection_setup.finish(self._model)
+            self._apply_preview(theme or self._theme)
+        self._keys_service.finish(self._model)
         self.dismiss(ConnectResult(self._model, theme, tuple(self._lines)))
 
     def _show(self, step: Step, text: str, rows: list[PickerRow] | None, *, highlighted: str = "") -> None:
@@ -322,17 +322,17 @@ class ConnectScreen(Screen[ConnectResult]):
         finder.display = rows is not None
         self.query_one("#connect-key", KeyField).display = rows is None
         if rows is not None:
-            # At the first start, text that names no provider is a prompt: `hi` must not select a name that has h and i
-            # in it.
-            finder.offer(rows, highlighted, is_loose=not (self._connection_setup.is_first and step == "provider"))
+            # At the first start, text that names no provider is a prompt. Fuzzy matching would find "hi" in a name such
+            # as "Together AI".
+            finder.reset(rows, highlighted, is_fuzzy=not (self._keys_service.is_first and step == "provider"))
             finder.take_focus()
 
     @on(Finder.Filtered)
     def _show_keys(self) -> None:
         enter, (_, back), *others = _KEYS[self.step]
-        if self.step == "provider" and self._connection_setup.is_first:
+        if self.step == "provider" and self._keys_service.is_first:
             back = "skip"
-        if self.step != "key" and self.query_one(Finder).typed:
+        if self.step != "key" and self.query_one(Finder).query_text:
             back = "clear"
         keys = key_hints([enter, ("Esc", back), *others], self.size.width - 4)
         self.query_one("#connect-foot", Static).update(keys)
@@ -344,18 +344,18 @@ class ConnectScreen(Screen[ConnectResult]):
         self.query_one("#connect-note", Static).update(Content.styled(one_line(text, 600), style))
 
     def _show_busy(self) -> None:
-        seconds = self._clock() - self._connect_start
+        seconds = self._clock() - self._check_start
         mark = _FRAMES[int(seconds / _FRAME_S) % len(_FRAMES)]
         self._show_note(f"{mark} checking with {self._choice.name}, {int(seconds)} s · Esc cancel", "$text-accent")
 
-    def _stop_ticking(self) -> None:
-        if self._ticks is not None:
-            self._ticks.stop()
-            self._ticks = None
+    def _stop_spinner(self) -> None:
+        if self._spinner_timer is not None:
+            self._spinner_timer.stop()
+            self._spinner_timer = None
 
 
 def provider_row(choice: ProviderChoice, local: Mapping[str, str] | None) -> PickerRow:
-    """Return the row of a provider. `local` are the local servers that answer, None if that is not known yet."""
+    """Return the row of a provider. `local`: the model of each local server that answered, None during the search."""
     model = (local or {}).get(choice.name, "")
     state = f"found: {model}" if model else "" if choice.group == "local" else choice.state
     detail = " · ".join(filter(None, (choice.hint, state)))
@@ -366,5 +366,5 @@ def _heading(choice: ProviderChoice, local: Mapping[str, str] | None) -> str:
     if choice.group != "local":
         return _HEADINGS[choice.group]
     if local is None:
-        return f"{_HEADINGS['local']}: looking…"
+        return f"{_HEADINGS['local']}: searching…"
     return f"{_HEADINGS['local']}: {f'found {len(local)}' if local else 'none found'}"

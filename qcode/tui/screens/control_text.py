@@ -37,8 +37,8 @@ _DECIDED: dict[Decided, str] = {
     "unanswered": "not answered",
 }
 _VERDICTS = {"allow": "runs without asking", "ask": "asks first", "deny": "denied"}
-_SHOWN_DECISIONS = 20
-_WHOLE_CALL = 100_000
+_MAX_DECISIONS = 20
+_MAX_CALL = 100_000
 
 
 def rule_line(rule: RuleInForce) -> str:
@@ -46,12 +46,12 @@ def rule_line(rule: RuleInForce) -> str:
 
 
 def decision_label(decision: CallRecord) -> str:
-    """Return the decision in a few words, such as `ran without asking`."""
+    """Return the decision in a few words, such as `allowed once`."""
     return _DECIDED[decision.decision]
 
 
-def called(decision: CallRecord, limit: int = 200) -> str:
-    """Return the call in at most `limit` characters, with invisible characters shown."""
+def call_text(decision: CallRecord, limit: int = 200) -> str:
+    """Return the call in at most `limit` characters, with invisible characters made visible."""
     return cut(f"{visible(decision.call.name)} {main_argument(decision.call, limit)}".strip(), limit)
 
 
@@ -59,17 +59,17 @@ def clock_text(at: float) -> str:
     return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
 
 
-def clock_texts(moments: Sequence[str]) -> list[str]:
-    """Format ISO 8601 times in local time: `14:03`, or `Nov 20 14:03` if they are of several days; "" if invalid."""
-    local = [_local(moment) for moment in moments]
-    days = {moment.date() for moment in local if moment is not None}
+def clock_texts(times: Sequence[str]) -> list[str]:
+    """Format ISO 8601 times in local time: `14:03`, or `Nov 20 14:03` if they are on several days; "" if invalid."""
+    local = [_local(time) for time in times]
+    days = {time.date() for time in local if time is not None}
     form = "%H:%M" if len(days) < 2 else "%b %d %H:%M"
-    return ["" if moment is None else moment.strftime(form) for moment in local]
+    return ["" if time is None else time.strftime(form) for time in local]
 
 
-def _local(moment: str) -> datetime | None:
+def _local(time: str) -> datetime | None:
     try:
-        return datetime.fromisoformat(moment).astimezone()
+        return datetime.fromisoformat(time).astimezone()
     except ValueError:
         return None
 
@@ -79,7 +79,7 @@ def decision_text(decision: CallRecord) -> str:
     outcome = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decision, decision_label(decision))
     reason = f": {visible(decision.reason)}" if decision.reason else ""
     rule = f" [{visible(decision.rule)}]" if decision.rule else ""
-    return f"{clock_text(decision.at)} {called(decision, _WHOLE_CALL)}\n{outcome}{reason}{rule}"
+    return f"{clock_text(decision.at)} {call_text(decision, _MAX_CALL)}\n{outcome}{reason}{rule}"
 
 
 def mode_line(permissions: Permissions) -> str:
@@ -91,9 +91,9 @@ def mode_line(permissions: Permissions) -> str:
 def permissions_text(permissions: Permissions) -> str:
     """Return mode, rules and the latest decisions as lines."""
     rules = [f"  {rule_line(rule)}  ({visible(rule.origin)})" for rule in permissions.rules()]
-    decisions = permissions.decisions()[-_SHOWN_DECISIONS:]
+    decisions = permissions.decisions()[-_MAX_DECISIONS:]
     calls = [
-        f"  {clock_text(record.at)} {decision_label(record)}: {called(record)}"
+        f"  {clock_text(record.at)} {decision_label(record)}: {call_text(record)}"
         + (f" ({visible(record.reason)})" if record.reason else "")
         for record in decisions
     ]

@@ -1,4 +1,4 @@
-"""The list of `/copy`: the replies of a conversation, also the running one, each with its code blocks.
+"""The picker of `/copy`: the replies of a conversation, including one that still streams, each with its code blocks.
 
 Separate from the view because it loads only when it opens.
 """
@@ -35,8 +35,8 @@ class CopyItem:
         return f"{self.origin} · {lines}" if self.origin else lines
 
 
-def copy_items(stored: Sequence[StoredMessage], running: str = "") -> tuple[CopyItem, ...]:
-    """Return the replies, the last one first, each followed by its code blocks. `running` is the reply so far."""
+def copy_items(stored: Sequence[StoredMessage], partial_reply: str = "") -> tuple[CopyItem, ...]:
+    """Return the replies, the last one first, each followed by its code blocks. `partial_reply` is still streaming."""
     turns = accumulate(message.is_own for message in stored)
     replies = [
         (turn, message.entry)
@@ -44,9 +44,9 @@ def copy_items(stored: Sequence[StoredMessage], running: str = "") -> tuple[Copy
         if message.entry.message.role == "assistant" and message.entry.message.text.strip()
     ][: -_MAX_REPLIES - 1 : -1]
     items: list[CopyItem] = []
-    if running.strip():
-        items.append(CopyItem("the reply so far", plain_line(running, _MAX_LABEL), running, "so far"))
-        items += _code_blocks(running)
+    if partial_reply.strip():
+        items.append(CopyItem("the reply so far", plain_line(partial_reply, _MAX_LABEL), partial_reply, "so far"))
+        items += _code_blocks(partial_reply)
     times = clock_texts([entry.at for _, entry in replies])
     for number, ((turn, entry), time) in enumerate(zip(replies, times, strict=True)):
         name, text = "the last reply" if number == 0 else "a reply", entry.message.text

@@ -1,8 +1,7 @@
 """The screens of `/doctor`, `/memory` and `/tools`: findings, instruction files, tools offered to the model.
 
 Findings are collected in a thread while the app continues. Instruction files are listed in the order in which they
-apply; the user opens one, or picks the one to add a line to. Each tool has its current verdict, its origin and its
-cost.
+apply; the user opens one, or adds a line to one. Each tool has its current permission, its origin and its cost.
 """
 
 from __future__ import annotations
@@ -86,9 +85,9 @@ _MARK_STYLES = {"! ": "$text-warning", "✗ ": "$text-error"}
 
 
 def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the findings with a style each; headings are highlighted and follow a blank line.
+    """Return each line with its style: headings highlighted and after a blank line, warnings and errors colored.
 
-    Other lines keep their indent, so that marks and labels are in columns; those that need attention stand out.
+    Other lines keep their indent, so that marks and labels stay aligned.
     """
     display: list[tuple[str, str]] = []
     for line in lines:
@@ -118,8 +117,8 @@ class MemoryPicker(Picker):
         yield Static(Content("\n").join([*lines, hint]), id="picker-said", markup=False)
 
 
-class PlacePicker(Picker):
-    """Picks the file that a line is added to, by path."""
+class MemoryTargetPicker(Picker):
+    """Picks an instruction file, by path, to add a line to."""
 
     ENTER = "add here"
 
@@ -131,8 +130,8 @@ def file_rows(files: Sequence[MemoryFile]) -> list[PickerRow]:
     return [PickerRow(file.path, one_line(file.label), memory_detail(file)) for file in files]
 
 
-class CommandPicker(Picker):
-    """Asks whether a command in the prompt of a skill may run. Leaving it means no."""
+class SkillCommandPicker(Picker):
+    """Asks whether a command in the prompt of a skill may run. Esc means no."""
 
     ENTER = "choose"
     RUN = "run"

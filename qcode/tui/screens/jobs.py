@@ -1,6 +1,6 @@
 """The screens of `/jobs`: the list with live output, the whole output of one job, and the question before quitting.
 
-Both read the output of a job a few times a second while they are open.
+The first two read the output of a job a few times a second while they are open.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class JobOutput(PagerScreen):
         self._job = job
         self._shown_content: tuple[object, ...] = ()
         self._note = ""
-        self._end = 0
+        self._end = 0  # the scroll position of the end when it was last shown
 
     def on_mount(self) -> None:
         self.set_interval(_REFRESH_S, self._refresh)

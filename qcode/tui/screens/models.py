@@ -1,6 +1,6 @@
 """The model picker: the models of every configured provider, their prices and abilities, and the effort.
 
-Providers that no table lists are queried while the screen is open; their models are added when they arrive.
+Providers without a built-in list of models are queried while the screen is open; their models are added on arrival.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from qcode.values import dataclass
 CONNECT = "/connect "
 """Prefix of the id of a row that connects a provider without a key."""
 _MIN_MODELS = 12
-"""A shorter list has no groups of recent and recommended models: it can be read as it is."""
+"""A shorter list needs no groups of recent and recommended models."""
 _NOT_READY = "no key: Enter to connect"
-_LEVELS: tuple[Effort | None, ...] = (None, *EFFORTS)
+_EFFORT_LEVELS: tuple[Effort | None, ...] = (None, *EFFORTS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +60,21 @@ class ModelPicker(ListScreen[ModelChoice]):
         Binding("right", "effort(1)", "More effort", priority=True, show=False),
     ]
 
-    def __init__(self, offering: ModelsService, current: str, effort: Effort | None) -> None:
-        self._offered_models = offering
+    def __init__(self, models_service: ModelsService, current: str, effort: Effort | None) -> None:
+        self._models_service = models_service
         self._current = current
-        self._recent = offering.recent
-        self._providers = {provider.name: provider for provider in offering.providers()}
+        self._recent = models_service.recent
+        self._providers = {provider.name: provider for provider in models_service.providers()}
         self._pending_providers = {name for name, provider in self._providers.items() if provider.is_to_ask}
-        self._level = _LEVELS.index(effort)
+        self._level = _EFFORT_LEVELS.index(effort)
         empty = "No provider is set up. /connect adds one."
         super().__init__("Model", self._build_rows(), empty=empty)
         self.finder.unlisted = self._typed_row
-        self.finder.missed = "No known model matches. Use PROVIDER/MODEL for any other."
+        self.finder.no_match = "No known model matches. Use PROVIDER/MODEL for any other."
 
     @property
     def effort(self) -> Effort | None:
-        return _LEVELS[self._level]
+        return _EFFORT_LEVELS[self._level]
 
     def compose_more(self) -> ComposeResult:
         yield Static(id="model-facts", markup=False)
@@ -83,7 +83,7 @@ class ModelPicker(ListScreen[ModelChoice]):
     def on_mount(self) -> None:
         self._paint_effort()
         for name in self._pending_providers:
-            self._ask(name)
+            self._load_models(name)
 
     def show_row(self, row: PickerRow | None) -> None:
         facts = self._facts(row.id) if row is not None else None
@@ -101,13 +101,13 @@ class ModelPicker(ListScreen[ModelChoice]):
         return f"loading {', '.join(sorted(self._pending_providers))}" if self._pending_providers else ""
 
     def action_effort(self, step: int) -> None:
-        self._level = max(0, min(self._level + step, len(_LEVELS) - 1))
+        self._level = max(0, min(self._level + step, len(_EFFORT_LEVELS) - 1))
         self._paint_effort()
 
     @work(exit_on_error=False, group="models")
-    async def _ask(self, name: str) -> None:
+    async def _load_models(self, name: str) -> None:
         try:
-            found = await self._offered_models.list_host_models(name)
+            found = await self._models_service.list_host_models(name)
         finally:
             self._pending_providers.discard(name)
         provider = self._providers[name]
@@ -155,7 +155,7 @@ class ModelPicker(ListScreen[ModelChoice]):
         row = self.finder.row
         facts = self._facts(row.id) if row is not None and not row.is_dim else None
         name = self.effort or "model default"
-        less, more = ("‹" if self._level else " "), ("›" if self._level < len(_LEVELS) - 1 else " ")
+        less, more = ("‹" if self._level else " "), ("›" if self._level < len(_EFFORT_LEVELS) - 1 else " ")
         line = Content.assemble(("Effort ", "bold"), (f"{less} {name} {more}", "$text-accent"))
         if self.effort is not None and facts is not None and not facts.thinking:
             line = Content.assemble(line, ("  not sent: this model is not known to support reasoning", "$muted"))
@@ -177,11 +177,11 @@ def recommended(providers: Sequence[OfferedProvider]) -> tuple[str, ...]:
     )
 
 
-def recommended_first(rows: Sequence[PickerRow], recent: Sequence[str], advised: Sequence[str]) -> list[PickerRow]:
+def recommended_first(rows: Sequence[PickerRow], recent: Sequence[str], defaults: Sequence[str]) -> list[PickerRow]:
     """Return the rows with recent and then recommended models first, in groups; each model is listed once."""
     known = {row.id: row for row in rows}
     first = {name: "recent" for name in recent if name in known}
-    first.update((name, "recommended") for name in advised if name in known and name not in first)
+    first.update((name, "recommended") for name in defaults if name in known and name not in first)
     moved = [replace(known[name], label=name, group=group) for name, group in first.items()]
     return [*moved, *(row for row in rows if row.id not in first)]
 

@@ -1,4 +1,4 @@
-"""A text over the whole screen, to scroll: all of a question that does not fit, every diff of a session, a job."""
+"""A full-screen pager, for a question that does not fit, the diffs of a session, or the output of a job."""
 
 from __future__ import annotations
 
@@ -19,8 +19,6 @@ from qcode.tui.widgets import hanging_rows, key_hints
 
 _SIDE_CELLS = 3
 """Cells of a row that the padding and the scroll bar take."""
-
-
 _GAP = "  "
 _MIN_TITLE = 8
 
@@ -47,7 +45,7 @@ class PagerScreen(ModalScreen[None]):
 
     def __init__(self, title: str, lines: Callable[[int], list[Line]]) -> None:
         super().__init__()
-        self._head = title
+        self._heading = title
         self._lines = lines
 
     def compose(self) -> ComposeResult:
@@ -61,16 +59,18 @@ class PagerScreen(ModalScreen[None]):
         self.query_one("#pager-scroll").focus()
 
     def on_resize(self, event: events.Resize) -> None:
-        self.show_title(self._head)
+        self.show_title(self._heading)
         self.show_lines()
 
-    def show_title(self, head: str, note: str = "") -> None:
+    def show_title(self, heading: str, note: str = "") -> None:
         """Show the title with `note` after it, and the keys."""
-        self._head = head
+        self._heading = heading
         width = max(1, self.size.width - _SIDE_CELLS)
         after = Content.styled(note, "$text-success")
-        room = width - after.cell_length - len(_GAP)
-        title = Content.assemble((shorten(head, room), "bold"), _GAP) if room >= _MIN_TITLE else Content("")
+        title_width = width - after.cell_length - len(_GAP)
+        title = Content("")
+        if title_width >= _MIN_TITLE:
+            title = Content.assemble((shorten(heading, title_width), "bold"), _GAP)
         self.query_one("#pager-title", Static).update(Content.assemble(title, after).truncate(width))
         keys = (("Esc", "close"), *self.KEYS, ("↑↓ PgUp PgDn", "scroll"))
         self.query_one("#pager-foot", Static).update(key_hints(keys, width))

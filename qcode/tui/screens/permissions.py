@@ -1,4 +1,4 @@
-"""Rules and decisions: the rules in effect, the outcome of each call; rules can be added, saved, removed, checked.
+"""The screen of `/permissions`: the rules in effect and the decision on each call. Rules can be added, saved, removed.
 
 Two lists share one filter; Tab switches between them. `Permissions` makes every change, or refuses it with a reason.
 """
@@ -22,14 +22,12 @@ from qcode.tui.screens import control_text
 from qcode.tui.screens.picker import Picker
 from qcode.tui.widgets import SteadyInput
 
-_Asking: TypeAlias = Literal["", "add", "try"]
-_HINTS: dict[_Asking, str] = {
+_FieldPurpose: TypeAlias = Literal["", "add", "check"]
+_HINTS: dict[_FieldPurpose, str] = {
     "add": "allow shell(make test), ask …, deny …",
-    "try": "make test, read PATH, write PATH, fetch URL …",
+    "check": "make test, read PATH, write PATH, fetch URL …",
 }
-
-
-_KEYS = (("Ctrl+A", "add"), ("Ctrl+X", "undo"), ("Ctrl+S", "keep"), ("Ctrl+T", "try"))
+_KEYS = (("Ctrl+A", "add"), ("Ctrl+X", "remove"), ("Ctrl+S", "save"), ("Ctrl+T", "check"))
 
 
 class PermissionsScreen(Picker):
@@ -37,18 +35,18 @@ class PermissionsScreen(Picker):
 
     ENTER = "close"
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("tab,shift+tab", "turn", "Rules or decisions", priority=True, show=False),
-        Binding("ctrl+x", "undo", "Take back", priority=True, show=False),
-        Binding("ctrl+s", "keep", "Keep", priority=True, show=False),
+        Binding("tab,shift+tab", "switch_list", "Rules or decisions", priority=True, show=False),
+        Binding("ctrl+x", "undo", "Remove", priority=True, show=False),
+        Binding("ctrl+s", "save", "Save", priority=True, show=False),
         Binding("ctrl+a", "ask('add')", "Add", priority=True, show=False),
-        Binding("ctrl+t", "ask('try')", "Try", priority=True, show=False),
+        Binding("ctrl+t", "ask('check')", "Check", priority=True, show=False),
     ]
 
     def __init__(self, permissions: Permissions) -> None:
         self._permissions = permissions
-        self._open_question: _Asking = ""
+        self._field_purpose: _FieldPurpose = ""
         self._shows_decisions = False
-        self._news = ""
+        self._message_row_id = ""
         super().__init__(self._title, self._rule_rows(), empty="No decisions in this session yet.")
 
     def compose_more(self) -> ComposeResult:
@@ -60,19 +58,19 @@ class PermissionsScreen(Picker):
         self.query_one("#permission-field").display = False
 
     def keys(self) -> Sequence[tuple[str, str]]:
-        if self._open_question:
-            return (("Enter", self._open_question), ("Esc", "cancel"))
+        if self._field_purpose:
+            return (("Enter", self._field_purpose), ("Esc", "cancel"))
         *first, move = super().keys()
         return (*first, ("Tab", "rules" if self._shows_decisions else "decisions"), *_KEYS, move)
 
     def show_row(self, row: PickerRow | None) -> None:
-        # This event may arrive after a change selected its row, whose message must stay.
-        if row is not None and row.id == self._news:
+        # The event may arrive after the message about this row was shown, which must stay.
+        if row is not None and row.id == self._message_row_id:
             return
-        self._news = ""
+        self._message_row_id = ""
         self._show(self._decision_detail(row.id) if row is not None else "", "$muted")
 
-    def action_turn(self) -> None:
+    def action_switch_list(self) -> None:
         """Switch between rules and decisions."""
         self._shows_decisions = not self._shows_decisions
         self._reload()
@@ -80,19 +78,19 @@ class PermissionsScreen(Picker):
     def action_undo(self) -> None:
         self._change(control_text.undo)
 
-    def action_keep(self) -> None:
+    def action_save(self) -> None:
         self._change(control_text.save_rule)
 
-    def action_ask(self, question: _Asking) -> None:
-        """Open the field for a new rule, or for something to check."""
+    def action_ask(self, purpose: _FieldPurpose) -> None:
+        """Open the field for a new rule, or for a call to check."""
         field = self.query_one("#permission-field", Input)
-        self._open_question, field.display = question, True
-        field.value, field.placeholder = "", _HINTS[question]
+        self._field_purpose, field.display = purpose, True
+        field.value, field.placeholder = "", _HINTS[purpose]
         field.focus()
-        self.paint_frame()
+        self.show_title_and_keys()
 
     def action_leave(self) -> None:
-        if self._open_question:
+        if self._field_purpose:
             self._close_field()
         else:
             super().action_leave()
@@ -103,8 +101,8 @@ class PermissionsScreen(Picker):
         text = event.value.strip()
         if not text:
             self._close_field()
-        elif self._open_question == "try":
-            self._test_rule(text)
+        elif self._field_purpose == "check":
+            self._check_call(text)
         else:
             self._add(text)
 
@@ -123,7 +121,7 @@ class PermissionsScreen(Picker):
         self._show_message(f"{message} Ctrl+S saves it for this folder.")
 
     @work(exclusive=True)
-    async def _test_rule(self, text: str) -> None:
+    async def _check_call(self, text: str) -> None:
         kind, value = control_text.read_tried(text)
         # A verdict may read the disk and run bash or git.
         try:
@@ -181,7 +179,7 @@ class PermissionsScreen(Picker):
         rows = [
             PickerRow(
                 f"call:{index}",
-                control_text.called(record),
+                control_text.call_text(record),
                 f"{control_text.decision_label(record)}{f': {visible(record.reason)}' if record.reason else ''}",
             )
             for index, record in enumerate(self._permissions.decisions())
@@ -189,14 +187,14 @@ class PermissionsScreen(Picker):
         return rows[::-1]
 
     def _close_field(self) -> None:
-        self._open_question = ""
+        self._field_purpose = ""
         self.query_one("#permission-field").display = False
         self.finder.take_focus()
-        self.paint_frame()
+        self.show_title_and_keys()
 
     def _show_message(self, text: str) -> None:
         """Show a message until another row is highlighted."""
-        self._news = self.row.id if self.row is not None else ""
+        self._message_row_id = self.row.id if self.row is not None else ""
         self._show(text, "")
 
     def _show(self, text: str, style: str) -> None:

@@ -1,7 +1,7 @@
 """The base of all pickers: a modal screen with title, filter, rows and the available keys.
 
 A picker is generic: its result is the id of a row, or None if the user closed it. Override `show_row` to react to the
-highlight, and `take` to react to Enter. `Finder` combines filter and rows; it leaves Esc to its screen.
+highlight, and `select` to react to Enter. `Finder` combines filter and rows; its screen handles Esc.
 """
 
 from __future__ import annotations
@@ -26,19 +26,20 @@ from qcode.tui.widgets import SteadyInput, key_hints
 Result = TypeVar("Result")
 
 
-_FOOT_ROWS, _MIN_HEIGHT = 3, 14
-"""On a lower screen the keys have one row."""
+_MAX_KEY_ROWS = 3
+_MIN_HEIGHT = 14
+"""On a screen with fewer rows the key hints get one row."""
 
 
 Unlisted: TypeAlias = Callable[[str, Sequence[PickerRow]], tuple[PickerRow, bool] | None]
-"""Makes a row of typed text that is not in the list, such as a model's name; True puts it before the others."""
+"""Returns a row for filter text that is not in the list, such as a model name, and whether that row comes first."""
 
 
 class Finder(Vertical):
-    """A filter with the rows of `offer` below it.
+    """A filter field above a list of rows.
 
-    `empty` is the message if there are no rows, `missed` if none matches the filter. `unlisted` may add a row. Without
-    the filter the rows take the focus.
+    `empty` is the message if there are no rows, `no_match` if none matches the filter. `unlisted` may add a row. If
+    there is no filter field, the finder itself takes the focus.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -58,13 +59,13 @@ class Finder(Vertical):
         row: PickerRow
 
     @dataclass
-    class Missed(Message):
+    class Unmatched(Message):
         """The user pressed Enter with a filter that matches nothing."""
 
-        typed_text: str
+        query_text: str
 
     @dataclass
-    class Moved(Message):
+    class Highlighted(Message):
         """Another row is highlighted, or none."""
 
         row: PickerRow | None
@@ -80,10 +81,10 @@ class Finder(Vertical):
         self.empty = empty
         self._has_filter = has_filter
         self.can_focus = not has_filter
-        self.missed = "No match. Esc clears the filter."
-        self.unlisted: Unlisted = lambda typed, rows: None
-        self._all: tuple[PickerRow, ...] = ()
-        self._is_loose = True
+        self.no_match = "No match. Esc clears the filter."
+        self.unlisted: Unlisted = lambda query, rows: None
+        self._all_rows: tuple[PickerRow, ...] = ()
+        self._is_fuzzy = True
         self._list = PickerList(columns)
         self._shown_row_id: str | None = ""
 
@@ -105,27 +106,29 @@ class Finder(Vertical):
 
     @property
     def index(self) -> int:
+        """The position of the highlighted row among `rows`."""
         return self._list.index
 
     @property
     def count(self) -> int:
         """The number of rows without the filter."""
-        return len(self._all)
+        return len(self._all_rows)
 
     @property
-    def typed(self) -> str:
+    def query_text(self) -> str:
+        """The text in the filter field, empty if there is no field."""
         return self._query.value if self._has_filter else ""
 
     @property
     def _query(self) -> Input:
         return self.query_one(".finder-query", Input)
 
-    def offer(self, rows: Sequence[PickerRow], highlighted: str = "", *, is_loose: bool = True) -> None:
-        """Show `rows` unfiltered; highlight the row with this id, otherwise the current one, otherwise the first.
+    def reset(self, rows: Sequence[PickerRow], highlighted: str = "", *, is_fuzzy: bool = True) -> None:
+        """Clear the filter and show `rows`; highlight the row with this id, else the current one, else the first.
 
-        `is_loose` False: the filter keeps only rows that contain the typed text as one piece.
+        `is_fuzzy` False: the filter keeps only rows that contain the filter text unbroken.
         """
-        self._all, self._is_loose = tuple(rows), is_loose
+        self._all_rows, self._is_fuzzy = tuple(rows), is_fuzzy
         with self.prevent(Input.Changed):
             self.clear_filter()
         selected = highlighted or next((row.id for row in rows if row.is_current), "")
@@ -134,12 +137,12 @@ class Finder(Vertical):
     def set_rows(self, rows: Sequence[PickerRow]) -> None:
         """Replace the rows. The highlight stays on the row with the same id, otherwise at the same position."""
         selected = self.row
-        self._all = tuple(rows)
+        self._all_rows = tuple(rows)
         self._filter(selected.id if selected is not None else "", self._list.index)
 
     def clear_filter(self) -> bool:
         """Clear the filter; return whether there was one."""
-        had = bool(self.typed)
+        had = bool(self.query_text)
         if self._has_filter:
             self._query.value = ""
         return had
@@ -149,16 +152,16 @@ class Finder(Vertical):
 
     def choose(self) -> None:
         """Pick the highlighted row."""
-        self.post_message(self.Picked(self.row) if self.row is not None else self.Missed(self.typed))
+        self.post_message(self.Picked(self.row) if self.row is not None else self.Unmatched(self.query_text))
 
     def move_to(self, index: int) -> None:
         self._list.move_to(index)
-        self._post_filtered()
+        self._post_highlighted()
 
     @on(Input.Changed)
-    def _filter_by_typed(self, event: Input.Changed) -> None:
+    def _filter_by_query(self, event: Input.Changed) -> None:
         event.stop()
-        current = "" if self.typed.strip() else next((row.id for row in self._all if row.is_current), "")
+        current = "" if self.query_text.strip() else next((row.id for row in self._all_rows if row.is_current), "")
         self._filter(current, 0)
 
     @on(Input.Submitted)
@@ -202,41 +205,44 @@ class Finder(Vertical):
     def action_last(self) -> None:
         self.move_to(len(self._list.rows) - 1)
 
-    def _filter(self, keep: str, index: int) -> None:
-        """Show the rows that match the filter; highlight the row with the id `keep`, otherwise the one at `index`."""
-        rows = tuple(self._found())
-        at = next((position for position, row in enumerate(rows) if row.id == keep), index)
-        self._list.offer(rows, self.typed if self._is_loose else "", at)
-        nothing = self.query_one(".finder-empty", Static)
-        nothing.display, self._list.display = not rows, bool(rows)
-        message = self.missed if self._all else self.empty
-        nothing.update(Content.styled(message, "$muted"))
+    def _filter(self, highlighted: str, index: int) -> None:
+        """Show the rows that match the filter; highlight the row with this id, otherwise the one at `index`."""
+        rows = tuple(self._matching_rows())
+        index = next((position for position, row in enumerate(rows) if row.id == highlighted), index)
+        self._list.set_rows(rows, self.query_text if self._is_fuzzy else "", index)
+        placeholder = self.query_one(".finder-empty", Static)
+        placeholder.display, self._list.display = not rows, bool(rows)
+        message = self.no_match if self._all_rows else self.empty
+        placeholder.update(Content.styled(message, "$muted"))
         self.post_message(self.Filtered())
-        self._post_filtered()
+        self._post_highlighted()
 
-    def _found(self) -> Sequence[PickerRow]:
-        query = self.typed.strip()
+    def _matching_rows(self) -> Sequence[PickerRow]:
+        query = self.query_text.strip()
         if not query:
-            return self._all
-        if not self._is_loose:
-            return [row for row in self._all if query.lower() in f"{row.label}\n{row.also}".lower()]
-        found = [self._all[at] for at in rank(query, [_matching_fields(row, query) for row in self._all])]
+            return self._all_rows
+        if not self._is_fuzzy:
+            return [row for row in self._all_rows if query.lower() in f"{row.label}\n{row.also}".lower()]
+        found = [
+            self._all_rows[position]
+            for position in rank(query, [_matching_fields(row, query) for row in self._all_rows])
+        ]
         start = fold(query)
         found.sort(key=lambda row: not any(name.startswith(start) for name in row.names))
         # Rows of a group stay together; the group with the best match comes first.
         order = {group: rank for rank, group in reversed([*enumerate(row.group for row in found)])}
         found.sort(key=lambda row: order[row.group])
-        added = self.unlisted(query, self._all)
+        added = self.unlisted(query, self._all_rows)
         if added is not None:
             row, is_first = added
             found.insert(0 if is_first else len(found), row)
         return found
 
-    def _post_filtered(self) -> None:
+    def _post_highlighted(self) -> None:
         row_id = self.row.id if self.row is not None else None
         if row_id != self._shown_row_id:
             self._shown_row_id = row_id
-            self.post_message(self.Moved(self.row))
+            self.post_message(self.Highlighted(self.row))
 
 
 def _matching_fields(row: PickerRow, query: str) -> tuple[str, ...]:
@@ -257,11 +263,11 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     """
 
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = ()
-    """Additional keys of a subclass and their actions, for the last line."""
+    """Additional keys of a subclass and their actions, for the key hints."""
     ENTER: ClassVar[str] = "select"
-    """The action of Enter, for the last line."""
+    """The action of Enter, for the key hints."""
     ESCAPE: ClassVar[str] = "close"
-    """The action of Esc without a filter, for the last line."""
+    """The action of Esc if the filter is empty, for the key hints."""
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """The columns of the rows' cells."""
     IS_QUESTION: ClassVar[bool] = False
@@ -312,19 +318,19 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         self.finder.set_rows(rows)
 
     def on_mount(self) -> None:
-        self.finder.offer(self._rows, self._first_highlight)
+        self.finder.reset(self._rows, self._first_highlight)
         self.finder.take_focus()
 
     def on_resize(self) -> None:
-        self.paint_frame()
+        self.show_title_and_keys()
 
     @on(Finder.Filtered)
     def _count_rows(self, event: Finder.Filtered) -> None:
         event.stop()
-        self.paint_frame()
+        self.show_title_and_keys()
 
-    @on(Finder.Moved)
-    def _highlight(self, event: Finder.Moved) -> None:
+    @on(Finder.Highlighted)
+    def _show_highlighted(self, event: Finder.Highlighted) -> None:
         event.stop()
         # The event may arrive after the screen was closed.
         if self.is_current:
@@ -353,12 +359,12 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         return ""
 
     def keys(self) -> Sequence[tuple[str, str]]:
-        """Return the keys with their actions for the last line, the most important first."""
-        escape = "clear" if self.finder.typed else self.ESCAPE
+        """Return the keys with their actions for the key hints, the most important first."""
+        escape = "clear" if self.finder.query_text else self.ESCAPE
         enter = [("Enter", self.ENTER)] if escape != self.ENTER else []
         return (*enter, ("Esc", escape), *self.KEYS, ("↑↓", "move"))
 
-    def paint_frame(self) -> None:
+    def show_title_and_keys(self) -> None:
         """Show the title with the number of rows, and as many keys as fit."""
         total, count = len(self.rows), self.finder.count
         if total == count:
@@ -369,7 +375,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         if note and title.cell_length + len(note) + 9 <= self.size.width:
             title = Content.assemble(title, (f"  ·  {note}", "$muted"))
         self.query_one("#picker-title", Static).update(title)
-        rows = 1 if self.size.height < _MIN_HEIGHT else _FOOT_ROWS
+        rows = 1 if self.size.height < _MIN_HEIGHT else _MAX_KEY_ROWS
         self.query_one("#picker-foot", Static).update(key_hints(self.keys(), self.size.width - 4, rows))
 
 
@@ -388,7 +394,7 @@ _NARROW_CELLS = 60
 
 
 class DescribedPicker(Picker):
-    """A picker that shows the description of the highlighted row below the list, which the row may cut."""
+    """A picker that shows the description of the highlighted row in full below the list."""
 
     def compose_more(self) -> ComposeResult:
         description = Static(id="picker-description", markup=False)

@@ -60,7 +60,7 @@ class RewindScopePicker(Picker):
         super().__init__(f"Rewind to the state before “{one_line(messages[0].text, 40)}”", rows)
 
 
-class DoubtPicker(Picker):
+class OutsideChangesPicker(Picker):
     """Asks about files that were changed outside qcode: `skip` leaves them, `overwrite` restores them, too.
 
     `can_go_back`: Esc returns to the question before this one.
@@ -90,21 +90,21 @@ class DoubtPicker(Picker):
         return (("Enter", self.ENTER), ("Esc", escape), ("↑↓", "move"))
 
     def show_row(self, row: PickerRow | None) -> None:
-        """Say what the highlighted answer does to the files and to the conversation."""
+        """Show what the highlighted answer does to the files and to the conversation."""
         if row is not None:
             self.query_one("#rewind-effect", Static).update("\n".join(effect_lines(self._plan, row.id, self._named)))
 
 
 def effect_lines(plan: RewindPlan, answer: str, named: str) -> tuple[str, str]:
-    """Return what an answer about the `doubtful` files, called `named`, does to the files and to the conversation."""
-    others = sum(not file.refusal for file in plan.files) - len(plan.doubtful)
-    restored, done = count_text(others, "other file"), "changed" if plan.is_redo else "restored"
+    """Return what an answer does to the files and to the conversation; `named` stands for the `doubtful` files."""
+    other_count = sum(not file.refusal for file in plan.files) - len(plan.doubtful)
+    others, done = count_text(other_count, "other file"), "changed" if plan.is_redo else "restored"
     if answer == "overwrite":
-        files = f"{done}: {named}" + (f" and {restored}" if others else "")
-        files += f"; {'/undo' if plan.is_redo else '/redo'} brings back the content of now"
+        files = f"{done}: {named}" + (f" and {others}" if other_count else "")
+        files += f"; {'/undo' if plan.is_redo else '/redo'} restores the current content"
     else:
-        files = f"unchanged: {named}" + (f"; {restored} {done}" if others else "")
-    moved = f"{plan.removed} {'removed' if plan.messages > 0 else 'brought back'}"
+        files = f"unchanged: {named}" + (f"; {others} {done}" if other_count else "")
+    moved = f"{plan.removed} {'removed' if plan.messages > 0 else 'restored'}"
     conversation = moved if plan.removed else "unchanged"
     return f"Files: {files}.", f"Conversation: {conversation}."
 

@@ -29,10 +29,10 @@ from qcode.tui.widgets import SteadyInput
 if TYPE_CHECKING:
     from qcode.agent.sessions.library import Library, SessionInfo
 
-_PREVIEWED = 4
-_BATCH = 25
-_TYPING_SECONDS = 0.1
-"""How long the search waits for the next letter."""
+_MAX_PREVIEW_MESSAGES = 4
+_SEARCH_BATCH = 25
+_SEARCH_DEBOUNCE_S = 0.1
+"""How long the search waits for the next key."""
 
 
 class SessionPicker(Picker):
@@ -66,7 +66,7 @@ class SessionPicker(Picker):
 
     @work(exclusive=True, group="load")
     async def _load(self) -> None:
-        """Read the list again."""
+        """Read the sessions from disk and show them."""
         self._infos = await asyncio.to_thread(self._library.sessions)
         self.finder.empty = "This folder has no sessions yet."
         is_first = not self.finder.count
@@ -91,36 +91,36 @@ class SessionPicker(Picker):
             preview.update(Content.styled(str(refusal), "$text-warning"))
             return
         lines = preview_of(messages, width)
-        found = self._passages.get(session_id, "")
-        if found:
-            lines = Content.assemble((shorten(f"found: {found}", width), "$text-accent"), "\n", lines)
-        # Here the id is never cut, so it can be typed or copied.
+        passage = self._passages.get(session_id, "")
+        if passage:
+            lines = Content.assemble((shorten(f"found: {passage}", width), "$text-accent"), "\n", lines)
+        # The id is shown in full, so that the user can type or copy the command.
         preview.update(Content.assemble((f"qcode --resume {session_id}", "$muted"), "\n", lines))
 
     @on(Finder.Filtered)
     def _search_content(self) -> None:
-        """Search the messages, too, once the typed words have changed."""
-        typed = self.finder.typed.strip()
-        if typed != self._searched_text:
-            self._searched_text = typed
+        """Search the messages too, if the filter text has changed."""
+        query = self.finder.query_text.strip()
+        if query != self._searched_text:
+            self._searched_text = query
             self._passages = {}
-            self._search(typed)
+            self._search(query)
 
     @work(exclusive=True, group="search")
-    async def _search(self, typed: str) -> None:
-        self._is_searching = bool(typed)
-        if not typed:
+    async def _search(self, query: str) -> None:
+        self._is_searching = bool(query)
+        if not query:
             self._show_rows()
             return
-        await asyncio.sleep(_TYPING_SECONDS)  # a newer search cancels this one
+        await asyncio.sleep(_SEARCH_DEBOUNCE_S)  # a newer search cancels this one
         ids = [info.session_id for info in self._infos]
-        for start in range(0, len(ids), _BATCH):
-            found = await asyncio.to_thread(self._library.passages, typed, ids[start : start + _BATCH])
+        for start in range(0, len(ids), _SEARCH_BATCH):
+            found = await asyncio.to_thread(self._library.passages, query, ids[start : start + _SEARCH_BATCH])
             if found:
                 self._passages.update(found)
                 self._show_rows()
         self._is_searching = False
-        self.paint_frame()
+        self.show_title_and_keys()
 
     def keys(self) -> Sequence[tuple[str, str]]:
         return FIELD_KEYS if self._renaming_id else super().keys()
@@ -153,7 +153,7 @@ class SessionPicker(Picker):
         field = self.query_one("#session-name", Input)
         self._renaming_id, field.value, field.display = row.id, row.label, True
         field.focus()
-        self.paint_frame()
+        self.show_title_and_keys()
 
     def action_leave(self) -> None:
         if self._renaming_id:
@@ -175,22 +175,22 @@ class SessionPicker(Picker):
         self._renaming_id = ""
         self.query_one("#session-name").display = False
         self.finder.take_focus()
-        self.paint_frame()
+        self.show_title_and_keys()
 
     def _show_rows(self) -> None:
-        """Show all sessions; those that contain the typed words match the filter by their passages."""
-        typed, now = self._searched_text, self._now()
+        """Show all sessions. If the search text is in the messages of one, add it as hidden text for the filter."""
+        query, now = self._searched_text, self._now()
         rows = []
         for info in self._infos:
-            found = self._passages.get(info.session_id)
-            rows.append(session_row(info, now, f"{typed} {found}" if found is not None else ""))
+            passage = self._passages.get(info.session_id)
+            rows.append(session_row(info, now, f"{query} {passage}" if passage is not None else ""))
         self.set_rows(rows)
 
 
 class OpenElsewherePicker(Picker):
     """Asks how to continue with a session that another process has open: `copy`, `list` or `new`.
 
-    `at_start`: it was named on the command line, so a new session is the alternative.
+    `at_start`: the session was named on the command line, so Esc starts a new one.
     """
 
     IS_QUESTION = True
@@ -208,10 +208,10 @@ class OpenElsewherePicker(Picker):
         return (("Enter", self.ENTER), ("Esc", "new session" if self._at_start else "close"), ("↑↓", "move"))
 
 
-def session_row(info: SessionInfo, now: float, found: str = "") -> PickerRow:
-    """Return a row: title, age, branch and size, or first of all that another process has it open.
+def session_row(info: SessionInfo, now: float, hidden_text: str = "") -> PickerRow:
+    """Return the row of a session: title, the process that has it open, age, branch, number of messages.
 
-    The filter also matches the id and the text `found`.
+    The filter also matches the id and `hidden_text`.
     """
     label = plain_line(info.title, 80) or info.session_id
     parts = (
@@ -221,20 +221,20 @@ def session_row(info: SessionInfo, now: float, found: str = "") -> PickerRow:
         count_text(info.messages, "message"),
     )
     detail = " · ".join(filter(None, parts))
-    return PickerRow(info.session_id, label, detail, info.is_open, also=f"{info.session_id} {found}".rstrip())
+    return PickerRow(info.session_id, label, detail, info.is_open, also=f"{info.session_id} {hidden_text}".rstrip())
 
 
 def preview_of(messages: Sequence[Message], width: int) -> Content:
     """Return the last prompts and replies, one line each."""
-    shown_messages = [(message.role, text) for message in messages if (text := _shown_text(message).strip())][
-        -_PREVIEWED:
+    recent = [(message.role, text) for message in messages if (text := _shown_text(message).strip())][
+        -_MAX_PREVIEW_MESSAGES:
     ]
     lines = [
         Content.assemble(
             ("› " if role == "user" else "  ", "$text-accent"),
             (shorten(plain_line(text, 2 * width), width - 2), "$muted"),
         )
-        for role, text in shown_messages
+        for role, text in recent
     ]
     return Content("\n").join(lines)
 

@@ -24,11 +24,12 @@ from qcode.tui.widgets import SteadyInput
 
 _VALUE_CELLS = 28
 _WRAP_CELLS = 8
-_GROUPS = {
+"""Cells that two wrapped rows may leave empty."""
+_GROUP_HEADINGS = {
     "ui": "Screen and prompt",
     "permissions": "Permissions",
     "": "Model",
-    "output": "Length of replies",
+    "output": "Output limits",
     "tools": "Tools",
     "after_edit": "After an edit",
     "sessions": "Sessions",
@@ -40,19 +41,19 @@ _GROUPS = {
     "providers": "Providers",
     "models": "Models",
 }
-"""The headings of tables, the most wanted first."""
+"""The headings of the config tables, in the order of the screen."""
 
-WORDS = {
+LABELS = {
     "ui.theme": "Theme",
     "ui.vim": "Vim keys in the prompt",
-    "ui.show_thinking": "Thinking of the model",
-    "ui.bell": "Bell and notification",
-    "ui.title": "Title of the terminal",
+    "ui.show_thinking": "Show thinking",
+    "ui.bell": "Bell and notifications",
+    "ui.title": "Terminal title",
     "ui.mouse": "Mouse",
     "ui.keep_last_reply": "Print last reply on exit",
-    "ui.linear": "Lines instead of a screen",
+    "ui.linear": "Linear mode",
     "ui.partial_redraw": "Redraw only what changed",
-    "permissions.mode": "Mode at the start",
+    "permissions.mode": "Initial mode",
     "permissions.allow": "Runs without asking",
     "permissions.ask": "Always asks",
     "permissions.deny": "Never runs",
@@ -62,30 +63,30 @@ WORDS = {
     "fallback_on": "Also fall back on",
     "output.max_tokens": "Fixed output cap",
     "output.escalate": "Retry with a larger cap",
-    "output.max_continuations": "Continuations of a reply",
+    "output.max_continuations": "Continuations per reply",
     "output.policy": "Truncated text",
     "output.tool_call_repair": "Truncated tool call",
-    "output.max_tool_repair_attempts": "Repairs of a tool call",
-    "output.max_total_completion_tokens": "Most tokens of a reply",
-    "output.max_total_output_chars": "Most characters of a reply",
-    "output.min_escalation_gain": "Least gain of a retry",
-    "output.learn_first_cap": "Learn the first cap",
+    "output.max_tool_repair_attempts": "Tool call repairs",
+    "output.max_total_completion_tokens": "Max tokens per reply",
+    "output.max_total_output_chars": "Max characters per reply",
+    "output.min_escalation_gain": "Min gain of a retry",
+    "output.learn_first_cap": "Learn the first output cap",
     "tools.sandbox": "Sandbox",
     "tools.web_search": "Web search",
     "tools.agents": "Sub-agents",
-    "tools.shell_timeout_s": "Seconds for a command",
-    "tools.tool_timeout_s": "Seconds for other tools",
-    "tools.max_output_chars": "Characters of a result",
+    "tools.shell_timeout_s": "Command timeout (s)",
+    "tools.tool_timeout_s": "Tool timeout (s)",
+    "tools.max_output_chars": "Characters per result",
     "tools.text_calls": "Tool calls as text",
     "after_edit.diagnostics": "Report new problems",
     "after_edit.format": "Format with",
     "after_edit.check": "Check with",
     "after_edit.test": "Test with",
-    "after_edit.max_rounds": "Rounds of fixes",
-    "sessions.retention_days": "Delete after days",
+    "after_edit.max_rounds": "Max rounds of fixes",
+    "sessions.retention_days": "Delete after (days)",
     "skills.foreign": "Skills of other programs",
-    "skills.off": "Skills switched off",
-    "skills.paths": "More folders of skills",
+    "skills.off": "Disabled skills",
+    "skills.paths": "Extra skill folders",
     "hooks.enabled": "Run hooks",
     "hooks.claude": "Hooks of Claude Code",
     "hooks.SessionStart": "When a session begins",
@@ -102,17 +103,17 @@ WORDS = {
     "hooks.PreCompact": "Before compaction",
     "hooks.PostCompact": "After compaction",
     "hooks.SessionEnd": "When a session ends",
-    "mcp.defer": "Search for their tools",
+    "mcp.defer": "Load tools on demand",
     "network.max_retries": "Retries",
-    "network.connect_timeout_s": "Seconds to connect",
-    "network.first_event_timeout_s": "Seconds until a reply",
-    "network.idle_timeout_s": "Seconds of silence",
-    "network.retry_after_max_s": "Longest requested wait",
+    "network.connect_timeout_s": "Connect timeout (s)",
+    "network.first_event_timeout_s": "First event timeout (s)",
+    "network.idle_timeout_s": "Idle timeout (s)",
+    "network.retry_after_max_s": "Max Retry-After (s)",
     "network.wait_for_limit": "Wait at a rate limit",
 }
-"""The labels of the settings, in their order. The filter and the description also have the name of the key."""
+"""The labels of the settings, in the order of the screen. The filter also matches the name of the key."""
 
-UNSET = {
+UNSET_VALUES = {
     "model": "last choice",
     "small_model": "the current model",
     "output.max_tokens": "8,000, then more",
@@ -123,7 +124,7 @@ UNSET = {
     "ui.theme": "last choice, or auto",
     "ui.bell": "while not in focus",
 }
-"""The effective value of a setting that is not set."""
+"""The value shown for a setting that is not set: what applies then."""
 
 
 class SettingsScreen(ListScreen[None]):
@@ -136,24 +137,24 @@ class SettingsScreen(ListScreen[None]):
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "next value"), ("Ctrl+X", "default"))
     COLUMNS = (Column("value", 2, is_number=False), Column("from", 1, is_number=False))
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("left", "turn(-1)", "Previous value", show=False, priority=True),
-        Binding("right", "turn(1)", "Next value", show=False, priority=True),
+        Binding("left", "cycle(-1)", "Previous value", show=False, priority=True),
+        Binding("right", "cycle(1)", "Next value", show=False, priority=True),
         Binding("ctrl+x", "unset", "Back to the default", show=False, priority=True),
     ]
 
     def __init__(
         self,
-        configuring: SettingsService,
+        settings_service: SettingsService,
         themes: Sequence[str],
         changed: Callable[[Setting], bool],
         *,
         name: str = "",
     ) -> None:
-        self._configuration = configuring
+        self._settings_service = settings_service
         self._themes = tuple(themes)
         self._on_change = changed
         self._edited_name = ""
-        self._settings = {setting.name: setting for setting in configuring.settings()}
+        self._settings = {setting.name: setting for setting in settings_service.settings()}
         super().__init__("Settings", self._build_rows(), highlighted=name)
 
     def compose_more(self) -> ComposeResult:
@@ -174,7 +175,7 @@ class SettingsScreen(ListScreen[None]):
         if setting.fixed_reason:
             self._show_message(f"{setting.name} is {setting.fixed_reason}.")
         elif self._choices(setting):
-            self.action_turn(1)
+            self.action_cycle(1)
         else:
             self._edit(setting)
 
@@ -182,21 +183,21 @@ class SettingsScreen(ListScreen[None]):
         return FIELD_KEYS if self._edited_name else super().keys()
 
     def title_note(self) -> str:
-        return self._configuration.file
+        return self._settings_service.file
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Leave the arrow keys to the field while the user types."""
-        return not (self._edited_name and action in ("turn", "unset"))
+        return not (self._edited_name and action in ("cycle", "unset"))
 
-    def action_turn(self, step: int) -> None:
-        """Select the next value."""
+    def action_cycle(self, step: int) -> None:
+        """Select the next value, or the previous one if `step` is -1."""
         setting = self._highlighted
         choices = self._choices(setting) if setting is not None else ()
         if setting is None or setting.fixed_reason or not choices:
             return
-        now = setting.typed_value or _plain(setting.value)
-        at = choices.index(now) + step if now in choices else 0
-        self._change(setting, choices[at % len(choices)])
+        current = setting.typed_value or _plain(setting.value)
+        position = choices.index(current) + step if current in choices else 0
+        self._change(setting, choices[position % len(choices)])
 
     def action_unset(self) -> None:
         """Remove the setting from the user's file."""
@@ -235,45 +236,45 @@ class SettingsScreen(ListScreen[None]):
         field.placeholder, field.value = "Enter without a value removes it from your file", setting.typed_value
         field.display = True
         field.focus()
-        self.paint_frame()
+        self.show_title_and_keys()
         self._show_message(f"New value of {setting.name}:")
 
     def _stop_editing(self) -> None:
         self._edited_name = ""
         self.query_one("#setting-field").display = False
         self.finder.take_focus()
-        self.paint_frame()
+        self.show_title_and_keys()
 
     def _change(self, setting: Setting, typed: str | None) -> bool:
         """Write the change; return whether that succeeded."""
         try:
-            now = self._configuration.change(setting.name, typed)
-            self._settings = {changed.name: changed for changed in self._configuration.settings()}
+            updated = self._settings_service.change(setting.name, typed)
+            self._settings = {each.name: each for each in self._settings_service.settings()}
         except ValueError as refusal:
-            self._show_message(str(refusal), is_wrong=True)
+            self._show_message(str(refusal), is_error=True)
             return False
         self.set_rows(self._build_rows())
-        self._show_message(outcome_text(now, is_now=self._on_change(now)))
+        self._show_message(outcome_text(updated, is_now=self._on_change(updated)))
         return True
 
     def _build_rows(self) -> list[PickerRow]:
         return [setting_row(setting) for setting in sorted(self._settings.values(), key=_sort_key)]
 
-    def _show_message(self, text: str, *, is_wrong: bool = False) -> None:
+    def _show_message(self, text: str, *, is_error: bool = False) -> None:
         """Show a message, or the description of the highlighted setting."""
         setting = self._highlighted
-        message = Content.styled(text, "$text-error" if is_wrong else "$text-success")
+        message = Content.styled(text, "$text-error" if is_error else "$text-success")
         if not text and setting is not None:
             message = about_setting(setting, self.size.width - 4)
         self.query_one("#setting-about", Static).update(message)
 
 
 def setting_row(setting: Setting) -> PickerRow:
-    """Return a row: the key in words or within its table, its value and the value's source."""
+    """Return the row of a setting: its label, otherwise its key; its value; the source of the value."""
     table, _, key = setting.name.partition(".")
-    group = _GROUPS.get(table if key else "", capitalized(table).replace("_", " "))
+    group = _GROUP_HEADINGS.get(table if key else "", capitalized(table).replace("_", " "))
     command = key.removeprefix("keys.")
-    label = f"Keys of {command}" if table == "ui" and command != key else WORDS.get(setting.name, key)
+    label = f"Keys of {command}" if table == "ui" and command != key else LABELS.get(setting.name, key)
     cells = (shorten(value_text(setting), _VALUE_CELLS), shorten(setting.owner, 16))
     return PickerRow(
         setting.name,
@@ -286,11 +287,11 @@ def setting_row(setting: Setting) -> PickerRow:
 
 
 def value_text(setting: Setting) -> str:
-    """Return the value in plain words, and what applies if it is not set. The mode is that of the status line."""
+    """Return the value in plain words, or what applies if it is not set. The mode is named as in the status line."""
     if setting.name == "permissions.mode" and setting.value == "default":
         return "ask"
-    if setting.value is None and setting.name in UNSET:
-        return UNSET[setting.name]
+    if setting.value is None and setting.name in UNSET_VALUES:
+        return UNSET_VALUES[setting.name]
     if setting.name == "sessions.retention_days" and not setting.value:
         return "never"
     text = setting.display
@@ -300,9 +301,9 @@ def value_text(setting: Setting) -> str:
 
 
 def _sort_key(setting: Setting) -> tuple[int, int]:
-    """Return the position of a setting; those that are equal keep their order."""
+    """Return the position of the setting's group and its position in the group; unknown ones come last."""
     table = setting.name.partition(".")[0] if "." in setting.name else ""
-    groups, words = list(_GROUPS), list(WORDS)
+    groups, words = list(_GROUP_HEADINGS), list(LABELS)
     group = groups.index(table) if table in groups else len(groups)
     return group, words.index(setting.name) if setting.name in words else len(words)
 
@@ -313,7 +314,6 @@ def about_setting(setting: Setting, width: int) -> Content:
     when = setting.fixed_reason or f"changes apply {moment}"
     origin = f"from {setting.origin}" if setting.origin != "default" else "the default"
     facts = shorten(one_line(f"{setting.name} · {origin} · {when}"), max(20, width))
-    # Two of the three rows, which words do not always fill.
     meaning = shorten(one_line(setting.meaning or setting.name), max(20, 2 * width - _WRAP_CELLS))
     return Content.styled(f"{meaning}\n{facts}", "$muted")
 

@@ -1,6 +1,6 @@
 """The question whether to trust a folder: a small app that runs before the main one, with the same approval panel.
 
-The settings of the folder must not be read yet, so only those of the user apply. Text that is typed meanwhile becomes
+The settings of the folder must not be read yet, so only the user's own apply. Text that is typed meanwhile becomes
 the draft of the main app.
 """
 

@@ -13,7 +13,7 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from qcode.protocol.approvals import NO_OPTIONS
-from qcode.tui.screens.inspection import FindingsScreen, MemoryPicker, PlacePicker, ToolPicker, findings_lines
+from qcode.tui.screens.inspection import FindingsScreen, MemoryPicker, MemoryTargetPicker, ToolPicker, findings_lines
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.permissions import PermissionsScreen
 from qcode.tui.widgets import HangingText
@@ -186,7 +186,7 @@ def test_line_is_added_to_the_picked_file(tmp_path: Path) -> None:
     project = Project(tmp_path)
 
     async def test(run: Running) -> None:
-        screen = await opened(run, "/memory use tabs", PlacePicker)
+        screen = await opened(run, "/memory use tabs", MemoryTargetPicker)
         assert len(screen.rows) == 2
         await run.pilot.press("down", "enter")
         await run.until(lambda: "applies from the next turn" in run.text)

@@ -22,7 +22,7 @@ from qcode.text.numbers import age_text
 from qcode.tui.app import AppOptions
 from qcode.tui.screens.changes import ChangesScreen
 from qcode.tui.screens.pager import PagerScreen
-from qcode.tui.screens.rewind import DoubtPicker, RewindPicker, RewindScopePicker
+from qcode.tui.screens.rewind import OutsideChangesPicker, RewindPicker, RewindScopePicker
 from qcode.tui.screens.sessions import OpenElsewherePicker, SessionPicker, preview_of
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Hang, begun, call_reply, text_reply
@@ -80,7 +80,7 @@ def test_escape_in_rewind_goes_back_one_step_and_rows_say_what_they_do(tmp_path:
             "restores 1 file; conversation stays unchanged",
         ]
         await run.pilot.press("enter")
-        await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
+        await run.until(lambda: isinstance(run.app.screen, OutsideChangesPicker))
         await run.until(lambda: "Esc back" in run.screen)
         await run.pilot.press("escape")
         await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
@@ -142,11 +142,11 @@ def test_question_of_redo_says_what_redo_does_and_that_undo_reverts_it(tmp_path:
         (it.work / "a.txt").write_text("mine\n")
         await run.pilot.press("ctrl+c")
         await run.send("/redo")
-        await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
+        await run.until(lambda: isinstance(run.app.screen, OutsideChangesPicker))
         await run.until(lambda: "Redo: keep or change a.txt?" in run.screen)
-        assert "Conversation: 1 turn brought back." in run.screen
+        assert "Conversation: 1 turn restored." in run.screen
         await run.pilot.press("down")
-        await run.until(lambda: "Files: changed: a.txt; /undo brings back" in run.screen)
+        await run.until(lambda: "Files: changed: a.txt; /undo restores" in run.screen)
 
     played(tmp_path, test)
 
@@ -155,7 +155,7 @@ def test_rewind_asks_about_externally_changed_file_and_skips_it_by_default(tmp_p
     async def test(run: Running, it: Talk) -> None:
         (it.work / "a.txt").write_text("mine\n")
         await run.send("/undo")
-        await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
+        await run.until(lambda: isinstance(run.app.screen, OutsideChangesPicker))
         await run.pilot.press("enter")
         await run.until(lambda: "Not changed: a.txt" in run.text)
         assert (it.work / "a.txt").read_text() == "mine\n"
@@ -174,7 +174,7 @@ def test_question_about_an_externally_changed_file_says_what_each_answer_does(
     async def test(run: Running, it: Talk) -> None:
         (it.work / "a.txt").write_text("mine\n")
         await run.send("/undo")
-        await run.until(lambda: isinstance(run.app.screen, DoubtPicker))
+        await run.until(lambda: isinstance(run.app.screen, OutsideChangesPicker))
         await run.until(lambda: "Conversation:" in run.screen)
         assert "Undo: keep or restore a.txt?" in run.screen
         assert "› " in run.screen
@@ -187,7 +187,7 @@ def test_question_about_an_externally_changed_file_says_what_each_answer_does(
         await run.until(lambda: "Files: restored: a.txt" in run.screen)
         assert "Restore a.txt too" in run.screen
         words = " ".join(run.screen.replace("▌", " ").split())
-        assert "Files: restored: a.txt; /redo brings back the content of now." in words
+        assert "Files: restored: a.txt; /redo restores the current content." in words
         await run.pilot.press("escape")
         await run.until(lambda: "Nothing was changed." in run.text)
         assert (it.work / "a.txt").read_text() == "mine\n"
@@ -309,7 +309,7 @@ def test_slow_search_blocks_neither_typing_nor_leaving(tmp_path: Path) -> None:
         await run.until(lambda: len(screen.rows) == 1)
         await run.pilot.press(*"write")
         await run.until(lambda: "searching" in run.screen)
-        assert screen.finder.typed == "write"
+        assert screen.finder.query_text == "write"
         assert len(screen.rows) == 1, "titles match at once"
         await run.pilot.press("escape", "escape")
         await run.until(lambda: len(run.app.screen_stack) == 1)

@@ -12,7 +12,7 @@ from qcode.agent.settings import SettingsService
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
 from qcode.config.schema import KEYS
-from qcode.tui.screens.settings import WORDS, SettingsScreen, value_text
+from qcode.tui.screens.settings import LABELS, SettingsScreen, value_text
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
 
@@ -91,8 +91,8 @@ def test_screen_and_permissions_come_first_in_words(file: Path) -> None:
 
 
 def test_every_setting_has_words() -> None:
-    assert {key.name for key in KEYS if not {"*", "COMMAND"} & {*key.path}} == WORDS.keys()
-    assert len({*WORDS.values()}) == len(WORDS)
+    assert {key.name for key in KEYS if not {"*", "COMMAND"} & {*key.path}} == LABELS.keys()
+    assert len({*LABELS.values()}) == len(LABELS)
 
 
 def test_setting_that_is_not_set_shows_what_applies(file: Path) -> None:

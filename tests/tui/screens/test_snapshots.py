@@ -76,7 +76,7 @@ def test_settings(snap_compare: Compare, changes: dict[str, Any], size: tuple[in
     app = make_app(ScriptedConversation(), settings=_Settings(), **changes)
     seen: list[Any] = []
     assert snap_compare(app, run_before=opened("config", seen), terminal_size=size)
-    assert [row.label for row in seen] == ["Bell and notification", "Runs without asking", "Model"]
+    assert [row.label for row in seen] == ["Bell and notifications", "Runs without asking", "Model"]
 
 
 def test_setting_typed_and_refused(snap_compare: Compare) -> None:
