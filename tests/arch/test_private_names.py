@@ -11,8 +11,8 @@ import pytest
 
 from tests.arch.sources import ROOT, modules, nodes
 
-OF_OTHERS = frozenset({"_exit", "_file", "_server", "_variables"})
-"""Private names of the standard library, of Textual and of the fakes that the product happens to use too."""
+OF_OTHERS = frozenset({"_exit", "_file", "_pool", "_server", "_variables"})
+"""Private names of the standard library, of Textual, of httpx2 and of the fakes that the product happens to use too."""
 
 NOT_OWN = re.compile(r"(?<!\bself\.)(?<!\bcls\.)\b_\w+")
 

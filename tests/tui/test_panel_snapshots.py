@@ -71,7 +71,8 @@ def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size
     assert snap_compare(app, run_before=wait, terminal_size=size)
     # The line as rendered for the width inside its padding.
     text = render_status(app.parts.status.status, size[0] - 2, 1_000.0).plain
-    assert ("no key set  restricted  scripted" in text) is (size[0] >= 80)
+    assert ("restricted  scripted" in text) is (size[0] >= 80)
+    assert ("no key set" in text) is (size[0] > 80)
     assert text.startswith("ask  ⠋ waiting for the model · Esc ")
 
 

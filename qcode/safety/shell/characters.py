@@ -59,7 +59,7 @@ _NETWORK = frozenset({"curl", "wget", "ssh", "ping", "dig", "nslookup", "host", 
 _COPYING = frozenset({"scp", "sftp", "rsync"})
 _QUOTES = ("'", '"', "`")
 _MAX_MARKS = 6
-_IS_UTF8 = sys.getfilesystemencoding() == "utf-8"
+IS_UTF8 = sys.getfilesystemencoding() == "utf-8"
 """Whether commands are passed to bash in UTF-8. In another encoding, a letter may contain the byte of an operator."""
 
 
@@ -83,7 +83,7 @@ def is_plain(text: str, index: int) -> bool:
         return char in BARE
     if char in _DASHES and (index == 0 or text[index - 1] in " \t\n"):
         return False
-    return _IS_UTF8 and _is_word_character(char) and not _hidden_reason(text, index)
+    return IS_UTF8 and _is_word_character(char) and not _hidden_reason(text, index)
 
 
 def is_unsplit(text: str) -> bool:

@@ -298,17 +298,20 @@ class ReplyEntry(Entry):
         pending: list[_Item] = [("text", text[at : at + _SLICE]) for at in range(0, len(text), _SLICE)][::-1]
         entry, following = self, []
         while pending:
-            kind, piece = pending.pop()
-            entry._items.append((kind, piece))
-            entry._is_current = False
-            start = entry._finder.feed(piece) if kind == "text" else None
+            start = entry.add_item(*pending.pop())
             if start is not None:
-                pending += entry._take_next_part()
+                pending += entry.take_next_part()
                 entry = ReplyEntry(start)
                 following.append(entry)
         return following
 
-    def _take_next_part(self) -> list[_Item]:
+    def add_item(self, kind: Literal["text", "mark"], text: str) -> PartStart | None:
+        """Add an item; return the start of the next part if it begins in this text."""
+        self._items.append((kind, text))
+        self._is_current = False
+        return self._finder.feed(text) if kind == "text" else None
+
+    def take_next_part(self) -> list[_Item]:
         """Settle this entry without the start of the next part; return that, its last item first."""
         left, fed_chars = self._finder.tail, 0
         moved: list[_Item] = []

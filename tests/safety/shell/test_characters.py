@@ -209,6 +209,6 @@ def test_program_opens_exactly_the_file_that_was_judged(repo: Path, locale: str)
 
 
 def test_letter_asks_if_commands_are_not_passed_in_utf8(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(characters, "_IS_UTF8", False)
+    monkeypatch.setattr(characters, "IS_UTF8", False)
     assert _judge("cat données") == ("ask", "it has é (U+00E9) outside quotes")
     assert _judge("cat 'données'")[0] == "allow"
