@@ -129,7 +129,7 @@ class ChangesScreen(ListScreen[None]):
 
 
 def parts_of(turns: Sequence[TurnChanges]) -> dict[str, ChangePart]:
-    """Return the parts that can be undone, by the id of their row. A single hunk of a file has no part of its own."""
+    """Return the parts that can be undone, by the id of their row. A single hunk is not a part: its file is."""
     found: dict[str, ChangePart] = {}
     for turn in turns:
         for index, file in enumerate(turn.files):

@@ -124,7 +124,7 @@ class Finder(Vertical):
         return self.query_one(".finder-query", Input)
 
     def reset(self, rows: Sequence[PickerRow], highlighted: str = "", *, is_fuzzy: bool = True) -> None:
-        """Clear the filter and show `rows`; highlight the row with this id, else the current one, else the first.
+        """Clear the filter and show `rows`; highlight the row with this id, otherwise the current one or the first.
 
         `is_fuzzy` False: the filter keeps only rows that contain the filter text unbroken.
         """
