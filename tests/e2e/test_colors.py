@@ -83,7 +83,7 @@ def test_no_color_gives_attributes_only(cli: CliRunner, redraw: str) -> None:
     with Terminal(cli, "-m", "demo/demo", "--trust", env=env, rows=30) as terminal:
         terminal.wait_for("Ask ·")
         terminal.press("add a docstring to cart.py\r")
-        terminal.wait_for("1 Yes")
+        terminal.wait_for(lambda text: all(part in text for part in ("1 Yes", "2 Yes", "def total")))
         assert _is_reverse(terminal, "1 Yes")
         assert not _is_reverse(terminal, "2 Yes")
         assert not _is_reverse(terminal, "def total")
