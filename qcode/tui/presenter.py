@@ -1,4 +1,4 @@
-"""Turn the events of a turn into method calls on the transcript and the status line.
+"""The presenter: turns the events of a turn into method calls on the transcript and the status line.
 
 App and linear mode share it. `Presenter` keeps the display state of one turn (open cards, whether the reply has shown
 text), never widgets or text. `AgentCards` shows the steps of a sub-agent in the card of its call. A stored conversation
@@ -180,8 +180,8 @@ class Presenter:
             case Waiting() | LimitReached() | ModelFellBack():
                 self._show_wait_or_limit(event)
             case CompactionStarted() | HookStarted():
-                doing = hook_text(event) if isinstance(event, HookStarted) else "compacting the conversation"
-                self._set_activity(one_line(doing, 80))
+                activity = hook_text(event) if isinstance(event, HookStarted) else "compacting the conversation"
+                self._set_activity(one_line(activity, 80))
             case Compacted():
                 self._transcript.add_notice("info", _compaction_text(event, in_turn=self._is_user_turn))
             case Notice():
@@ -271,8 +271,8 @@ class Presenter:
             return
         # The card has streamed the sub-agent's answer, so its result must not be shown again.
         self._streamed_call_ids.add(event.call_id)
-        if doing := self._agents.show(event):
-            self._set_activity(doing)
+        if activity := self._agents.show(event):
+            self._set_activity(activity)
 
     def _show_wait_or_limit(self, event: Waiting | LimitReached | ModelFellBack) -> None:
         """Show a wait as a countdown, ask whether to wait for a limit, or name the model that takes over."""
@@ -379,7 +379,7 @@ class Presenter:
         plan = plan_of(call)
         # `problems`: output of formatters and checkers; `shown`: output without notes to the model.
         content = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
-        # The live output of a command lacks what came too fast, so it is replaced.
+        # The live output of a command skips what arrived too fast, so the result replaces it.
         is_complete = call.call_id in self._streamed_call_ids and (has_agent or outcome.shown is None)
         has_output = not ((outcome.diff and not outcome.problems) or plan or is_complete)
         # `reason`: why a call did not run; often its state says everything.
@@ -389,14 +389,14 @@ class Presenter:
             reason = content.partition(": ")[2]
             content = content if reason else ""
         elif event.state == "cancelled":
-            content = ""  # the state says it; what the command wrote until then is on the card
+            content = ""  # the card shows the state, and the output so far
         summary = one_line(outcome.summary if has_run else reason)
         if reason and not has_run and not outcome.diff:
             # The reason is shown once: in the title if it is one line, otherwise below it.
             summary, content = (summary, "") if summary == reason else ("", content)
         first, _, rest = content.partition("\n")
         if has_output and summary == one_line(first) and not summary.endswith("…"):
-            content = rest  # the summary says the first line
+            content = rest  # the summary repeats the first line
         summary = _without_repetition(call, summary, event.state)
         notes = ["call written as text"] if call.is_from_text else []
         notes += ["edited by you"] if event.is_revised else []
@@ -449,11 +449,11 @@ class Presenter:
                 self._agents.end(call_id)
                 del self._open_cards[call_id]
 
-    def _set_activity(self, doing: str, *, is_moving: bool = True) -> None:
+    def _set_activity(self, activity: str, *, is_moving: bool = True) -> None:
         """Show the current activity; the clock restarts only if it changes."""
-        if doing != self._activity_text:
-            self._activity_text = doing
-            text = f"{self._recovery}: {doing}" if self._recovery else doing
+        if activity != self._activity_text:
+            self._activity_text = activity
+            text = f"{self._recovery}: {activity}" if self._recovery else activity
             self._status.show_activity(Activity(text, self._clock(), is_moving=is_moving))
 
 

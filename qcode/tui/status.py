@@ -40,7 +40,7 @@ _MAX_ACTIVITY_CELLS = 120
 _MIN_ACTIVITY_CELLS = 36
 _MIN_WHY_CELLS = 12
 _NEARLY_FULL = 0.75
-_DROPPED = (
+_DROP_ORDER = (
     "branch",
     "tokens",
     "provider",
@@ -53,7 +53,7 @@ _DROPPED = (
     "known problem",
     "hint",
     "jobs",
-    "word",
+    "nearly full",
     "context",
     "details",
     "model",
@@ -90,7 +90,7 @@ class Status:
 
     `cost` None: unknown. `has_unknown_cost`: `cost` is only a part of the total. `mode_key` is the key that switches
     the mode. `has_no_sandbox`: the sandbox is off, or none works here. `problem` is the reason why the model cannot be
-    reached, `problem_until` the end of it (None: unknown). `is_restricted`: the folder is not trusted. `jobs` is the
+    reached, `problem_until` its expected end (None: unknown). `is_restricted`: the folder is not trusted. `jobs` is the
     number of running background jobs. `shell_line` is the user's `!` line that runs, shown unless a turn runs. `vim` is
     the mode of vim in the prompt, empty without it. `question` is shown instead of the activity while a question is
     open: a few words about what the user does, and the keys for it. `is_opening`: a session is being resumed, so its
@@ -125,7 +125,7 @@ def render_status(status: Status, width: int, now: float) -> Content:
 
     In a narrow terminal these are dropped, in this order: branch, tokens, the provider's name, the context bar, the key
     of the mode, the mode's long name, cost, effort, "no sandbox", the problem while a turn runs, all but `Esc` of the
-    activity's hint, the jobs, the warning of a full context, context, details of the activity, model, the restriction,
+    activity's hint, the jobs, "nearly full", context, details of the activity, model, the restriction,
     the problem. Mode, activity and its `Esc` always stay; the words of the activity are dropped last.
     """
     for left, facts in _layouts(status, width, now):
@@ -154,13 +154,13 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
         "branch": Content.styled(shorten(status.branch, 24), "$muted"),
     }
     left = {"key", "mode", "details", "hint"}
-    for dropped in ("", *_DROPPED):
+    for dropped in ("", *_DROP_ORDER):
         if dropped == "provider":
             parts["model"] = Content.styled(one_line(status.model.rpartition("/")[2], 40), "$muted")
         elif dropped == "bar":
             parts["context"] = _context(status, has_bar=False)
-        elif dropped == "word":
-            parts["context"] = _context(status, has_bar=False, has_word=False)
+        elif dropped == "nearly full":
+            parts["context"] = _context(status, has_bar=False, says_nearly_full=False)
         elif dropped == "known problem":
             if status.activity is not None:  # the turn tells its own problems
                 parts.pop("problem", None)
@@ -196,16 +196,16 @@ def activity_text(activity: Activity, now: float) -> str:
 
 
 def limit_countdown(activity: Activity | None, now: float) -> str:
-    """Return the time that is left of a wait for a limit; empty for any other activity."""
+    """Return the remaining time of a wait for a limit; empty for any other activity."""
     if activity is None or activity.until is None or activity.attempt:
         return ""
     return duration_text(max(0, ceil(activity.until - now)))
 
 
 def _activity(status: Status, now: float, interrupt: str, room: int) -> Content:
-    """Return the activity in at most `room` cells: first its time is dropped, then parts of its text, then words.
+    """Return the activity in at most `room` cells: its duration is dropped first, then words at the end of its text.
 
-    `interrupt` tells how to stop it. It stays, and so does the time until a retry.
+    `interrupt`, the hint how to stop it, stays, and so does the time until a retry.
     """
     activity = status.activity or status.shell_line
     if status.hint:
@@ -230,8 +230,8 @@ def _activity(status: Status, now: float, interrupt: str, room: int) -> Content:
     if activity.until is not None:
         retrying = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))
         why = shorten_to_words(words.rstrip(". "), room - cell_len(retrying) - 2)
-        is_telling = why == words.rstrip(". ") or cell_len(why) >= _MIN_WHY_CELLS
-        words = f"{why}, {retrying}" if why and is_telling else shorten_to_words(retrying, room)
+        is_why_readable = why == words.rstrip(". ") or cell_len(why) >= _MIN_WHY_CELLS
+        words = f"{why}, {retrying}" if why and is_why_readable else shorten_to_words(retrying, room)
     else:
         clock = f" {duration_text(now - activity.since)}" if now - activity.since >= 1 else ""
         if cell_len(words) + len(clock) > room:
@@ -263,13 +263,13 @@ def _problem(status: Status, now: float) -> str:
     return f"{one_line(status.problem, 30)}, {duration_text(max(0, ceil(status.problem_until - now)))}"
 
 
-def _context(status: Status, *, has_bar: bool, has_word: bool = True) -> Content:
+def _context(status: Status, *, has_bar: bool, says_nearly_full: bool = True) -> Content:
     if status.context_window <= 0 or status.context_tokens <= 0:
         return Content("")
     share = min(1.0, status.context_tokens / status.context_window)
     style = "$text-error" if share >= 0.9 else "$text-warning" if share >= _NEARLY_FULL else "$muted"
     percent = f"context {max(1, round(share * 100))}%"
-    if has_word and share >= _NEARLY_FULL:
+    if says_nearly_full and share >= _NEARLY_FULL:
         percent += " nearly full"
     if not has_bar:
         return Content.styled(percent, style)
@@ -287,7 +287,7 @@ def cost_total_text(status: Status) -> str:
 
 
 def closing_text(event: TurnEnded, changes: DiffCount) -> str:
-    """Return the line that closes a turn, such as `34 s · 2 files +9 -4 · $0.03`; empty if nothing is worth it."""
+    """Return the line that closes a turn, such as `34 s · 2 files +9 -4 · $0.03`; it may be empty."""
     if event.seconds is None:
         return ""
     files = count_text(len(changes.files), "file")
@@ -306,18 +306,18 @@ class StatusLine(Widget):
         super().__init__(id=id)
         self.status = status
         self._clock = clock
-        self._ticks: Timer | None = None
+        self._repaint_timer: Timer | None = None
         self._pace: float = 0
         self._lasting_problem = status.problem
         self._totals = SessionTotals()
         self._turn: UsageUpdated | None = None
         self._countdown = ""
         self.on_countdown: Callable[[str], None] = lambda left: None
-        """Called with the time that is left of a wait for a limit whenever it changes, and with "" at its end."""
+        """Called with the remaining time of a wait for a limit whenever it changes, and with "" at its end."""
 
     @property
     def is_ticking(self) -> bool:
-        return self._ticks is not None
+        return self._repaint_timer is not None
 
     def change(self, **changes: Any) -> None:  # noqa: ANN401  # fields of Status, which replace() checks
         """Replace fields of the status and repaint if any differs."""
@@ -391,9 +391,9 @@ class StatusLine(Widget):
         if pace == self._pace:
             return
         self._pace = pace
-        if self._ticks is not None:
-            self._ticks.stop()
-        self._ticks = self.set_interval(1 / pace, self._tick) if pace else None
+        if self._repaint_timer is not None:
+            self._repaint_timer.stop()
+        self._repaint_timer = self.set_interval(1 / pace, self._tick) if pace else None
 
     def _tick(self) -> None:
         self.refresh()

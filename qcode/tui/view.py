@@ -1,4 +1,4 @@
-"""The app as commands and keys see it: all their actions on the screen. Imported after the first paint.
+"""The app as commands and keys see it: all their actions on the screen. This module loads after the first paint.
 
 `AppView` is the `View` of the app. Its Esc and Ctrl+C are in `commands.cancel_keys`.
 """
@@ -199,7 +199,7 @@ class AppView:
     def _watch_job(self, job: Job) -> None:
         """Show a change of a job, unless the app is closing: that ends every job."""
         if is_mounted(self.app) and not is_closing(self.app):
-            self.app.call_later(self.jobs.change, job)
+            self.app.call_later(self.jobs.report_change, job)
 
     def ask_aside(self, question: str) -> None:
         """Ask an aside in its panel; an earlier one is cancelled."""
@@ -289,7 +289,7 @@ class AppView:
         self._widgets.transcript.add_welcome(self._welcome_lines())
 
     def _welcome_lines(self) -> tuple[str, ...]:
-        """Return the welcome. A model from after the start, or of a resumed session, has no reason."""
+        """Return the welcome. The reason for the choice of the model applies only to the model of the start."""
         model = self._agent.conversation.model
         is_first = model == self._first_model and not self._has_resumed
         return (self._welcome if is_first else replace(self._welcome, model=(model,))).lines()
@@ -384,7 +384,7 @@ class AppView:
         self._widgets.status.change(mode=self._agent.conversation.mode)
 
     def use_theme(self, name: str) -> bool:
-        """Apply a theme and keep it for the next start; `auto` follows the terminal. Return False without such one."""
+        """Apply a theme and keep it for the next start; `auto` follows the terminal. Return False if it is unknown."""
         if name == AUTO or name in self.app.theme_names:
             self.app.apply_theme(name)
             self._agent.settings.choices.keep_theme(name)
@@ -396,7 +396,7 @@ class AppView:
         self._widgets.status.change(is_restricted=not self._agent.trust.is_trusted)
 
     def copy_reply(self) -> None:
-        """Open the list of replies and code blocks, the last reply first, also as far as it has been received."""
+        """Open the list of replies and code blocks, the last reply first, including one that still streams."""
         from qcode.tui.screens.copying import CopyPicker, copy_items
 
         running = self.transcript.content.live_text if self.turns.is_running else ""
@@ -414,7 +414,7 @@ class AppView:
         self.open_screen(CopyPicker(items), on_pick)
 
     def suspend(self) -> None:
-        """Return to the shell, unless there is a deletion to undo, or a run of Ctrl+Z has just undone everything."""
+        """Suspend, unless there is a deletion to undo, or repeated Ctrl+Z has just undone everything."""
         prompt, now = self._widgets.prompt, self._clock()
         if prompt.undo_deletion():
             return
@@ -500,7 +500,7 @@ class AppView:
             self.hint("all output is unfolded now" if transcript.content.is_unfolded else "all output is folded again")
 
     def choose_card(self) -> None:
-        """Let the user choose a card by key, to unfold it."""
+        """Let the user choose a card with keys and unfold it."""
         self.hint("")
         if not self._widgets.transcript.choose_card(self._end_choosing, self._show_card_keys):
             self.hint("no cards yet")

@@ -112,7 +112,7 @@ def test_list_shows_live_output_and_stops_the_highlighted_job(pipe: Path) -> Non
         assert first.state == "stopped"
         await pressed(run, "ctrl+x", "escape")
         assert "Job 1 ended (stopped)" in run.text
-        assert "Job 1 has ended already (stopped)." in run.text
+        assert "Job 1 has already ended (stopped)." in run.text
 
     drive(test)
 

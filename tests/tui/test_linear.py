@@ -326,14 +326,14 @@ def test_tool_output_is_printed_at_its_end_and_shortened_if_long() -> None:
 
 
 @pytest.mark.parametrize("typed", ["/output", "/output 1"])
-def test_output_command_prints_a_cut_result_whole(typed: str) -> None:
+def test_output_command_prints_a_truncated_result_whole(typed: str) -> None:
     shell = call()
     script: Script = [ToolStarted(shell), *(ToolOutput("c1", f"line {n}\n") for n in range(100))]
     finished = ToolFinished(shell, ToolOutcome("", summary="exit 0"), "done")
     lines = talk(ScriptedConversation([*script, finished, ended()]), "x", typed, "/output 9", "/output all")
     assert [line for line in lines if line.startswith("line ")] == [f"line {n}" for n in range(100)]
-    assert "Warning: No cut result number '9'." in lines
-    assert "Warning: No cut result number 'all'." in lines
+    assert "Warning: No truncated result number '9'." in lines
+    assert "Warning: No truncated result number 'all'." in lines
 
 
 def test_cancelled_call_is_reported() -> None:

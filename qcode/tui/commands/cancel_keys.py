@@ -17,8 +17,8 @@ from qcode.tui.shell_lines import ShellLines
 from qcode.tui.turns import Turns
 
 _CLEAR = "clear the prompt"
-_AGAIN_SECONDS = 2.0
-_HABIT_SECONDS = 0.5
+_SECOND_PRESS_S = 2.0
+_VIM_ESCAPE_S = 0.5
 
 
 class CancelKeys:
@@ -66,7 +66,7 @@ class CancelKeys:
         ):
             return
         if not widgets.prompt.is_empty:
-            # In vim mode Esc is pressed without a thought, so it never clears.
+            # In vim mode users press Esc out of habit, so it never clears the prompt.
             if not widgets.prompt.has_vim and self._is_pressed_again("Esc", _CLEAR):
                 widgets.prompt.stash()
             return
@@ -81,11 +81,11 @@ class CancelKeys:
         return is_stopped
 
     def _escape_vim(self) -> bool:
-        """Let vim have Esc. Right after it, Esc has no effect: a second one out of habit must not interrupt."""
+        """Pass Esc to vim mode. A second one right after it, pressed out of habit, must not interrupt."""
         if self._widgets.prompt.escape_vim():
             self._vim_escaped = self._clock()
             return True
-        return self._widgets.prompt.has_vim and self._clock() - self._vim_escaped < _HABIT_SECONDS
+        return self._widgets.prompt.has_vim and self._clock() - self._vim_escaped < _VIM_ESCAPE_S
 
     def interrupt(self, leave: Callable[[], None]) -> None:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; pressed twice, quit."""
@@ -93,7 +93,7 @@ class CancelKeys:
         selected = self._app.screen.get_selected_text() or self._widgets.approval.selected_text
         selected = selected or ("" if prompt.is_refilled else prompt.selected_text)
         (announced, since), self._announced_copy = self._announced_copy, ("", float("-inf"))
-        if not selected and self._clock() - since <= _AGAIN_SECONDS:
+        if not selected and self._clock() - since <= _SECOND_PRESS_S:
             # A new attempt at the reply has replaced the selected text, but the hint still promises to copy it.
             selected = announced
         if selected:
@@ -108,7 +108,7 @@ class CancelKeys:
             leave()
 
     def announce_copy(self, text: str) -> None:
-        """Say that Ctrl+C copies `text`, which was selected in the transcript; for as long as the hint, it does."""
+        """Show the hint that Ctrl+C copies `text`, selected in the transcript. It does so until the hint disappears."""
         self._announced_copy = (text, self._clock())
         self.hint(f"Ctrl+C copies {count_text(len(text), 'character')}")
 
@@ -128,7 +128,7 @@ class CancelKeys:
         now = self._clock()
         before, self._again = self._again, None
         self.hint("")
-        if before is not None and before[0] == key and now - before[1] <= _AGAIN_SECONDS:
+        if before is not None and before[0] == key and now - before[1] <= _SECOND_PRESS_S:
             return True
         self._again = (key, now, purpose)
         self.hint(f"press {key} again to {purpose}")
@@ -139,7 +139,7 @@ class CancelKeys:
         self._widgets.status.change(hint=text)
         if self._forget_timer is not None:
             self._forget_timer.stop()
-        self._forget_timer = self._app.set_timer(_AGAIN_SECONDS, self._forget, name="hint") if text else None
+        self._forget_timer = self._app.set_timer(_SECOND_PRESS_S, self._forget, name="hint") if text else None
 
     def _forget(self) -> None:
         self._forget_timer = None

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 AUTO = "auto"
 """The argument that resets the effort to the model's default."""
-_MEANINGS: dict[Effort, str] = {
+_EFFORT_MEANINGS: dict[Effort, str] = {
     "none": "no reasoning, if the model allows that",
     "minimal": "the least the model offers",
     "low": "quick answers",
@@ -31,7 +31,7 @@ _MEANINGS: dict[Effort, str] = {
     "high": "longer reasoning, more tokens",
     "max": "the most the model offers",
 }
-_MAX_LINES = 40
+_MAX_MODELS = 40
 
 
 def _model(context: CommandContext, name: str) -> None:
@@ -42,16 +42,16 @@ def _model(context: CommandContext, name: str) -> None:
         from qcode.tui.screens.models import ModelPicker
 
         picker = ModelPicker(context.agent.models, context.agent.conversation.model, context.model_use.requested_effort)
-        context.screen.open_screen(picker, lambda chosen: _take(context, chosen))
+        context.screen.open_screen(picker, lambda chosen: _use_choice(context, chosen))
     else:
         others = [other for other in context.agent.models.names() if other != context.agent.conversation.model]
-        lines = [f"Model: {context.agent.conversation.model}", *(f"  {other}" for other in others[:_MAX_LINES])]
-        if len(others) > _MAX_LINES:
-            lines.append(f"  and {len(others) - _MAX_LINES} more: `qcode models` lists them all")
+        lines = [f"Model: {context.agent.conversation.model}", *(f"  {other}" for other in others[:_MAX_MODELS])]
+        if len(others) > _MAX_MODELS:
+            lines.append(f"  … {len(others) - _MAX_MODELS} more: `qcode models` lists them all")
         context.view.notify("info", "\n".join([*lines, "/model NAME switches the model from the next turn."]))
 
 
-def _take(context: CommandContext, chosen: ModelChoice | None) -> None:
+def _use_choice(context: CommandContext, chosen: ModelChoice | None) -> None:
     if chosen is None:
         return
     context.model_use.choose(chosen.model or context.agent.conversation.model, chosen.effort)
@@ -69,7 +69,7 @@ def _effort(context: CommandContext, typed: str) -> None:
     elif context.app is not None:
         _pick_effort(context)
     else:
-        lines = [f"  {level}: {meaning}" for level, meaning in _MEANINGS.items()]
+        lines = [f"  {level}: {meaning}" for level, meaning in _EFFORT_MEANINGS.items()]
         head = f"Effort: {context.model_use.requested_effort or AUTO}"
         context.view.notify("info", "\n".join([head, *lines, "/effort LEVEL sets it."]))
 
@@ -81,7 +81,7 @@ def _pick_effort(context: CommandContext) -> None:
     rows = [PickerRow(AUTO, AUTO, "model default", context.model_use.requested_effort is None)]
     rows += [
         PickerRow(level, level, meaning, context.model_use.requested_effort == level)
-        for level, meaning in _MEANINGS.items()
+        for level, meaning in _EFFORT_MEANINGS.items()
     ]
     title = "Effort" if context.agent.conversation.thinks else "Effort (this model is not known to support reasoning)"
     context.screen.open_screen(

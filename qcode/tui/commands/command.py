@@ -1,4 +1,4 @@
-"""The definition of a command: its capabilities, its usage and its completion.
+"""The definition of a command, the context it runs in, and its completion.
 
 A command acts through its `CommandContext`: the services of the agent, and the `View` of the app or the linear mode.
 `choices_for` makes the rows of the completion menu; it is pure, apart from the choices that a command supplies.
@@ -90,7 +90,7 @@ class View(Protocol):
         ...
 
     def leave(self) -> None:
-        """Leave qcode; ask first if that stops background jobs."""
+        """Quit qcode; ask first if that stops background jobs."""
         ...
 
 
@@ -99,7 +99,7 @@ class CommandContext:
     """The capabilities of a command: the agent with its services, and the front end.
 
     `base_commands` are those of this front end without the prompts of tool servers. `app` is None in the linear mode.
-    `typed` is the text of a command that was typed with an argument, or that needs one.
+    `typed` is the typed text of a command that has or needs an argument; `keep_typed` returns it to the prompt.
     """
 
     agent: Agent
@@ -165,7 +165,7 @@ class Command:
 
     `names` are typed after the slash: its name, then aliases. A command without names has a key or is in the palette
     only. `choices` are the completions of `argument`. `run` gets the argument, stripped. `opens_picker`: without an
-    argument it opens a screen to choose from, if there is a screen. `needs_screen`: it is not available in the linear
+    argument it opens a picker, except in the linear mode. `needs_screen`: it is not available in the linear
     mode. `is_prompt`: it sends a prompt, with any argument. If `when` returns False, its keys keep their usual effect.
     """
 
@@ -311,7 +311,7 @@ def key_names(keys: Sequence[str]) -> str:
 
 
 _MAX_LEFT_CELLS = 30
-"""Largest width of the left column, so that the right one has enough room in 80 columns."""
+"""Maximum width of the left column; a wider one makes the right column too narrow in 80 columns."""
 
 
 def table_text(rows: Sequence[tuple[str, str]]) -> str:
@@ -355,7 +355,7 @@ def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
 
 
 def _argument_row(name: str, choice: str, *, runs: bool) -> MenuItem:
-    """Return the row of a choice; if it `runs`, Enter sends it. A text to be typed in place of `…` is not inserted."""
+    """Return the row of a choice; if it `runs`, Enter sends it. The `…` of `check …` is not inserted."""
     start, is_open = choice.removesuffix(")").removesuffix("…"), choice.endswith(("…", "…)"))
     return MenuItem(f"/{name} {start if is_open else choice}", choice, is_complete=runs and not is_open)
 

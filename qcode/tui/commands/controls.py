@@ -48,7 +48,7 @@ def _permissions(context: CommandContext, argument: str) -> None:
         except ValueError as refusal:
             context.refuse(one_line(str(refusal)))
     else:
-        usage = "Use /permissions, or with list, allow|ask|deny RULE, undo RULE, keep RULE, check COMMAND."
+        usage = "Use /permissions [list | allow RULE | ask RULE | deny RULE | undo RULE | keep RULE | check COMMAND]."
         context.refuse(usage)
 
 
@@ -127,9 +127,9 @@ def _memory_choices(context: CommandContext) -> Sequence[str]:
     return [f"{whose}: " for whose in dict.fromkeys(file.owner for file in context.agent.memory.editable_files())]
 
 
-def _init(context: CommandContext, wish: str) -> None:
+def _init(context: CommandContext, focus: str) -> None:
     try:
-        prompt = context.agent.memory.init_prompt(wish)
+        prompt = context.agent.memory.init_prompt(focus)
     except ValueError as refusal:
         context.refuse(str(refusal))
         return
@@ -137,7 +137,7 @@ def _init(context: CommandContext, wish: str) -> None:
         context.view.notify(
             "info", "Plan mode: the model plans the file and asks before it writes. Shift+Tab leaves plan mode."
         )
-    context.view.send(prompt, f"/init {wish}".rstrip(), NO_OPTIONS)
+    context.view.send(prompt, f"/init {focus}".rstrip(), NO_OPTIONS)
 
 
 _SHOW = "show"

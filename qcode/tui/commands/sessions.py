@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 _RUNNING = "A turn is running. Press Esc to interrupt it first."
 
 
-def _step(
+def _start_rewind(
     context: CommandContext, planning: Coroutine[Any, Any, RewindPlan], go_back: Callable[[], None] | None = None
 ) -> None:
-    context.view.run_later(_take_step(context, planning, go_back))
+    context.view.run_later(_run_rewind(context, planning, go_back))
 
 
-async def _take_step(
+async def _run_rewind(
     context: CommandContext, planning: Coroutine[Any, Any, RewindPlan], go_back: Callable[[], None] | None
 ) -> None:
-    """Plan an undo or redo, ask about files that were changed outside qcode, and perform it.
+    """Plan a rewind, an undo or a redo, ask about files that were changed outside qcode, and perform it.
 
     `go_back` opens the question before this one; without one, Esc ends it.
     """
@@ -105,7 +105,7 @@ def _pick_rewind_scope(context: CommandContext, messages: Sequence[RewindPoint],
             _pick_message(context, messages, str(number))
             return
         planning = context.agent.conversation.rewinds.plan_rewind(number, cast("RewindScope", scope))
-        _step(context, planning, lambda: _pick_rewind_scope(context, messages, later))
+        _start_rewind(context, planning, lambda: _pick_rewind_scope(context, messages, later))
 
     from qcode.tui.screens.rewind import RewindScopePicker
 
@@ -116,14 +116,14 @@ def _undo(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
         context.refuse(_RUNNING)
     else:
-        _step(context, context.agent.conversation.rewinds.plan_undo())
+        _start_rewind(context, context.agent.conversation.rewinds.plan_undo())
 
 
 def _redo(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
         context.refuse(_RUNNING)
     else:
-        _step(context, context.agent.conversation.rewinds.plan_redo())
+        _start_rewind(context, context.agent.conversation.rewinds.plan_redo())
 
 
 def _diff(context: CommandContext, _argument: str) -> None:
@@ -178,9 +178,9 @@ def _resume(context: CommandContext, requested: str) -> None:
 
 
 def resume_at_start(context: CommandContext, session_id: str, then: Callable[[], None]) -> None:
-    """Resume a session that was not opened at the start, or let the user choose one if the id is empty.
+    """Resume the session `session_id`, or let the user choose one if the id is empty.
 
-    `then` runs in the session that is open in the end: that one, a copy, another one or a new one.
+    `then` runs once a session is open: the chosen one, a copy of it, or a new one.
     """
     if session_id:
         _open(context, session_id, then, at_start=True)

@@ -59,7 +59,7 @@ def by_id(command_id: str) -> Command:
 _CUSTOM_PREFIX = "custom:"
 _SKILL_PREFIX = "skill:"
 _MAX_HELP, _MAX_HINT = 200, 40
-_SENDING = frozenset({"plan", "init"})
+_SENDS_PROMPT = frozenset({"plan", "init"})
 """Built-in commands that send a prompt."""
 _TAKES_NO_LABELS = "cannot take images or asides. Delete the label, or send it with a message."
 
@@ -110,7 +110,10 @@ def run_by_key(context: CommandContext, command_id: str) -> None:
 
 
 def submit_text(context: CommandContext, text: str, typed_text: str, attached: tuple[Block, ...]) -> None:
-    """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell. `typed_text` is the typed text."""
+    """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell.
+
+    In `text` the labels of attachments and pastes are replaced; `typed_text` is as the user typed it.
+    """
     app = context.screen
     app.close_help()
     typed = split_command(text)
@@ -128,7 +131,7 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
     if command is None:
         replace(context, typed=typed_text).refuse(unknown_command(name, context.commands))
         return
-    if attached and not (command.is_prompt or command.id in _SENDING):
+    if attached and not (command.is_prompt or command.id in _SENDS_PROMPT):
         replace(context, typed=typed_text).refuse(f"/{name} {_TAKES_NO_LABELS}")
         return
     # The command sends a prompt, which takes them.

@@ -52,7 +52,7 @@ VIEW: tuple[Command, ...] = (
     Command(
         "suspend",
         "Suspend",
-        "Return to the shell, from which fg returns. Ctrl+Z first undoes changes of the prompt; then pause.",
+        "Suspend qcode; fg in the shell resumes it. If the prompt has changes to undo, Ctrl+Z undoes them first.",
         lambda context, _: context.screen.suspend(),
         keys=("ctrl+z",),
         when=is_prompt_empty,
@@ -69,7 +69,7 @@ VIEW: tuple[Command, ...] = (
     Command(
         "choose-card",
         "Choose a card",
-        "Mark a card: j and k move, Enter unfolds it, Esc returns to the prompt.",
+        "Choose a card with j and k; Enter folds or unfolds it, Esc returns to the prompt.",
         lambda context, _: context.screen.choose_card(),
         keys=("alt+o",),
         needs_screen=True,

@@ -207,24 +207,24 @@ class LinearApp:
             self.view.add_mark("not part of the conversation; /btw without a question adds it to your next message")
 
     def _output_command(self) -> Command:
-        """Return the command for results that were cut; a screen shows them whole in their cards."""
+        """Return the command that prints a truncated result in full; the app shows it in its card."""
 
         def show(_context: CommandContext, argument: str) -> None:
             number = int(argument) if argument.isdecimal() else None
-            text = self.view.cut_result(number) if number is not None or not argument else None
+            text = self.view.truncated_result(number) if number is not None or not argument else None
             if text is None:
                 which = f"number {argument!r}" if argument else "yet"
-                self.view.add_notice("warning", f"No cut result {which}.")
+                self.view.add_notice("warning", f"No truncated result {which}.")
             else:
                 self.view.say_exactly(text)
 
-        title, meaning = "Show a whole result", "Print all lines of a result that was cut, by default of the last one."
+        title, meaning = "Show a whole result", "Print all lines of a truncated result, by default of the last one."
         return Command("output", title, meaning, show, ("output",), "[number]")
 
     def _watch_job(self, job: Job) -> None:
         """Report the start of a job at once, and its end before the next prompt: a line must not split typed text."""
         if job.is_running:
-            self.jobs.change(job)
+            self.jobs.report_change(job)
         else:
             self._ended_jobs.append(job)
 
@@ -239,7 +239,7 @@ class LinearApp:
         return True
 
     def ask(self, approval: TurnApproval, position: str) -> None:
-        """Keep the question until its event has been shown."""
+        """Queue the question; `_show` asks it after the event has been printed."""
         self._questions.append(approval)
 
     def withdraw(self, approval_id: str) -> bool:
@@ -271,7 +271,7 @@ class LinearApp:
     async def _prompt(self) -> str | None:
         """Report what ended since the last prompt, and return the typed text."""
         while self._ended_jobs:
-            self.jobs.change(self._ended_jobs.pop(0))
+            self.jobs.report_change(self._ended_jobs.pop(0))
         return await self._lines.ask_text("User: ")
 
     async def _take(self, text: str) -> None:

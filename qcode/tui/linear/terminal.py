@@ -12,7 +12,7 @@ from typing import Any
 
 from qcode.protocol.errors import ExitCode
 
-_AGAIN_SECONDS = 2.0
+_SECOND_PRESS_S = 2.0
 
 
 def terminal_columns() -> int:
@@ -121,7 +121,7 @@ class LineTerminal:
                 self._waiting.set_result(False)
             return
         now = self._loop.time()
-        if now - self._last_press <= _AGAIN_SECONDS:
+        if now - self._last_press <= _SECOND_PRESS_S:
             self.write_line("")
             self._set_exit_code(0)
             return

@@ -26,8 +26,8 @@ Say = Callable[[str], None]
 """Prints text; a line ends only at a line end in it."""
 
 _HEAD, _TAIL = 20, 20
-MAX_WHOLE = 50
-"""The number of cut results that are kept in full."""
+MAX_KEPT_RESULTS = 50
+"""The number of truncated results that are kept in full."""
 _LEVELS: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
 _STATES = {
     "done": "finished",
@@ -68,7 +68,7 @@ class LinearView:
         self._thinking_since: float | None = None
         self._calls: dict[str, _ShownCall] = {}
         self._finished_calls: dict[str, _ShownCall] = {}
-        self._cut_results: dict[int, str] = {}
+        self._truncated_results: dict[int, str] = {}
         self._number = 0
         self._is_turn_ending = False
 
@@ -89,17 +89,17 @@ class LinearView:
         self._say(wrap_table(text, self._columns()))
 
     def begin_turn_end(self) -> None:
-        """Say with the next mark that the turn has ended; `end_turn` follows."""
+        """Let the next mark report the end of the turn; `end_turn` follows."""
         self._is_turn_ending = True
 
     def end_turn(self) -> None:
-        """Say that the turn has ended, unless a mark did."""
+        """Report the end of the turn, unless a mark did."""
         if self._is_turn_ending:
             self.add_mark("")
 
-    def cut_result(self, number: int | None) -> str | None:
-        """Return all lines of a result that was cut, by default of the last one; None if there is none."""
-        return self._cut_results.get(self._number if number is None else number)
+    def truncated_result(self, number: int | None) -> str | None:
+        """Return all lines of a truncated result, by default of the last one; None if there is none."""
+        return self._truncated_results.get(self._number if number is None else number)
 
     def add_user(self, text: str) -> None:
         self._end_calls()
@@ -257,14 +257,14 @@ class LinearView:
         self._print("\n".join([wrap(result, self._columns()), *lines]))
 
     def _output_lines(self, text: str) -> Sequence[str]:
-        """Return the lines of a result, or its first and last ones; the whole is then kept under a number."""
+        """Return the lines of a result. A long one is truncated in the middle and kept in full under a number."""
         text = clean(text).strip("\n") if text.strip() else ""
         lines = text.split("\n") if text else []
         left_out = len(lines) - _HEAD - _TAIL
         if left_out > 1:
             self._number += 1
-            self._cut_results[self._number] = text
-            self._cut_results.pop(self._number - MAX_WHOLE, None)
+            self._truncated_results[self._number] = text
+            self._truncated_results.pop(self._number - MAX_KEPT_RESULTS, None)
             note = f"({count_text(left_out, 'line')} left out; /output {self._number} shows all)"
             lines = [*lines[:_HEAD], note, *lines[-_TAIL:]]
         return [f"  {line}" for line in lines]

@@ -1,11 +1,11 @@
-"""The panel for what the user must answer before a call runs: the whole change first, then the choices.
+"""The approval panel: the whole change first, then the choices.
 
 It takes all rows that the change needs and hides the prompt meanwhile. `ApprovalDetail` has the content, `form_of` the
 choices, `question_layout` the rows. It decides and remembers nothing: it posts one `ApprovalDecided`. Text that is
-typed as a question opens belongs to the draft: keys of the first 300 ms, and every key of a burst that began then, go
-to the prompt. So does text that begins later with a key that chooses nothing, or with a letter that more text follows
-at once: a letter answers after `HOLD_SECONDS` or with Enter. The panel shows the draft; an arrow, or deleting it, leads
-back to the choices.
+typed as a question opens is added to the draft: keys of the first 300 ms, and every key of a burst that began then, go
+to the prompt. So does later text that begins with a key without a choice, or with a letter that other keys follow at
+once: a letter answers only after `HOLD_SECONDS` or with Enter. The panel shows the draft; an arrow, or deleting it,
+returns to the choices.
 """
 
 from __future__ import annotations
@@ -66,9 +66,9 @@ _MAX_KEPT_CELLS = 40
 
 
 def _after_escape(key: str, *, is_writing_text: bool) -> str:
-    """Return the character of an Alt key that means nothing here, empty for other keys.
+    """Return the character of an Alt key that has no effect here, empty for other keys.
 
-    A terminal writes a quick Escape and `2` like Alt+2. While a text is written, letters with Alt move its cursor.
+    A terminal sends a quick Escape and `2` as Alt+2. While a text is written, Alt with a letter moves its cursor.
     """
     character = key.removeprefix("alt+")
     is_alone = len(character) == 1 and len(key) == len("alt+") + 1
@@ -76,7 +76,7 @@ def _after_escape(key: str, *, is_writing_text: bool) -> str:
 
 
 class ApprovalPanel(Vertical, can_focus=True):
-    """Shows one approval at a time; hidden when there is none. Focus is the app's to give and take.
+    """Shows one approval at a time; hidden when there is none. The app gives and takes the focus.
 
     `prompt` gets what is typed before a key counts as an answer. `show_state` gets a few words about what the user does
     and the keys for it, both empty without a question.
@@ -104,7 +104,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._has_draft = False
         self._is_writing = False
         self._text_before = ""  # the prompt without this draft
-        self._held: tuple[str, Option, int] | None = None  # a letter, its option, and the index chosen before it
+        self._held: tuple[str, Option, int] | None = None  # a letter, its option, and the index highlighted before it
         self._hold_timer: Timer | None = None
         self._is_answering = False  # the text field is open
         self._reason_id = ""  # the approval about which the text in the field is
@@ -170,7 +170,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         return replace(approval.draft, text=self._edited_texts.get(approval.id, approval.draft.text))
 
     def revise(self, approval_id: str, text: str) -> None:
-        """Have the edited call judged again. It stays in view, and no key answers it, until it is asked for again."""
+        """Send the edited call back to be judged. It stays in view and cannot be answered until it is asked again."""
         if approval_id not in self.open_ids:
             return
         self._ids_in_editor.add(approval_id)
@@ -181,13 +181,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.post_message(ApprovalDecided(approval_id, Revise(text)))
 
     @property
-    def chosen(self) -> Option:
+    def highlighted(self) -> Option:
         return self.options[self._index]
 
     def ask(self, approval: PanelQuestion, position: str = "") -> None:
-        """Show `approval`, or keep it until those before it are decided. `position` is such as `1 of 2`.
+        """Show `approval`, or queue it until those before it are decided. `position` is text such as `1 of 2`.
 
-        A call that was revised keeps its turn.
+        A revised call keeps its position in the queue.
         """
         self._ids_in_editor.discard(approval.id)
         if approval.id in self.open_ids:
@@ -303,7 +303,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif option is not None and event.key == option.letter and HOLD_SECONDS:
             self._hold(event.key, option)
         else:
-            self._choose(option or self.chosen)
+            self._choose(option or self.highlighted)
 
     def on_paste(self, event: events.Paste) -> None:
         """Pasted text is never an answer, nor is the Enter that is meant to send it."""
@@ -374,7 +374,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._decide(self._form.text_decision(event.text))
 
     def _draft(self, event: events.Key) -> None:
-        """Put what is typed into the prompt: the user takes this for it, so the rest of the words must not decide."""
+        """Put a key into the prompt, as the user expects, and guard against the keys that follow."""
         is_early = self._is_guarded()
         self._quiet_until = self._clock() + GUARD_SECONDS
         if event.is_printable and event.character:
@@ -408,7 +408,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._choose(held[1])
 
     def _end_hold(self) -> tuple[str, Option, int] | None:
-        """Return the letter that was held, its option, and the index chosen before it."""
+        """Return the letter that was held, its option, and the index highlighted before it."""
         held, self._held = self._held, None
         if self._hold_timer is not None:
             self._hold_timer.stop()
@@ -495,11 +495,11 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _paint(self) -> None:
         """Show everything at the current size; the text field has as many rows as its text, up to a limit."""
         height, answer = self.app.size.height, self._answer
-        most = max(1, min(_MAX_ANSWER_ROWS, height // 4))
+        max_rows = max(1, min(_MAX_ANSWER_ROWS, height // 4))
         answer.display = self._is_answering
         answer.set_class(self._form.is_text_only, "-alone")
-        answer.styles.max_height = most
-        answer_rows = min(most, answer.wrapped_document.height) if self._is_answering else 0
+        answer.styles.max_height = max_rows
+        answer_rows = min(max_rows, answer.wrapped_document.height) if self._is_answering else 0
         left = self.view.paint(height - _STATUS_ROWS - answer_rows)
         # A height of `1fr` is at least one row, which would push the status line off a very low screen.
         self.screen.query_one("#transcript").styles.max_height = None if left else 0
@@ -528,7 +528,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _title_spans(self, width: int) -> tuple[Span, ...]:
         """Return the question, for an edit with the number of its lines and its place among those of the reply.
 
-        The key that edits the call is named if there is room for it on the same row.
+        The key that edits the call is named if it fits into the same row.
         """
         approval, position = self._open_requests[0]
         if not position and len(self._open_requests) > 1:
@@ -551,8 +551,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Return the end of the text that was typed, which is in the hidden prompt, and how to answer instead."""
         label, hint = "For your next message: ", "" if self._form.is_text_only else "  ↑ or ↓, then Enter, answers"
         text = visible(self._prompt.text)
-        room = max(8, width - len(label) - len(hint))
-        text = text if len(text) <= room else f"…{text[1 - room :]}"
+        max_length = max(8, width - len(label) - len(hint))
+        text = text if len(text) <= max_length else f"…{text[1 - max_length :]}"
         return (label, ink("dim")), (text, ink()), (hint, ink("dim"))
 
     @property

@@ -1,4 +1,4 @@
-"""`/btw`: a question about the conversation, answered in a panel above the prompt while the turn runs or not.
+"""`/btw`: a question about the conversation, answered in a panel above the prompt, also while a turn runs.
 
 `AsideTalk` runs one aside at a time, also in the linear mode, and keeps the last answer until the user adds it to the
 next message. `AsidePanel` shows it with the same presenter and transcript as a turn; it takes no focus.
@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 USAGE = "Type a question after /btw. The answer does not become part of the conversation."
 _ONLY_CALLS = "The model called tools, which an aside cannot run, instead of answering. Ask again, or send a message."
-_SHARE = 0.4
+_SCREEN_SHARE = 0.4
 _MIN_ROWS = 3
-_ROOM_FOR_KEYS = 44
-"""Cells for the keys in full words."""
+_MIN_CELLS_FOR_WORDS = 44
+"""A wider panel shows the keys with their full labels."""
 
 
 class AsideTalk:
@@ -116,7 +116,7 @@ class AsideTalk:
 
 
 class AsidePanel(Vertical):
-    """The panel of one aside; hidden while closed. It is the status line and the user of its presenter."""
+    """The panel of one aside; hidden while closed. It is the `StatusView` and the `Interaction` of its presenter."""
 
     def __init__(self, clock: Callable[[], float], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -134,7 +134,7 @@ class AsidePanel(Vertical):
 
     @property
     def is_open(self) -> bool:
-        """Whether the panel is visible: an open question, and help, take its place."""
+        """Whether the panel is visible: an open question or help hides it."""
         return bool(self.display) and not (self.screen.has_class("-asking") or self.screen.has_class("-helping"))
 
     @property
@@ -200,7 +200,7 @@ class AsidePanel(Vertical):
         width = max(1, self.size.width - 2)
         title = Content.assemble(("btw ", "bold"), shorten(self._question, max(1, width - 4)))
         self.query_one("#aside-title", Static).update(title)
-        add = ("Ctrl+S", "add to the conversation" if width >= _ROOM_FOR_KEYS else "add")
+        add = ("Ctrl+S", "add to the conversation" if width >= _MIN_CELLS_FOR_WORDS else "add")
         keys = [] if self._activity_text else [add]
         keys += [("PgUp PgDn", "scroll")] if self._text.is_long else []
         line = key_hints([*keys, ("Esc", "close")], width)
@@ -224,7 +224,7 @@ class _AsideText(Transcript):
 
     def after_changes(self) -> None:
         super().after_changes()
-        limit = max(_MIN_ROWS, int(self.app.size.height * _SHARE))
+        limit = max(_MIN_ROWS, int(self.app.size.height * _SCREEN_SHARE))
         self.styles.height = max(1, min(self.column.height, limit))
         was_long, self.is_long = self.is_long, self.column.height > limit
         if self.is_long and not was_long and self.is_anchored:

@@ -1,7 +1,7 @@
 """The form of an approval in the app: its title, its choices in order, and the decision that a typed text makes.
 
 The app and the linear mode read the same forms. Choices are numbered from 1 without gaps; a letter means the same in
-every form. Further offers come after the last yes. Pure.
+every form. Offers that allow more come after the other yes options. Pure.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ AGAIN = "the same call gave the same result several times; change the approach"
 
 @dataclass(frozen=True, slots=True)
 class FolderTrust:
-    """Is the folder of the run trusted? Decided by `Allow`, with the scope `folder` for from now on, or `Deny`.
+    """The question whether to trust the folder. Answers: `Allow`, with the scope `folder` for later runs, or `Deny`.
 
     It is asked before there is a conversation. `detail` names the folder and its files, or their changes.
     """
@@ -54,7 +54,7 @@ PanelQuestion: TypeAlias = Approval | FolderTrust
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One choice. `decision` None: what the user then writes decides. `key` is a key of the app that does the same.
+    """One choice. `decision` None: the user then writes a text, which decides. `key` is a key of the app for it.
 
     `warning` is shown before the decision is taken, with the choices of `confirmation_form`.
     """
@@ -73,7 +73,7 @@ class Form:
 
     `format` is the format of the detail: an `edit` (a unified diff), a `command`, any other `call`, or `text` or
     `markdown` of the model. `why` is one line with the reason for asking. `first` is the index of the option that is
-    chosen at first. `hint` is shown in the empty text field, and `writing` says what the user does in it.
+    highlighted at first. `hint` is shown in the empty text field, and `writing` says what the user does in it.
     """
 
     options: tuple[Option, ...]
@@ -224,7 +224,7 @@ def risk_line(command: str) -> str:
 def _tool_options(approval: ToolApproval) -> tuple[Option, ...]:
     rule = visible(approval.rule)
     covered = rule_in_words(rule)
-    # Both add the same rule. The row of the second has room for it in 80 columns.
+    # Both add the same rule, which is shown once. The shorter label of the second leaves space for it in 80 columns.
     session_detail, folder_detail = ("", rule) if approval.is_keepable else (rule, "")
     session = Option(f"Yes, and stop asking for {covered} (this session)", "a", Allow("session"), session_detail)
     folder = Option(f"Yes, always in this folder: {covered}", "f", Allow("folder"), folder_detail)

@@ -23,7 +23,7 @@ _COMMAND_CELLS = 60
 
 
 class JobWatch:
-    """The background jobs of a session. `clock` returns seconds, `say` shows a notice.
+    """Watches the background jobs of a session. `clock` returns seconds, `say` shows a notice.
 
     `show_count` gets the number of running jobs after each start and end. `update_card` changes the cards of commands
     that became jobs.
@@ -55,16 +55,16 @@ class JobWatch:
     def running(self) -> tuple[Job, ...]:
         return self._jobs.running
 
-    def change(self, job: Job) -> None:
+    def report_change(self, job: Job) -> None:
         """Show that `job` started or ended. Called in the event loop."""
         self._show_count(len(self.running))
         if job.is_running:
             self._started_at[job.number] = self._clock()
             return
         self._show_card(job)
-        is_fine = _is_fine(job)
+        has_succeeded = _has_succeeded(job)
         text = f"Job {job.number} ended ({job.state}): {command_of(job)}. /jobs {job.number} shows its output."
-        self._say("info" if is_fine else "warning", text)
+        self._say("info" if has_succeeded else "warning", text)
 
     def follow(self, call_id: str, summary: str) -> None:
         """Show the state of a job on the card of its call. `summary` is that of the call's result."""
@@ -84,7 +84,7 @@ class JobWatch:
             self.update_card(card, CardUpdate(state="running", summary=summary, hint=""))
             return
         del self._cards[job.number]
-        state: CardState = "cancelled" if job.problem == "stopped" else "done" if _is_fine(job) else "failed"
+        state: CardState = "cancelled" if job.problem == "stopped" else "done" if _has_succeeded(job) else "failed"
         summary = hint if state == "cancelled" else f"{job.state}, {hint}"
         self.update_card(card, CardUpdate(state=state, output=job.latest(), summary=summary))
 
@@ -97,11 +97,11 @@ class JobWatch:
         return found
 
     async def stop(self, job: Job) -> None:
-        """Stop a job; its end is reported as any other."""
+        """Stop a job; its end is reported like that of any other job."""
         if job.is_running:
             await self._jobs.stop(job)
         else:
-            self._say("info", f"Job {job.number} has ended already ({job.state}).")
+            self._say("info", f"Job {job.number} has already ended ({job.state}).")
 
     def send(self, job: Job) -> str:
         """Attach the latest output of a job to the next message to the model; return what was done."""
@@ -117,7 +117,7 @@ class JobWatch:
         return f"Attached the output of job {job.number} ({size}) to your next message."
 
     def forget_sent(self) -> None:
-        """Let the output of each job be attached again, because the user has removed an attachment."""
+        """Allow the output of each job to be attached again: the user has removed an attachment."""
         self._sent_totals.clear()
 
     def state_of(self, job: Job) -> str:
@@ -140,7 +140,7 @@ class JobWatch:
         return f"{self.state_of(job)}: {command_of(job)}\n\n{output or '(no output yet)'}"
 
 
-def _is_fine(job: Job) -> bool:
+def _has_succeeded(job: Job) -> bool:
     return job.problem == "stopped" or (job.exit is not None and job.exit.exit_code == 0)
 
 

@@ -23,14 +23,15 @@ from qcode.tui.widgets import chosen_style, overflow_mark
 _LABEL_SHARE = 0.6
 _SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45
 _FULL_HEIGHT = 24
-"""On a lower screen the list leaves more rows to the description and the keys, which wrap if it is narrow, too."""
+"""On a screen with fewer rows the list takes `_LOW_SCREEN_SHARE`: a low, narrow screen needs rows for wrapped hints."""
 _GAP = 2
 _MARKS = 4
+"""Cells of the marks before a label: highlighted, in use."""
 _MIN_LABEL = 20
 _MIN_TEXT = 9
 _MIN_DETAIL = 12
 _MIN_PINNED = 4
-"""A list with fewer lines has no room for the heading of a group that scrolls."""
+"""A list with fewer lines does not keep the heading of a scrolled group in view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +39,8 @@ class PickerRow:
     """A row of a picker. `label` and `detail` are its first and last column; `is_current` marks the one in use.
 
     `cells` are the columns between them, described by `Column`s. The filter also searches the hidden text `also`. Rows
-    of one `group` are listed together under that heading. `is_dim`: it can be picked, but needs another step first. A
-    row with one of `names` that starts with the filter comes before all others.
+    of one `group` are listed together under that heading. `is_dim`: the row can be picked, but needs another step
+    first. If the filter is the start of one of `names`, the row comes before all others.
     """
 
     id: str
@@ -63,8 +64,8 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class _Shape:
-    """The width of each part at one width of the list. Dropped columns are not in `cells`."""
+class _ColumnWidths:
+    """The width of each column, for one width of the list. Dropped columns are not in `cells`."""
 
     label: int
     cells: Mapping[int, int]
@@ -91,7 +92,7 @@ class PickerList(Widget):
         self.rows: Sequence[PickerRow] = ()
         self.index = 0
         self._columns = tuple(columns)
-        self._has_head = any(column.title for column in columns)
+        self._has_header = any(column.title for column in columns)
         self._query = ""
         self._lines: list[int | str] = []
         self._first = 0
@@ -106,12 +107,12 @@ class PickerList(Widget):
     @property
     def page(self) -> int:
         """The number of rows that a page key moves."""
-        return max(1, self._room - 1)
+        return max(1, self._view_lines - 1)
 
     @property
-    def _room(self) -> int:
-        """The number of lines that fit. If that is not all of them, the last row says so."""
-        height = max(1, self.size.height - self._has_head)
+    def _view_lines(self) -> int:
+        """The number of lines in view. If not all lines fit, the last row of the widget shows the overflow instead."""
+        height = max(1, self.size.height - self._has_header)
         return height - (1 < height < len(self._lines))
 
     def set_rows(self, rows: Sequence[PickerRow], query: str, index: int) -> None:
@@ -136,19 +137,19 @@ class PickerList(Widget):
         Not as a style: Textual loses `max-height` of a widget two containers down.
         """
         share = _SCREEN_SHARE if viewport.height >= _FULL_HEIGHT else _LOW_SCREEN_SHARE
-        return max(1, min(len(self._lines) + self._has_head, int(viewport.height * share)))
+        return max(1, min(len(self._lines) + self._has_header, int(viewport.height * share)))
 
     def render(self) -> Content:
         width = self.size.width
         if not self.rows:
             return Content("")
-        shape = self._shape(width)
-        head = [self._head(shape, width)] if self._has_head else []
-        lines = self._scrolled_lines(self._room)
+        widths = self._column_widths(width)
+        header = [self._header(widths, width)] if self._has_header else []
+        lines = self._scrolled_lines(self._view_lines)
         if isinstance(lines[-1], str):
             lines.pop()  # a heading whose rows are all below
         self._shown_lines = lines
-        content = [*head, *(self._line(line, shape, width) for line in lines)]
+        content = [*header, *(self._line(line, widths, width) for line in lines)]
         if len(lines) < len(self._lines):
             shown = [line for line in lines if isinstance(line, int)]
             mark = overflow_mark(shown[0] if shown else 0, len(shown), len(self.rows))
@@ -166,18 +167,18 @@ class PickerList(Widget):
         return self._lines[self._first : self._first + height]
 
     def _scrolled_to(self, height: int) -> int:
-        """Return the first line to show.
+        """Return the index of the first line to show.
 
         Scroll as little as possible. With 10 lines, 4 of them visible from line 2 on, moving to line 6 shows lines 3 to
         6, and moving back to line 1 shows lines 1 to 4. The first row also scrolls its heading into view.
         """
-        at = self._lines.index(self.index)
-        top = 0 if self.index == 0 else at
-        return max(at - height + 1, min(self._first, top, len(self._lines) - height), 0)
+        highlighted = self._lines.index(self.index)
+        top = 0 if self.index == 0 else highlighted
+        return max(highlighted - height + 1, min(self._first, top, len(self._lines) - height), 0)
 
     def _row_at(self, y: int) -> int | None:
         """Return the index of the row at a line of the widget, None for a heading or a blank."""
-        at = y - self._has_head
+        at = y - self._has_header
         line = self._shown_lines[at] if 0 <= at < len(self._shown_lines) else ""
         return line if isinstance(line, int) else None
 
@@ -189,50 +190,52 @@ class PickerList(Widget):
         if (index := self._row_at(event.y)) not in (None, self.index):
             self.post_message(self.Hovered(index))
 
-    def _shape(self, width: int) -> _Shape:
-        room = max(1, width - _MARKS)
+    def _column_widths(self, width: int) -> _ColumnWidths:
+        total = max(1, width - _MARKS)
         longest, cells, has_detail = self._max_widths
-        heights: dict[int, int] = {}
+        cell_widths: dict[int, int] = {}
         # The most important columns take their width first. A number that does not fit is dropped, a text is cut.
-        left = room - min(longest, _MIN_LABEL)
+        left = total - min(longest, _MIN_LABEL)
         for at in sorted(range(len(cells)), key=lambda at: -self._columns[at].weight):
-            room_for_it = min(cells[at], left - _GAP)
-            least = cells[at] if self._columns[at].is_number else min(cells[at], _MIN_TEXT)
-            if cells[at] and room_for_it >= least:
-                heights[at] = room_for_it
-                left -= room_for_it + _GAP
-        spent = sum(cells + _GAP for cells in heights.values())
-        label = max(1, min(longest, int((room - spent) * _LABEL_SHARE)))
-        detail = room - label - spent - _GAP
+            cell_width = min(cells[at], left - _GAP)
+            min_width = cells[at] if self._columns[at].is_number else min(cells[at], _MIN_TEXT)
+            if cells[at] and cell_width >= min_width:
+                cell_widths[at] = cell_width
+                left -= cell_width + _GAP
+        spent = sum(cell_width + _GAP for cell_width in cell_widths.values())
+        label = max(1, min(longest, int((total - spent) * _LABEL_SHARE)))
+        detail = total - label - spent - _GAP
         if not has_detail or detail < _MIN_DETAIL:
-            label, detail = max(1, min(longest, room - spent)), 0
-        return _Shape(label, dict(sorted(heights.items())), detail)
+            label, detail = max(1, min(longest, total - spent)), 0
+        return _ColumnWidths(label, dict(sorted(cell_widths.items())), detail)
 
-    def _head(self, shape: _Shape, width: int) -> Content:
-        cells = [_aligned(self._columns[at].title, room, self._columns[at]) for at, room in shape.cells.items()]
-        text = " " * (_MARKS + shape.label) + "".join(" " * _GAP + cell for cell in cells)
+    def _header(self, widths: _ColumnWidths, width: int) -> Content:
+        cells = [
+            _aligned(self._columns[at].title, cell_width, self._columns[at]) for at, cell_width in widths.cells.items()
+        ]
+        text = " " * (_MARKS + widths.label) + "".join(" " * _GAP + cell for cell in cells)
         return Content.styled(text.rstrip(), "$muted").truncate(width, ellipsis=True)
 
-    def _line(self, line: int | str, shape: _Shape, width: int) -> Content:
+    def _line(self, line: int | str, widths: _ColumnWidths, width: int) -> Content:
         if isinstance(line, str):
             return Content.styled(shorten(line, width), "bold $muted")
         row, is_chosen = self.rows[line], line == self.index
-        label = self._found(shorten(row.label, shape.label))
+        label = self._underlined(shorten(row.label, widths.label))
         style = chosen_style(self) if is_chosen else "$muted" if row.is_dim else ""
         content = Content.assemble(
             ("› " if is_chosen else "  ", "$text-accent"),
             ("● " if row.is_current else "  ", "$text-success"),
             label.stylize_before(style),
-            " " * (shape.label - label.cell_length),
+            " " * (widths.label - label.cell_length),
         )
-        for at, room in shape.cells.items():
+        for at, cell_width in widths.cells.items():
             cell = row.cells[at] if at < len(row.cells) else ""
-            content = Content.assemble(content, " " * _GAP, (_aligned(cell, room, self._columns[at]), "$muted"))
-        if row.detail and shape.detail > 0:
-            content = Content.assemble(content, " " * _GAP, (shorten(row.detail, shape.detail), "$muted"))
+            content = Content.assemble(content, " " * _GAP, (_aligned(cell, cell_width, self._columns[at]), "$muted"))
+        if row.detail and widths.detail > 0:
+            content = Content.assemble(content, " " * _GAP, (shorten(row.detail, widths.detail), "$muted"))
         return content.rstrip().truncate(width, ellipsis=True)
 
-    def _found(self, label: str) -> Content:
+    def _underlined(self, label: str) -> Content:
         """Return `label` with the letters that match the query underlined."""
         content = Content(label)
         for word in self._query.split():

@@ -1,7 +1,7 @@
 """The detail of an approval as rows of the transcript: a diff, a command, or a text of the model.
 
-`Rows` shows such rows in a `Static`. A preview leaves out and hides nothing: the caller has made invisible characters
-visible, and `ensure_visible` checks this again.
+`Rows` shows such rows in a `Static`. The detail is never shortened. The caller has made invisible characters visible;
+`ensure_visible` checks this again.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _MIN_BOTH_SIDES = 5
 
 
 class Rows(Visual):
-    """Shows `lines` in `widget`, in its colors. They are laid out for one width; on resize the owner replaces them."""
+    """Shows `lines` in the colors of `widget`. They are wrapped for one width; on resize the owner replaces them."""
 
     def __init__(self, lines: Sequence[Line], widget: Widget) -> None:
         self.lines = lines
@@ -101,11 +101,11 @@ class ApprovalDetail:
         for context in (1, 0):
             if len(lines) <= height or not self.diff:
                 return lines
-            less = render_diff(near_changes(self.diff, context), width)
-            if len(less) <= height:
-                return less
-        some = self.diff if width >= MIN_SIDE_BY_SIDE or height < _MIN_BOTH_SIDES else both_sides(self.diff, height)
-        return lines if some is self.diff else render_diff(some, width)[:height]
+            shorter = render_diff(near_changes(self.diff, context), width)
+            if len(shorter) <= height:
+                return shorter
+        extract = self.diff if width >= MIN_SIDE_BY_SIDE or height < _MIN_BOTH_SIDES else both_sides(self.diff, height)
+        return lines if extract is self.diff else render_diff(extract, width)[:height]
 
     @property
     def change(self) -> tuple[int, int]:

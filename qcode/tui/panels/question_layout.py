@@ -33,7 +33,7 @@ class QuestionText:
     """The parts of a question besides its detail. `current` is the index of the highlighted option.
 
     `notes` are the reason for asking and the user's draft, each on separate rows. `is_warning`: the note is a warning,
-    which matters more than the detail. `is_prose`: the title is a text that the detail continues.
+    which takes precedence over the detail. `is_prose`: the detail continues the title.
     """
 
     title: tuple[Span, ...]
@@ -46,17 +46,17 @@ class QuestionText:
 
 @dataclass(frozen=True, slots=True)
 class QuestionRows:
-    """The rows of each part. `choice_indexes` has the index of the option that each row of `choices` belongs to.
+    """The rows of each part. `choice_indexes` has, for each row of `choices`, the index of its option.
 
-    `before` and `after` scroll with the detail, and `room` is the number of rows for all of them. `is_cut`: some of the
-    other rows are truncated or hidden.
+    `before` and `after` scroll with the detail, and `scroll_rows` is the number of rows for all of them. `is_cut`: some
+    of the other rows are truncated or hidden.
     """
 
     title: list[Line]
     notes: list[Line]
     choices: list[Line]
     choice_indexes: list[int]
-    room: int
+    scroll_rows: int
     before: list[Line] = field(default_factory=list)
     after: list[Line] = field(default_factory=list)
     is_cut: bool = False
@@ -64,12 +64,12 @@ class QuestionRows:
     @property
     def is_mark_in_title(self) -> bool:
         """Whether the number of hidden rows goes into the title, because the detail needs every row."""
-        return self.room < _MIN_DETAIL_ROWS + _MARK_ROWS
+        return self.scroll_rows < _MIN_DETAIL_ROWS + _MARK_ROWS
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
-    """The most rows of title and notes; whether the current choice, and the others, may have several rows."""
+class _Arrangement:
+    """One way to share the rows: a maximum for title and notes, a minimum for the detail, and which choices wrap."""
 
     title: int
     notes: int
@@ -78,14 +78,14 @@ class _Step:
     detail: int = _MIN_DETAIL_ROWS
 
 
-_STEPS = (
-    _Step(_ALL, _ALL, True, True),
-    _Step(_ALL, 2, True),
-    _Step(2, 1, True),
-    _Step(2, 1, False),
-    _Step(1, 1, False),
-    _Step(1, 1, False, detail=1),
-    _Step(1, 0, False, detail=1),
+_ARRANGEMENTS = (
+    _Arrangement(_ALL, _ALL, True, True),
+    _Arrangement(_ALL, 2, True),
+    _Arrangement(2, 1, True),
+    _Arrangement(2, 1, False),
+    _Arrangement(1, 1, False),
+    _Arrangement(1, 1, False, detail=1),
+    _Arrangement(1, 0, False, detail=1),
 )
 
 
@@ -98,39 +98,48 @@ def arrange(
     """
     title = wrap(text.title, width)
     notes = [row for note in text.notes for row in wrap(note, width)]
-    steps: tuple[_Step, ...] = _STEPS[1:] if is_low else _STEPS
+    arrangements: tuple[_Arrangement, ...] = _ARRANGEMENTS[1:] if is_low else _ARRANGEMENTS
     if text.is_warning:
-        steps = (*(replace(step, notes=_ALL, detail=0) for step in steps), _STEPS[-1])
-    for step in steps:
-        rows = _arranged(text, step, title, notes, width)
-        least = min(detail_rows, step.detail)
-        least += _MARK_ROWS if detail_rows > step.detail == _MIN_DETAIL_ROWS else 0
-        room = height - len(rows.title) - len(rows.notes) - len(rows.choices)
-        if room >= least:
-            return replace(rows, room=max(room - kept_rows, min(room, least)))
+        arrangements = (
+            *(replace(arrangement, notes=_ALL, detail=0) for arrangement in arrangements),
+            _ARRANGEMENTS[-1],
+        )
+    for arrangement in arrangements:
+        rows = _rows_of(text, arrangement, title, notes, width)
+        min_rows = min(detail_rows, arrangement.detail)
+        min_rows += _MARK_ROWS if detail_rows > arrangement.detail == _MIN_DETAIL_ROWS else 0
+        left = height - len(rows.title) - len(rows.notes) - len(rows.choices)
+        if left >= min_rows:
+            return replace(rows, scroll_rows=max(left - kept_rows, min(left, min_rows)))
     count = max(_MIN_CHOICES, height - len(rows.title) - 1)
     choices, indexes = _around_current(rows.choices, count, text.current)
-    room = max(0, height - len(rows.title) - len(choices))
-    return replace(rows, notes=[], choices=choices, choice_indexes=indexes, room=room, is_cut=True)
+    left = max(0, height - len(rows.title) - len(choices))
+    return replace(rows, notes=[], choices=choices, choice_indexes=indexes, scroll_rows=left, is_cut=True)
 
 
-def _arranged(text: QuestionText, step: _Step, title: list[Line], notes: list[Line], width: int) -> QuestionRows:
+def _rows_of(
+    text: QuestionText, arrangement: _Arrangement, title: list[Line], notes: list[Line], width: int
+) -> QuestionRows:
     choices, indexes, is_cut = choice_rows(
-        text.options, text.current, width, wraps_current=step.wraps_current, wraps_others=step.wraps_others
+        text.options,
+        text.current,
+        width,
+        wraps_current=arrangement.wraps_current,
+        wraps_others=arrangement.wraps_others,
     )
-    is_title_cut, are_notes_cut = len(title) > step.title, len(notes) > step.notes
+    is_title_cut, are_notes_cut = len(title) > arrangement.title, len(notes) > arrangement.notes
     before: list[Line] = []
     after: list[Line] = []
     if is_title_cut and text.is_prose:
         title = wrap(text.title, max(1, width - _TITLE_MARK_CELLS))
-        title, before = title[: step.title], title[step.title :]
+        title, before = title[: arrangement.title], title[arrangement.title :]
     elif is_title_cut:
-        after = [] if step.notes else title
-        title = clip(title, step.title, width)
-    if are_notes_cut and not step.notes:
+        after = [] if arrangement.notes else title
+        title = clip(title, arrangement.title, width)
+    if are_notes_cut and not arrangement.notes:
         before, after = ([*before, *notes], after) if text.is_warning else (before, [*after, *notes])
     is_cut = is_cut or is_title_cut or are_notes_cut
-    return QuestionRows(title, clip(notes, step.notes, width), choices, indexes, 0, before, after, is_cut=is_cut)
+    return QuestionRows(title, clip(notes, arrangement.notes, width), choices, indexes, 0, before, after, is_cut=is_cut)
 
 
 def choice_rows(
@@ -140,7 +149,7 @@ def choice_rows(
     lines: list[Line] = []
     indexes: list[int] = []
     is_cut = False
-    room = max(1, width - _NUMBER_CELLS)
+    label_width = max(1, width - _NUMBER_CELLS)
     for index, option in enumerate(options):
         is_current = index == current
         paint = ink("choice") if is_current else ink()
@@ -150,10 +159,10 @@ def choice_rows(
         spans += [(f" ({keys})", ink("dim"))] if keys else []
         with_keys = Line(tuple(spans))
         spans += [(f"  {option.detail}", ink("dim"))] if option.detail else []
-        rows = wrap(spans, room)
+        rows = wrap(spans, label_width)
         if len(rows) > 1 and not (wraps_current if is_current else wraps_others):
             is_cut = True
-            rows = [with_keys if with_keys.width <= room else Line(((crop(label[0], room), paint),))]
+            rows = [with_keys if with_keys.width <= label_width else Line(((crop(label[0], label_width), paint),))]
         mark = "› " if is_current else "  "
         lines += prefix(rows, (f"{mark}{index + 1} ", paint), (" " * _NUMBER_CELLS, ink()))
         indexes += [index] * len(rows)

@@ -35,8 +35,9 @@ Page: TypeAlias = Literal["page_up", "page_down", "home", "end"]
 _SIDE_CELLS = 4
 """Cells of a row that the border, the padding and the scroll bar take."""
 _LOW = 20
+"""A screen with fewer rows is low."""
 _KEPT_ROWS = 2
-"""Rows that stay for the transcript; on a low screen one does."""
+"""Rows kept for the transcript; one on a low screen."""
 
 
 class QuestionView(Vertical):
@@ -97,15 +98,12 @@ class QuestionView(Vertical):
         return [*before, *self._detail.lines(width), *after, *([Line(), *choices] if self._rows.is_cut else [])]
 
     def open(self, detail: ApprovalDetail) -> None:
-        """Use `detail` from now on, from its beginning; `paint` shows it."""
+        """Set the detail, scrolled to its beginning; `paint` shows it."""
         self._detail, self._detail_rows, self._is_whole = detail, (0, []), False
         self._scroll.scroll_home(animate=False)
 
     def paint(self, height: int) -> int:
-        """Show everything in at most `height` rows: question and choices are whole, the detail gets the other rows.
-
-        Return the number of rows that are left.
-        """
+        """Show the question in at most `height` rows, shared by `arrange`; return the number of rows that are left."""
         width, is_low = self.width, self.app.size.height < _LOW
         letters_above = letters(self._scrolling[: round(self._scroll.scroll_y)])
         is_new_width = self._detail_rows[0] not in (0, width)
@@ -115,19 +113,19 @@ class QuestionView(Vertical):
         kept_rows = 1 if is_low else _KEPT_ROWS
         rows = self._rows = arrange(text, detail_rows, width, height, is_low=is_low, kept_rows=kept_rows)
         body = self._body()
-        room = self._view_rows
-        is_extract = not (self._is_whole or len(body) <= rows.room or rows.before or rows.after)
-        self._scrolling = self._detail.fitting(width, room) if is_extract else body
+        view_rows = self._view_rows
+        is_extract = not (self._is_whole or len(body) <= rows.scroll_rows or rows.before or rows.after)
+        self._scrolling = self._detail.fitting(width, view_rows) if is_extract else body
         self._hidden = len(body) - len(self._scrolling)
-        self._scroll.styles.max_height = max(1, room)
-        self._scroll.display = bool(self._scrolling) and room > 0
+        self._scroll.styles.max_height = max(1, view_rows)
+        self._scroll.display = bool(self._scrolling) and view_rows > 0
         self._show("#approval-text", self._scrolling)
         self._show("#approval-why", rows.notes)
         self._show("#approval-options", rows.choices)
         if is_new_width and letters_above:
             self._show_from(row_of(self._scrolling, letters_above))
         self._paint_mark()
-        used = len(rows.title) + min(len(body), rows.room) + len(rows.notes) + len(rows.choices)
+        used = len(rows.title) + min(len(body), rows.scroll_rows) + len(rows.notes) + len(rows.choices)
         return height - used
 
     def scroll_page(self, to: Page) -> bool:
@@ -183,8 +181,8 @@ class QuestionView(Vertical):
     def _view_rows(self) -> int:
         """The rows of the view: one less if a row tells how many are hidden."""
         rows = self._rows
-        is_marked = len(self._body()) > rows.room and not rows.is_mark_in_title
-        return rows.room - 1 if is_marked else rows.room
+        is_marked = len(self._body()) > rows.scroll_rows and not rows.is_mark_in_title
+        return rows.scroll_rows - 1 if is_marked else rows.scroll_rows
 
     @property
     def _max_scroll(self) -> int:
@@ -214,7 +212,7 @@ class QuestionView(Vertical):
 class AnswerField(EditingArea):
     """A text that the user writes in a question, edited like the prompt. Several lines are kept, long pastes folded.
 
-    `takes_early` gets each key and each paste first and returns whether it belongs to the draft of the prompt.
+    `takes_early` is called first with each key and paste; it returns whether it has moved the text to the prompt.
     """
 
     @dataclass

@@ -20,7 +20,7 @@ from qcode.tui.messages import SearchClosed
 from qcode.tui.transcript.transcript import SearchPosition, Transcript
 from qcode.tui.widgets import SteadyInput
 
-_ROOM_FOR_KEYS = 72
+_MIN_CELLS_FOR_KEYS = 72
 
 
 class SearchField(SteadyInput):
@@ -42,7 +42,7 @@ class SearchField(SteadyInput):
 
 
 class SearchBar(Horizontal):
-    """The search line: field, position such as `3 of 12`, keys. Hidden while closed; the app moves the focus back."""
+    """The search bar: field, position such as `3 of 12`, keys. Hidden while closed; the app moves the focus back."""
 
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -90,7 +90,7 @@ class SearchBar(Horizontal):
             self._show(self._transcript.search(event.value))
 
     @on(SearchField.Moved)
-    def _search_on(self, event: SearchField.Moved) -> None:
+    def _search_next(self, event: SearchField.Moved) -> None:
         event.stop()
         if self._field.value.strip():
             self._show(self._transcript.search_on(is_upwards=event.is_upwards))
@@ -111,5 +111,5 @@ class SearchBar(Horizontal):
             content = Content(f"{found.number} of {found.count}")
         else:
             content = Content.styled("no match", "$text-warning")
-        keys = "  ↑↓ next · Esc close · Ctrl+F stay here" if self.size.width >= _ROOM_FOR_KEYS else "  Esc close"
+        keys = "  ↑↓ next · Esc close · Ctrl+F stay here" if self.size.width >= _MIN_CELLS_FOR_KEYS else "  Esc close"
         self.query_one("#search-count", Static).update(Content.assemble(content, (keys, "$muted")))

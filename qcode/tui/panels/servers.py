@@ -1,4 +1,4 @@
-"""Tool servers in the app: their changes become notices, their pending approvals questions above the prompt.
+"""Tool servers in the app: their changes become notices, their pending approvals become questions above the prompt.
 
 Each approval is asked for once; after a postponement `/mcp` asks again. `agent.mcp` makes the decisions.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.mcp.spec import ServerStatus
 
-HOW_TO = (
+NO_SERVERS = (
     "No tool servers configured. Add one to your config.toml:\n\n"
     '  [mcp_servers.NAME]\n  command = "PROGRAM"\n\n'
     "or start with --mcp-config FILE."
@@ -87,7 +87,7 @@ class ServerWatch:
 def listing(statuses: tuple[ServerStatus, ...]) -> str:
     """Return the list of servers for the user, sanitized."""
     if not statuses:
-        return HOW_TO
+        return NO_SERVERS
     rows = [line for status in statuses for line in _lines(status)]
     return "\n".join((*rows, "", "/mcp NAME shows a server's tools. /mcp restart NAME restarts it."))
 
@@ -109,18 +109,18 @@ def _lines(status: ServerStatus) -> tuple[str, ...]:
     offered = sum(not tool.problem for tool in status.tools)
     count = f", {count_text(offered, 'tool')}" if status.state == "ready" else ""
     disabled = len(status.tools) - offered
-    out = f", {disabled} disabled" if disabled else ""
+    disabled_count = f", {disabled} disabled" if disabled else ""
     problem = (f"  {one_line(status.problem)}",) if status.problem else ()
-    state = _WORDS.get(status.state, status.state)
+    state = _STATE_LABELS.get(status.state, status.state)
     return (
-        f"{status.name}: {state}{count}{out}",
+        f"{status.name}: {state}{count}{disabled_count}",
         f"  {one_line(status.target)}",
         f"  {one_line(status.origin)}",
         *problem,
     )
 
 
-_WORDS = {
+_STATE_LABELS = {
     "waiting": "waiting for your approval",
     "refused": "not approved",
     "sign-in": "sign in",

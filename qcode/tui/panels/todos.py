@@ -1,8 +1,8 @@
 """The model's to-do list: read from calls and messages, formatted as text, shown in a panel above the prompt.
 
 The panel is open, folded to one line, or hidden; it takes no focus. It opens when the model starts a list. When the
-turn ends it folds, or is hidden if the list is finished. The user can dismiss it, until it is opened again. The
-functions below the panel are pure; the linear mode uses them without it.
+turn ends it folds, or is hidden if the list is finished. If the user dismisses it, it stays hidden until they open it
+again. The functions below the panel are pure; the linear mode uses them too.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from qcode.tui.transcript.line import shorten
 
 _MARKS = {"pending": "○", "in_progress": "●", "done": "✓"}
 _LABEL = "todos "
-_ROOM_FOR_HINT = 40
-_SHARE = 0.334
+_MIN_CELLS_FOR_HINT = 40
+_SCREEN_SHARE = 1 / 3
 
 
 class TodoPanel(Vertical):
@@ -99,7 +99,7 @@ class TodoPanel(Vertical):
         if not self.is_mounted or not self.display:
             return
         width = max(8, (self.size.width or 80) - len(_LABEL) - 2)
-        hint = f"  {self.key}" if self.key and width >= _ROOM_FOR_HINT else ""
+        hint = f"  {self.key}" if self.key and width >= _MIN_CELLS_FOR_HINT else ""
         line = shorten(todo_summary(self.items), width - len(hint))
         self.query_one("#todo-line", Static).update(
             Content.assemble((_LABEL, "$muted"), (line, "bold" if self.is_open else ""), (hint, "$muted"))
@@ -107,16 +107,16 @@ class TodoPanel(Vertical):
         scroll = self.query_one("#todo-scroll", VerticalScroll)
         scroll.display = self.is_open
         # With the summary line this is the panel's largest height, so the last item can be scrolled into view.
-        scroll.styles.max_height = max(1, int(self.app.size.height * _SHARE) - 1)
+        scroll.styles.max_height = max(1, int(self.app.size.height * _SCREEN_SHARE) - 1)
         if self.is_open:
-            at = current(self.items)
+            at = current_index(self.items)
             rows = [_todo_row(item, is_current=index == at) for index, item in enumerate(self.items)]
             self.query_one("#todo-items", Static).update(Content("\n").join(rows))
             self.call_after_refresh(self._keep_current_in_view)
 
     def _keep_current_in_view(self) -> None:
         """Scroll to the current item. Items wrap, so its row is the sum of the heights above it."""
-        at = current(self.items)
+        at = current_index(self.items)
         items = self.query_one("#todo-items", Static)
         width = items.size.width
         if at is None or not self.is_open or width <= 0:
@@ -164,8 +164,8 @@ def is_over(items: Sequence[TodoItem]) -> bool:
     return all(item.state == "done" for item in items)
 
 
-def current(items: Sequence[TodoItem]) -> int | None:
-    """Return the position of the item in progress, otherwise of the first pending one."""
+def current_index(items: Sequence[TodoItem]) -> int | None:
+    """Return the index of the item in progress, otherwise of the first pending one."""
     states = [item.state for item in items]
     for state in ("in_progress", "pending"):
         if state in states:
@@ -176,7 +176,7 @@ def current(items: Sequence[TodoItem]) -> int | None:
 def todo_summary(items: Sequence[TodoItem]) -> str:
     """Return the list in one line, such as `3/7 · doing: write the tests`."""
     done = sum(item.state == "done" for item in items)
-    at = current(items)
+    at = current_index(items)
     if at is None:
         return f"{done}/{len(items)} · all done"
     lead = "doing" if items[at].state == "in_progress" else "next"
@@ -184,7 +184,7 @@ def todo_summary(items: Sequence[TodoItem]) -> str:
 
 
 def todo_lines(items: Sequence[TodoItem]) -> str:
-    """Return the whole list, one line for each item, with its state as a word."""
+    """Return the whole list, one line for each item, preceded by its state in words."""
     return "\n".join([todo_summary(items), *(f"{_STATE_WORDS[item.state]}: {one_line(item.task)}" for item in items)])
 
 
@@ -199,7 +199,7 @@ def changes(before: Sequence[TodoItem], after: Sequence[TodoItem]) -> str:
         elif old != item.state:
             again = "to do again" if item.state == "pending" else _STATE_WORDS[item.state]
             lines.append(f"{again}: {one_line(item.task)}")
-    # A finished list makes room for the next one, so its removed items are not reported.
+    # The model replaces a finished list by the next one, so its removed items are not reported.
     lines += [f"no longer on the list: {one_line(task)}" for task, state in states.items() if state != "done"]
     return "\n".join([todo_summary(after) if after else "the list is empty", *lines]) if lines else ""
 

@@ -286,7 +286,7 @@ def test_failed_check_is_a_line_and_does_not_end_the_app(tmp_path: Path) -> None
         ("/permissions undo shell(none)", "No active rule shell(none)"),
         ("/permissions check make doc", "shell make doc: asks first"),
         ("/permissions check write a.py", "write a.py: asks first"),
-        ("/permissions what", "Use /permissions, or with list"),
+        ("/permissions what", "Use /permissions [list"),
         ("/tools gerp", "Did you mean grep?"),
     ],
 )
