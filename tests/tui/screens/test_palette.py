@@ -154,6 +154,6 @@ def test_whole_description_of_the_highlighted_command_is_shown() -> None:
         await run.pilot.press(*"suspend")
         await run.pilot.pause()
         text = " ".join(run.screen.replace("▌", " ").split())
-        assert "Ctrl+Z first undoes changes of the prompt; then pause." in text
+        assert "If the prompt has changes to undo, Ctrl+Z undoes them first." in text
 
     drive(test)
