@@ -231,7 +231,7 @@ def test_server_of_the_client_offers_its_tools_and_every_call_asks(connect: Conn
     assert "a-value-of-the-client" not in stored
 
 
-FORMS = {"elicitation": {"form": {}}}
+FORMS: dict[str, object] = {"elicitation": {"form": {}}}
 COLOR = {"message": "Which color?", "requestedSchema": {"type": "object", "properties": {"color": {"type": "string"}}}}
 
 

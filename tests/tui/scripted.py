@@ -242,7 +242,7 @@ class ScriptedLibrary(Library):
     def resume(self, session_id: str) -> tuple[str, ...]:
         raise ValueError("There is one session only.")
 
-    def fork(self) -> str:
+    def fork(self, session_id: str = "") -> str:
         raise ValueError("There is one session only.")
 
     def export(self, request: ExportRequest) -> str:

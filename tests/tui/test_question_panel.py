@@ -30,7 +30,7 @@ from qcode.tui.panels.question_view import AnswerField
 from qcode.tui.screens.pager import PagerScreen
 from tests.agent.context.folders import make_executable
 from tests.tui.harness import Running, drive
-from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
+from tests.tui.scripted import Script, ScriptedConversation, Step, UntilAnswered, call, ended, reply, says
 from tests.tui.test_approval import FOUR_REQUEST, RUNNER
 from tests.tui.test_approval_looks import REWRITTEN
 
@@ -45,7 +45,7 @@ TEXT = "\n\n".join(f"line {number}" for number in range(100))
 
 def _script(*approvals: CallApproval, text: str = TEXT) -> ScriptedConversation:
     asked: ReplyFinished = reply(text, *(approval.call for approval in approvals), stop=StopReason.TOOL_USE)
-    script: Script = [*says(text), asked]
+    script: list[Step] = [*says(text), asked]
     for approval in approvals:
         result = ToolFinished(approval.call, ToolOutcome("total 0"), "done")
         script += [ApprovalRequested(approval), UntilAnswered(approval.id), ToolStarted(approval.call), result]
@@ -130,9 +130,8 @@ def test_escape_at_a_free_question_stops_the_turn_and_keeps_the_text() -> None:
 
 
 def test_reason_that_was_not_sent_is_kept_if_the_turn_is_stopped_and_dropped_after_a_yes() -> None:
-    conversation = ScriptedConversation(
-        *([ApprovalRequested(COMMAND), UntilAnswered("c1"), ended()] for _ in range(2)),
-    )
+    script: Script = (ApprovalRequested(COMMAND), UntilAnswered("c1"), ended())
+    conversation = ScriptedConversation(script, script)
 
     async def test(run: Running) -> None:
         await _until_asked(run)

@@ -27,7 +27,7 @@ LOCALES = ("C", "C.UTF-8")
 NFD = unicodedata.normalize("NFD", "résumé")
 
 LETTERS = st.characters(min_codepoint=0x80, categories=("L", "N", "M"))
-OTHERS = st.characters(min_codepoint=0x80, exclude_categories=("Cs",))
+OTHERS = st.characters(min_codepoint=0x80, exclude_categories=["Cs"])
 ASCII = st.sampled_from(list("ab1~-_./=:@%+,^ '\"\\#$;|&<>(){}*?!2\t\n"))
 TEXTS = st.lists(LETTERS | LETTERS | OTHERS | ASCII | ASCII, max_size=10).map("".join)
 
@@ -41,7 +41,7 @@ def repo(tmp_path: Path) -> Path:
 
 def _words_of_bash(text: str, locale: str, cwd: Path) -> list[str]:
     """Return the arguments that bash passes to a command for `text`."""
-    argv = [BASH, "--noprofile", "--norc", "-f", "-c", f"printf '%s\\0' {text}".encode()]
+    argv: list[str | bytes] = [BASH, "--noprofile", "--norc", "-f", "-c", f"printf '%s\\0' {text}".encode()]
     env = {"PATH": "", "HOME": "~", "LC_ALL": locale}
     done = subprocess.run(argv, cwd=cwd, env=env, capture_output=True, check=False, timeout=20)
     assert done.returncode == 0, done.stderr

@@ -380,7 +380,11 @@ def test_rename_and_delete_of_a_session_that_is_open_elsewhere_name_no_flag(tmp_
         first = it.conversation.session_id
         await run.send("/clear")
         other_window, _ = it.store.resume(first)
-        for refused in (lambda: it.sessions.rename(first, "x"), lambda: it.sessions.delete(first)):
+        refusals: tuple[Callable[[], object], ...] = (
+            lambda: it.sessions.rename(first, "x"),
+            lambda: it.sessions.delete(first),
+        )
+        for refused in refusals:
             with pytest.raises(ValueError, match="Close it there") as refusal:
                 refused()
             assert "--fork" not in str(refusal.value)

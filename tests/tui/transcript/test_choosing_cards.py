@@ -11,10 +11,10 @@ from qcode.protocol.events import ApprovalRequested, ToolFinished
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
 from tests.tui.harness import Running, drive
-from tests.tui.scripted import Gate, Script, ScriptedConversation, call, ended, reply, says
+from tests.tui.scripted import Gate, ScriptedConversation, Step, call, ended, reply, says
 
 CALLS = tuple(call("read", f'{{"path": "{name}.py"}}', name) for name in ("one", "two", "three"))
-READS: Script = [
+READS: list[Step] = [
     reply("I read.", *CALLS, stop=StopReason.TOOL_USE),
     *(ToolFinished(item, ToolOutcome(f"text of {item.call_id}\n", summary="1 line"), "done") for item in CALLS),
 ]

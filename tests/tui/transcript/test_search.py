@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from textual.pilot import Pilot
 
 from qcode.tui.transcript.cards import CardUpdate
@@ -190,12 +192,13 @@ def test_notice_below_the_view_is_no_news_but_a_card_and_an_error_are() -> None:
         fill(transcript, 20)
         await settle(app, pilot)
         told = []
-        for add in (
+        additions: tuple[Callable[[], object], ...] = (
             lambda: transcript.add_notice("info", "Job 1 ended."),
             lambda: transcript.add_notice("info", "Job 1 ended."),
             lambda: transcript.add_notice("error", "No answer."),
             lambda: transcript.add_card("c", "shell", "ls"),
-        ):
+        )
+        for add in additions:
             transcript.scroll_end()
             transcript.scroll_page_up()
             await settle(app, pilot)
