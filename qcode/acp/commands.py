@@ -158,7 +158,9 @@ class SessionCommands:
     async def _skills(self, argument: str) -> Outcome:
         skills = self._agent.skills
         if skills is None:
-            return CommandOutput("No skills: none in the folders that qcode reads.")
+            from qcode.agent.skills.listing import no_skills_text
+
+            return CommandOutput(no_skills_text(self._agent.context))
         if not argument:
             from qcode.agent.skills.listing import list_text
 

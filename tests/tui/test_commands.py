@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from qcode.agent.skills.listing import no_skills_text
 from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
 from qcode.protocol.reply import TextDelta
 from qcode.text.match import suggestion
@@ -18,6 +20,7 @@ from tests.tui.controlling import Project
 from tests.tui.harness import Running, drive
 from tests.tui.offering import ScriptedOffering
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says
+from tests.tui.stage import run_context
 
 
 def _panel(run: Running) -> str:
@@ -89,7 +92,6 @@ def test_command_without_arguments_refuses_one_and_keeps_the_text() -> None:
         "/permissions undo shell(never)",
         "/tools nothing",
         "/mcp restart nobody",
-        "/resume nobody",
         "/export pdf",
     ],
 )
@@ -302,6 +304,25 @@ def test_copy_copies_the_complete_last_reply_and_confirms_it() -> None:
     drive(test, ScriptedConversation(messages=said("**bold** and `code`")))
 
 
+def test_skills_without_any_says_where_the_file_of_one_goes() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/skills")
+        await run.until(lambda: "No skills." in run.text)
+        said_text = " ".join(run.text.split())
+        assert "A skill is a folder with a SKILL.md in ~/.claude/skills" in said_text
+        assert "qcode reads those of this folder once you trust it." not in said_text
+
+    drive(test)
+
+
+def test_skills_in_a_restricted_folder_or_turned_off_say_so() -> None:
+    context = run_context()
+    restricted = no_skills_text(replace(context, is_trusted=False))
+    assert restricted == f"{no_skills_text(context)} qcode reads those of this folder once you trust it."
+    turned_off = replace(context, options=replace(context.options, no_skills=True))
+    assert no_skills_text(turned_off) == "No skills: --no-skills was given."
+
+
 WITH_CODE = "Use this:\n\n```python\nprint(1)\nprint(2)\n```\n\n- or\n\n  ```sh\n  make\n  ```\n"
 
 
@@ -309,8 +330,8 @@ def test_copy_lists_replies_newest_first_with_their_code_blocks() -> None:
     items = copy_items(ScriptedConversation(messages=(*said("first"), *said(WITH_CODE))).stored_messages)
     assert [(item.label, item.detail) for item in items] == [
         ("Use this: print(1) print(2) or make", "turn 2 · 14:03 · 12 lines"),
-        ("  python: print(1)", "2 lines"),
-        ("  sh: make", "1 line"),
+        ("  python: print(1)", "turn 2 · 2 lines"),
+        ("  sh: make", "turn 2 · 1 line"),
         ("first", "turn 1 · 14:03 · 1 line"),
     ]
 

@@ -61,6 +61,33 @@ def test_tab_expands_a_paste_and_backspace_removes_all_of_it() -> None:
     drive(test)
 
 
+@pytest.mark.parametrize(
+    ("cursor", "expected"),
+    [
+        ((0, 0), "one {a} two {2} three"),
+        ((0, 27), "one {a} two {2} three"),
+        ((0, 35), "one {a} two {2} three"),
+        ((0, 64), "one {1} two {b} three"),
+    ],
+)
+def test_tab_expands_the_last_paste_before_the_cursor_or_the_next_one(cursor: tuple[int, int], expected: str) -> None:
+    first, second = "a\n" * 12, "b\n" * 12
+
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        await run.type("one ")
+        prompt.paste_text(first)
+        await run.type(" two ")
+        prompt.paste_text(second)
+        await run.type(" three")
+        labels = prompt.pastes.labels.labels_in(prompt.text)
+        prompt.move_cursor(cursor)
+        await run.pilot.press("tab")
+        assert prompt.text == expected.format(None, *labels, a=first, b=second)
+
+    drive(test)
+
+
 def test_only_labels_of_this_run_are_expanded() -> None:
     pastes = Pastes()
     label = pastes.fold("long " * 400)

@@ -17,7 +17,7 @@ from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.file import open_elsewhere
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
-from qcode.protocol.errors import ProviderError, SessionBusy, SessionError
+from qcode.protocol.errors import ProviderError, SessionBusy, SessionError, SessionNotFound
 from qcode.protocol.events import ApiCalls, AttemptRecord, ModelUsage
 from qcode.protocol.messages import Message, Role, typed_text, user
 from qcode.protocol.model import ModelRequest
@@ -168,7 +168,7 @@ class Library:
     def resume(self, session_id: str) -> tuple[str, ...]:
         """Continue the conversation with another session; return notices about its file for the user.
 
-        Raise `OpenElsewhere` if another process has it open.
+        Raise `OpenElsewhere` if another process has it open, `UnknownSession` if there is no session with this id.
         """
         self._check_idle()
         with _errors_as_value_errors():
@@ -238,6 +238,10 @@ class OpenElsewhere(ValueError):  # noqa: N818  # named for what happened
         self.holder = holder
 
 
+class UnknownSession(ValueError):  # noqa: N818  # named for what happened
+    """No session has this id, or several ids begin with it."""
+
+
 @contextmanager
 def _errors_as_value_errors() -> Iterator[None]:
     try:
@@ -247,7 +251,8 @@ def _errors_as_value_errors() -> Iterator[None]:
     except SessionError as error:
         from qcode.text.sentences import capitalized
 
-        raise ValueError(f"{capitalized(str(error))}.") from None
+        kind = UnknownSession if isinstance(error, SessionNotFound) else ValueError
+        raise kind(f"{capitalized(str(error))}.") from None
 
 
 TIMEOUT_S = 30.0

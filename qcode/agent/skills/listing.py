@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.context.placeholders import counts_from_one
@@ -12,16 +13,27 @@ from qcode.text.clean import cut, one_line, visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 
+if TYPE_CHECKING:
+    from qcode.agent.options import RunContext
+
 _DESCRIPTION = 70
+_NO_SKILLS = "No skills. A skill is a folder with a SKILL.md in ~/.claude/skills, ~/.agents/skills or .qcode/skills."
+_RESTRICTED = "qcode reads those of this folder once you trust it."
+_TURNED_OFF = "No skills: --no-skills was given."
+
+
+def no_skills_text(context: RunContext) -> str:
+    """Return why a run without skills has none, and where the file of a skill goes."""
+    if context.options.no_skills:
+        return _TURNED_OFF
+    return _NO_SKILLS if context.is_trusted else f"{_NO_SKILLS} {_RESTRICTED}"
 
 
 def list_text(skills: Skills) -> str:
     """Return all skills with folder, size and state, and the problems of their files."""
     rows = list(_rows(skills))
     if not rows:
-        rows = [
-            "No skills. A skill is a folder with a SKILL.md in ~/.claude/skills, ~/.agents/skills or .qcode/skills."
-        ]
+        rows = [_NO_SKILLS]
     return "\n".join(rows)
 
 

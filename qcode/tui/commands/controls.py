@@ -186,9 +186,6 @@ async def _show_findings(context: CommandContext) -> None:
     context.view.show_panel("Doctor", "\n".join(await asyncio.to_thread(context.agent.findings, is_in_app=True)))
 
 
-_NO_SKILLS = "No skills: none in the folders that qcode reads, or --no-skills was given."
-
-
 def _hooks(context: CommandContext, _argument: str) -> None:
     from qcode.agent.hooks.listing import NO_HOOKS, hook_lines
 
@@ -201,12 +198,12 @@ def _hooks(context: CommandContext, _argument: str) -> None:
 
 
 def _skills(context: CommandContext, argument: str) -> None:
+    from qcode.agent.skills.listing import detail_text, list_text, no_skills_text
+
     skills = context.agent.skills
     if skills is None:
-        context.view.notify("info", _NO_SKILLS)
+        context.view.notify("info", no_skills_text(context.agent.context))
         return
-    from qcode.agent.skills.listing import detail_text, list_text
-
     first, _, rest = argument.partition(" ")
     if not argument:
         context.view.show_panel("Skills", list_text(skills))

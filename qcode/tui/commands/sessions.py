@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from qcode.agent.reports import context_text, cost_text_of
-from qcode.agent.sessions.library import OpenElsewhere
+from qcode.agent.sessions.library import OpenElsewhere, UnknownSession
 from qcode.text.clean import one_line
 from qcode.tui.commands.command import Command, CommandContext
 
@@ -188,7 +188,11 @@ def resume_at_start(context: CommandContext, session_id: str, then: Callable[[],
         _choose_session(context, then)
 
 
-def _choose_session(context: CommandContext, then: Callable[[], None] = lambda: None, highlighted: str = "") -> None:
+def _choose_session(
+    context: CommandContext, then: Callable[[], None] = lambda: None, highlighted: str = "", *, words: str = ""
+) -> None:
+    """Let the user choose a session; `words` are searched for in all of them."""
+
     def on_pick(chosen: str | None) -> None:
         if chosen is not None:
             _open(context, chosen, then)
@@ -197,18 +201,26 @@ def _choose_session(context: CommandContext, then: Callable[[], None] = lambda: 
 
     from qcode.tui.screens.sessions import SessionPicker
 
-    context.screen.open_screen(SessionPicker(context.agent.sessions, time.time, highlighted), on_pick)
+    context.screen.open_screen(SessionPicker(context.agent.sessions, time.time, highlighted, words=words), on_pick)
 
 
 def _open(
     context: CommandContext, session_id: str, then: Callable[[], None] = lambda: None, *, at_start: bool = False
 ) -> None:
-    """Continue with a session. If another process has it open, ask whether to continue in a copy."""
+    """Continue with a session. If another process has it open, ask whether to continue in a copy.
+
+    Text that is not the id of a session is searched for in all sessions.
+    """
     try:
         notices = context.agent.sessions.resume(session_id)
     except OpenElsewhere as refusal:
         _offer_copy(context, refusal, then, at_start=at_start)
         return
+    except UnknownSession as refusal:
+        if not at_start:
+            _choose_session(context, then, words=session_id)
+            return
+        context.refuse(str(refusal))
     except ValueError as refusal:
         context.refuse(str(refusal))
     else:
@@ -331,10 +343,10 @@ SESSIONS: tuple[Command, ...] = (
     Command(
         "resume",
         "Resume a session",
-        "Resume another session of this folder.",
+        "Resume another session of this folder; WORDS search the messages.",
         _resume,
         ("resume", "sessions"),
-        "[id]",
+        "[id | words]",
         opens_picker=True,
         needs_screen=True,
     ),

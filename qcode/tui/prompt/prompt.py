@@ -16,7 +16,7 @@ from textual.widgets.text_area import Selection
 
 from qcode import values
 from qcode.tui.prompt.editing import EditingArea
-from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Asides, Images, Pastes, clean_paste, image_paths
+from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Asides, Images, Pastes, clean_paste, image_paths, spans
 from qcode.tui.prompt.menu import file_choices, mention_at
 
 if TYPE_CHECKING:
@@ -496,8 +496,6 @@ class Prompt(EditingArea):
         self.replace_in_one_step(text if self._is_mention or not choice.is_complete else text.rstrip(), start, end)
 
     def _tab(self) -> None:
-        label = self.label_at(self.cursor_location, is_before=True)
-        row = self.cursor_location[0]
         if self._search.is_open:
             self.leave_search(takes=True)
         elif self._menu.is_open:
@@ -506,12 +504,24 @@ class Prompt(EditingArea):
                 self._accept(chosen)
             else:
                 self._show(chosen.text)
-        elif label is not None:
-            whole = self.pastes.expand(self.document[row][label[0] : label[1]])
-            if len(whole) <= MAX_UNFOLDED_CHARS:
-                self.replace_in_one_step(whole, (row, label[0]), (row, label[1]))
-            else:
-                self.say(f"too long to show here; {self.editor_key or '/editor'} opens it")
+        else:
+            self._expand_paste()
+
+    def _expand_paste(self) -> None:
+        """Show the text of a folded paste: of the last one up to the cursor, otherwise of the next one."""
+        places = [
+            ((row, start), (row, end))
+            for row in range(self.document.line_count)
+            for start, end in spans(self.document[row], self.pastes.labels)
+        ]
+        if not places:
+            return
+        start, end = next((place for place in reversed(places) if place[1] <= self.cursor_location), places[0])
+        whole = self.pastes.expand(self.get_text_range(start, end))
+        if len(whole) <= MAX_UNFOLDED_CHARS:
+            self.replace_in_one_step(whole, start, end)
+        else:
+            self.say(f"too long to show here; {self.editor_key or '/editor'} opens it")
 
     # History
 

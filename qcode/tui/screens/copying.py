@@ -46,23 +46,23 @@ def copy_items(stored: Sequence[StoredMessage], partial_reply: str = "") -> tupl
     items: list[CopyItem] = []
     if partial_reply.strip():
         items.append(CopyItem("the reply so far", plain_line(partial_reply, _MAX_LABEL), partial_reply, "so far"))
-        items += _code_blocks(partial_reply)
+        items += _code_blocks(partial_reply, "so far")
     times = clock_texts([entry.at for _, entry in replies])
     for number, ((turn, entry), time) in enumerate(zip(replies, times, strict=True)):
         name, text = "the last reply" if number == 0 else "a reply", entry.message.text
         origin = " · ".join(filter(None, (f"turn {turn}", time)))
-        items += [CopyItem(name, plain_line(text, _MAX_LABEL), text, origin), *_code_blocks(text)]
+        items += [CopyItem(name, plain_line(text, _MAX_LABEL), text, origin), *_code_blocks(text, f"turn {turn}")]
     return tuple(items)
 
 
-def _code_blocks(text: str) -> Iterable[CopyItem]:
+def _code_blocks(text: str, origin: str) -> Iterable[CopyItem]:
     from markdown_it import MarkdownIt
 
     for token in MarkdownIt("commonmark").parse(text):
         if token.type in ("fence", "code_block") and token.content.strip():
             language = single_spaced(token.info.split(" ")[0], 20) or "code"
             first = next(line for line in token.content.split("\n") if line.strip())
-            yield CopyItem("the code block", f"  {language}: {single_spaced(first, _MAX_LABEL)}", token.content)
+            yield CopyItem("the code block", f"  {language}: {single_spaced(first, _MAX_LABEL)}", token.content, origin)
 
 
 class CopyPicker(Picker):

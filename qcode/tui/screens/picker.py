@@ -147,6 +147,11 @@ class Finder(Vertical):
             self._query.value = ""
         return had
 
+    def search(self, text: str) -> None:
+        """Write `text` into the filter field."""
+        self._query.value = text
+        self._query.cursor_position = len(text)
+
     def take_focus(self) -> None:
         (self._query if self._has_filter else self).focus()
 

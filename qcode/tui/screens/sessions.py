@@ -36,7 +36,7 @@ _SEARCH_DEBOUNCE_S = 0.1
 
 
 class SessionPicker(Picker):
-    """Picks a session to resume. `now` returns seconds since 1970."""
+    """Picks a session to resume. `now` returns seconds since 1970. `words` are the filter text at the start."""
 
     ENTER = "resume"
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("Ctrl+R", "rename"), ("Ctrl+X", "delete"))
@@ -45,8 +45,9 @@ class SessionPicker(Picker):
         Binding("ctrl+x", "delete", "Delete", priority=True, show=False),
     ]
 
-    def __init__(self, library: Library, now: Callable[[], float], highlighted: str = "") -> None:
+    def __init__(self, library: Library, now: Callable[[], float], highlighted: str = "", *, words: str = "") -> None:
         self._library = library
+        self._first_words = words
         self._now = now
         self._deleting_id = ""
         self._renaming_id = ""
@@ -74,6 +75,7 @@ class SessionPicker(Picker):
         if is_first:
             ids = [row.id for row in self.rows]
             self.finder.move_to(ids.index(self._first_highlight) if self._first_highlight in ids else 0)
+            self.finder.search(self._first_words)
 
     def show_row(self, row: PickerRow | None) -> None:
         self._deleting_id = ""

@@ -293,6 +293,31 @@ def test_sessions_are_found_by_their_content(tmp_path: Path) -> None:
     played(tmp_path, test)
 
 
+@pytest.mark.parametrize("command", ["/sessions written nowhere-else", "/sessions written"])
+def test_words_after_sessions_are_searched_in_all_of_them(tmp_path: Path, command: str) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        first = it.conversation.session_id
+        await run.send("/clear")
+        await run.send("another")
+        await run.until_idle()
+        await run.send(command)
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        screen = run.app.screen
+        assert isinstance(screen, SessionPicker)
+        if command.endswith("else"):
+            await run.until(lambda: "No match." in run.screen)
+            await run.pilot.press("escape")
+            await run.until(lambda: len(screen.rows) == 2)
+            return
+        await run.until(lambda: [row.id for row in screen.rows] == [first])
+        await run.until(lambda: "found: Written." in run.screen)
+        await run.pilot.press("enter")
+        await run.until(lambda: it.conversation.session_id == first)
+        assert not run.app.parts.prompt.text
+
+    played(tmp_path, test)
+
+
 def test_slow_search_blocks_neither_typing_nor_leaving(tmp_path: Path) -> None:
     is_done = threading.Event()
 
