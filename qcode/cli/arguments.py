@@ -44,14 +44,20 @@ class _Parser(argparse.ArgumentParser):
             add_help=False, allow_abbrev=False, formatter_class=_formatter, argument_default=argparse.SUPPRESS
         )
         self._usage = usage
+        self._words: Sequence[str] = ()
         for flag in flags:
             if flag.kind != "shown":
                 # A second prompt must not replace the first one unnoticed.
                 repeats: dict[str, Any] = {"action": "append"} if "-p" in flag.names else {}
                 self.add_argument(*flag.names, dest=flag.key, **_ACTIONS[flag.kind], **_choices(flag), **repeats)
 
+    def read(self, words: Sequence[str]) -> dict[str, Any]:
+        """Return the values of the flags and positional arguments in `words`; raise `CommandLineError`."""
+        self._words = words
+        return vars(self.parse_intermixed_args(words))
+
     def error(self, message: str) -> NoReturn:
-        message = _rephrase(message)
+        message = _rephrase(message, self._words)
         raise CommandLineError(f"{message}; {self._usage}" if self._usage else self._with_nearest(message))
 
     def _with_nearest(self, message: str) -> str:
@@ -77,13 +83,13 @@ _ARGPARSE_ERROR = re.compile(r"argument ([^\s:]+): (.*)", re.DOTALL)
 _CHOICE = re.compile(r"invalid choice: (['\"])(.*)\1 \(choose from (.*)\)", re.DOTALL)
 
 
-def _rephrase(message: str) -> str:
-    """Return argparse's message about a flag in plain words, with the first long name of the flag."""
+def _rephrase(message: str, words: Sequence[str]) -> str:
+    """Return argparse's message about a flag in plain words, with the name of the flag as it was typed in `words`."""
     match = _ARGPARSE_ERROR.fullmatch(message)
     if match is None:
         return message
-    names = match[1].split("/")
-    name, problem = next((name for name in names if name.startswith("--")), names[0]), match[2]
+    names, problem = match[1].split("/"), match[2]
+    name = next((name for word in words for name in names if _is_typed_as(name, word)), names[0])
     if problem == "expected one argument":
         return f"{name} needs a value"
     if problem.startswith("ignored explicit argument"):
@@ -94,6 +100,11 @@ def _rephrase(message: str) -> str:
     return f"{name}: {problem}"
 
 
+def _is_typed_as(name: str, word: str) -> bool:
+    """Return whether `word` is the flag `name`, alone or joined with its value: `-m`, `-mMODEL`, `--model=MODEL`."""
+    return word.partition("=")[0] == name if name.startswith("--") else word.startswith(name)
+
+
 def parse(argv: Sequence[str]) -> Options:
     """Return the options in `argv` (without the name of the program); raise `CommandLineError`."""
     before, after = _split_at_dashes(argv)
@@ -101,7 +112,7 @@ def parse(argv: Sequence[str]) -> Options:
     before = [f"{word}={_CONSTANTS[word]}" if word in _CONSTANTS else word for word in _join_texts(before)]
     parser = _Parser(FLAGS)
     parser.add_argument("prompt", nargs="?", default=None, type=_as_text)
-    values = _normalize(vars(parser.parse_intermixed_args(before)))
+    values = _normalize(parser.read(before))
     texts = [text for text in (*values.get("print", ()), values.get("prompt"), *map(_as_text, after)) if text]
     if len(texts) > 1:
         raise CommandLineError("more than one prompt was given: put the prompt in quotes")
@@ -187,7 +198,7 @@ def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Option
     before, after = _split_at_dashes(rest)
     parser = _Parser(SUBCOMMANDS[name].flags, usage)
     parser.add_argument("words", nargs="*", default=[])
-    values = _normalize(vars(parser.parse_intermixed_args(before)))
+    values = _normalize(parser.read(before))
     _refuse_contradictions(values)
     return Options(**_fields(values)), [*values.pop("words"), *after], values
 

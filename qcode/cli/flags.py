@@ -21,7 +21,31 @@ REFUSED: dict[str, str] = {
 """Flags of Claude Code that qcode refuses, with the reason: ignoring them would lose data or change history."""
 
 _VALUES = ("text", "texts", "path", "paths", "rules", "positive", "natural", "money", "duration", "choice")
+HELP_WIDTH = 80
+"""The maximum length of a line of the help."""
 _COLUMN = 34
+"""The column of the help in which the texts begin."""
+
+
+def help_entry(typed: str, text: str) -> str:
+    """Return an entry of the help: what is typed, and the wrapped `text` beside it or, if there is no space, below."""
+    first, *others = _wrap(typed, HELP_WIDTH - 2)
+    left = [f"  {first}", *(f"      {line}" for line in others)]
+    right = _wrap(text, HELP_WIDTH - _COLUMN)
+    if right and len(left) == 1 and len(left[0]) < _COLUMN:
+        left = [f"{left[0]:<{_COLUMN}}{right.pop(0)}"]
+    return "".join(f"{line}\n" for line in (*left, *(" " * _COLUMN + line for line in right)))
+
+
+def _wrap(text: str, width: int) -> list[str]:
+    """Return `text` in lines of at most `width` characters. `textwrap` would delay the help by several milliseconds."""
+    lines: list[str] = []
+    for word in text.split(" "):
+        if lines and len(lines[-1]) + 1 + len(word) <= width:
+            lines[-1] += f" {word}"
+        elif word or not lines:
+            lines.append(word)
+    return lines if text else []
 
 
 class Flag:
@@ -70,9 +94,7 @@ class Flag:
 
     def line(self) -> str:
         """Return its entry in the help, one line or more."""
-        typed = f"{'    ' if self.typed.startswith('--') else ''}  {self.typed}"
-        beside = f"{typed}\n" if len(typed) >= _COLUMN else f"{typed:<{_COLUMN - 1}} "
-        return f"{beside}{self.meaning}".replace("\n", "\n" + " " * _COLUMN) + "\n"
+        return help_entry(f"    {self.typed}" if self.typed.startswith("--") else self.typed, self.meaning)
 
     @property
     def meaning(self) -> str:
@@ -137,9 +159,8 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "-m, --model PROVIDER/MODEL",
             "text",
-            "openai (and compatible servers), openai-responses, anthropic, gemini, bedrock,\n"
-            "demo, a named server such as ollama or openrouter, or a provider from the\n"
-            "config; a bare model name works if it is unique",
+            "openai (and compatible servers), openai-responses, anthropic, gemini, bedrock, demo, a named server such "
+            "as ollama or openrouter, or a provider from the config; a bare model name works if it is unique",
         ),
         Flag("--base-url URL", "text", "endpoint of the chosen provider"),
         Flag(
@@ -196,8 +217,8 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--allowed-tools, --allowedTools RULES",
             "rules",
-            "rules that need no approval, such as 'shell(git log *)' (repeatable);\n"
-            "Claude Code's form 'Bash(git log:*)' works too",
+            "rules that need no approval, such as 'shell(git log *)' (repeatable); Claude Code's form "
+            "'Bash(git log:*)' works too",
         ),
         Flag(
             "--disallowed-tools, --disallowedTools RULES",
@@ -409,91 +430,144 @@ TOPICS = tuple(
 """The topics of `qcode help`, beside flags and config keys."""
 SUBCOMMANDS["help"] = Subcommand(dict.fromkeys(TOPICS, ()))
 
-USAGE = """\
-qcode: a coding assistant for the terminal that never loses a reply to an output limit
+_PURPOSE = "qcode: a coding assistant for the terminal that never loses a reply to an output limit"
+USAGE_ENTRIES: tuple[tuple[str, str], ...] = (
+    ("qcode [PROMPT]", "open the app; PROMPT is sent first"),
+    ("qcode -p [PROMPT]", "pipe mode: one prompt, the answer on stdout, then exit"),
+    ("command | qcode -p [PROMPT]", "piped input goes before the prompt, or is the prompt"),
+    (
+        "qcode auth login|status|logout [PROVIDER]",
+        "store, list and remove keys; login asks for a key or reads a pipe",
+    ),
+    ("qcode login [PROVIDER]", "the same as auth login"),
+    ("qcode logout [PROVIDER]", "the same as auth logout"),
+    ("qcode sessions list [WORDS]|show ID|delete ID", ""),
+    ("qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]", ""),
+    (
+        "qcode sessions import [PATH...] [--all] [--yes] [--json]",
+        "sessions of Claude Code, Codex, qwen-code and Gemini CLI: of this folder (--all: of all), or those in files "
+        "and folders",
+    ),
+    (
+        "qcode import [claude|codex|gemini|qwen|opencode] [--write]",
+        "tool servers, rules, commands, agents and prompts of other programs as configuration of qcode; --write adds "
+        "what is missing",
+    ),
+    (
+        "qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N]",
+        "run many prompts, several at a time, one result per line; takes the flags of Model, Output limits, Limits of "
+        "one prompt and Permissions; --ray ADDRESS runs them on a Ray cluster",
+    ),
+    (
+        "qcode replay FILE [--diff] [--timed]",
+        "play back a recording (--record FILE); --diff shows where the run differs",
+    ),
+    ("qcode stats [--all]", "turns, tokens, cost and recoveries by day and model, here or in all folders"),
+    (
+        "qcode models [PART OF A NAME] [--all]|forget",
+        "models that can be used here, or all, with their limits and prices; forget the learned limits",
+    ),
+    (
+        "qcode config path|show|schema",
+        "the path of config.toml, every setting with its origin, or the schema for an editor",
+    ),
+    (
+        "qcode config set KEY VALUE|unset KEY",
+        "change a key of your config.toml; --project changes this project's file; keeps comments and rejects an "
+        "invalid value",
+    ),
+    ("qcode themes", "list the themes"),
+    ("qcode version", "print the version"),
+    (
+        "qcode acp",
+        "agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio; takes the flags of "
+        "Model, Output limits, Limits of one prompt, Permissions and Other",
+    ),
+    ("qcode doctor", "what needs attention here, then the facts: trust, files, keys, sandbox, terminal"),
+    ("qcode trust [show]|accept|forget [DIR]|list", "files of this folder that need trust, and their changes"),
+    (
+        "qcode mcp list|show NAME|approve NAME",
+        "tool servers, and which need approval; takes -C, --trust and --mcp-config FILE; starts none",
+    ),
+    (
+        "qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME",
+        "servers in your config.toml; add takes --env NAME=VALUE, --header NAME:VALUE and --transport http|sse",
+    ),
+    (
+        "qcode mcp login NAME|logout NAME",
+        "sign in to a server with a URL, or sign out; login takes --no-browser, --client-id ID and --callback-port N",
+    ),
+    (
+        "qcode mcp serve",
+        "qcode as a tool server on stdio, for other agents: the tools ask and permissions_check; takes -C, --trust, "
+        "-m and flags of Permissions",
+    ),
+    ("qcode hooks list", "the hooks that apply here, and those that do not run, each with the reason"),
+    (
+        "qcode hooks test EVENT [--tool TOOL]",
+        "run the hooks of an event with the JSON object on stdin; with --tool, stdin is the input of a call; prints "
+        "their answers and the decision",
+    ),
+    (
+        "qcode skills list|show NAME|check [DIR]",
+        "the skills that apply here; check: problems by the rules of the format",
+    ),
+    ("qcode permissions [list]", "the mode and every rule that applies here, each with its origin"),
+    (
+        "qcode permissions check shell CMD|read PATH|write PATH|fetch URL",
+        'whether a call is allowed here, and why (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, '
+        "--settings, --add-dir and the flags of Permissions; runs nothing",
+    ),
+    (
+        "qcode permissions hook --for claude|codex|gemini|qwen [--print]",
+        "the same verdicts for another program, as its hook before each call; --print, or a terminal on stdin: the "
+        "settings to add there",
+    ),
+    ("qcode update [--check]", "how this copy was installed and is updated; only --check uses the network"),
+    ("qcode uninstall [--yes]", "list the files and keys that qcode keeps, and remove them if you confirm"),
+    (
+        "qcode help [TOPIC]",
+        "this text, or the part about a subcommand, section, flag, exit code, variable or config key",
+    ),
+)
+"""Each form of the command line, and its effect."""
 
-Usage:
-  qcode [PROMPT]                  open the app; PROMPT is sent first
-  qcode -p [PROMPT]               pipe mode: one prompt, the answer on stdout, then exit
-  command | qcode -p [PROMPT]     piped input goes before the prompt, or is the prompt
-  qcode auth login|status|logout [PROVIDER]  store, list and remove keys; login asks for a key or reads a pipe
-  qcode login [PROVIDER]          the same as auth login
-  qcode logout [PROVIDER]         the same as auth logout
-  qcode sessions list [WORDS]|show ID|delete ID
-  qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]
-  qcode sessions import [PATH...] [--all] [--yes] [--json]     sessions of Claude Code, Codex, qwen-code and
-                                  Gemini CLI: of this folder (--all: of all), or those in files and folders
-  qcode import [claude|codex|gemini|qwen|opencode] [--write]   tool servers, rules, commands, agents and prompts of
-                                  other programs as configuration of qcode; --write adds what is missing
-  qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N]       run many prompts, several at a time, one result per line;
-                                  takes the flags of Model, Output limits, Limits and Permissions; --ray ADDRESS runs
-                                  them on a Ray cluster
-  qcode replay FILE [--diff] [--timed]       play back a recording (--record FILE); --diff shows where the run differs
-  qcode stats [--all]             turns, tokens, cost and recoveries by day and model, here or in all folders
-  qcode models [PART OF A NAME] [--all]|forget                 models that can be used here, or all, with their limits
-                                  and prices; forget the learned limits
-  qcode config path|show|schema   the path of config.toml, every setting with its origin, or the schema for an editor
-  qcode config set KEY VALUE|unset KEY       change a key of your config.toml; --project changes this project's file;
-                                  keeps comments and rejects an invalid value
-  qcode themes                    list the themes
-  qcode version                   print the version
-  qcode acp                       agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio;
-                                  takes the flags of Model, Output limits, Limits, Permissions and Other
-  qcode doctor                    what needs attention here, then the facts: trust, files, keys, sandbox, terminal
-  qcode trust [show]|accept|forget [DIR]|list     files of this folder that need trust, and their changes
-  qcode mcp list|show NAME|approve NAME      tool servers, and which need approval; takes -C, --trust
-                                  and --mcp-config FILE; starts none
-  qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME    servers in your config.toml; add takes
-                                  --env NAME=VALUE, --header NAME:VALUE and --transport http|sse
-  qcode mcp login NAME|logout NAME    sign in to a server with a URL, or sign out; login takes --no-browser,
-                                  --client-id ID and --callback-port N
-  qcode mcp serve                 qcode as a tool server on stdio, for other agents: the tools ask and
-                                  permissions_check; takes -C, --trust, -m and flags of Permissions
-  qcode hooks list                the hooks that apply here, and those that do not run, each with the reason
-  qcode hooks test EVENT [--tool TOOL]       run the hooks of an event with the JSON object on stdin; with --tool, stdin
-                                  is the input of a call; prints their answers and the decision
-  qcode skills list|show NAME|check [DIR]    the skills that apply here; check: problems by the rules of the format
-  qcode permissions [list]        the mode and every rule that applies here, each with its origin
-  qcode permissions check shell CMD|read PATH|write PATH|fetch URL      whether a call is allowed here, and why
-                                  (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, --settings,
-                                  --add-dir and the flags of Permissions; runs nothing
-  qcode permissions hook --for claude|codex|gemini|qwen [--print]     the same verdicts for another program, as its hook
-                                  before each call; --print, or a terminal on stdin: the settings to add there
-  qcode update [--check]          how this copy was installed and is updated; only --check uses the network
-  qcode uninstall [--yes]         list the files and keys that qcode keeps, and remove them if you confirm
-  qcode help [TOPIC]              this text, or the part about a subcommand, section, flag, exit code,
-                                  variable or config key
-
-auth, config, doctor, hooks, import, models, sessions and stats take -C, --trust, --settings FILE and --json. The lists
-of mcp, permissions, skills, themes and trust take -C and --json. Flags may come before a subcommand. Pipe mode is also
-used if stdin or stdout is not a terminal.
-
+_USAGE_NOTE = """\
+auth, config, doctor, hooks, import, models, sessions and stats take -C,
+--trust, --settings FILE and --json. The lists of mcp, permissions, skills,
+themes and trust take -C and --json. Flags may come before a subcommand. Pipe
+mode is also used if stdin or stdout is not a terminal.
 """
 
 REST = """\
 Exit codes:
-    0  complete                             55  ended on denied calls, no answer
-    1  error                                56  answer still truncated; text on stdout
-    2  wrong usage or unknown name          57  refused or filtered
-   41  no or bad credential                 75  transient failure, worth running again
-   42  bad input                           130  interrupted
-   52  bad config                          141  reader went away
-   53  turn, call, cost or time limit      143  terminated
+   0  complete                         55  ended on denied calls, no answer
+   1  error                            56  still truncated; text on stdout
+   2  wrong usage or unknown name      57  refused or filtered
+  41  no or bad credential             75  transient failure, worth a retry
+  42  bad input                       130  interrupted
+  52  bad config                      141  reader went away
+  53  turn, call, cost or time limit  143  terminated
 
 Environment:
-  ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENAI_API_KEY, GEMINI_API_KEY, GOOGLE_API_KEY, and
-  the AWS credentials (bedrock; install the extra `bedrock`)
-  (each takes precedence over a key stored with qcode auth login; auth status shows which one is used)
+  ANTHROPIC_API_KEY, ANTHROPIC_AUTH_TOKEN, OPENAI_API_KEY, GEMINI_API_KEY,
+  GOOGLE_API_KEY, and the AWS credentials (bedrock; install the extra `bedrock`)
+  (each takes precedence over a key stored with qcode auth login; auth status
+  shows which one is used)
   ANTHROPIC_BASE_URL, OPENAI_BASE_URL, GOOGLE_GEMINI_BASE_URL
-  QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS, QCODE_HOME (config and state under one folder)
+  QCODE_MODEL, QCODE_MAX_OUTPUT_TOKENS
+  QCODE_HOME (config and state under one folder)
   NO_COLOR, COLORTERM, VISUAL, EDITOR, HTTPS_PROXY, SSL_CERT_FILE
 
-The app asks before it uses files of an unknown folder; pipe mode never asks and is restricted there.
-Without a key the app first asks for one; Esc opens the built-in demo model, which works offline.
+The app asks before it uses files of an unknown folder; pipe mode never asks and
+is restricted there. Without a key the app first asks for one; Esc opens the
+built-in demo model, which works offline.
 """
 
 
 def help_text() -> str:
-    """Return the text of `--help`."""
+    """Return the text of `--help`, in lines of at most `HELP_WIDTH` characters."""
+    purpose = "".join(f"{line}\n" for line in _wrap(_PURPOSE, HELP_WIDTH))
+    usage = "".join(help_entry(form, effect) for form, effect in USAGE_ENTRIES)
     sections = (f"{title}:\n{''.join(flag.line() for flag in flags)}\n" for title, flags in SECTIONS.items())
-    return "".join((USAGE, *sections, REST))
+    return "".join((f"{purpose}\nUsage:\n{usage}\n{_USAGE_NOTE}\n", *sections, REST))

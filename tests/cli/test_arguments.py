@@ -238,13 +238,16 @@ def test_mode_ask_is_another_name_for_default(typed: list[str]) -> None:
             "the time of --wait-for-limit follows an equals sign: --wait-for-limit=5m",
         ),
         (["-p", "hi", "--no-escalation=1"], "--no-escalation takes no value"),
-        (["-p", "hi", "-o", "jsn"], '--output-format: "jsn" is not one of text, json, stream-json'),
+        (["-p", "hi", "-o", "jsn"], '-o: "jsn" is not one of text, json, stream-json'),
         (["-p", "hi", "--max-turns", "0"], '--max-turns: "0" is not a whole number of at least 1'),
-        (["-p", "hi", "-m"], "--model needs a value"),
+        (["-p", "hi", "-m"], "-m needs a value"),
+        (["--effort", "huge"], '--effort: "huge" is not one of none, minimal, low, medium, high, max'),
+        (["--reasoning-effort"], "--reasoning-effort needs a value"),
+        (["-mdemo/demo", "--output-format=xml"], '--output-format: "xml" is not one of text, json, stream-json'),
         (["--max-budget-usd", "1e400"], '--max-budget-usd: "1e400" is not an amount in USD greater than 0'),
     ],
 )
-def test_error_says_what_to_type_instead(argv: list[str], why: str) -> None:
+def test_error_names_the_typed_flag_and_what_to_type_instead(argv: list[str], why: str) -> None:
     with pytest.raises(CommandLineError) as caught:
         parse(argv)
     assert str(caught.value) == why

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.cli.flags import FLAGS, SECTIONS, SUBCOMMANDS, TOPICS, help_text
+from qcode.cli.flags import FLAGS, HELP_WIDTH, SECTIONS, SUBCOMMANDS, TOPICS, help_text
 from qcode.cli.main import main
 from qcode.cli.subcommands.help import topic_lines
 from qcode.config.schema import KEYS
@@ -61,12 +61,19 @@ def test_every_flag_has_a_line(name: str, capfd: pytest.CaptureFixture[str]) -> 
 
 def test_every_config_key_and_every_table_has_lines(capfd: pytest.CaptureFixture[str]) -> None:
     for key in KEYS:
-        found = printed(capfd, key.name).splitlines()
-        assert [line for line in found if line.startswith(f"{key.name}: {key.kind.expected}")]
+        page = " ".join(printed(capfd, key.name).split())
+        assert f"{key.name}: {key.kind.expected}" in page
     ui = printed(capfd, "ui")
     assert [key.name for key in KEYS if key.path[0] == "ui"] == [
         line.partition(":")[0] for line in ui.splitlines() if not line.startswith(" ")
     ]
+
+
+def test_every_line_of_the_help_fits_in_80_columns(capfd: pytest.CaptureFixture[str]) -> None:
+    names = [name for flag in FLAGS for name in flag.names]
+    topics = [*TOPICS, *names, *(key.name for key in KEYS), "OPENAI_API_KEY", "ANTHROPIC_BASE_URL"]
+    pages = [printed(capfd), *("\n".join(topic_lines(topic)) for topic in topics)]
+    assert [line for page in pages for line in page.splitlines() if len(line) > HELP_WIDTH] == []
 
 
 def test_section_has_each_of_its_flags(capfd: pytest.CaptureFixture[str]) -> None:

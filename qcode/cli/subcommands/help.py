@@ -10,7 +10,18 @@ from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
 from qcode.cli.arguments import CommandLineError, invalid_arguments
-from qcode.cli.flags import FLAGS, REST, SECTIONS, SUBCOMMANDS, TOPICS, USAGE, Flag, help_text
+from qcode.cli.flags import (
+    FLAGS,
+    HELP_WIDTH,
+    REST,
+    SECTIONS,
+    SUBCOMMANDS,
+    TOPICS,
+    USAGE_ENTRIES,
+    Flag,
+    help_entry,
+    help_text,
+)
 from qcode.cli.terminal import write_stdout
 from qcode.text.clean import one_line
 
@@ -26,7 +37,7 @@ def run_help(rest: Sequence[str]) -> int:
     if not rest:
         listed = wrap(
             f"{', '.join(TOPICS)}, a flag, an exit code, a variable, a config key or a table of them.",
-            90,
+            HELP_WIDTH - 2,
             break_on_hyphens=False,
         )
         joined = "\n  ".join(listed)
@@ -82,21 +93,18 @@ def _variable_lines(name: str) -> Iterator[str]:
     keys = [spec.name for spec in PROVIDERS.values() if name in spec.key_variables]
     addresses = [spec.name for spec in PROVIDERS.values() if name in spec.base_url_variables]
     if keys:
-        yield f"{name}: a key of {', '.join(keys)}"
+        yield from _wrapped(f"{name}: a key of {', '.join(keys)}", "    ")
     if addresses:
-        yield f"{name}: the address of {', '.join(addresses)}"
+        yield from _wrapped(f"{name}: the address of {', '.join(addresses)}", "    ")
     if not keys and not addresses:
         yield from (line.strip() for line in _part(_PARTS["environment"]) if name in re.findall(r"[A-Z_]+", line))
 
 
 def _usage(name: str) -> Iterator[str]:
-    """Yield the lines of the usage about a subcommand, with the lines that continue an entry."""
-    is_of_name = False
-    for line in USAGE.split("Usage:\n")[1].split("\n\n")[0].splitlines():
-        if not line.startswith("   "):
-            is_of_name = re.match(rf"  qcode {re.escape(name)}(?![\w-])", line) is not None
-        if is_of_name:
-            yield line
+    """Yield the lines of the usage about a subcommand."""
+    for form, effect in USAGE_ENTRIES:
+        if re.match(rf"qcode {re.escape(name)}(?![\w-])", form):
+            yield from help_entry(form, effect).splitlines()
 
 
 def _key_lines(topic: str, *, is_table_wanted: bool) -> Iterator[str]:
@@ -107,8 +115,13 @@ def _key_lines(topic: str, *, is_table_wanted: bool) -> Iterator[str]:
     for key in KEYS:
         if key.name == name or (is_table_wanted and key.name.startswith(f"{name}.")):
             default = "" if key.default in (None, ()) else f" (default: {_display(key.default)})"
-            yield f"{key.name}: {key.kind.expected}{default}"
-            yield f"    {key.meta.meaning}"
+            yield from _wrapped(f"{key.name}: {key.kind.expected}{default}", "        ")
+            yield from _wrapped(f"    {key.meta.meaning}", "    ")
+
+
+def _wrapped(text: str, indent: str) -> list[str]:
+    """Return `text` in lines of the help; `indent` is the indentation of all but the first."""
+    return wrap(text, HELP_WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
 
 
 def _display(value: object) -> str:
