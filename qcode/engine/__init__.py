@@ -8,13 +8,18 @@ Inputs (`effects.Input`):
     UserSubmitted, CompactRequested   the first input of a turn
     ReplyEvent, ReplyFailed           the stream of the current request, or its failure
     ApprovalAnswered, ToolEnded       the verdict on a call, and its outcome
-    WaitElapsed                       a backoff is over
+    WaitElapsed, LimitAnswered        a wait is over; whether the user wants to wait for a limit
+    ModelSwitched, NoModelLeft        the fallback model, or that none is left
+    Confirmed, HookStopped            the answer of the hooks, or their decision to end the turn
     SteerQueued, CancelRequested      from the user, at any time
 
 Effects (`effects.Effect`):
     SendRequest, StopRequest, Wait    for the provider; at most one request streams
+    SwitchModel                       connect the next fallback model
     AskApproval, RunTool              for the tools
-    Append, Compact, Learn            for the session file and the limits learned about a host
+    Confirm                           ask the hooks
+    Append, RecordRequests, Compact   for the session file
+    Learn                             for the limits learned about a host
     Emit                              an event for the front end
     EndTurn                           the last effect; every later input is ignored
 

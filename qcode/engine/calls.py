@@ -36,20 +36,20 @@ class Repetition:
 
     def record(self, call: ToolCall, result: str) -> None:
         """Record a call that ran, and its result."""
-        key = _key(call)
+        key = _call_key(call)
         is_same = key == self.call and result == self.result
         self.call, self.result, self.count = key, result, self.count + 1 if is_same else 1
 
     def repeats_of(self, call: ToolCall) -> int:
         """Return how often `call` gave the same result in a row, or 0 below `MAX_SAME_CALLS`."""
-        return self.count if self.count >= MAX_SAME_CALLS and _key(call) == self.call else 0
+        return self.count if self.count >= MAX_SAME_CALLS and _call_key(call) == self.call else 0
 
     def forget(self) -> None:
         """Reset the count: the user approved the repeated call."""
         self.call, self.count = None, 0
 
 
-def _key(call: ToolCall) -> tuple[str, str]:
+def _call_key(call: ToolCall) -> tuple[str, str]:
     """Return a key that is equal for two calls if only the formatting of their arguments differs."""
     return call.name, json.dumps(parse_object(call.arguments), sort_keys=True)
 
@@ -58,6 +58,9 @@ CallEnding: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancell
 
 MAX_SAME_REJECTIONS = 5
 OpenState: TypeAlias = Literal["asked", "repeating", "impossible", "running"]
+"""A call without a result runs, or waits for an answer: `asked` for its approval, `repeating` because the same call
+already gave the same result, `impossible` because it cannot run."""
+# The path in truncated arguments, with its key, or in the header of a patch.
 _PATH = lazy_pattern(r'"(?:file_?|notebook_?)?path"\s*:\s*"(?:[^"\\]|\\.)*"|\*\*\* \w+ File: (?:[^"\\]|\\[^n])*')
 CANCELLED_TEXT = "Cancelled by the user while it ran; it may have been partly done."
 NOT_RUN_TEXT = "Cancelled by the user; it was not run."
@@ -107,7 +110,7 @@ class CallLimits:
 
     def count_rejected_write(self, name: str, raw: str) -> int:
         """Count a rejected write and return how often it came in a row; `MAX_SAME_REJECTIONS` ends the turn."""
-        key = (name, _target(raw))
+        key = (name, _write_target(raw))
         self.rejections = self.rejections + 1 if key == self.last_rejected else 1
         self.last_rejected = key
         if self.rejections >= MAX_SAME_REJECTIONS:
@@ -131,7 +134,7 @@ class CallLimits:
 
         `is_repeated`: the same call already ran several times with the same result, so the model is at fault.
         """
-        key = _key(call)
+        key = _call_key(call)
         count = self.denial_counts[key] = self.denial_counts.get(key, 0) + 1
         if count > MAX_SAME_CALLS:
             self.end = "impossible" if is_repeated else "denied"
@@ -167,8 +170,10 @@ class CallRound:
     signals: list[Signal] = field(default_factory=list)
     _results: dict[int, ToolResult] = field(default_factory=dict)
     _open: dict[int, OpenState] = field(default_factory=dict)
+    """The calls that have begun and have no result yet, by their index in `calls`, as in all fields below."""
     _begun_count: int = 0
-    _noted_count: int = 0
+    _checked_count: int = 0
+    """How many calls, from the first one on, were passed to the repetition check."""
     _ran: set[int] = field(default_factory=set)
     _edited_calls: dict[int, tuple[ToolCall, str]] = field(default_factory=dict)
     """The calls that were edited before they ran, with their edited arguments and the editor (`user` or `hook`)."""
@@ -270,6 +275,7 @@ class CallRound:
         return next((index for index in candidates if self.calls[index].call.call_id == call_id), None)
 
     def _begin(self, index: int, elapsed: float) -> list[Effect]:
+        """Ask for the approval of a call, or settle it at once if it must not run."""
         pending = self.calls[index]
         call, spec = pending.call, self.tools.get(pending.call.name)
         if self._is_signal(pending):
@@ -295,7 +301,8 @@ class CallRound:
 
     def _record_signal(self, index: int, elapsed: float) -> list[Effect]:
         pending = self.calls[index]
-        arguments = parse_object(pending.call.arguments) or {} if pending.state == "complete" else pending.raw
+        is_complete = pending.state == "complete"
+        arguments = (parse_object(pending.call.arguments) or {}) if is_complete else pending.raw
         self.signals.append(Signal(pending.call.name, arguments, elapsed))
         return self._settle(index, ToolOutcome(RECORDED_TEXT, is_signal=True), "done")
 
@@ -373,7 +380,7 @@ class CallRound:
             text = synthetic.broken_call_text(name, pending.state, pending.raw, pending.cap)
         issue = f"{_ISSUES[pending.state]}_arguments"
         repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
-        path = synthetic.begun_path(pending.raw)
+        path = synthetic.leading_path(pending.raw)
         reason = synthetic.rejection_notice(pending.state, pending.cap)
         return [repair, *self._reject(index, text, f"{path}: {reason}" if path else reason)]
 
@@ -392,6 +399,7 @@ class CallRound:
             self.limits.impossible += 1
 
     def _settle(self, index: int, outcome: ToolOutcome, state: CallEnding) -> list[Effect]:
+        """Store the result of a call; return the event that tells front ends."""
         original = self.calls[index].call
         call, editor = self._edited_calls.get(index, (original, ""))
         has_run = self._open.pop(index, None) == "running"
@@ -402,17 +410,17 @@ class CallRound:
         )
         if has_run:
             self._ran.add(index)
-        self._note_repetition()
+        self._check_repetition()
         return [Emit(ToolFinished(call, outcome, state, is_revised=call is not original))]
 
-    def _note_repetition(self) -> None:
+    def _check_repetition(self) -> None:
         """Pass results to the repetition check in the order of the calls, not in the order of arrival."""
-        while self._noted_count in self._results:
-            if self._noted_count in self._ran:
+        while self._checked_count in self._results:
+            if self._checked_count in self._ran:
                 self.limits.repetition.record(
-                    self.calls[self._noted_count].call, self._results[self._noted_count].content
+                    self.calls[self._checked_count].call, self._results[self._checked_count].content
                 )
-            self._noted_count += 1
+            self._checked_count += 1
 
 
 def _short_name(name: str) -> str:
@@ -430,7 +438,7 @@ def _unknown_tool_text(name: str, tools: Mapping[str, ToolSpec]) -> str:
     return f"{error} The tools are: {', '.join(sorted(tools))}."
 
 
-def _target(raw: str) -> str:
+def _write_target(raw: str) -> str:
     """Return the target of a truncated write: its path if it was received, otherwise the start of its arguments."""
     path = _PATH.search(raw)
     return path.group(0) if path else raw[:300]

@@ -26,7 +26,9 @@ MIN_LENGTHS = 50
 
 _MARGIN_FLOOR, _MARGIN_SHARE = 1_024, 0.02
 _ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE = 2_048, 0.05
+"""The part of the window that stays free: this share of it, but at least this many tokens."""
 _HIT_FLOOR, _HIT_SHARE = 2, 0.005
+"""A reply has hit its cap if it is at most this share of the cap, or this many tokens, away from it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,7 @@ def learn_first_cap(lengths: Sequence[int]) -> FirstCap | None:
     complete = ordered[truncated:]
     if longer * 10 <= len(latest) or not complete:
         return None
+    # -(-a // b) rounds up: of 100 complete replies, the 95th in order of length.
     tokens = min(MAX_LEARNED_FIRST_CAP, complete[-(-95 * len(complete) // 100) - 1])
     return FirstCap(tokens, longer, len(latest)) if tokens > CAPPED_DEFAULT_MAX_TOKENS else None
 

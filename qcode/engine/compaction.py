@@ -15,6 +15,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.values import dataclass
 
 Cause: TypeAlias = Literal["threshold", "full", "asked"]
+"""`threshold`: a share of the window is used. `full`: no reply fits. `asked`: the user requested the compaction."""
 
 Part: TypeAlias = "int | Message"
 """The index of a message that stays, or a message that replaces others."""
@@ -22,7 +23,11 @@ Part: TypeAlias = "int | Message"
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """The result of a compaction. `parts` is None if it failed; `problem` is the reason or a warning for the user."""
+    """The result of a compaction. `parts` is None if it failed; `problem` is the reason or a warning for the user.
+
+    `before` and `after` are the sizes of the prompt in tokens. `kind`: only old tool output was removed, or a summary
+    replaces messages.
+    """
 
     parts: tuple[Part, ...] | None
     before: int
@@ -50,7 +55,8 @@ class CompactionScheduler:
 
     def __init__(self, settings: CompactionSettings | None) -> None:
         self._settings = settings
-        self._floor = 0
+        self._min_tokens = 0
+        """The size in tokens below which the conversation is not compacted again."""
         self._has_failed = False
 
     @property
@@ -64,14 +70,14 @@ class CompactionScheduler:
             return False
         window = model.window or DEFAULT_CONTEXT_WINDOW
         size = counter.size_of(request, threshold=int(settings.share * window))
-        if size.tokens < self._floor:
+        if size.tokens < self._min_tokens:
             return False
         cap = caps.fit(request.max_tokens, prompt_tokens=size.tokens, window=model.window, is_counted=size.is_counted)
         return cap is None or size.tokens >= settings.share * window
 
     def start(self, model: KnownModel) -> KnownModel:
         """Record the start of a compaction; return the model that writes its summary."""
-        self._floor = int((model.window or DEFAULT_CONTEXT_WINDOW) * _GROWTH_SHARE)
+        self._min_tokens = int((model.window or DEFAULT_CONTEXT_WINDOW) * _GROWTH_SHARE)
         return (self._settings.writer if self._settings is not None else None) or model
 
     def block(self) -> None:
@@ -81,4 +87,4 @@ class CompactionScheduler:
     def end(self, result: CompactionResult) -> None:
         """Record the result of a compaction; the next one is due only after the conversation has grown again."""
         self._has_failed = result.parts is None
-        self._floor += result.after
+        self._min_tokens += result.after

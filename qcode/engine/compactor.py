@@ -52,7 +52,12 @@ from qcode.values import dataclass
 
 MAX_SUMMARY_REQUESTS = 2
 SUMMARY_CAP = 8_000
+"""The output cap of the summary in tokens."""
 _MARGIN_SHARE = 0.15
+"""Share of the writer's window that stays free, because the size of the prompt is only estimated."""
+_PROMPT_TOKENS = 2_048
+"""Reserved for the instructions around the conversation."""
+_MIN_CONVERSATION_TOKENS = 256
 
 SYSTEM = (
     "You summarize a conversation between a user and a coding assistant. The assistant will continue with your "
@@ -66,7 +71,7 @@ SYSTEM = (
 SHORTER = "Write at most 600 words."
 
 
-_STREAMED = (
+_REPLY_EVENTS = (
     ReplyStarted, TextDelta, ReasoningDelta, ToolCallStarted, ToolArgsDelta, BlockEnded, UsageReported, ReplyEnded
 )  # fmt: skip
 
@@ -74,8 +79,8 @@ _STREAMED = (
 class Compactor:
     """One compaction in progress. `writer` is the model that writes the summary; `size` is the prompt size in tokens.
 
-    `is_other`: the writer is not the model of the conversation. `result` is None until the compaction is over. `ledger`
-    counts the requests of the compaction.
+    `has_other_writer`: the writer is not the model of the conversation. `result` is None until the compaction is over.
+    `ledger` counts the requests of the compaction.
     """
 
     def __init__(
@@ -95,8 +100,10 @@ class Compactor:
         self.ledger = Ledger(writer.facts.price)
         self.attempts: list[AttemptRecord] = []
         """The requests of the compaction, which belong to no message."""
-        self.is_other = (writer.provider, writer.name) != (model.provider, model.name)
-        self._shape: Shape = shape_of(messages, model.window or DEFAULT_CONTEXT_WINDOW, is_asked=cause == "asked")
+        self.has_other_writer = (writer.provider, writer.name) != (model.provider, model.name)
+        self._split: SplitTranscript = split_transcript(
+            messages, model.window or DEFAULT_CONTEXT_WINDOW, is_asked=cause == "asked"
+        )
         self._tools = tools
         self._retries = retries
         self._cause = cause
@@ -110,13 +117,13 @@ class Compactor:
         return f"Compactor({self._cause!r}, requests={self._request_count}, result={self.result!r})"
 
     def begin(self) -> list[Effect]:
-        shape = self._shape
-        trimmed = without_old_output(shape)
+        split = self._split
+        trimmed = without_old_output(split)
         after = self._size(trimmed)
-        is_enough = self._uncompactable_tokens + after <= shape.window * TARGET_SHARE and self._is_shorter(after)
+        is_enough = self._uncompactable_tokens + after <= split.window * TARGET_SHARE and self._is_shorter(after)
         if is_enough and self._cause != "asked":
             return self._finish(trimmed, "output")
-        if tokens_of(shape.old) < MIN_OLD_TOKENS:
+        if tokens_of(split.old) < MIN_OLD_TOKENS:
             if self._is_shorter(after):
                 return self._finish(trimmed, "output")
             if self._cause != "asked":
@@ -135,7 +142,7 @@ class Compactor:
             effects = reply.handle_failure(incoming)
         elif isinstance(incoming, WaitElapsed):
             effects = reply.handle_wait_elapsed(incoming.seconds)
-        elif isinstance(incoming, _STREAMED):
+        elif isinstance(incoming, _REPLY_EVENTS):
             effects = reply.handle_event(incoming)
         else:
             return []
@@ -153,11 +160,13 @@ class Compactor:
         self._request_count += 1
         window = self.writer.window or DEFAULT_CONTEXT_WINDOW
         cap = min(SUMMARY_CAP, window // 4)
-        available = window - cap - int(window * _MARGIN_SHARE) - 2_048 - estimate_text(SYSTEM)
-        requests = [f"Pay special attention to: {self._focus}"] if self._focus else []
-        requests += [SHORTER] if self._request_count > 1 else []
-        text = render_messages(self._shape.old, max(available, 256))
-        prompt = "\n\n".join([f"<conversation>\n{text}\n</conversation>", "Summarize this conversation.", *requests])
+        available = window - cap - int(window * _MARGIN_SHARE) - _PROMPT_TOKENS - estimate_text(SYSTEM)
+        instructions = [f"Pay special attention to: {self._focus}"] if self._focus else []
+        instructions += [SHORTER] if self._request_count > 1 else []
+        text = render_messages(self._split.old, max(available, _MIN_CONVERSATION_TOKENS))
+        prompt = "\n\n".join(
+            [f"<conversation>\n{text}\n</conversation>", "Summarize this conversation.", *instructions]
+        )
         plan = ReplyPlan(SYSTEM, (user(prompt),), (), None, OutputSettings(cap, max_continuations=0), self._retries)
         self._reply = Reply(plan, self.writer, PromptCounter(), self.ledger, turn=0, step=0)
         return self._from_reply(self._reply.begin())
@@ -172,18 +181,19 @@ class Compactor:
         """Pass on requests and waits, but no text: a front end does not show the summary while it is written."""
         reply = self._reply
         assert reply is not None
-        own_effects = [own for effect in effects if (own := self._summary_effect(effect)) is not None]
+        relayed = [effect for effect in map(self._relay, effects) if effect is not None]
         self.writer = reply.model
-        return own_effects if reply.result is None else own_effects + self._decide(reply.result)
+        return relayed if reply.result is None else relayed + self._decide(reply.result)
 
-    def _summary_effect(self, effect: Effect) -> Effect | None:
+    def _relay(self, effect: Effect) -> Effect | None:
+        """Return an effect of the reply as an effect of the compaction, None if it is not passed on."""
         match effect:
             case SendRequest():
                 return replace(effect, is_summary=True)
             case StopRequest() | Wait():
                 return effect
             case Learn():
-                return None if self.is_other else effect
+                return None if self.has_other_writer else effect
             case Emit(event=Waiting() | LimitReached()):
                 return effect
             case Emit(event=ReplyFinished(attempts=attempts)):
@@ -197,19 +207,19 @@ class Compactor:
         is_complete = result.ending == "done"
         is_last_request = self._request_count == MAX_SUMMARY_REQUESTS
         if summary.strip() and (is_complete or (result.ending == "cut" and is_last_request)):
-            parts = insert_summary(self._shape, summary, self._tools)
+            parts = insert_summary(self._split, summary, self._tools)
             if self._is_shorter(self._size(parts)):
                 return self._finish(parts, "summary")
             reason = "the summary was not shorter"
         else:
-            reason = result.error.message if result.error is not None else result.note or "the model wrote no summary"
+            reason = result.error.message if result.error is not None else (result.note or "the model wrote no summary")
         if self._request_count < MAX_SUMMARY_REQUESTS and result.ending != "failed":
             return self._ask()
         return self._fail(reason)
 
     def _fail(self, reason: str) -> list[Effect]:
         """Drop old tool output if that shortens the transcript; otherwise leave it unchanged."""
-        trimmed = without_old_output(self._shape)
+        trimmed = without_old_output(self._split)
         if self._is_shorter(self._size(trimmed)):
             return self._finish(
                 trimmed, "output", f"No summary was made ({reason}); old tool output was removed instead."
@@ -224,7 +234,7 @@ class Compactor:
         return []
 
     def _size(self, parts: tuple[Part, ...]) -> int:
-        return tokens_of(resolve_parts(parts, self._shape.messages))
+        return tokens_of(resolve_parts(parts, self._split.messages))
 
     def _is_shorter(self, tokens: int) -> bool:
         return tokens < self._before and tokens <= self._before * MIN_SHRINK
@@ -243,7 +253,9 @@ MIN_OLD_TOKENS = 500
 """Fewer old tokens than this are not worth a summary."""
 
 SHORT_OUTPUT_CHARS = 400
+"""Old tool output of at most this length stays."""
 MAX_IN_TAIL_SHARE = 0.15
+"""Share of the window that one tool output of the last turns may fill; its middle is cut out beyond that."""
 _MAX_PROMPTS_CHARS, _MAX_PROMPT_CHARS = 12_000, 2_000
 _MAX_CALL_CHARS, _MAX_RESULT_CHARS = 600, 1_500
 _MAX_FILES, _MAX_TODO_CHARS = 100, 4_000
@@ -263,33 +275,36 @@ _SKILL_OPEN, _SKILL_CLOSE = '<skill name="', "\n</skill>"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
-    """A transcript split for compaction: everything before `tail` may be replaced, the rest stays verbatim."""
+class SplitTranscript:
+    """A transcript split for compaction: the messages before the index `tail_start` may be replaced, the others stay.
+
+    `window` is the context window of the model in tokens.
+    """
 
     messages: tuple[Message, ...]
-    tail: int
+    tail_start: int
     window: int
 
     @property
     def old(self) -> tuple[Message, ...]:
-        return self.messages[: self.tail]
+        return self.messages[: self.tail_start]
 
 
-def shape_of(messages: Sequence[Message], window: int, *, is_asked: bool = False) -> Shape:
+def split_transcript(messages: Sequence[Message], window: int, *, is_asked: bool = False) -> SplitTranscript:
     """Split a transcript before its last turns: as many turns as fit into `TAIL_SHARE`, at least the last step.
 
     `is_asked`: the user requested the compaction, so a short conversation is shortened too.
     """
     transcript = tuple(messages)
     remaining = int(min(window, tokens_of(transcript)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
-    tail = 0
+    tail_start = 0
     for index in range(len(transcript) - 1, 0, -1):
         remaining -= size_messages([transcript[index]])
-        if remaining < 0 and tail:
+        if remaining < 0 and tail_start:
             break
         if _may_start_history(transcript[index]):
-            tail = index
-    return Shape(transcript, tail, window)
+            tail_start = index
+    return SplitTranscript(transcript, tail_start, window)
 
 
 def _may_start_history(message: Message) -> bool:
@@ -306,15 +321,15 @@ def resolve_parts(parts: Sequence[Part], messages: Sequence[Message]) -> list[Me
     return [messages[part] if isinstance(part, int) else part for part in parts]
 
 
-def without_old_output(shape: Shape) -> tuple[Part, ...]:
+def without_old_output(split: SplitTranscript) -> tuple[Part, ...]:
     """Replace old tool output with a short note, and cut the middle out of very long output in the last turns."""
     parts: list[Part] = []
-    skills = set(skills_to_keep(shape))
-    max_tail_chars = int(shape.window * MAX_IN_TAIL_SHARE) * 4
-    for index, message in enumerate(shape.messages):
-        limit = SHORT_OUTPUT_CHARS if index < shape.tail else max_tail_chars
+    skills = set(skills_to_keep(split))
+    max_tail_chars = int(split.window * MAX_IN_TAIL_SHARE) * 4
+    for index, message in enumerate(split.messages):
+        limit = SHORT_OUTPUT_CHARS if index < split.tail_start else max_tail_chars
         blocks = tuple(
-            block if _is_skill(block, skills) else _shorten_block(block, limit, is_old=index < shape.tail)
+            block if _is_skill(block, skills) else _shorten_block(block, limit, is_old=index < split.tail_start)
             for block in message.blocks
         )
         parts.append(index if blocks == message.blocks else Message(message.role, blocks))
@@ -341,19 +356,19 @@ def _is_skill(block: Block, calls: set[str]) -> bool:
     return isinstance(block, ToolResult) and any(skill in calls for _, skill in _skills_of(block))
 
 
-def skills_to_keep(shape: Shape) -> list[str]:
+def skills_to_keep(split: SplitTranscript) -> list[str]:
     """Return the latest skills loaded in the old part, the latest last, each clipped and inside its `<skill>` tag.
 
     A skill that the last turns contain is left out, because those turns stay.
     """
     by_name: dict[str, str] = {}
-    for name, text in (skill for message in shape.old for skill in _skills_in(message)):
+    for name, text in (skill for message in split.old for skill in _skills_in(message)):
         by_name.pop(name, None)
         by_name[name] = clipped(text, _MAX_SKILL_CHARS)
-    for message in shape.messages[shape.tail :]:
+    for message in split.messages[split.tail_start :]:
         for name, _ in _skills_in(message):
             by_name.pop(name, None)
-    remaining_chars = min(_MAX_SKILLS_CHARS, int(shape.window * TAIL_SHARE) * 4)
+    remaining_chars = min(_MAX_SKILLS_CHARS, int(split.window * TAIL_SHARE) * 4)
     skills: list[str] = []
     for text in reversed(by_name.values()):
         remaining_chars -= len(text)
@@ -383,21 +398,21 @@ def _skills_of(block: Block, *, is_user: bool = False) -> Iterator[tuple[str, st
         start = text.find(_SKILL_OPEN, end)
 
 
-def insert_summary(shape: Shape, summary: str, tools: Iterable[ToolSpec]) -> tuple[Part, ...]:
+def insert_summary(split: SplitTranscript, summary: str, tools: Iterable[ToolSpec]) -> tuple[Part, ...]:
     """Return the transcript with everything before the tail replaced by a summary message."""
     sections = [
         "This summary replaces the earlier part of this conversation, to save space. Treat its content as part of the "
         "conversation. The messages after it are complete.",
         summary.strip(),
-        _section(_PROMPTS_TAG, "The user's messages, verbatim, latest last:", user_prompts(shape.old)),
-        _section(_FILES_TAG, "Changed files:", "\n".join(changed_files(shape.old, tools))),
-        _section(_TODOS_TAG, "The latest to-do list:", open_todos(shape.old)),
-        _section(_SKILLS_TAG, "Skills loaded earlier, which still apply:", "\n\n".join(skills_to_keep(shape))),
+        _section(_PROMPTS_TAG, "The user's messages, verbatim, latest last:", user_prompts(split.old)),
+        _section(_FILES_TAG, "Changed files:", "\n".join(changed_files(split.old, tools))),
+        _section(_TODOS_TAG, "The latest to-do list:", open_todos(split.old)),
+        _section(_SKILLS_TAG, "Skills loaded earlier, which still apply:", "\n\n".join(skills_to_keep(split))),
     ]
     text = "\n\n".join(section for section in sections if section)
     message = user(f"<{_SUMMARY_TAG}>\n{text}\n</{_SUMMARY_TAG}>")
-    trimmed = without_old_output(shape)
-    return (message, *trimmed[shape.tail :])
+    trimmed = without_old_output(split)
+    return (message, *trimmed[split.tail_start :])
 
 
 def is_summary(message: Message) -> bool:

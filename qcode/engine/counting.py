@@ -19,8 +19,8 @@ from qcode.values import dataclass
 BYTES_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 8
 TOKENS_PER_IMAGE = 1_600
-_KEPT_COUNTS = 8
-_KEPT_TEXTS = 4_096
+_MAX_COUNTS = 8
+_MAX_TEXTS = 4_096
 MAX_ESTIMATED_SHARE = 10
 """A prompt is treated as counted if at most a tenth of it was estimated."""
 
@@ -80,7 +80,9 @@ class PromptCounter:
     def __init__(self, count: Callable[[str], int | None] | None = None) -> None:
         self._count = count
         self._texts: dict[str, int] = {}
+        """The counted texts with their tokens: a cache."""
         self._counts: list[tuple[tuple[Message, ...], int]] = []
+        """The provider's counts of whole prompts, each with the messages of its request."""
         self._schemas: tuple[tuple[ToolSpec, ...], tuple[str, ...]] = ((), ())
         self.history = PreparedHistory()
         """The history of the conversation in the form that is sent, cached from turn to turn."""
@@ -119,7 +121,7 @@ class PromptCounter:
             tokens = self._count(text)
             if tokens is None:
                 return estimate_text(text)
-            if len(self._texts) >= _KEPT_TEXTS:
+            if len(self._texts) >= _MAX_TEXTS:
                 self._texts.clear()
             self._texts[text] = tokens
         return tokens
@@ -133,7 +135,7 @@ class PromptCounter:
         if not input_tokens:
             return
         self.context_tokens = input_tokens + (output_tokens or 0)
-        others = [count for count in self._counts if count[0] != request.messages][: _KEPT_COUNTS - 1]
+        others = [count for count in self._counts if count[0] != request.messages][: _MAX_COUNTS - 1]
         self._counts = sorted([(request.messages, input_tokens), *others], key=lambda count: -len(count[0]))
 
     def restore(self, messages: tuple[Message, ...], input_tokens: int, output_tokens: int = 0) -> None:

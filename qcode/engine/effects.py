@@ -53,9 +53,9 @@ class ToolEnded:
 class ApprovalAnswered:
     """The verdict on a call, from a rule or the user. The `reason` of a denial is sent to the model.
 
-    `text` is the user's answer to a question: it becomes the result of the call, which then does not run. `summary`
-    is that answer, or the reason, in one line for the user; empty if they need no other words. `diff` is the denied
-    change, for the user only. `edited_arguments` replace the model's arguments; None: they are unchanged.
+    `text` is the user's answer to a question: it becomes the result of the call, which then does not run. `summary` is
+    the line that the user sees instead of `text` or `reason`; empty: they see the same. `diff` is the denied change,
+    for the user only. `edited_arguments` replace the model's arguments; None: they are unchanged.
     """
 
     call_id: str
@@ -139,7 +139,8 @@ class ModelSwitched:
 class NoModelLeft:
     """No fallback model is left. `skipped_models` has a line with the reason for each model that failed to connect.
 
-    `limit` is the earliest end of a limit among the failed models, None if that is the last model's or unknown.
+    `limit` is the error of the failed model whose limit ends first; None if that is the model of the last failure, or
+    if no end is known.
     """
 
     skipped_models: tuple[str, ...] = ()
@@ -353,7 +354,7 @@ class TurnSettings:
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """Fallback models exist for the case that this model is overloaded, unreachable or at a limit.
+    """The user configured fallback models, for the case that this model is overloaded, unreachable or at a limit.
 
     `on_quota`: they are also used if the account has no credit left.
     """
@@ -362,14 +363,14 @@ class Fallback:
 
 
 COMPACT_AT = 0.8
-"""Share of the context window at which a conversation is compacted without being asked."""
+"""Share of the context window at which a conversation is compacted automatically."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """`writer` is the model that writes summaries, None for the model of the conversation.
+    """The settings of automatic compaction: it starts when the prompt fills `share` of the context window.
 
-    Compaction starts when the prompt fills `share` of the window.
+    `writer` is the model that writes summaries, None for the model of the conversation.
     """
 
     writer: KnownModel | None = None

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Ledger:
     """The totals of one turn. For a sub-agent's turn, usage is also added to `parent`, the ledger of the calling turn.
 
-    `cost` is None as soon as the cost of one request is unknown. `spent` is compared with a budget: it uses estimates
-    for counts that the provider did not report. `price` is the price of the current model.
+    Costs are in US dollars. `cost` is None as soon as the cost of one request is unknown. `spent` is compared with a
+    budget: it uses estimates for counts that the provider did not report. `price` is the price of the current model.
     """
 
     def __init__(self, price: Price | None, *, parent: Ledger | None = None) -> None:
@@ -121,6 +121,7 @@ class Ledger:
 
 
 def _sum(first: Decimal | None, second: Decimal | None) -> Decimal | None:
+    """Return the sum of two costs, None if one of them is unknown."""
     return None if first is None or second is None else first + second
 
 

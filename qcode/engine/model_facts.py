@@ -87,6 +87,7 @@ class KnownModel:
 
 
 MIN_LIMIT = 256
+"""A smaller number in a message is not a limit in tokens, but for example a status code."""
 
 _MAX_MESSAGE = 4_000
 _MAX_PARAM = 200
@@ -142,6 +143,7 @@ def _wording(
     prompt: int | None = None,
     is_exclusive: bool = False,
 ) -> _LimitPattern:
+    """Return a pattern in which each `#` stands for a number, which is a group of the regular expression."""
     return _LimitPattern(kind, f"(?i){pattern.replace('#', _NUMBER)}", group, prompt, is_exclusive)
 
 
@@ -176,6 +178,7 @@ _WORDINGS = (
     _wording("either", r"supports? (?:up to |a maximum of |only )#"),
     _wording("either", r"less than #", is_exclusive=True),
 )
+# A separate number in a message, the size of the prompt, and the size of prompt and reply together.
 _DIGITS = r"(?<![\w.])" + _NUMBER + r"(?![\w.]*\d)"
 _PROMPT = (
     rf"(?i){_NUMBER} (?:tokens )?(?:in|from) (?:the|your) (?:messages|prompt|input)"

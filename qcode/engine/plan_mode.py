@@ -9,7 +9,7 @@ from qcode.engine.effects import ApprovalAnswered
 from qcode.protocol.approvals import ApprovalMode, effective_mode
 
 _AFTER_A_PLAN: tuple[ApprovalMode, ...] = ("default", "accept-edits")
-_MODES: dict[ApprovalMode, str] = {
+_MODE_MEANINGS: dict[ApprovalMode, str] = {
     "default": "the user is asked before each change",
     "accept-edits": "edits inside the folder run without asking, everything else asks",
 }
@@ -28,7 +28,8 @@ def mode_after_plan(chosen: ApprovalMode, *, is_trusted: bool) -> ApprovalMode:
 
 
 def approval_of_plan(call_id: str, mode: ApprovalMode) -> ApprovalAnswered:
-    text = _APPROVED.format(mode=mode, meaning=_MODES[mode])
+    """Return the approval of a plan, which tells the model the mode in which it carries the plan out."""
+    text = _APPROVED.format(mode=mode, meaning=_MODE_MEANINGS[mode])
     return ApprovalAnswered(call_id, is_allowed=True, text=text, summary=_SUMMARIES[mode])
 
 

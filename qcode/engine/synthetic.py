@@ -59,7 +59,10 @@ ONE_WELL_FORMED_CALL = (
 
 
 def limits_note(*, calls: int | None, replies: int | None, money: Decimal | None) -> str:
-    """Return the note about what is left of the limits (None: the limit is not set); empty if no limit is set."""
+    """Return the note that tells the model how much it may still use; empty if no limit is set.
+
+    `money` is in US dollars. None: the user did not set this limit.
+    """
     remaining = [
         *([] if calls is None else [count_text(calls, "tool call")]),
         *([] if replies is None else [f"{count_text(replies, 'reply', 'replies')} (this one included)"]),
@@ -135,14 +138,14 @@ def cut_call_text(name: str, cap: int) -> str:
 
 
 _MAX_PATH = 120
-_BEGUN_PATH = re.compile(r'\s*\{\s*"path"\s*:\s*("(?:[^"\\]|\\.){1,1000}")')
+_LEADING_PATH = re.compile(r'\s*\{\s*"path"\s*:\s*("(?:[^"\\]|\\.){1,1000}")')
 
 
-def begun_path(raw: str) -> str:
+def leading_path(raw: str) -> str:
     """Return the `path` with which truncated arguments begin, empty if there is none."""
-    begun = _BEGUN_PATH.match(raw)
+    match = _LEADING_PATH.match(raw)
     try:
-        return one_line(str(json.loads(begun[1])), _MAX_PATH) if begun is not None else ""
+        return one_line(str(json.loads(match[1])), _MAX_PATH) if match is not None else ""
     except ValueError:
         return ""
 
@@ -198,7 +201,10 @@ def _progress(raw: str) -> str:
 
 
 def _unescaped(fragment: str) -> str:
-    """Return part of a JSON string decoded, or unchanged if it cannot be decoded on its own."""
+    """Return the end of truncated arguments decoded: `{"text": "a\\tb` as `a`, a tab and `b`.
+
+    It is returned as it is, without the key, if it cannot be decoded.
+    """
     start = re.search(r'"\w+"\s*:\s*"((?:[^"\\]|\\.)*)$', fragment)
     body = start.group(1) if start else fragment
     try:
@@ -209,7 +215,7 @@ def _unescaped(fragment: str) -> str:
 
 
 def _escape_tag(text: str, tag: str) -> str:
-    """Escape every `tag` inside `text`, so that the text cannot close the tag around it."""
+    """Escape every `tag` inside `text`, so that the text cannot close the tag around it: `</x>` becomes `<\\/x>`."""
     return re.sub(rf"<(\s*+/?+\s*+{tag})", r"<\\\1", text, flags=re.IGNORECASE)
 
 

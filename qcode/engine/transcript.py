@@ -74,7 +74,7 @@ def _without_signals(message: Message, recorded: set[tuple[str, str]]) -> Messag
 
 
 class PreparedHistory:
-    """A cache of the valid history of one growing conversation: `of` processes only the messages that were added.
+    """A cache of the valid history of one growing conversation: `prepare` processes only the added messages.
 
     The history is split before a prompt that follows an answer without calls. No rule spans such a position, so the
     messages before it are processed once.
@@ -84,9 +84,10 @@ class PreparedHistory:
         self._messages: list[Message] = []
         self._prepared: tuple[Message, ...] = ()
         self.settled = 0
+        """How many messages were processed for good; they became `_settled_prepared` messages of `_prepared`."""
         self._settled_prepared = 0
 
-    def of(self, messages: Sequence[Message]) -> tuple[Message, ...]:
+    def prepare(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the same as `make_valid`. Earlier messages are compared by identity, which is cheap."""
         if _are_same(self._messages, messages):
             return self._prepared
@@ -107,7 +108,8 @@ class PreparedHistory:
         """Return the last index after `start` at which the history can be split, `start` if there is none."""
         messages = self._messages
         indexes = range(len(messages) - 1, start, -1)
-        return next((at for at in indexes if _is_a_prompt(messages[at]) and _is_plain_answer(messages[at - 1])), start)
+        splits = (index for index in indexes if _is_a_prompt(messages[index]) and _is_plain_answer(messages[index - 1]))
+        return next(splits, start)
 
 
 def _are_same(left: Sequence[Message], right: Sequence[Message]) -> bool:
@@ -195,9 +197,8 @@ def _with_results(messages: Sequence[Message]) -> list[Message]:
 def _results_first(blocks: Sequence[Block], calls: Sequence[ToolCall]) -> tuple[Block, ...]:
     """Return a user message's blocks, starting with exactly one result per call in the order of the calls."""
     answered = [block.call_id for block in blocks if isinstance(block, ToolResult)]
-    if answered == [call.call_id for call in calls] and all(
-        isinstance(block, ToolResult) for block in blocks[: len(calls)]
-    ):  # nearly always
+    are_leading = all(isinstance(block, ToolResult) for block in blocks[: len(calls)])
+    if are_leading and answered == [call.call_id for call in calls]:  # the case of nearly every message
         return tuple(blocks)
     by_id = {block.call_id: block for block in reversed(blocks) if isinstance(block, ToolResult)}
     results = [

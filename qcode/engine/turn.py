@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from qcode.engine.compactor import Compactor
 
 MAX_PAUSES = 20
+"""How often in one turn a provider may pause a reply and get it back."""
 MAX_HELD_STOPS = 8
 """How often in a row a hook can continue the turn."""
 _DELTAS = frozenset({TextDelta, ReasoningDelta, ToolArgsDelta})
@@ -178,9 +179,12 @@ class Turn:
         self._pauses = 0
         self._started_at = self._now = 0.0
         self._text = ""
+        """The last text of the model that is not blank: the answer of the turn."""
         self._reply_texts: list[str] = []
         self._paused_text = ""
+        """The text before a pause of the provider; the next reply continues it."""
         self._is_answered = False
+        """Whether the last reply has text."""
         self._compaction = CompactionScheduler(settings.compaction)
         self._escalates_next = False
         self._held_stops = 0
@@ -196,7 +200,7 @@ class Turn:
         if isinstance(phase, Replying) and type(incoming) in _DELTAS:
             reply = phase.reply
             effects = reply.handle_event(cast("ReplyEvent", incoming))
-            return effects if reply.result is None else self._from_reply(reply, effects)
+            return effects if reply.result is None else self._relay_reply(reply, effects)
         return [] if isinstance(phase, Ended) else self._dispatch(incoming)
 
     def withdraw_steering(self, text: str) -> SteerQueued | None:
@@ -206,21 +210,21 @@ class Turn:
     def _dispatch(self, incoming: Input) -> list[Effect]:
         phase = self.phase
         if isinstance(phase, Compacting) and not isinstance(incoming, (SteerQueued, CancelRequested)):
-            return self._from_compaction(phase, phase.compactor.handle(incoming))
+            return self._relay_compaction(phase, phase.compactor.handle(incoming))
         match incoming:
             case UserSubmitted():
                 return self._start(incoming.message)
             case CompactRequested():
                 return self._compact("asked", EndCompaction(), incoming.focus)
             case ToolEnded() | ApprovalAnswered():
-                return self._to_round(phase, incoming) if isinstance(phase, Calling) else []
+                return self._feed_round(phase, incoming) if isinstance(phase, Calling) else []
             case ModelSwitched() | NoModelLeft():
                 return self._continue_after_fallback(phase.reply, incoming) if isinstance(phase, Replying) else []
             case SteerQueued():
                 self._steering.add(incoming)
                 return []
             case Confirmed():
-                return self._after_confirmation(phase, incoming) if isinstance(phase, Confirming) else []
+                return self._apply_confirmation(phase, incoming) if isinstance(phase, Confirming) else []
             case HookStopped(reason=reason):
                 self.tally.limits.end, self.tally.limits.note = "stopped", reason
                 return []
@@ -230,7 +234,7 @@ class Turn:
             case TextCallRead(is_first=is_first):
                 return [Emit(Notice("info", synthetic.text_call_notice(self.model.name)))] if is_first else []
             case _:
-                return self._to_reply(phase.reply, incoming) if isinstance(phase, Replying) else []
+                return self._feed_reply(phase.reply, incoming) if isinstance(phase, Replying) else []
 
     def _start(self, message: Message) -> list[Effect]:
         self._started_at = self._now
@@ -252,7 +256,7 @@ class Turn:
         self._step += 1
         reply = Reply(self._plan(), self.model, self._counter, self.tally.ledger, turn=self._number, step=self._step)
         self.phase = Replying(reply)
-        return [Emit(StepStarted(self._step)), *self._from_reply(reply, reply.begin())]
+        return [Emit(StepStarted(self._step)), *self._relay_reply(reply, reply.begin())]
 
     def _plan(self) -> ReplyPlan:
         settings = self.settings
@@ -279,24 +283,26 @@ class Turn:
     def _history(self) -> tuple[Message, ...]:
         """Return the transcript in the form that can be sent to this model."""
         one_way = frozenset(tool.name for tool in self.settings.tools if tool.is_one_way)
-        return without_refused_parts(self._counter.history.of(without_signals(self._messages, one_way)), self.model)
+        return without_refused_parts(
+            self._counter.history.prepare(without_signals(self._messages, one_way)), self.model
+        )
 
-    # Replies
-
-    def _to_reply(self, reply: Reply, incoming: ReplyEvent | ReplyFailed | WaitElapsed | LimitAnswered) -> list[Effect]:
+    def _feed_reply(
+        self, reply: Reply, incoming: ReplyEvent | ReplyFailed | WaitElapsed | LimitAnswered
+    ) -> list[Effect]:
         match incoming:
             case ReplyFailed():
-                return self._from_reply(reply, reply.handle_failure(incoming))
+                return self._relay_reply(reply, reply.handle_failure(incoming))
             case WaitElapsed(seconds=seconds):
-                return self._from_reply(reply, reply.handle_wait_elapsed(seconds))
+                return self._relay_reply(reply, reply.handle_wait_elapsed(seconds))
             case LimitAnswered(waits=waits):
-                return self._from_reply(reply, reply.handle_limit_answered(waits=waits))
+                return self._relay_reply(reply, reply.handle_limit_answered(waits=waits))
             case _:
                 effects = reply.handle_event(incoming)
                 is_over = isinstance(incoming, ReplyEnded) or reply.result is not None
-                return self._from_reply(reply, effects) if is_over else effects
+                return self._relay_reply(reply, effects) if is_over else effects
 
-    def _from_reply(self, reply: Reply, effects: list[Effect]) -> list[Effect]:
+    def _relay_reply(self, reply: Reply, effects: list[Effect]) -> list[Effect]:
         """Pass on a reply's effects, and continue the turn if the reply is finished."""
         self.model = reply.model
         if isinstance(reply.phase, NeedsRoom):
@@ -317,12 +323,13 @@ class Turn:
         skipped: list[Effect] = [Emit(Notice("warning", line)) for line in incoming.skipped_models]
         if isinstance(incoming, NoModelLeft):
             self.settings = replace(self.settings, fallback=None)
-            return self._from_reply(reply, skipped + reply.resume_without_model(incoming.limit))
-        before, self.model, self.settings = self.model, incoming.model, incoming.settings
-        self._counter, error = incoming.counter, None if phase.has_waited else phase.failure.error.info
+            return self._relay_reply(reply, skipped + reply.resume_without_model(incoming.limit))
+        before = self.model
+        self.model, self.settings, self._counter = incoming.model, incoming.settings, incoming.counter
+        error = None if phase.has_waited else phase.failure.error.info
         changed = Emit(ModelFellBack(before.title, self.model.title, error, phase.has_waited))
         effects = reply.resume_with_model(self._plan(), self.model, self._counter)
-        return self._from_reply(reply, [*skipped, changed, *effects])
+        return self._relay_reply(reply, [*skipped, changed, *effects])
 
     def _apply_result(self, result: ReplyResult) -> list[Effect]:
         self._escalates_next = result.escalates_next
@@ -381,9 +388,7 @@ class Turn:
             return [Confirm("stop", self._text, is_again=self._held_stops > 0)]
         return self._end(Outcome.ERROR if error else Outcome.END_TURN, result, error=error)
 
-    # Hooks
-
-    def _after_confirmation(self, phase: Confirming, incoming: Confirmed) -> list[Effect]:
+    def _apply_confirmation(self, phase: Confirming, incoming: Confirmed) -> list[Effect]:
         """Compact, or end the turn, unless the hooks prevent it."""
         result, then = phase.result, phase.then
         if then is not None:
@@ -391,7 +396,7 @@ class Turn:
                 return self._begin_compaction(phase.cause, then, phase.focus)
             self._compaction.block()
             notice = Emit(Notice("warning", f"A hook prevented the compaction: {incoming.reason}"))
-            return [notice, *self._after_compaction(then, is_shorter=False)]
+            return [notice, *self._resume_after_compaction(then, is_shorter=False)]
         assert result is not None
         if incoming.reason and not incoming.is_final:
             self._held_stops += 1
@@ -399,8 +404,6 @@ class Turn:
         if self._steering and not incoming.is_final:
             return self._continue(result)
         return self._end(Outcome.END_TURN, result)
-
-    # Compaction
 
     def _compact(self, cause: Cause, then: AfterCompaction, focus: str = "") -> list[Effect]:
         """Compact the transcript, then continue with `then`. The hooks are asked first."""
@@ -418,16 +421,16 @@ class Turn:
             messages, self.model, writer, settings.tools, settings.retries.unasked, cause=cause, size=size, focus=focus
         )
         self.phase = phase = Compacting(compactor, then)
-        return [Emit(CompactionStarted(cause)), *self._from_compaction(phase, compactor.begin())]
+        return [Emit(CompactionStarted(cause)), *self._relay_compaction(phase, compactor.begin())]
 
-    def _from_compaction(self, phase: Compacting, effects: list[Effect]) -> list[Effect]:
+    def _relay_compaction(self, phase: Compacting, effects: list[Effect]) -> list[Effect]:
         """Pass on a compaction's effects, and continue the turn if the compaction is over."""
         compactor = phase.compactor
         result = compactor.result
         if result is None:
             return effects
         effects = [*effects, *self._record_compaction(compactor, result)]
-        if not compactor.is_other:
+        if not compactor.has_other_writer:
             self.model = compactor.writer
         if result.parts is not None:
             from qcode.engine.compactor import resolve_parts
@@ -435,16 +438,16 @@ class Turn:
             self._messages = resolve_parts(result.parts, self._messages)
             self._counter.context_tokens = result.after
         effects = [*effects, *compaction_effects(result), Emit(self.usage)]
-        return effects + self._after_compaction(phase.then, is_shorter=result.parts is not None)
+        return effects + self._resume_after_compaction(phase.then, is_shorter=result.parts is not None)
 
-    def _after_compaction(self, then: AfterCompaction, *, is_shorter: bool) -> list[Effect]:
+    def _resume_after_compaction(self, then: AfterCompaction, *, is_shorter: bool) -> list[Effect]:
         match then:
             case BeginStep():
                 return self._begin_step()
             case ResumeReply(reply):
                 self.phase = Replying(reply)
                 effects = reply.resume(self._history()) if is_shorter else reply.abort_without_room()
-                return self._from_reply(reply, effects)
+                return self._relay_reply(reply, effects)
             case EndCompaction():
                 return self._end(Outcome.END_TURN, None)
 
@@ -457,21 +460,19 @@ class Turn:
         settings, cap = self.settings, CAPPED_DEFAULT_MAX_TOKENS
         return ModelRequest(self.model.name, settings.system, self._history(), settings.tools, cap)
 
-    # Calls
-
     def _begin_calls(self, result: ReplyResult) -> list[Effect]:
         tools = {tool.name: tool for tool in self.settings.tools}
         current = CallRound(result.calls, tools, self.tally.limits, self.settings.has_strict_tools)
         self.phase = phase = Calling(current, result)
-        return self._after_round(phase, current.advance(self._elapsed))
+        return self._relay_round(phase, current.advance(self._elapsed))
 
-    def _to_round(self, phase: Calling, incoming: ApprovalAnswered | ToolEnded) -> list[Effect]:
+    def _feed_round(self, phase: Calling, incoming: ApprovalAnswered | ToolEnded) -> list[Effect]:
         current = phase.round
         if isinstance(incoming, ApprovalAnswered):
-            return self._after_round(phase, current.apply_answer(incoming, self._elapsed))
-        return self._after_round(phase, current.store_outcome(incoming.call_id, incoming.outcome, self._elapsed))
+            return self._relay_round(phase, current.apply_answer(incoming, self._elapsed))
+        return self._relay_round(phase, current.store_outcome(incoming.call_id, incoming.outcome, self._elapsed))
 
-    def _after_round(self, phase: Calling, effects: list[Effect]) -> list[Effect]:
+    def _relay_round(self, phase: Calling, effects: list[Effect]) -> list[Effect]:
         """Pass on a round's effects, and continue the turn if every call has its result."""
         current, result = phase.round, phase.result
         if not current.is_over:
@@ -503,8 +504,6 @@ class Turn:
         kind = ErrorKind.TOOL_FAILURE if limits.end == "impossible" else ErrorKind.UNREADABLE_CALL
         return self._end(Outcome.ERROR, result, error=ErrorInfo(kind, limits.note))
 
-    # The next step, and the end
-
     def _continue(self, result: ReplyResult) -> list[Effect]:
         """Start the next step unless a limit ends the turn."""
         limit = self.tally.reached_limit(self._step)
@@ -519,7 +518,7 @@ class Turn:
     def _cancel(self, *, is_unsent: bool) -> list[Effect]:
         match self.phase:
             case Replying(reply):
-                return self._from_reply(reply, reply.cancel(is_unsent=is_unsent))
+                return self._relay_reply(reply, reply.cancel(is_unsent=is_unsent))
             case Calling(current, result):
                 effects = current.cancel(self._elapsed)
                 self.tally.add_calls(current)
@@ -528,13 +527,13 @@ class Turn:
                 return [*effects, *committed, *self._end(Outcome.CANCELLED, result)]
             case Confirming(then=ResumeReply(reply)):
                 self.phase = Replying(reply)
-                return self._from_reply(reply, reply.cancel())
+                return self._relay_reply(reply, reply.cancel())
             case Confirming(result=result):
                 return self._end(Outcome.CANCELLED, result)
             case Compacting(compactor, then):
                 recorded = self._record_compaction(compactor, compactor.cancel(is_unsent=is_unsent))
                 if isinstance(then, ResumeReply):
-                    return recorded + self._from_reply(then.reply, then.reply.cancel())
+                    return recorded + self._relay_reply(then.reply, then.reply.cancel())
                 return recorded + self._end(Outcome.CANCELLED, None)
             case _:
                 return self._end(Outcome.CANCELLED, None)

@@ -107,7 +107,9 @@ EMPTY: list[tuple[StopReason, int | None, str, str]] = [
 
 
 @pytest.mark.parametrize(("stop", "output", "name", "state"), EMPTY)
-def test_empty_arguments(stop: StopReason, output: int | None, name: str, state: str) -> None:
+def test_empty_arguments_are_judged_by_the_stop_reason(
+    stop: StopReason, output: int | None, name: str, state: str
+) -> None:
     assert call_shape("", stop, output, name).calls == (state,)
 
 

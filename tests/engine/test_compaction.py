@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from qcode.engine import compactor
-from qcode.engine.compactor import insert_summary, is_summary, resolve_parts, shape_of, tokens_of, without_old_output
+from qcode.engine.compactor import (
+    insert_summary,
+    is_summary,
+    resolve_parts,
+    split_transcript,
+    tokens_of,
+    without_old_output,
+)
 from qcode.engine.counting import estimate_text
 from qcode.engine.effects import CancelRequested, CompactionSettings, CompactRequested, TurnSettings, UserSubmitted
 from qcode.engine.model_facts import KnownModel
@@ -202,7 +209,7 @@ def test_configured_model_writes_the_summary() -> None:
 @pytest.mark.parametrize("count", [1, 2, 5, 9])
 def test_calls_and_results_are_never_separated(count: int) -> None:
     history = [user("go"), *(item for number in range(count) for item in step(number, 3_000)), assistant(Text("end"))]
-    shape = shape_of(history, 6_000)
+    shape = split_transcript(history, 6_000)
     kept_id = resolve_parts(insert_summary(shape, "Task.", TOOLS), history)
     ids = [call.call_id for message in kept_id for call in message.calls]
     assert ids == [block.call_id for message in kept_id for block in message.blocks if isinstance(block, ToolResult)]
@@ -214,9 +221,9 @@ def test_prompts_changed_files_and_to_dos_survive_two_summaries() -> None:
     todo = ToolCall("t1", "todo", '{"todos": ["fix the parser"]}')
     done = Message("user", (ToolResult("w1", "write", "ok"), ToolResult("t1", "todo", "ok")))
     history = [user("Use tabs, never spaces."), assistant(write, todo), done, *long_talk(8)]
-    once = resolve_parts(insert_summary(shape_of(history, 8_000), "First.", TOOLS), history)
+    once = resolve_parts(insert_summary(split_transcript(history, 8_000), "First.", TOOLS), history)
     twice = resolve_parts(
-        insert_summary(shape_of([*once, *long_talk(8)], 8_000), "Second.", TOOLS), [*once, *long_talk(8)]
+        insert_summary(split_transcript([*once, *long_talk(8)], 8_000), "Second.", TOOLS), [*once, *long_talk(8)]
     )
     assert is_summary(twice[0])
     for needed in ("Use tabs, never spaces.", "src/a.py", "fix the parser", "Second."):
@@ -226,7 +233,7 @@ def test_prompts_changed_files_and_to_dos_survive_two_summaries() -> None:
 def test_huge_output_in_the_last_turn_keeps_its_start_and_end() -> None:
     huge = Message("user", (ToolResult("h0", "read", "begin " + "x" * 400_000 + " end"),))
     history = [user("go"), step(0)[0], huge]
-    (result,) = resolve_parts(without_old_output(shape_of(history, 20_000)), history)[-1].blocks
+    (result,) = resolve_parts(without_old_output(split_transcript(history, 20_000)), history)[-1].blocks
     assert isinstance(result, ToolResult)
     assert result.content.startswith("begin ")
     assert result.content.endswith(" end")

@@ -36,7 +36,7 @@ def test_estimate_never_falls_when_text_is_added(left: str, right: str) -> None:
     assert estimate_text(left) <= estimate_text(left + right) <= estimate_text(left) + estimate_text(right)
 
 
-def test_every_block_counts() -> None:
+def test_estimate_includes_every_kind_of_block() -> None:
     image = Image("image/png", "AAAA")
     blocks: list[Block] = [Text("x" * 40), Reasoning("x" * 40), ToolCall("c", "read", "x" * 40), image]
     sizes = [size_messages([assistant(block)]) - size_messages([assistant()]) for block in blocks]

@@ -269,7 +269,7 @@ def test_last_fallback_model_waits_for_its_limit() -> None:
     assert sum(played.waits) == 210
 
 
-def test_without_a_usable_model_the_turn_ends_with_the_first_error() -> None:
+def test_turn_without_a_usable_model_ends_with_the_first_error() -> None:
     player = Switching(limited(), others=())
     played = player.play()
     assert played.end.error is not None

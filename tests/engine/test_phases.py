@@ -165,7 +165,7 @@ def test_broken_stream_puts_the_reply_in_backoff_with_the_failed_attempt(
     player = Recorder(script, text("two."))
     player.give(SPEECH)
     first = streaming(player)
-    assert repr(first) == "Streaming(attempt=Attempt('first', max_tokens=8000, shown_text=0), cause='initial')"
+    assert repr(first) == "Streaming(attempt=Attempt('first', max_tokens=8000, shown_chars=0), cause='initial')"
     reply = reply_of(player)
     while isinstance(reply.phase, reply_phases.Streaming):
         player.step()

@@ -100,7 +100,7 @@ TABLE: list[tuple[str, ReplyShape, Budget, Decision]] = [
 
 
 @pytest.mark.parametrize(("shape", "budget", "decision"), [row[1:] for row in TABLE], ids=[row[0] for row in TABLE])
-def test_decision_table(shape: ReplyShape, budget: Budget, decision: Decision) -> None:
+def test_decision_follows_the_table(shape: ReplyShape, budget: Budget, decision: Decision) -> None:
     assert decide(shape, budget) == decision
 
 
@@ -137,7 +137,7 @@ def _is_possible(shape: ReplyShape) -> bool:
 
 
 @given(SHAPES.filter(_is_possible), BUDGETS)
-def test_every_decision_that_sends_a_request_spends_a_budget_that_was_there(shape: ReplyShape, budget: Budget) -> None:
+def test_decision_to_send_a_request_uses_a_remaining_budget(shape: ReplyShape, budget: Budget) -> None:
     decision = decide(shape, budget)
     if isinstance(decision, (Escalate, Continue, Nudge, RepairCall, ResumeCall)):
         assert budget.is_affordable

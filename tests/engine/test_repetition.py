@@ -63,7 +63,7 @@ def test_repetition_is_detected(message: str, first: int, last: int, size: int) 
 
 
 @pytest.mark.parametrize("message", [row[1] for row in PASSED], ids=[row[0] for row in PASSED])
-def test_ordinary_text_passes(message: str) -> None:
+def test_ordinary_text_is_not_a_repetition(message: str) -> None:
     assert stopped_at(message) is None
     assert not ends_in_repetition(message)
 
@@ -103,7 +103,7 @@ def test_arguments_repeat_more_than_prose_may() -> None:
     assert 20_000 <= at <= 20_200
 
 
-def test_fence_open_before_the_text_counts() -> None:
+def test_text_after_an_open_fence_counts_as_code() -> None:
     assert stopped_at(LINE * 200, fence="```") is None
     assert stopped_at("```\n" + LINE * 60, fence="```") is not None
 

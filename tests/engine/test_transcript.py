@@ -61,16 +61,16 @@ def test_history_prepared_incrementally_equals_the_history_prepared_at_once(
     rest = list(messages)
     for size in (*sizes, len(rest)):
         given_so_far, rest = given_so_far + rest[:size], rest[size:]
-        assert history.of(given_so_far) == make_valid(given_so_far)
-        assert history.of(given_so_far) == make_valid(given_so_far)
-    assert history.of(messages[:1]) == make_valid(messages[:1]), "another history"
+        assert history.prepare(given_so_far) == make_valid(given_so_far)
+        assert history.prepare(given_so_far) == make_valid(given_so_far)
+    assert history.prepare(messages[:1]) == make_valid(messages[:1]), "another history"
 
 
 def test_prepared_history_is_not_prepared_again() -> None:
     messages = [message for number in range(50) for message in (user(f"{number}"), assistant(Text("answer")))]
     history = PreparedHistory()
-    before = history.of(messages)
-    after = history.of([*messages, user("more")])
+    before = history.prepare(messages)
+    after = history.prepare([*messages, user("more")])
     assert all(one is other for one, other in zip(before, after, strict=False))
     assert history.settled == 100
 

@@ -34,7 +34,9 @@ from qcode.values import dataclass
 
 DraftKind: TypeAlias = Literal["text", "reasoning", "call"]
 CallState: TypeAlias = Literal["complete", "incomplete", "malformed", "damaged"]
+"""`incomplete`: truncated. `malformed`: not the JSON of an object. `damaged`: an event of the stream was lost."""
 
+# The end of a text that was truncated inside an escape (`\\u00`), and inside a number (`1.`, `2e-`).
 _CUT_ESCAPE = lazy_pattern(r"\\?(?:u?[0-9a-fA-F]{0,4})?")
 _CUT_NUMBER = lazy_pattern(r"-|\.|(?:\.\d+)?[eE][+-]?")
 
@@ -69,11 +71,11 @@ class BlockDraft:
 
 @dataclass(frozen=True, slots=True)
 class ReplyShape:
-    """The kind of reply that one attempt gave; with the budget, the input of `recovery.decide`.
+    """The classification of one attempt; with the budget, the input of `recovery.decide`.
 
-    `has_text` and `last` ignore blank blocks. Reasoning after text does not count as `last`, because a continuation
-    drops it. `calls` holds the state of each call in order. `has_progress`: the attempt added text or a call to the
-    reply.
+    `cap` is its output cap in tokens, `raw_stop` the provider's word for `stop`. `has_text` and `last` ignore blank
+    blocks. Reasoning after text does not count as `last`, because a continuation drops it. `calls` holds the state of
+    each call in order. `has_progress`: the attempt added text or a call to the reply.
     """
 
     stop: StopReason

@@ -65,30 +65,35 @@ class Attempt:
         self.is_broken = is_broken
         self.is_repeating = False
         """The model repeats itself endlessly; the rest of this attempt is ignored."""
-        self.shown_text = 0
+        self.shown_chars = 0
+        """The length of the text that was shown, without reasoning."""
         self.has_begun = False
+        """The host has sent at least one event."""
         self.has_shown_anything = False
         self.searches: list[WebSearched] = []
         """The searches and citations of the host for this attempt; shown only if the attempt is kept."""
         self.record_index = -1
+        """The index of this attempt in `ReplyState.records`, -1 until it is closed."""
         self._is_silent = is_silent
         self._thinking = InlineThinking() if has_inline_thinking else None
         self._joined_block = len(base) - 1 if base and base[-1].kind == "text" else None
-        self._offset = len(base)
-        self._last_text = 0
+        """The number of the block that the first text of this attempt extends, None if it starts a new block."""
+        self._next_number = len(base)
+        self._last_text_block = 0
         self._numbers: dict[int, int] = {}
+        """The number in the whole reply of each block of this attempt."""
         self._text_repetition = RepetitionDetector(fence=_open_fence(base), is_arguments=is_silent)
         self._reasoning_repetition = RepetitionDetector()
         self._args_repetition: dict[int, RepetitionDetector] = {}
 
     def __repr__(self) -> str:
-        return f"Attempt({self.kind!r}, max_tokens={self.request.max_tokens}, shown_text={self.shown_text})"
+        return f"Attempt({self.kind!r}, max_tokens={self.request.max_tokens}, shown_chars={self.shown_chars})"
 
     def feed(self, event: ReplyEvent) -> Emits:
         """Process one event of the stream; return the events for the front end."""
         self.has_begun = True
         if type(event) is TextDelta:
-            self._last_text = event.block
+            self._last_text_block = event.block
             if self._thinking is None:
                 return self._filter_text(event)
             return self._process_segments(event.block, self._thinking.feed(event.text))
@@ -115,10 +120,10 @@ class Attempt:
         """Release the text that the filters still hold, at the end of the text."""
         emits: Emits = []
         if self._thinking is not None:
-            emits += self._process_segments(self._last_text, self._thinking.flush())
+            emits += self._process_segments(self._last_text_block, self._thinking.flush())
             self._thinking = None
         if self.seam is not None:
-            emits += self._show_text(TextDelta(self._last_text, self.seam.flush()))
+            emits += self._show_text(TextDelta(self._last_text_block, self.seam.flush()))
         return emits
 
     def record(self, stop: str, *, is_discarded: bool = False) -> AttemptRecord:
@@ -145,7 +150,7 @@ class Attempt:
     @property
     def has_nonblank_text(self) -> bool:
         """Whether more than white space was shown."""
-        return self.shown_text > 0 and any(draft.kind == "text" and draft.text.strip() for draft in self.drafts)
+        return self.shown_chars > 0 and any(draft.kind == "text" and draft.text.strip() for draft in self.drafts)
 
     def _process_segments(self, block: int, segments: list[TextSegment]) -> Emits:
         """Process text and inline reasoning in order; reasoning becomes a separate block before the text."""
@@ -178,7 +183,7 @@ class Attempt:
         self.assembler.feed(event)
         if self._is_silent:
             return []
-        self.shown_text += len(event.text)
+        self.shown_chars += len(event.text)
         self.has_shown_anything = True
         number = self._number(event.block, joins=True)
         return [Emit(event if number == event.block else TextDelta(number, event.text))]
@@ -211,8 +216,8 @@ class Attempt:
             if joins and self._joined_block is not None and self._joined_block not in self._numbers.values():
                 number = self._joined_block
             else:
-                number = self._offset
-                self._offset += 1
+                number = self._next_number
+                self._next_number += 1
             self._numbers[block] = number
         return number
 

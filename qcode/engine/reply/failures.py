@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from qcode.protocol.model import RetrySettings
 
 _UNUSABLE = (ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL, ErrorKind.UNKNOWN_MODEL)
-"""Failures after which a fallback model is skipped, as one without a key is. Those of the first model end the turn."""
+"""If a fallback model fails with one of these, the next fallback model is tried. On the first model, the turn ends."""
 _REFUSALS = (ErrorKind.BAD_REQUEST, ErrorKind.CONTEXT_OVERFLOW)
 
 
@@ -94,11 +94,14 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     error = failure.error
     if error.kind is ErrorKind.CONTEXT_OVERFLOW:
         return ask_for_room(state, AbortAfter(error.info), attempt)
-    is_shorter = state.superseded is not None and attempt.shown_text <= len(state.superseded.text)
-    # A call in a broken stream does not count, so its attempt is sent again, unless it continues a text.
-    # Text that cannot be taken back is continued without its call.
-    is_kept = not attempt.has_call or state.plan.output.is_append_only
-    is_continued = attempt.shown_text > 0 if state.base else attempt.has_nonblank_text and is_kept
+    is_shorter = state.superseded is not None and attempt.shown_chars <= len(state.superseded.text)
+    if state.base:
+        is_continued = attempt.shown_chars > 0
+    else:
+        # A call in a broken stream may be incomplete, so an attempt with a call is sent again. Only text that the front
+        # end cannot remove is continued, without the call.
+        may_drop_call = not attempt.has_call or state.plan.output.is_append_only
+        is_continued = attempt.has_nonblank_text and may_drop_call
     is_continued = is_continued and not is_shorter
     # New text is progress, so this failure does not follow directly on the earlier ones.
     state.failures = 1 if is_continued else state.failures + 1
@@ -127,10 +130,10 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
         return [Emit(Waiting(delay, error.message, state.failures, error.status)), Wait(delay)]
     assert limit_wait is not None
     state.failures = 0
-    return _stop_at_limit(state, backoff, error.info, limit_wait, failure.jitter)
+    return _wait_or_ask(state, backoff, error.info, limit_wait, failure.jitter)
 
 
-def _stop_at_limit(
+def _wait_or_ask(
     state: ReplyState, backoff: Backoff | NeedsModel, limit: ErrorInfo, wait: float, jitter: float
 ) -> list[Effect]:
     """Wait for the end of a limit, or ask the user whether to wait."""
@@ -172,7 +175,7 @@ def resume_without_model(state: ReplyState, limit: ErrorInfo | None) -> list[Eff
         return _retry_or_abort(state, phase.attempt, phase.failure)
     wait = None if limit.wait_refusal else _wait_within(limit.retry_after, state.limit_waits, state.plan.retries)
     if wait is not None and state.is_affordable:
-        return _stop_at_limit(state, phase, limit, wait, phase.failure.jitter)
+        return _wait_or_ask(state, phase, limit, wait, phase.failure.jitter)
     error = replace(
         _as_replaced(state, phase.failure.error.info),
         retry_after=limit.retry_after,
@@ -185,14 +188,14 @@ def resume_without_model(state: ReplyState, limit: ErrorInfo | None) -> list[Eff
 
 
 def _as_replaced(state: ReplyState, error: ErrorInfo) -> ErrorInfo:
-    """Return the failure of the model that was replaced, if `error` is that of a fallback model that cannot be used.
+    """Return the error of the replaced model if `error` says that its fallback model cannot be used.
 
-    The replaced model is the one to wait for: without a usable key for the other one the turn ends as without it.
+    The user can wait until the replaced model is available again. A fallback model without a valid key stays unusable.
     """
     if state.replaced is None or error.kind not in _UNUSABLE:
         return error
-    why = f"{state.replaced.message.rstrip('.')}. Fallback model {state.model.title} failed: {error.message}"
-    return replace(state.replaced, message=why)
+    message = f"{state.replaced.message.rstrip('.')}. Fallback model {state.model.title} failed: {error.message}"
+    return replace(state.replaced, message=message)
 
 
 def handle_limit_answer(state: ReplyState, phase: AtLimit, *, waits: bool) -> list[Effect]:
@@ -222,13 +225,14 @@ _NO_RETRY = "and the provider asks not to retry"
 
 
 def _wait_refusal(retry_after: float | None, state: ReplyState) -> str:
+    """Return which bound on automatic waits rules out this wait, as a part of the error message; empty if none does."""
     settings = state.plan.retries
     if settings.wait_for_limit != "always" or retry_after is None:
         return ""
     if state.limit_waits >= MAX_LIMIT_WAITS:
         return f"after {state.limit_waits} waits"
-    longest = settings.limit_wait_max_s
-    return f"later than the maximum wait of {duration_text(longest)}" if retry_after > longest else ""
+    max_wait = settings.limit_wait_max_s
+    return f"later than the maximum wait of {duration_text(max_wait)}" if retry_after > max_wait else ""
 
 
 def _wait_for_limit(state: ReplyState, phase: AtLimit) -> list[Effect]:
@@ -556,7 +560,9 @@ MAX_TRANSPORT_CONTINUATIONS = 3
 MAX_LIMIT_WAITS = 3
 MAX_LIMIT_JITTER_S = 30.0
 MAX_OVERSLEPT_S = 1_800.0
+"""If a limit ended longer ago than this, because the machine was asleep, the user is asked before the request."""
 LIMIT_REPORT_S = 60.0
+"""The interval at which the rest of the wait is reported to front ends."""
 QUICK_RETRY_S = 0.5
 _MAX_STEP_S = 16.0
 

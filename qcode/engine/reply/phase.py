@@ -20,11 +20,14 @@ from qcode.protocol.reply import Limit, StopReason
 from qcode.values import dataclass
 
 Ending: TypeAlias = Literal["done", "calls", "paused", "cut", "refused", "failed", "cancelled"]
+"""How a reply ended. `paused`: the provider wants it back unchanged, to complete it. `cut`: it stays truncated."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedCall:
-    """A call of the committed reply. `raw` is its argument text as received, `cap` the output cap of its request.
+    """A call of the committed reply with its state.
+
+    `raw` is its argument text as received, `cap` the output cap of its request in tokens.
 
     `escalates_next`: the next request has a larger cap, so the model may send a truncated call again unchanged.
     """

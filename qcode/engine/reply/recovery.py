@@ -15,29 +15,32 @@ from qcode.values import dataclass
 Termination: TypeAlias = Literal[
     "completed", "retry_limit", "budget_exhausted", "no_progress", "safety_blocked", "cancelled", "error"
 ]
+"""Why no further attempt follows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The remaining budget of a reply. `escalation_cap` is None if escalation was used, is off, or gains nothing.
-
-    `continuation_cap` is None if the window has too little room. `resumed_calls_left` counts the requests that may
-    still complete a truncated call, 0 if that is turned off. `prefers_continuing`: text is continued instead of
-    escalated. `is_append_only`: a reply with text is never escalated, not even for a truncated call. `is_affordable`:
-    the user's cost limit for this prompt is not reached.
-    """
+    """The remaining budget of a reply, and the settings that restrict its use."""
 
     escalation_cap: int | None
+    """The cap of an escalation in tokens; None if escalation was used, is off, or gains nothing."""
     continuation_cap: int | None
+    """The cap of a continuation in tokens; None if the window has too little room."""
     continuations_left: int
     tokens_left: int
     chars_left: int
     nudges_left: int = 1
+    """How many requests for an answer (`Nudge`) or for a well-formed call (`RepairCall`) are left."""
     resumed_calls_left: int = 0
+    """How many requests may still complete a truncated call; 0 if the user did not turn that on."""
     prefers_continuing: bool = False
+    """Truncated text is continued instead of escalated."""
     is_append_only: bool = False
+    """The front end cannot remove text, so a reply with text is never escalated, not even for a truncated call."""
     is_continuation: bool = False
+    """The attempt that ended was a continuation."""
     is_affordable: bool = True
+    """The user's cost limit for this prompt is not reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +69,15 @@ class Resend:
 
 @dataclass(frozen=True, slots=True)
 class Escalate:
+    """Send the same request again with the output cap `cap`, in tokens; its reply replaces this attempt."""
+
     cap: int
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
+    """Keep the text and request its continuation, with an output cap of `cap` tokens."""
+
     cap: int
 
 
@@ -81,7 +88,7 @@ class Nudge:
 
 @dataclass(frozen=True, slots=True)
 class ResumeCall:
-    """Ask for the rest of the argument JSON of a cut write."""
+    """Ask for the rest of the argument JSON of a truncated write."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,9 +138,9 @@ def _is_cut(shape: ReplyShape) -> bool:
 def _decide_cut(shape: ReplyShape, budget: Budget) -> Decision:
     if not budget.is_affordable:
         return RunCalls() if shape.calls else Done(is_cut=True, why="budget_exhausted")
-    is_plain_text = not shape.calls and shape.last == "text"
-    is_fixed = (budget.prefers_continuing and is_plain_text) or (budget.is_append_only and shape.has_text)
-    if budget.escalation_cap is not None and not is_fixed:
+    ends_in_text = not shape.calls and shape.last == "text"
+    must_keep_text = (budget.prefers_continuing and ends_in_text) or (budget.is_append_only and shape.has_text)
+    if budget.escalation_cap is not None and not must_keep_text:
         return Escalate(budget.escalation_cap)
     if shape.calls:
         is_resumable = shape.arguments_incomplete and budget.resumed_calls_left > 0

@@ -14,12 +14,16 @@ from qcode.text.fences import fence_after
 
 MAX_CYCLE_LINES = 8
 MIN_CYCLES = 40
+"""How often a line, or a cycle of lines, must occur in a row."""
 MIN_CYCLE_CHARS = 2_000
 MAX_PERIOD = 200
+"""The longest period of a periodic run, in characters: `na ` has the period 3."""
 MIN_PERIODIC_CHARS = 4_000
 MIN_CHARS_IN_CODE = 20_000
+"""The minimum length of both patterns in code and arguments."""
 
 _BLOCK = 100
+"""Characters per block."""
 
 
 class RepetitionDetector:
@@ -32,14 +36,17 @@ class RepetitionDetector:
         self._is_arguments = is_arguments
         self._fence = fence
         self._code_until = 0
+        """The offset in the text at which the last code block ended so far."""
         self._pending_texts: list[str] = []
         self._pending_size = 0
         self._seen_chars = 0
         self._blocks: deque[str] = deque(maxlen=MIN_CHARS_IN_CODE // _BLOCK)
         self._lines = _LineCycles()
         self._line: list[str] = []
+        """The fragments of the last line, which is incomplete."""
         self._backslash = ""
         self._lines_end = 0
+        """The offset in the text at which the last complete line ended."""
         self._end = ""
         """The text after the last whole block, once the text has ended."""
 
@@ -57,7 +64,7 @@ class RepetitionDetector:
         while len(joined) - position >= _BLOCK:
             position += _BLOCK
             if self._is_repeating_with(joined[position - _BLOCK : position]):
-                return max(0, position - (len(joined) - len(text)))
+                return max(0, position - (len(joined) - len(text)))  # without the characters of earlier deltas
         self._pending_texts, self._pending_size = [joined[position:]], len(joined) - position
         return None
 
@@ -101,7 +108,10 @@ class RepetitionDetector:
         self._fence = after
 
     def _is_periodic(self) -> bool:
-        """Find the period of the latest characters, then check how far back it reaches."""
+        """Find the period of the latest characters, then check how far back it reaches.
+
+        Example: in "na na na ", the last `MAX_PERIOD` characters also occur 3 characters earlier, so the period is 3.
+        """
         newest = self._last(2 * MAX_PERIOD)
         probe = newest[-MAX_PERIOD:]
         earlier = newest.rfind(probe, 0, len(newest) - 1)
@@ -113,38 +123,46 @@ class RepetitionDetector:
             return False
         return needed == MIN_PERIODIC_CHARS or _has_period(self._last(needed), period)
 
-    def _needed_length(self, start: int, outside: int) -> int:
-        """Return the minimum length of a repetition that began at `start`: `outside`, or more in code or arguments."""
+    def _needed_length(self, start: int, in_prose: int) -> int:
+        """Return the minimum length of a repetition that began at `start`: `in_prose`, or more in code or arguments."""
         is_in_code = self._is_arguments or self._fence is not None or start < self._code_until
-        return MIN_CHARS_IN_CODE if is_in_code else outside
+        return MIN_CHARS_IN_CODE if is_in_code else in_prose
 
     def _last(self, size: int) -> str:
+        """Return the last `size` characters, or all if there are fewer."""
         count = min(-(-size // _BLOCK), len(self._blocks))
         return ("".join([self._blocks[index] for index in range(-count, 0)]) + self._end)[-size:]
 
 
 class _LineCycles:
-    """Counts, for each cycle length n, how many lines in a row equal the line n lines before them."""
+    """Counts, for each cycle length n, how many lines in a row equal the line n lines before them.
+
+    Example: after the lines a, b, a, b, a, the count for n = 2 is 3, and the count for n = 1 is 0.
+    """
 
     def __init__(self) -> None:
         self._recent: deque[tuple[str, int]] = deque(maxlen=MAX_CYCLE_LINES)
-        self._runs = [0] * (MAX_CYCLE_LINES + 1)
+        """The last lines, each with the offset at which it starts."""
+        self._counts = [0] * (MAX_CYCLE_LINES + 1)
         self._starts = [0] * (MAX_CYCLE_LINES + 1)
         self._end = 0
 
     def add(self, line: str, end: int) -> int | None:
-        """Add a line that ends at offset `end`; return the start of the longest sufficient cycle, or None."""
+        """Add a line that ends at offset `end`.
+
+        Return the offset at which the longest run of at least `MIN_CYCLES` equal cycles started, None if there is none.
+        """
         cycle_start: int | None = None
         recent = self._recent
         for length in range(1, len(recent) + 1):
             before, start = recent[-length]
             if before != line:
-                self._runs[length] = 0
+                self._counts[length] = 0
                 continue
-            if not self._runs[length]:
+            if not self._counts[length]:
                 self._starts[length] = start
-            self._runs[length] += 1
-            if self._runs[length] >= (MIN_CYCLES - 1) * length:
+            self._counts[length] += 1
+            if self._counts[length] >= (MIN_CYCLES - 1) * length:
                 start = self._starts[length]
                 cycle_start = start if cycle_start is None else min(cycle_start, start)
         recent.append((line, self._end))

@@ -77,7 +77,7 @@ class Reply:
         self, plan: ReplyPlan, model: KnownModel, counter: PromptCounter, ledger: Ledger, *, turn: int, step: int
     ) -> None:
         self._state = ReplyState(plan, model, counter, ledger)
-        self._numbers = (turn, step)
+        self._turn_and_step = (turn, step)
 
     def __repr__(self) -> str:
         return f"Reply({self.phase!r})"
@@ -164,9 +164,9 @@ class Reply:
     def abort_without_room(self) -> list[Effect]:
         """End with the fallback of `NeedsRoom`, because the conversation could not be compacted."""
         phase = self._state.phase
-        return (
-            failures.end_uncompacted(self._state, phase.fallback, phase.attempt) if isinstance(phase, NeedsRoom) else []
-        )
+        if not isinstance(phase, NeedsRoom):
+            return []
+        return failures.end_uncompacted(self._state, phase.fallback, phase.attempt)
 
     def cancel(self, *, is_unsent: bool = False) -> list[Effect]:
         """End now and keep the shown text. `is_unsent`: the last request was not sent."""
@@ -195,7 +195,7 @@ class Reply:
         state.counter.record(attempt.request, usage.input, usage.output)
         model = state.model
         effects: list[Effect] = [
-            Emit(StopReasonObserved(model.provider, model.name, ended.stop, ended.raw_stop, *self._numbers))
+            Emit(StopReasonObserved(model.provider, model.name, ended.stop, ended.raw_stop, *self._turn_and_step))
         ]
         shape = attempt.assembler.shape(attempt.request.max_tokens, base_has_text=bool(state.text.strip()))
         if attempt.kind == "resume" and not _is_stopped(shape):
@@ -243,7 +243,7 @@ class Reply:
         state = self._state
         superseded = state.superseded
         assert superseded is not None
-        is_worse = not shape.has_text or (_is_stopped(shape) and attempt.shown_text < len(superseded.text))
+        is_worse = not shape.has_text or (_is_stopped(shape) and attempt.shown_chars < len(superseded.text))
         has_calls = bool(shape.calls) and not _is_stopped(shape)
         if has_calls or not superseded.text.strip() or not is_worse:
             state.superseded = None

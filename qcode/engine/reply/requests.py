@@ -53,7 +53,7 @@ def first_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
 
 
 def _plain_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
-    messages = _without_space_at_the_end(plan.messages)
+    messages = _without_trailing_space(plan.messages)
     return ModelRequest(
         model.name, plan.system, messages, plan.tools, cap, effort=plan.effort, allows_calls=plan.allows_calls
     )
@@ -64,16 +64,17 @@ def continuing_request(
 ) -> ModelRequest:
     """Ask for the continuation of `base`, whose last draft is text. `is_broken`: the connection broke.
 
-    If the host can continue an assistant message (prefill), the text is sent as one. Text that ends in white space is
-    not sent so, because some hosts strip the white space and the model would write it again.
+    If the host can continue an assistant message (prefill), the request ends with the text as such a message. If the
+    text ends in white space, a user message asks for the rest instead: some hosts strip white space at the end of a
+    prefill, and the model would write it again.
     """
     text = text_of(base)
     messages = _with_partial(plan.messages, base)
     request = _plain_request(plan, model, cap)
     if model.can_prefill and text == text.rstrip():
         return replace(request, messages=messages, is_prefill=True)
-    ask = synthetic.broken_stream_text(text) if is_broken else synthetic.resume_text(text)
-    return replace(request, messages=(*messages, user(ask)))
+    instruction = synthetic.broken_stream_text(text) if is_broken else synthetic.resume_text(text)
+    return replace(request, messages=(*messages, user(instruction)))
 
 
 def nudging_request(plan: ReplyPlan, model: KnownModel, cap: int) -> ModelRequest:
@@ -93,9 +94,9 @@ def resumed_call_request(
     plan: ReplyPlan, model: KnownModel, base: Sequence[BlockDraft], call: BlockDraft, raw: str, cap: int
 ) -> ModelRequest:
     """Ask for the rest of a truncated call's arguments. The request contains the text before the call, not the call."""
-    ask = synthetic.resumed_call_text(call.name, raw)
+    instruction = synthetic.resumed_call_text(call.name, raw)
     request = _plain_request(plan, model, cap)
-    messages = _with_added_text(_with_partial(plan.messages, base), ask)
+    messages = _with_added_text(_with_partial(plan.messages, base), instruction)
     has_calls = any(message.calls for message in plan.messages)
     return replace(request, messages=messages, tools=request.tools if has_calls else (), allows_calls=False)
 
@@ -140,7 +141,7 @@ def _with_partial(messages: tuple[Message, ...], base: Sequence[BlockDraft]) -> 
     return (*messages, assistant(*blocks))
 
 
-def _without_space_at_the_end(messages: tuple[Message, ...]) -> tuple[Message, ...]:
+def _without_trailing_space(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Strip white space from the end of a paused reply that is sent back, because some hosts reject it."""
     last = messages[-1] if messages else None
     if last is None or last.role == "user" or not isinstance(last.blocks[-1], Text):

@@ -29,11 +29,17 @@ class Seam:
     """Filters one continuation of `before`. `feed` and `flush` return text to append; call `flush` once at the end.
 
     `is_json`: the text is part of a JSON value, so line breaks after a removed opening are dropped.
+
+    Example, with `before` = "def f(x):\\n    return x":
+        feed("    ret")    returns "": the text occurs in `before`, so it may be the start of a repetition
+        feed("urn x + 1")  returns " + 1": "    return x" is the longest overlap, and is dropped
+        feed("\\n")         returns "\\n": the overlap is settled, so all later text passes unchanged
     """
 
     def __init__(self, before: str, *, is_json: bool = False) -> None:
         self._before = before
         self._tail = before[-SEARCHED_TAIL:]
+        """The end of `before`: the only part that is searched for an overlap."""
         self._is_json = is_json
         self._is_code = is_json or fences.open_fence(before) is not None
         self._is_inside_line = bool(before) and not before.endswith("\n")
@@ -41,8 +47,10 @@ class Seam:
         self._fence = fences.open_fence(before[: before.rfind("\n") + 1]) if self._is_code else None
         self._headers = () if self._is_code else replayed_header(self._tail)
         self._held_texts: list[str] = []
+        """The deltas held back; joined only to decide about them."""
         self._is_held_blank = True
         self._restarted_chars = 0
+        """How many characters of the continuation equal the start of `before`, as long as `_may_restart`."""
         self._may_restart = bool(before)
         self._may_lead_in = bool(before)
         self._owned_breaks: int | None = None
@@ -50,8 +58,11 @@ class Seam:
         self._is_indented = False
         """The removed header was indented, so the indentation of the line after it is removed too."""
         self._blank = ""
+        """The white space after a removed opening that is part of the text, and is released before it."""
         self._breaks = ""
+        """The line breaks to release instead of an empty `_blank`, if the text must start on a new line."""
         self._is_open = not before
+        """Nothing is held back any more."""
 
     def for_next_continuation(self) -> Seam:
         """Return a new filter for another continuation of the same text."""
@@ -107,13 +118,23 @@ class Seam:
         return self._blank + cleaned
 
     def _without_blank(self, pending: str, owned: int) -> str:
-        """Remove the blanks after an opening, and remember the ones that may belong to the text."""
-        found = _BLANK_LINES.match(pending)
-        blank = found.group() if found else ""
-        ends = [index + 1 for index, char in enumerate(blank) if char == "\n"]
-        self._blank = blank[ends[owned - 1] :] if owned and len(ends) > owned else blank if not owned else ""
-        # A heading or a header row includes its line break.
-        self._breaks = blank if ends else "" if owned == _LEAD_IN_BREAKS else "\n"
+        """Remove the blanks after an opening, and remember the ones that may belong to the text.
+
+        `owned` line breaks belong to the opening. Example: after a lead-in (2), the third break of "\\n\\n\\nNext" is
+        kept as `_blank`.
+        """
+        match = _BLANK_LINES.match(pending)
+        blank = match.group() if match else ""
+        breaks = [index + 1 for index, char in enumerate(blank) if char == "\n"]
+        if not owned:
+            self._blank = blank
+        else:
+            self._blank = blank[breaks[owned - 1] :] if len(breaks) > owned else ""
+        if breaks:
+            self._breaks = blank
+        else:
+            # A heading or a header row was removed together with its line break; a lead-in has none.
+            self._breaks = "" if owned == _LEAD_IN_BREAKS else "\n"
         if self._is_json:
             self._blank = ""
         is_indented = self._is_indented or (owned == _LEAD_IN_BREAKS and not blank)
@@ -125,10 +146,11 @@ class Seam:
     def _restart_with(self, rest: str) -> None:
         """Restart with the text after a removed opening."""
         self._held_texts, self._is_held_blank = [rest], not rest.strip()
-        self._restarted_chars = _common(self._before, rest)
+        self._restarted_chars = _common_length(self._before, rest)
         self._may_restart = self._restarted_chars == len(rest)
 
     def _is_undecided(self, pending: str) -> bool:
+        """Return whether more text may turn `pending` into a repetition or an opening."""
         if not pending.strip():
             return len(pending) < SEARCHED_TAIL
         if len(pending) < len(self._tail) and pending in self._tail:
@@ -186,14 +208,15 @@ class Seam:
 
     def _restarts_beyond(self, header: str, text: str) -> bool:
         """Return whether `text` replays the reply from its start and continues beyond `header`."""
-        length, common = _header_length(header, self._before), _common(self._before, text)
+        length, common = _header_length(header, self._before), _common_length(self._before, text)
         return length > 0 and not is_short_coincidence(self._before[length:common].strip())
 
     def _without_replay(self, text: str) -> str:
+        """Return `text` without the part that repeats the end of the reply, or its start after a restart."""
         replayed = repeated_tail(self._tail, text)
         if replayed:
             return text if _recurs(self._tail, text, replayed) else text[replayed:]
-        common = _common(self._before, text)
+        common = _common_length(self._before, text)
         if is_restart(self._before, text, common):
             rest = text[common:]
             return rest if common == len(self._before) or not rest.strip() else RESTART_MARK + rest
@@ -228,8 +251,8 @@ def _first_line(before: str, overlap: str) -> str:
 
 def _without_indents(text: str) -> str:
     """Return `text` without the blanks at both ends of each complete line, and at the start of the last one."""
-    *whole, last = text.split("\n")
-    return "".join(f"{line.strip()}\n" for line in whole) + last.lstrip()
+    *complete, last = text.split("\n")
+    return "".join(f"{line.strip()}\n" for line in complete) + last.lstrip()
 
 
 def _header_length(header: str, text: str) -> int:
@@ -251,10 +274,10 @@ def _is_continued(line: str, heading: str) -> bool:
 def _may_be_continued(header: str, start: str) -> bool:
     """Return whether `start` may become a heading with a note."""
     note = start[len(header) - 1 :] if start.startswith(header[:-1]) else "\n"
-    return header.startswith("#") and "\n" not in note and len(note) <= _MAX_NOTE
+    return header.startswith("#") and "\n" not in note and len(note) <= _MAX_NOTE_CHARS
 
 
-def _common(left: str, right: str) -> int:
+def _common_length(left: str, right: str) -> int:
     """Return the length of the common prefix, by binary search over slices (faster than a loop over characters)."""
     low, high = 0, min(len(left), len(right))
     while low < high:
@@ -267,22 +290,29 @@ def _common(left: str, right: str) -> int:
 
 
 SEARCHED_TAIL = 4_000
+"""How many characters at the end of a text are searched for an overlap."""
 MIN_BYTES, MIN_CHARS = 6, 4
+"""A shorter overlap may be a coincidence. Bytes count too, because a Chinese word has few characters."""
 MIN_STRUCTURAL_BYTES = 4
+"""The minimum of an overlap that contains Markdown syntax: `\\n## ` is less likely to be a coincidence."""
 CLEAR_CHARS = 20
+"""An overlap of this length is a repetition even if it neither starts nor ends a line."""
 
 _STRUCTURAL = frozenset("#|`\n")
 _RULE_CHARS = frozenset("|-:=_+*. \t")
 """Horizontal rules and the second row of a table consist only of these characters; a text may repeat them anywhere."""
-# Possessive quantifiers: otherwise three groups of blanks in a row are matched in n³ ways.
+# All that may precede the text of a list item: `- [ ] **`, `12. `. Possessive quantifiers: otherwise three groups of
+# blanks in a row are matched in n³ ways.
 _LIST_OPENER = lazy_pattern(r"\s*+(?:[-*+]|\d{1,4}[.)])?\s*+(?:\[[ xX]?\]?\s*+)?(?:\*\*|__|`|\[)?")
 _HEADING = lazy_pattern(r"#{1,6} \S[^\n]*")
 _DELIMITER_ROW = lazy_pattern(r"\s*+\|?+\s*+:?+-++:?+\s*+(?:\|\s*+:?+-++:?+\s*+)*+\|?+\s*+")
+# The note after a repeated heading: ` (continued)`, ` - cont'd:`.
 _CONTINUED = lazy_pattern(r"(?i)[ \t]*+[-–—:]?[ \t]*+[(\[]?[*_]*(?:continued|cont(?:['’]?d|inuation)?\.?)[*_]*[)\]]?:?")
-_MAX_NOTE = 24
-_BLOCK = lazy_pattern(r"(?:#{1,6}|[-*+>]|\d{1,4}[.)])[ \t]|```|~~~")
+_MAX_NOTE_CHARS = 24
+_BLOCK_START = lazy_pattern(r"(?:#{1,6}|[-*+>]|\d{1,4}[.)])[ \t]|```|~~~")
 _SENTENCE_END = lazy_pattern(r"[.!?:][*_\"'”’)]*$")
-_MAY_OPEN_BLOCK = lazy_pattern(r"#{1,6}|[-*+>]|\d{1,4}[.)]?|`{1,2}|~{1,2}")
+# A text that may become a `_BLOCK_START`, such as `1` or `##`.
+_PARTIAL_BLOCK_START = lazy_pattern(r"#{1,6}|[-*+>]|\d{1,4}[.)]?|`{1,2}|~{1,2}")
 
 
 def repeated_tail(before: str, text: str) -> int:
@@ -297,26 +327,30 @@ def repeated_tail(before: str, text: str) -> int:
 def longest_overlap(before: str, text: str) -> int:
     """Return the length of the longest suffix of `before` that is a prefix of `text`, in linear time.
 
-    Example: `longest_overlap("one two", "two three")` is 3.
+    Example: `longest_overlap("one two", "two three")` is 3. This is the search of Knuth, Morris and Pratt: `matched` is
+    the length of the longest prefix of `text` that ends at the current character of `before`. With the text "abac",
+    after "aba" of "abab" it is 3. The next character is "b", not "c". The longest border of "aba", a prefix that is
+    also a suffix, is "a"; "b" extends it to "ab", so `longest_overlap("abab", "abac")` is 2.
     """
     limit = min(len(before), len(text))
     if not limit:
         return 0
-    pattern, tail = text[:limit], before[-limit:]
+    pattern = text[:limit]
     borders = _borders(pattern)
     matched = 0
-    for index, char in enumerate(tail):
-        while matched and (matched == limit or pattern[matched] != char):
+    for char in before[-limit:]:
+        while matched and pattern[matched] != char:
             matched = borders[matched - 1]
         if pattern[matched] == char:
             matched += 1
-        if matched == limit and index < limit - 1:
-            matched = borders[matched - 1]
     return matched
 
 
 def _borders(pattern: str) -> list[int]:
-    """Return for each prefix the length of its longest proper border (the Knuth-Morris-Pratt failure function)."""
+    """Return for each prefix of `pattern` the length of its longest proper border (the KMP failure function).
+
+    A border is both a prefix and a suffix: the result for "abab" is [0, 0, 1, 2].
+    """
     borders = [0] * len(pattern)
     matched = 0
     for index in range(1, len(pattern)):
@@ -337,6 +371,7 @@ def is_short_coincidence(overlap: str) -> bool:
 
 
 def _is_replay(before: str, overlap: str) -> bool:
+    """Return whether `overlap`, the end of `before` and start of a continuation, can only be a repetition."""
     if is_short_coincidence(overlap) or _LIST_OPENER.fullmatch(overlap):
         return False
     start = len(before) - len(overlap)
@@ -358,6 +393,7 @@ def _is_replay(before: str, overlap: str) -> bool:
 
 
 def _occurs_once(text: str, part: str) -> bool:
+    """Return whether `part`, with which `text` ends, occurs nowhere before that."""
     first = text.find(part)
     return first == len(text) - len(part) and not _is_periodic(part)
 
@@ -385,11 +421,11 @@ def replayed_header(before: str) -> tuple[str, ...]:
     heading at the end of `before` is not returned: it is an ordinary overlap. Lines come without indentation.
     """
     lines = before.split("\n")
-    whole = lines[:-1]
+    complete = lines[:-1]
     headers: list[str] = []
-    at = next((index for index in reversed(range(len(whole))) if _HEADING.fullmatch(whole[index])), None)
-    if at is not None and lines.count(lines[at]) == 1 and any(line.strip() for line in lines[at + 1 :]):
-        headers.append(lines[at].strip() + "\n")
+    last = next((index for index in reversed(range(len(complete))) if _HEADING.fullmatch(complete[index])), None)
+    if last is not None and lines.count(lines[last]) == 1 and any(line.strip() for line in lines[last + 1 :]):
+        headers.append(lines[last].strip() + "\n")
     rows = len(lines)
     while rows and (lines[rows - 1].lstrip().startswith("|") or (rows == len(lines) and not lines[-1])):
         rows -= 1
@@ -410,9 +446,9 @@ def needs_new_line(before: str, text: str) -> bool | None:
     line = before[before.rfind("\n") + 1 :].strip()
     if text.startswith("|"):
         return line.startswith("|") and line.endswith("|") and _has_all_cells(before, line)
-    if _BLOCK.match(text):
+    if _BLOCK_START.match(text):
         return True
-    if not text or _MAY_OPEN_BLOCK.fullmatch(text):
+    if not text or _PARTIAL_BLOCK_START.fullmatch(text):
         return None
     return _SENTENCE_END.search(line) is not None and text[0].isupper()
 
@@ -427,6 +463,7 @@ MAX_LEAD_IN = 200
 _MAX_SEARCHED = 1_000
 """The number of characters after leading blanks that are searched for a lead-in."""
 
+# The parts of a lead-in, each with what it matches. `Sure, `, `Here is the rest. `, `Sorry about that. `:
 _POLITE = (
     r"(?:(?:sure(?: thing)?|okay|ok|certainly|of course|absolutely|understood|got it|right|no problem|yes)"
     # Atomic group: otherwise the blanks of `sure  sure  sure` are divided between two repetitions in 2^n ways.
@@ -434,18 +471,21 @@ _POLITE = (
     r"|here(?:'s|’s| is) the (?:rest|continuation|remainder)[^\n.!:]{0,40}[.!]\s++"
     r"|(?:i(?:'m| am)? |my )?(?:apologi[zs]e|apologies|sorry)\b[^\n.!:]{0,60}[.!:]\s++)*+"
 )
+# `I'll now `:
 _SELF = r"(?:(?:i(?:'|’)ll|i will|let me|let(?:'|’)s|i(?:'|’)m|i am)\s+(?:now\s+|just\s+)?)?"
 _VERB = r"(?:continu(?:ing|e|ed|ation)|resum(?:ing|e)|pick(?:ing)? up|carry(?:ing)? on)"
+# `where I left off`, `from my previous message`:
 _STOPPED = (
     r"(?:\bwhere (?:i|we|you|it|the \w+|my \w+ \w+) (?:had |was |were |got )?"
     r"(?:left off|stopped|cut off|interrupted|ended|cut|truncated)"
     r"|\b(?:from|with) (?:my|the|our) (?:previous|last|earlier) (?:message|response|reply|output|answer|text)"
     r"|\bfrom the (?:exact )?(?:cut-?off(?: point)?|point of (?:interruption|truncation)|last (?:line|word|sentence)))"
 )
+# `I'll continue exactly where I left off`:
 _ENGLISH = (
     rf"(?:{_SELF}|here(?:'s|’s| is) (?:the|my) ){_VERB}\b[^\n:.]{{0,60}}?{_STOPPED}(?: (?:off|here|now|above|before))?"
 )
-# "Continuing from where I stopped" in other languages.
+# The same in other languages:
 _OTHER_LANGUAGES = (
     r"(?:ich )?(?:fahre|mache|setze|schreibe|es geht|weiter)\b[^\n:.]{0,40}\b(?:wo|dort|da|an der stelle)\b"
     r"[^\n:.]{0,50}(?:aufgehört|stehen ?geblieben|abgebrochen|unterbrochen|geendet)"
@@ -462,23 +502,28 @@ _OTHER_LANGUAGES = (
     r"(?:好的?[,,。!!\s]*)?(?:我(?:将|会|来)?)?从(?:上次|刚才|之前|中断|断开)[^\n::。]{0,12}继续[^\n::。]{0,6}?",
     r"(?:中断した|前回の|先ほどの|途切れた)[^\n::。]{0,12}(?:続き|続け)[^\n::。]{0,8}?",
 )
-_END = r"[)\]]?[ \t]*(?:\.\.\.|[:.…:。—])[)\]]?[*_]*"
-_WRAPPED = r"[*_(\[]*"
+# The end of a lead-in and the brackets around it: `...`, `:**`.
+_LEAD_IN_END = r"[)\]]?[ \t]*(?:\.\.\.|[:.…:。—])[)\]]?[*_]*"
+_LEAD_IN_START = r"[*_(\[]*"
 # Strings, compiled by the first continuation: compiling them at import would add 7 ms to every start.
-_OPENING = rf"(?i){_POLITE}"
-_PLAIN = rf"(?i){_WRAPPED}{_POLITE}(?:{_ENGLISH}|{'|'.join(_OTHER_LANGUAGES)}){_END}"
+_POLITE_OPENING = rf"(?i){_POLITE}"
+# A lead-in that refers to the end of the text; the text may follow on the same line.
+_LEAD_IN = rf"(?i){_LEAD_IN_START}{_POLITE}(?:{_ENGLISH}|{'|'.join(_OTHER_LANGUAGES)}){_LEAD_IN_END}"
+# Words that are a lead-in only if they are the whole line.
 _BARE = (
     r"(?:continuing|continued|cont(?:'|’)?d|continuation|resuming|picking up|carrying on"
     r"|fortsetzung|suite|continuación|continuação|continuazione|продолжение|继续|续|接上文|続き|계속)"
 )
-_LINE = (
-    rf"(?i){_WRAPPED}{_POLITE}(?:{_SELF}{_BARE}\s*(?:\.\.\.|[:…:])|here(?:'s|’s| is| are)?\s+the\s+"
+_LEAD_IN_LINE = (
+    rf"(?i){_LEAD_IN_START}{_POLITE}(?:{_SELF}{_BARE}\s*(?:\.\.\.|[:…:])|here(?:'s|’s| is| are)?\s+the\s+"
     r"(?:continuation|rest|remainder|remaining \w+)(?: of [^\n:]{0,60})?:"
     r"|(?:continuing|resuming) (?:the|my) (?:previous |last )?(?:response|reply|answer|output|message):"
     r"|(?:continuing|resuming) (?:exactly )?(?:from|after) [\"'`“‘][^\n]{1,80}[\"'`”’]:)[)\]]?[*_]*"
 )
-_ENCLOSED = rf"(?i)[*_]*(?:\([*_]*(?:{_BARE}|{_ENGLISH})[*_.…:]*\)|\[[*_]*(?:{_BARE}|{_ENGLISH})[*_.…:]*\])[*_:]*"
-_STARTS = (
+# `*(continued)*`:
+_BRACKETED_LINE = rf"(?i)[*_]*(?:\([*_]*(?:{_BARE}|{_ENGLISH})[*_.…:]*\)|\[[*_]*(?:{_BARE}|{_ENGLISH})[*_.…:]*\])[*_:]*"
+# The first letters of every lead-in after its polite opening, to decide whether to wait for more text.
+_FIRST_LETTERS = (
     "sure", "okay", "ok", "certainly", "of course", "absolutely", "understood", "got it", "right", "no problem", "yes",
     "i apolog", "my apolog", "apolog", "sorry", "i'm sorry", "i am sorry", "i'll ", "i’ll ", "i will ", "let me ",
     "let's ", "let’s ", "i'm ", "i’m ", "i am ", "here", "continu", "cont'd", "cont’d", "resum", "pick", "carry",
@@ -492,12 +537,12 @@ def lead_in(text: str) -> int:
     """Return the length of a lead-in at the start of `text`, including the white space before it."""
     start = len(text) - len(text.lstrip())
     searched = text[start : start + _MAX_SEARCHED]
-    plain = re.match(_PLAIN, searched)
-    if plain is not None:
-        return start + plain.end()
+    match = re.match(_LEAD_IN, searched)
+    if match is not None:
+        return start + match.end()
     line, newline, _ = searched.partition("\n")
     line = line.rstrip()
-    is_alone = bool(newline) and any(re.fullmatch(pattern, line) for pattern in (_LINE, _ENCLOSED))
+    is_alone = bool(newline) and any(re.fullmatch(pattern, line) for pattern in (_LEAD_IN_LINE, _BRACKETED_LINE))
     return start + len(line) if is_alone else 0
 
 
@@ -506,8 +551,8 @@ def may_become_lead_in(text: str) -> bool:
     if len(text) > MAX_LEAD_IN:
         return False
     rest = text.lstrip().lstrip("*_([")
-    opening = re.match(_OPENING, rest)
+    opening = re.match(_POLITE_OPENING, rest)
     rest = rest[opening.end() :].lower() if opening else rest.lower()
     if "\n" in rest:
         return False
-    return any(rest.startswith(start) or start.startswith(rest) for start in _STARTS)
+    return any(rest.startswith(start) or start.startswith(rest) for start in _FIRST_LETTERS)

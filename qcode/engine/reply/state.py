@@ -76,19 +76,29 @@ class ReplyState:
         self.base: list[BlockDraft] = []
         self.superseded: SupersededAttempt | None = None
         self.has_made_room = False
+        """The conversation was compacted for this reply, which is done only once."""
         self.has_taken_back = False
+        """Front ends have removed the text of the superseded attempt, so they must show it again to restore it."""
         self.records: list[AttemptRecord] = []
+        """A record of each attempt that ended or failed, in order."""
         self.searches: list[tuple[int, WebSearched]] = []
         """The searches of the host, each with the index of its attempt in `records`."""
         self.kept_tokens = 0
+        """The output tokens of the attempts whose blocks are in `base`."""
         self.parts = 1
+        """The number of attempts from which the text is joined."""
         self.was_cut = False
+        """An output limit truncated an attempt of this reply."""
         self.has_escalated = False
         self.continuations = 0
+        """How often a truncated text was continued; limited by `OutputSettings.max_continuations`."""
         self.nudges_left = 1
         self.resumed_calls = 0
+        """How often the rest of a truncated call was requested."""
         self.failures = 0
+        """Failures in a row, without new text between them."""
         self.limit_waits = 0
+        """How many rate limits the reply has waited for."""
         self.replaced: ErrorInfo | None = None
         """The last failure of a model that a fallback model replaced, with the name of that model."""
         self.breaks = 0
@@ -98,6 +108,7 @@ class ReplyState:
         self.resends = 0
         """The number of `Retry` events emitted for broken streams."""
         self.relearned: set[str] = set()
+        """The kinds of limits learned from refusals in a row; each kind is learned once, so that retries end."""
         self.caps = self._plan_caps()
 
     def _plan_caps(self) -> caps.Caps:
@@ -209,7 +220,7 @@ class ReplyState:
     def supersede(self, attempt: Attempt, shape: ReplyShape | None = None) -> None:
         """Keep the text of an attempt while another one replaces it; of two such texts, the longer is kept."""
         self.discard(attempt)
-        if self.superseded is None or attempt.shown_text > len(self.superseded.text):
+        if self.superseded is None or attempt.shown_chars > len(self.superseded.text):
             text = text_of(attempt.drafts)
             self.superseded = SupersededAttempt(attempt, shape, attempt.drafts, text, self.tokens_of(attempt))
 
@@ -254,7 +265,7 @@ class ReplyState:
 
         `is_interrupted`: the user ends it.
         """
-        shown_length = attempt.shown_text if attempt else 0
+        shown_length = attempt.shown_chars if attempt else 0
         if self.superseded is not None and len(self.superseded.text) >= shown_length:
             if attempt is not None:
                 self.discard(attempt)
@@ -330,8 +341,8 @@ def without_trailing_reasoning(drafts: Sequence[BlockDraft]) -> list[BlockDraft]
     end = len(drafts)
     while end and (drafts[end - 1].kind == "reasoning" or not drafts[end - 1].text.strip()):
         end -= 1
-    space = [draft for draft in drafts[end:] if draft.kind == "text" and draft.size]
-    return join_drafts(list(drafts[:end]), space)
+    blank_texts = [draft for draft in drafts[end:] if draft.kind == "text" and draft.size]
+    return join_drafts(list(drafts[:end]), blank_texts)
 
 
 def join_drafts(base: Sequence[BlockDraft], drafts: Sequence[BlockDraft]) -> list[BlockDraft]:
