@@ -344,19 +344,21 @@ class PendingCalls:
 
     def _note_allowed(self, approval: ToolApproval, scope: Scope) -> None:
         """Record that the user allowed a call; if `scope` covers more than this call, add a rule or switch the mode."""
-        if scope not in ("session", "folder"):
-            if scope == "edits":
-                self._permissions.set_mode("accept-edits")
-            if scope == "prefix":
-                self._permissions.allow_always(approval.prefix_rule, approval.call, is_kept=False)
-            if scope == "sandbox":
-                self._permissions.allow_sandboxed(approval.sandboxed_rule, approval.call)
+        permissions, call = self._permissions, approval.call
+        match scope:
+            case "session" | "folder":
+                warning = permissions.allow_always(approval.rule, call, is_kept=scope == "folder")
+                self._warnings += [warning] if warning else []
+            case "prefix":
+                permissions.allow_always(approval.prefix_rule, call, is_kept=False)
+            case "sandbox":
+                permissions.allow_sandboxed(approval.sandboxed_rule, call)
                 self._resolutions[approval.id] = replace(self._resolutions[approval.id], level="workspace")
-            self._permissions.note(approval.call, "allowed")
-            return
-        warning = self._permissions.allow_always(approval.rule, approval.call, is_kept=scope == "folder")
-        self._warnings += [warning] if warning else []
-        self._permissions.note(approval.call, "always", rule=approval.rule)
+            case "edits":
+                permissions.set_mode("accept-edits")
+                permissions.note(call, "session", "all edits", "mode:accept-edits")
+            case _:
+                permissions.note(call, "allowed")
 
     def _deny(self, approval: CallApproval, reason: str) -> ApprovalAnswered:
         self._permissions.note(approval.call, "denied", reason)

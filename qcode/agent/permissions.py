@@ -39,7 +39,9 @@ if TYPE_CHECKING:
 
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
 RuleScope: TypeAlias = Literal["settings", "session", "folder"]
-Decided: TypeAlias = Literal["ran", "refused", "allowed", "always", "denied", "answered", "approved", "unanswered"]
+Decided: TypeAlias = Literal[
+    "ran", "refused", "allowed", "session", "folder", "denied", "answered", "approved", "unanswered"
+]
 TriedKind: TypeAlias = Literal["shell", "read", "write", "fetch"]
 TRIED_KINDS: tuple[TriedKind, ...] = ("shell", "read", "write", "fetch")
 
@@ -63,9 +65,9 @@ class RuleInForce:
 class CallRecord:
     """The record of one call. `at` is seconds since 1970.
 
-    `decision`: ran without asking; refused by the rules; allowed by the user once, or always; denied by the user; a
-    question was answered; a plan was approved; the turn ended without an answer. `reason` comes from the policy or the
-    user; `rule` is the rule that decided, or the one that "always" added.
+    `decision`: ran without asking; refused by the rules; allowed by the user once, for this session, or in this folder;
+    denied by the user; a question was answered; a plan was approved; the turn ended without an answer. `reason` comes
+    from the policy or the user; `rule` is the rule that decided, or the one that the answer added.
     """
 
     at: float
@@ -199,18 +201,26 @@ class Permissions:
         del self._decisions[:-MAX_DECISIONS]
 
     def allow_always(self, rule: str, call: ToolCall, *, is_kept: bool) -> str:
-        """Allow calls that match `rule` from now on; if `is_kept`, also in later sessions. Return a warning or ''."""
+        """Allow calls that match `rule` from now on; if `is_kept`, also in later sessions. Return a warning or ''.
+
+        `call` is recorded as allowed.
+        """
         user_rule = self._add_rule("allow", rule, _call_summary(call))
-        if not is_kept:
-            return ""
-        try:
-            self.save_rule(user_rule.number)
-        except ValueError as problem:
-            return f"{rule} applies to this session only: {problem}"
-        return ""
+        warning = ""
+        if is_kept:
+            try:
+                self.save_rule(user_rule.number)
+            except ValueError as problem:
+                warning = f"{rule} applies to this session only: {problem}"
+        self.note(call, "folder" if is_kept and not warning else "session", rule=rule)
+        return warning
 
     def allow_sandboxed(self, rule: str, call: ToolCall) -> None:
-        """For the rest of the session, run commands that match `rule` in the workspace sandbox without asking."""
+        """For the rest of the session, run commands that match `rule` in the workspace sandbox without asking.
+
+        `call` is recorded as allowed.
+        """
+        self.note(call, "session", "in the sandbox", rule)
         self._add_rule("allow", rule, _call_summary(call), is_sandboxed=True)
 
     def rules(self) -> tuple[RuleInForce, ...]:

@@ -17,7 +17,7 @@ from qcode.safety.rules import Rules
 from qcode.safety.verdict import Level
 from qcode.text.json import JsonObject
 from tests.fakes.conversation import Talk, talk
-from tests.fakes.scripted import Call, call_reply, calls_reply, text_reply
+from tests.fakes.scripted import Call, Steps, call_reply, calls_reply, text_reply
 from tests.safety.judging import CLEAN
 
 WRITE = call_reply("write", {"path": "a.txt", "content": "x\n"})
@@ -123,6 +123,25 @@ def test_approved_rule_lets_a_test_runner_run_without_asking(tmp_path: Path) -> 
     assert (rule.text, rule.scope) == ("shell(pytest *)", "session")
 
 
+@pytest.mark.parametrize(
+    ("reply", "scope", "decided"),
+    [
+        (PYTEST, "once", ("allowed", "")),
+        (PYTEST, "session", ("session", "shell(pytest --version)")),
+        (PYTEST, "folder", ("allowed", "")),  # not offered here
+        (PYTEST, "prefix", ("session", "shell(pytest *)")),
+        (WRITE, "edits", ("session", "mode:accept-edits")),
+    ],
+)
+def test_allowed_call_is_listed_with_the_extent_of_the_answer(
+    tmp_path: Path, reply: Steps, scope: Scope, decided: tuple[str, str]
+) -> None:
+    it = talk(tmp_path, reply, text_reply("Done."))
+    asked_in(it, answering(it, scope))
+    (record,) = it.conversation.permissions.decisions()
+    assert (record.decision, record.rule) == decided
+
+
 def test_approval_for_the_sandbox_runs_this_and_later_calls_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,6 +160,8 @@ def test_approval_for_the_sandbox_runs_this_and_later_calls_there(
     asked, _ = asked_in(it, answering(it, "sandbox"))
     assert [item.sandboxed_rule for item in asked] == ["shell(pytest *)"]
     assert levels == ["workspace", "workspace"]
+    first = it.conversation.permissions.decisions()[0]
+    assert (first.decision, first.reason, first.rule) == ("session", "in the sandbox", "shell(pytest *)")
     (rule,) = it.conversation.permissions.rules()
     assert rule.origin.startswith("in the sandbox, answered to shell pytest")
     with pytest.raises(ValueError, match="session only"):

@@ -103,6 +103,7 @@ def test_folder_rule_applies_in_the_next_session_until_revoked(tmp_path: Path) -
     (tmp_path / "work").mkdir()
     first = talk(tmp_path, TOUCH, text_reply("1"), origins=origins)
     assert play(first, Allow("folder")) == [1]
+    assert [record.decision for record in first.conversation.permissions.decisions()] == ["folder"]
     later = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), origins=origins)
 
     def undo() -> None:
@@ -149,6 +150,7 @@ def test_answer_that_cannot_be_stored_applies_to_the_session_with_a_notice(tmp_p
     assert len(notices) == 1
     assert "to this session only" in notices[0]
     assert it.conversation.permissions.rules()[0].scope == "session"
+    assert it.conversation.permissions.decisions()[0].decision == "session"
 
 
 def test_rules_are_stored_only_for_a_trusted_folder(tmp_path: Path) -> None:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from qcode.agent.permissions import TriedKind
     from qcode.agent.skills.skill import Skill
 
-_EFFECTS = ("allow", "ask", "deny")
-
 
 def _permissions(context: CommandContext, argument: str) -> None:
     from qcode.tui.screens import control_text
@@ -42,13 +40,13 @@ def _permissions(context: CommandContext, argument: str) -> None:
     elif first == "check" and rest:
         kind, value = control_text.read_tried(rest)
         context.view.run_later(_check(context, kind, value))
-    elif first in (*_EFFECTS, "undo", "keep") and rest:
+    elif first in (*control_text.EFFECTS, *control_text.REMOVE_WORDS, *control_text.SAVE_WORDS) and rest:
         try:
             context.view.notify("info", control_text.change_rules(permissions, first, rest))
         except ValueError as refusal:
             context.refuse(one_line(str(refusal)))
     else:
-        usage = "Use /permissions [list | allow RULE | ask RULE | deny RULE | undo RULE | keep RULE | check COMMAND]."
+        usage = "Use /permissions [list | allow RULE | ask RULE | deny RULE | remove RULE | save RULE | check COMMAND]."
         context.refuse(usage)
 
 
@@ -61,9 +59,9 @@ async def _check(context: CommandContext, kind: TriedKind, value: str) -> None:
 
 def _permission_choices(context: CommandContext) -> Sequence[str]:
     removable_rules = [rule for rule in context.agent.permissions.rules() if rule.number]
-    undo = [f"undo {rule.text}" for rule in removable_rules]
-    keep = [f"keep {rule.text}" for rule in removable_rules if rule.scope == "session"]
-    return ("list", *undo, *keep, "allow shell(…)", "ask shell(…)", "deny shell(…)", "check …")
+    remove = [f"remove {rule.text}" for rule in removable_rules]
+    save = [f"save {rule.text}" for rule in removable_rules if rule.scope == "session"]
+    return ("list", *remove, *save, "allow shell(…)", "ask shell(…)", "deny shell(…)", "check …")
 
 
 def _tools(context: CommandContext, name: str) -> None:
@@ -269,7 +267,7 @@ CONTROLS: tuple[Command, ...] = (
         "Show, add, remove, save and test permission rules; list this session's decisions.",
         _permissions,
         ("permissions", "allowed-tools"),
-        "[list | allow|ask|deny|undo|keep|check …]",
+        "[list | allow|ask|deny|remove|save|check …]",
         _permission_choices,
     ),
     Command(

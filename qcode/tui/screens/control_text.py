@@ -25,12 +25,16 @@ from qcode.text.clean import cut, one_line, visible
 from qcode.text.numbers import tokens_text
 
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
+REMOVE_WORDS = ("remove", "undo")
+SAVE_WORDS = ("save", "keep")
+"""The words for what the keys of the screen call remove and save. The second of each is an earlier name."""
 
 _DECIDED: dict[Decided, str] = {
     "ran": "ran",
     "refused": "denied by rule",
     "allowed": "allowed once",
-    "always": "allowed always",
+    "session": "allowed for this session",
+    "folder": "allowed in this folder",
     "denied": "denied",
     "answered": "answered",
     "approved": "plan approved",
@@ -126,7 +130,10 @@ def verdict_text(kind: TriedKind, value: str, tried: Verdict) -> str:
 
 
 def change_rules(permissions: Permissions, action: str, text: str) -> str:
-    """Add, remove or save the rule `text`; return what was done. Raise `ValueError` with one line."""
+    """Add, remove or save the rule `text`; return what was done. Raise `ValueError` with one line.
+
+    `action` is an effect, or one of `REMOVE_WORDS` or `SAVE_WORDS`.
+    """
     if action in EFFECTS:
         rule = permissions.add(action, text)
         return f"{rule_line(rule)} applies to this session from the next call."
@@ -138,10 +145,10 @@ def change_rules(permissions: Permissions, action: str, text: str) -> str:
         raise ValueError(f"No active rule {new_rule}. /permissions list shows the rules.")
     # The settings may contain the same rule, but it cannot be changed from here.
     chosen = next((present for present in found if present.number), found[0])
-    return undo(permissions, chosen) if action == "undo" else save_rule(permissions, chosen)
+    return remove_rule(permissions, chosen) if action in REMOVE_WORDS else save_rule(permissions, chosen)
 
 
-def undo(permissions: Permissions, rule: RuleInForce) -> str:
+def remove_rule(permissions: Permissions, rule: RuleInForce) -> str:
     if not rule.number:
         raise ValueError(f"{rule.text} is set in {rule.origin}; change it there")
     permissions.remove(rule.number)

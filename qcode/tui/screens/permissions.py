@@ -36,7 +36,7 @@ class PermissionsScreen(Picker):
     ENTER = "close"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("tab,shift+tab", "switch_list", "Rules or decisions", priority=True, show=False),
-        Binding("ctrl+x", "undo", "Remove", priority=True, show=False),
+        Binding("ctrl+x", "remove", "Remove", priority=True, show=False),
         Binding("ctrl+s", "save", "Save", priority=True, show=False),
         Binding("ctrl+a", "ask('add')", "Add", priority=True, show=False),
         Binding("ctrl+t", "ask('check')", "Check", priority=True, show=False),
@@ -75,8 +75,8 @@ class PermissionsScreen(Picker):
         self._shows_decisions = not self._shows_decisions
         self._reload()
 
-    def action_undo(self) -> None:
-        self._change(control_text.undo)
+    def action_remove(self) -> None:
+        self._change(control_text.remove_rule)
 
     def action_save(self) -> None:
         self._change(control_text.save_rule)

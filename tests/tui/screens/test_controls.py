@@ -282,6 +282,9 @@ def test_failed_check_is_a_line_and_does_not_end_the_app(tmp_path: Path) -> None
     [
         ("/permissions allow shell(make doc)", "allow shell(make doc) applies to this session"),
         ("/permissions allow shell(sudo *)", "every use needs approval"),
+        ("/permissions remove shell(make test)", "change it there"),
+        ("/permissions save shell(make test)", "already applies to every session"),
+        ("/permissions keep shell(make test)", "already applies to every session"),
         ("/permissions undo shell(make test)", "change it there"),
         ("/permissions undo shell(none)", "No active rule shell(none)"),
         ("/permissions check make doc", "shell make doc: asks first"),
@@ -304,7 +307,7 @@ def test_menu_offers_the_possible_arguments(tmp_path: Path) -> None:
 
     async def test(run: Running) -> None:
         commands = {command.id: command for command in run.app.commands.commands}
-        assert "undo shell(make doc)" in commands["permissions"].choices(run.app.commands)
+        assert "remove shell(make doc)" in commands["permissions"].choices(run.app.commands)
         assert "grep" in commands["tools"].choices(run.app.commands)
         assert list(commands["memory"].choices(run.app.commands)) == ["project: ", "yours: "]
 
