@@ -147,7 +147,9 @@ class EditorSession:
         numbers = history.all_numbers()
         stored = [history.stored[number] for number in numbers]
         prompts = {
-            id(message.entry.message): number for number, message in zip(numbers, stored, strict=True) if message.is_own
+            id(message.entry.message): number
+            for number, message in zip(numbers, stored, strict=True)
+            if message.is_turn_start
         }
         turn = 0
         for item in replay_messages(stored):

@@ -54,7 +54,7 @@ OutputT = TypeVar("OutputT")
 Hooks: TypeAlias = "Mapping[str, Sequence[Hook]]"
 """The hooks of a program, by event."""
 Approve: TypeAlias = "Callable[[Approval], Awaitable[Decision]]"
-"""Decides the approvals of a program's turns."""
+"""A function of a program that decides the approvals of its turns."""
 
 
 class Agent:
@@ -120,7 +120,7 @@ class Agent:
     ) -> Agent:
         """Open an agent on the model of `selection`, by default the one that the options and settings choose.
 
-        Raise `QcodeError`. This blocks: use `open` in a running event loop.
+        Raise `QcodeError`. Opening reads files and blocks: use `open` in a running event loop.
         """
         from qcode.agent.models.selection import begin_with, provider_failures
 
@@ -146,7 +146,7 @@ class Agent:
         tools: Sequence[FunctionTool] = (),
         hooks: Hooks | None = None,
     ) -> Opening:
-        """Open an agent as `begin` does, in a thread: `async with` closes it at the end, `await` leaves that to you.
+        """Open an agent as `begin` does, in a thread. `async with` closes it at the end; after `await`, call `close`.
 
         `approve` is called for each call that needs an approval. `tools` are functions decorated with `@tool`. `hooks`
         are functions by the name of their event, such as `PreToolUse`.
@@ -172,8 +172,9 @@ class Agent:
     async def run(
         self, prompt: Prompt, *, output: Any = None, check: bool = True, **turn: Unpack[TurnFields]
     ) -> Result[Any]:
-        """Run a turn to its end and return its result; raise a `TurnError` if it fell short, unless `check` is False.
+        """Run a turn to its end and return its result.
 
+        If the turn has no complete answer, raise a `TurnError`, unless `check` is False.
         `output` is the type of the answer: a dataclass, a `TypedDict`, a JSON Schema, or a class with
         `model_json_schema` and `model_validate`. Cancelling the task cancels the turn.
         """
@@ -188,7 +189,7 @@ class Agent:
     def stream(
         self, prompt: Prompt, *, output: object = None, append_only: bool = True, **turn: Unpack[TurnFields]
     ) -> TurnStream:
-        """Begin a turn and return its events; use it in `async with`.
+        """Begin a turn and return the stream of its events, to be used in `async with`.
 
         By default every delta is final, so a loop may print it. Without `append_only` a truncated reply may start over:
         `Retry` withdraws the deltas of the reply, and `PartialRestored` replaces them.
@@ -327,10 +328,10 @@ class Agent:
             raise InputError(str(refused)) from None
 
     async def run_embedded_command(self, command: str, ask: Callable[[str, str], Awaitable[bool]] | None = None) -> str:
-        """Run a command of a custom command or skill that the user typed; return its output. Raise `QcodeError`.
+        """Run a shell command that is embedded in a custom command or skill; return its output. Raise `QcodeError`.
 
-        The rules judge it as a call of the shell tool. If it needs approval, `ask` is called with the command and the
-        reason; without `ask` it is denied.
+        The rules judge the command as a call of the shell tool. If it needs approval, `ask` is called with the command
+        and the reason; without `ask` it is denied.
         """
         import asyncio
 
@@ -353,7 +354,7 @@ class Agent:
         return (outcome.content if outcome.shown is None else outcome.shown).rstrip("\n")
 
     def offered_tools(self) -> tuple[OfferedTool, ...]:
-        """Return the tools as the model is offered them now."""
+        """Return the tools that the model is currently offered."""
         from qcode.agent.offered_tools import offered_tools
 
         statuses = self.servers.statuses() if self.servers is not None else ()
@@ -378,7 +379,10 @@ class Agent:
         self.toolbox.workspace.buffers = Buffers(source)
 
     def use_folders(self, added: Sequence[Path]) -> None:
-        """Replace the folders that are treated like the folder of the run; raise `ValueError`."""
+        """Replace the added folders, which the tools treat like the folder of the run.
+
+        Raise `ValueError` if the model could then change a file that a hook runs.
+        """
         folders = tuple(added)
         context = replace(self.context, added_folders=folders)
         if self.context.settings.hooks.has_any:
@@ -449,10 +453,10 @@ class Agent:
 
 
 class Opening:
-    """An agent that is being opened: enter it with `async with`, which closes the agent, or `await` it."""
+    """An agent that is being opened. `async with` opens the agent and closes it at the end; `await` only opens it."""
 
     def __init__(self, begin: Callable[[], Agent], *, prepare: Callable[[Agent], None] = lambda agent: None) -> None:
-        """`prepare` changes the agent once it is open."""
+        """`begin` opens the agent and may block; `prepare` changes the opened agent."""
         self._begin = begin
         self._prepare = prepare
         self._agent: Agent | None = None

@@ -114,10 +114,10 @@ class PendingCalls:
         self._accept_changes = accept_changes
         self._permissions = permissions
         self._resolutions: dict[str, ResolvedCall] = {}
-        self._open: dict[str, CallApproval] = {}
-        self._revisions: dict[str, tuple[ToolApproval, Revise]] = {}
+        self._open_approvals: dict[str, CallApproval] = {}
+        self._revisions: dict[str, tuple[ToolApproval, Revise]] = {}  # edited calls, to be judged again
         self._warnings: list[str] = []
-        self._inputs: dict[str, asyncio.Future[Decision]] = {}
+        self._server_answers: dict[str, asyncio.Future[Decision]] = {}
         self._question_count = 0
 
     async def ask_for_server(
@@ -132,18 +132,18 @@ class PendingCalls:
         self._question_count += 1
         server = call.name.partition("__")[0] if self._toolbox.is_of_server(call.name) else OWN_QUESTION
         approval = Question(call, question, detail, choices, server, self._question_count)
-        self._inputs[approval.id] = answer = asyncio.get_running_loop().create_future()
+        self._server_answers[approval.id] = answer = asyncio.get_running_loop().create_future()
         try:
             await show(ApprovalRequested(approval))
             decision = await answer
         finally:
-            del self._inputs[approval.id]
+            del self._server_answers[approval.id]
         return decision.text if isinstance(decision, Answer) else None
 
     async def judge(self, policy: Policy, request: AskApproval) -> ApprovalAnswered | CallApproval:
         """Return the verdict of the rules, or the approval that the user must decide."""
         if request.obstacle:
-            self._open[request.call.call_id] = impossible = impossible_call(request)
+            self._open_approvals[request.call.call_id] = impossible = impossible_call(request)
             return impossible
         call, arguments, toolbox, call_id = request.call, request.arguments, self._toolbox, request.call.call_id
         if call_id in self._revisions:
@@ -220,14 +220,13 @@ class PendingCalls:
         if resolved.edited_arguments is not None:
             call = replace(call, arguments=json.dumps(resolved.edited_arguments))
         preview = _masked_preview(policy, preview)
-        is_question = self._toolbox.asks_user(call.name)
-        approval = approval_of(call, preview, repeats=request.repeats, is_question=is_question)
+        approval = approval_of(call, preview, repeats=request.repeats, is_question=self._toolbox.asks_user(call.name))
         if isinstance(approval, PlanApproval):
             approval = replace(approval, is_trusted=policy.is_trusted)
         elif isinstance(approval, ToolApproval):
             approval = await self._with_offers(approval, policy, resolved, preview, verdict)
             approval = replace(approval, is_revised=resolved.edited_arguments is not None)
-        self._open[call.call_id] = approval
+        self._open_approvals[call.call_id] = approval
         return approval
 
     def _allow_unasked(self, call_id: str, reason: str = "") -> ApprovalAnswered:
@@ -260,7 +259,7 @@ class PendingCalls:
     ) -> ApprovalAnswered | CallApproval:
         """Return a new approval for a call that the user edited; if the edit cannot run, warn and return the old one.
 
-        A call that would need no approval asks too, so that the user sees the effect of the edit.
+        The new approval is opened even if the rules would allow the call, so that the user sees the effect of the edit.
         """
         call_id, toolbox, before = approval.id, self._toolbox, self._resolutions[approval.id]
         if is_planning(policy) and not toolbox.only_reads(before.name, before.arguments):
@@ -279,7 +278,7 @@ class PendingCalls:
                 raise ValueError(verdict.reason if verdict.verdict == "deny" else preview.refusal)
         except ValueError as problem:
             self._warnings.append(_UNUSED_EDIT.format(reason=visible(one_line(str(problem)))))
-            self._open[call_id] = approval
+            self._open_approvals[call_id] = approval
             return approval
         call = replace(approval.call, arguments=json.dumps(arguments))
         resolved = ResolvedCall(before.name, arguments, targets=targets)
@@ -288,7 +287,7 @@ class PendingCalls:
         assert isinstance(revised, ToolApproval)
         revised = await self._with_offers(revised, policy, resolved, preview, verdict)
         self._resolutions[call_id] = resolved
-        self._open[call_id] = revised = replace(revised, is_revised=True)
+        self._open_approvals[call_id] = revised = replace(revised, is_revised=True)
         return revised
 
     def _runs_if_edits_are_accepted(self, policy: Policy, resolved: ResolvedCall) -> bool:
@@ -303,11 +302,11 @@ class PendingCalls:
 
         Return an `AskApproval` for a call that the user edited: it must be judged again.
         """
-        if call_id in self._inputs:
-            if not self._inputs[call_id].done():
-                self._inputs[call_id].set_result(decision)
+        if call_id in self._server_answers:
+            if not self._server_answers[call_id].done():
+                self._server_answers[call_id].set_result(decision)
             return None
-        approval = self._open.pop(call_id, None)
+        approval = self._open_approvals.pop(call_id, None)
         if approval is None:
             return None
         match approval, decision:
@@ -383,19 +382,19 @@ class PendingCalls:
 
         Plan mode denies changes; a mode that allows a call lets it run.
         """
-        for call_id, approval in list(self._open.items()):
+        for call_id, approval in list(self._open_approvals.items()):
             resolved = self._resolutions.get(call_id)
-            if self._is_barred(policy, resolved):
-                self._permissions.note(self._open.pop(call_id).call, "refused", _PLAN_READS, "mode:plan")
+            if self._is_barred_by_plan_mode(policy, resolved):
+                self._permissions.note(self._open_approvals.pop(call_id).call, "refused", _PLAN_READS, "mode:plan")
                 give(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
             elif resolved is not None and not resolved.is_for_user and isinstance(approval, ToolApproval):
                 verdict = policy.judge(self._toolbox.spec(resolved.name), resolved.arguments)
                 if verdict.is_allowed and verdict.rule.startswith("mode:"):
                     self._resolutions[call_id] = replace(resolved, level=verdict.confinement)
-                    self._permissions.note(self._open.pop(call_id).call, "ran", verdict.reason, verdict.rule)
+                    self._permissions.note(self._open_approvals.pop(call_id).call, "ran", verdict.reason, verdict.rule)
                     give(self._allow(approval))
 
-    def _is_barred(self, policy: Policy, resolved: ResolvedCall | None) -> bool:
+    def _is_barred_by_plan_mode(self, policy: Policy, resolved: ResolvedCall | None) -> bool:
         """Whether plan mode is on now and the call may change something."""
         if resolved is None or not is_planning(policy) or self._toolbox.only_reads(resolved.name, resolved.arguments):
             return False
@@ -425,7 +424,7 @@ class PendingCalls:
         """
         if resolved.refusal:
             return ToolOutcome(resolved.refusal, is_error=True, summary=resolved.refusal.split("\n", 1)[0])
-        if is_planning(policy) and await asyncio.to_thread(self._is_barred, policy, resolved):
+        if is_planning(policy) and await asyncio.to_thread(self._is_barred_by_plan_mode, policy, resolved):
             return ToolOutcome(f"Not run: {_PLAN_READS}.", is_error=True, summary="plan mode")
         toolbox, targets = self._toolbox, resolved.targets
         work = toolbox.run(
@@ -459,20 +458,22 @@ class PendingCalls:
         seconds: float | None,
         is_watched: bool,
     ) -> ToolOutcome:
-        """Run a command of the settings with the shell tool, unshown; `is_watched`: record the files it changes."""
+        """Run a command of the settings without showing it; `is_watched`: record the files that it changes."""
         arguments: JsonObject = {"command": line, **({} if seconds is None else {"timeout_s": seconds})}
         if is_watched:
             return await self.run(policy, ResolvedCall(SHELL, arguments, level), _drop_output, model)
         return await self._toolbox.run(SHELL, arguments, _drop_output, level)
 
-    async def after(self, call: ToolCall, resolved: ResolvedCall, outcome: ToolOutcome, seconds: float) -> ToolOutcome:
+    async def with_hook_text(
+        self, call: ToolCall, resolved: ResolvedCall, outcome: ToolOutcome, seconds: float
+    ) -> ToolOutcome:
         """Return the outcome of a call that ran, with the text that hooks add for the model."""
         if self.hooks is None or resolved.refusal:
             return outcome
         return await self.hooks.after(call.call_id, resolved.name, resolved.arguments, outcome, seconds)
 
     def _may_change_files(self, policy: Policy, resolved: ResolvedCall, model: str) -> bool:
-        """Whether the files that a call changes must be detected; tools that write files report them instead."""
+        """Whether the files that a call changes must be detected, because its tool does not report them."""
         spec = next((spec for spec in self._toolbox.specs(model) if spec.name == resolved.name), None)
         if spec is None and self._toolbox.is_of_server(resolved.name):  # a deferred tool
             spec = self._toolbox.spec(resolved.name)
@@ -483,21 +484,21 @@ class PendingCalls:
 
     def clear(self) -> None:
         """Forget all calls and approvals, because the turn is over."""
-        for approval in (*self._open.values(), *(tool_approval for tool_approval, _ in self._revisions.values())):
+        for approval in (*self._open_approvals.values(), *(approval for approval, _ in self._revisions.values())):
             self._permissions.note(approval.call, "unanswered")
         self._resolutions.clear()
         self._revisions.clear()
-        self._open.clear()
+        self._open_approvals.clear()
         if self._toolbox.edits is not None:
             self._toolbox.edits.end_turn()
 
 
 def _drop_output(output: str) -> None:
-    """Drop live output of a command of the settings: the card shows only the output of its call."""
+    """Drop the live output of a command of the settings, because a card shows only the output of its call."""
 
 
 def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: bool) -> CallApproval:
-    """Return the approval of a call; the caller adds the offers of a `ToolApproval`."""
+    """Return the approval of a call that has returned the same result `repeats` times; the caller adds its offers."""
     detail = visible_rows(preview.detail.removesuffix("\n")) if preview.is_diff else preview.detail
     if repeats:
         name = visible(call.name)

@@ -33,7 +33,7 @@ VERBS: Mapping[str, str] = {
     "diagnostics": "Check",
 }
 """The display names of tools. A tool of a server has no entry and is shown by its own name."""
-_WORDS: Mapping[str, str] = {
+_NOUNS: Mapping[str, str] = {
     "shell": "a command",
     "edit": "an edit",
     "multi_edit": "an edit",
@@ -45,9 +45,10 @@ _WORDS: Mapping[str, str] = {
     "ask_person": "a question",
 }
 _MAX_NAME = 80
-_MAX_WORDS = 40
+_MAX_NOUN = 40
 _MAIN_ARGUMENTS = ("command", "path", "file_path", "pattern", "query", "url", "name", "description")
 _SEARCH_ARGUMENTS = ("pattern", "path", "glob")
+"""The arguments of `grep` and `glob` that a title shows together."""
 
 
 def verb(name: str) -> str:
@@ -57,11 +58,14 @@ def verb(name: str) -> str:
 
 def call_in_words(name: str) -> str:
     """Return a noun for a call of a tool, such as `a command` in the activity line `running a command`."""
-    return _WORDS.get(name) or one_line(name, _MAX_WORDS)
+    return _NOUNS.get(name) or one_line(name, _MAX_NOUN)
 
 
 def main_argument(call: ToolCall, limit: int = 400) -> str:
-    """Return the main argument of a call on one line, with invisible characters escaped; empty if it has none."""
+    """Return the main argument of a call on one line of at most `limit` characters; empty if the call has none.
+
+    Invisible characters are escaped.
+    """
     plan = plan_of(call).strip()
     if plan:
         return shown_line(plan.partition("\n")[0].lstrip("# "), limit)

@@ -1,7 +1,7 @@
 """Choices that the app keeps between runs: theme, model, effort, recent commands, and whether setup is done.
 
-They are in one small file of the state folder; if it cannot be read or written, the app asks again. The configuration
-takes precedence. Separate from `settings` because the first paint needs it.
+They are stored in one small file of the state folder. If the file cannot be read or written, the app asks again. The
+configuration takes precedence over these choices. Separate from `settings` because the first paint needs it.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
 FILE_NAME = "choices.json"
-_MAX_RECENT = 12
-_MAX_MODELS = 5
+_MAX_RECENT_COMMANDS = 12
+_MAX_RECENT_MODELS = 5
+_SET_UP_KEY = "acquainted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class Choices:
     @property
     def is_set_up(self) -> bool:
         """Whether the setup of the first start was finished or skipped."""
-        return self._load().get("acquainted") is True
+        return self._load().get(_SET_UP_KEY) is True
 
     def keep_theme(self, name: str) -> None:
         self._save("theme", name)
@@ -71,7 +72,7 @@ class Choices:
         """Keep the model for the next start, first in the list of recent ones."""
         self._save("model", name)
         recent: list[Json] = [name, *(recent_model for recent_model in self.recent_models if recent_model != name)]
-        self._save("models", recent[:_MAX_MODELS])
+        self._save("models", recent[:_MAX_RECENT_MODELS])
 
     def keep_effort(self, effort: Effort | None) -> None:
         self._save("effort", effort or "")
@@ -79,10 +80,10 @@ class Choices:
     def keep_recent(self, command_id: str) -> None:
         """Put a command first in the list of recent ones."""
         recent: list[Json] = [command_id, *(other for other in self.recent if other != command_id)]
-        self._save("recent", recent[:_MAX_RECENT])
+        self._save("recent", recent[:_MAX_RECENT_COMMANDS])
 
     def keep_set_up(self) -> None:
-        self._save("acquainted", True)
+        self._save(_SET_UP_KEY, True)
 
     def _load(self) -> JsonObject:
         return state_file.load_json(self.path)

@@ -83,7 +83,7 @@ class Conversation:
     """One session with one model, one turn at a time. Owns its session file and provider until `close`.
 
     `effort` is the reasoning effort from the next turn on; None: the model's default. `metrics` cover the turns since
-    it was opened. `client` is the model in use, `turn` the running turn.
+    the conversation was opened. `client` is the model in use, `turn` the running turn.
     """
 
     def __init__(
@@ -106,7 +106,7 @@ class Conversation:
         self._clients = clients
         self.client = client
         self._start_client = client
-        self._client_after_turn: ModelClient | None = None
+        self._client_after_turn: ModelClient | None = None  # set while a turn uses another model
         self._toolbox = toolbox
         self._store = store
         self.kinds = kinds
@@ -117,7 +117,7 @@ class Conversation:
         self.attachments: PendingAttachments = PendingAttachments(self._attach_mentions)
         self._log = clients.log
         self.metrics = RecoveryMetrics()
-        self._shown_once: set[str] = set()
+        self._shown_once: set[str] = set()  # texts of notices that are shown once
         self._opening_events: list[TurnEvent] = []
         self._sizing = ContextSizing()
         self._fallback: FallbackModels | None = None
@@ -126,10 +126,10 @@ class Conversation:
 
             self._fallback = FallbackModels(clients, context.settings)
         self._turn_options = NO_OPTIONS
-        self._is_opening = False
+        self._is_opening = False  # whether the next message is the prompt of the turn
         self.hooks: SessionHooks | None = None
         self._checkpoints = Checkpoints(
-            toolbox.workspace, session, moved=self._reload_messages, is_busy=lambda: self.is_busy
+            toolbox.workspace, session, on_move=self._reload_messages, is_busy=lambda: self.is_busy
         )
         self._accept_changes = partial(TrustStore(context.paths.state_dir, context.folder).accept_changes, context.root)
         self._calls = PendingCalls(toolbox, self._checkpoints.watch_changes, self._accept_changes, permissions)
@@ -155,7 +155,7 @@ class Conversation:
         if (count := self.transcript.last_count(self.client.name)) is not None:
             self._counter.restore(*count)
         self._turns = 0
-        self._earlier: EarlierTurns | None = EarlierTurns(session.history)
+        self._earlier: EarlierTurns | None = EarlierTurns(session.history)  # None once `_usage` includes them
         self._usage: list[TurnUsage] = []
 
     @property
@@ -198,7 +198,7 @@ class Conversation:
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
     ) -> AsyncGenerator[TurnEvent, None]:
-        """Run one turn with these images; the last event is always `TurnEnded`. Closing the iterator cancels it."""
+        """Run one turn. The last event is `TurnEnded`. Closing the iterator cancels the turn."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
         context: tuple[Text, ...] | None = ()
@@ -229,11 +229,9 @@ class Conversation:
             async for event in events:
                 yield event
 
-    async def compact(self, focus: str = "") -> AsyncGenerator[TurnEvent, None]:
+    def compact(self, focus: str = "") -> AsyncGenerator[TurnEvent, None]:
         """Compact the conversation; the last event is `TurnEnded`, as for a turn."""
-        async with aclosing(self._run(CompactRequested(focus), "/compact")) as events:
-            async for event in events:
-                yield event
+        return self._run(CompactRequested(focus), "/compact")
 
     async def _run(
         self,
@@ -245,16 +243,16 @@ class Conversation:
         """Run one turn. The events of `opening` follow its first event."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
-        self._turn_options = options
-        self._opening_events = [*opening]
+        self._turn_options, self._opening_events = options, [*opening]
         self._turns += 1
         self._is_opening = isinstance(first, UserSubmitted)
-        settings = self._turn_settings(writer := self._clients.small(), options)
+        hooks, writer = self.hooks, self._clients.small()
+        settings = self._turn_settings(writer, options)
         turn = Turn(settings, self.client.known_model(), self.transcript.messages, self._counter, number=self._turns)
         self._last_turn = self.turn = turn
-        hooks, logged = self.hooks, None if writer is None else writer.logged
+        summary_provider = None if writer is None else writer.logged
         confirm = partial(self._toolbox.confirm, None if hooks is None else hooks.confirm)
-        self._driver = driver = Driver(turn, self.client.logged, self, writer=logged, confirm=confirm)
+        self._driver = driver = Driver(turn, self.client.logged, self, writer=summary_provider, confirm=confirm)
         if hooks is not None:
             hooks.show = driver.show
         stop_timer = start_timer(self._context.timeout_s(options), self.cancel)
@@ -354,7 +352,7 @@ class Conversation:
         return True
 
     def cancel(self, limit: Limit | None = None) -> None:
-        """Cancel the running turn; keep the output so far, and send no more requests. `limit`: the limit reached."""
+        """Cancel the running turn: keep its text so far, send no more requests. `limit` is the limit it reached."""
         if self.hooks is not None:
             self.hooks.cancel()
         self._toolbox.cancel_reading()
@@ -375,7 +373,7 @@ class Conversation:
 
     @property
     def tools(self) -> tuple[ToolSpec, ...]:
-        """Every tool the model is offered now; in plan mode also the one that ends it, if a user can answer."""
+        """The tools that the model is offered now; in plan mode also `exit_plan_mode`, if a user can answer."""
         tools = self.client.tools(self._toolbox, self.policy)
         return (*tools, ExitPlanMode.spec) if self.mode == "plan" and self._context.is_attended else tools
 
@@ -437,7 +435,7 @@ class Conversation:
 
     def _reload_messages(self) -> None:
         """Reload the messages after the head of the session moved."""
-        self.transcript.read_again()
+        self.transcript.reload()
         self._counter.context_tokens = size_messages(self.transcript.messages)
 
     def set_model(self, model: str | ModelClient) -> None:
@@ -460,8 +458,7 @@ class Conversation:
     def _apply_mode(self) -> None:
         """Apply the mode to the running turn: name it in the next request, and settle approvals that it decides."""
         if self.turn is not None and self._driver is not None:
-            system = self.client.system(self.mode)
-            self.turn.settings = replace(self.turn.settings, system=system, tools=self.tools)
+            self.turn.settings = replace(self.turn.settings, system=self.client.system(self.mode), tools=self.tools)
             self._calls.settle_by_mode(self.policy, self._driver.give)
         if self._agents is not None:
             self._agents.settle_by_mode()
@@ -489,7 +486,7 @@ class Conversation:
         resolved = self._calls.pop(call, arguments)
         started_at = time.monotonic()
         outcome = await self._run_judged(call, resolved, output)
-        return await self._calls.after(call, resolved, outcome, time.monotonic() - started_at)
+        return await self._calls.with_hook_text(call, resolved, outcome, time.monotonic() - started_at)
 
     async def _run_judged(self, call: ToolCall, resolved: ResolvedCall, output: Callable[[str], None]) -> ToolOutcome:
         if resolved.name == AGENT and self._toolbox.agent is not None:
@@ -501,7 +498,7 @@ class Conversation:
             return await self._calls.run(self.policy, resolved, output, self.client.model.name, requested, ask)
 
     def append(self, effect: Append) -> None:
-        self.transcript.append(effect, is_own=self._is_opening)
+        self.transcript.append(effect, is_turn_start=self._is_opening)
         self._is_opening = False
         if self.hooks is not None:
             self.hooks.record(effect.message)

@@ -30,7 +30,7 @@ def redact_in_crash_reports(key: Secret) -> None:
 
 
 def describe_crash(error: BaseException, env: Mapping[str, str]) -> str:
-    """Write the details to a file and return one line for the user that names it. Never raises."""
+    """Write a crash report and return one line for the user that names its file. Never raises."""
     return f"internal error: {report_crash(error, env)}"
 
 

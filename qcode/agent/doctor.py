@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypeAlias, cast
+from typing import Literal, TypeAlias
 
 from qcode import __version__
 from qcode.agent.keys.connect import credential_rows
@@ -59,10 +59,11 @@ Report: TypeAlias = Mapping[str, Sequence[Finding]]
 def report(
     context: RunContext, *, is_in_app: bool = False, is_trusted: bool | None = None, problem: QcodeError | None = None
 ) -> Report:
-    """Return the findings.
+    """Return the findings by section.
 
-    `is_trusted` replaces the trust of `context`, which may have changed since the start. `problem`: the configuration
-    could not be read, and `context` was made without it.
+    `is_in_app`: the app has replaced the standard streams. `is_trusted` replaces the trust of `context`, which may have
+    changed since the start. `problem` is the error of a configuration that could not be read; `context` then has only
+    default settings.
     """
     if is_trusted is not None:
         context = replace(context, is_trusted=is_trusted)
@@ -186,6 +187,7 @@ def _is_writable(folder: Path) -> bool:
 
 
 def _is_private(folder: Path) -> bool:
+    """Return whether only the owner can read a folder; a missing folder counts as private."""
     try:
         return folder.stat().st_mode & 0o077 == 0
     except OSError:
@@ -241,7 +243,7 @@ def _programs(context: RunContext) -> Iterator[Finding]:
 
 
 def _after_edit(context: RunContext) -> Iterator[Finding]:
-    """Yield the language servers that can check edits, and the commands that follow them."""
+    """Yield the language servers that check edits, and the commands that run after edits."""
     from qcode.agent.after_edit.commands import STEPS
     from qcode.agent.after_edit.servers import server_rows
 
@@ -267,9 +269,12 @@ _ENHANCED_KEYS = {
 }  # fmt: skip
 """Terminals that support the Kitty keyboard protocol, as sw.kovidgoyal.net/kitty/keyboard-protocol lists them."""
 
+# Terminals that support copying (OSC 52), links (OSC 8) and desktop notifications (OSC 9).
 _CLIPBOARD = _ENHANCED_KEYS.keys() | {"xterm", "mintty", "windows terminal", "vscode"}
 _LINKS = _ENHANCED_KEYS.keys() | {"vte", "windows terminal", "vscode", "mintty", "tmux"}
-_NOTICES = frozenset({"kitty", "ghostty", "wezterm", "foot", "iterm.app", "windows terminal", "rio", "warpterminal"})
+_NOTIFICATIONS = frozenset(
+    {"kitty", "ghostty", "wezterm", "foot", "iterm.app", "windows terminal", "rio", "warpterminal"}
+)
 _MAX_PLAIN_COLORS = 256
 
 
@@ -302,8 +307,8 @@ def terminal_findings(terminal: Terminal) -> Iterator[Finding]:
         yield Finding("features", text, "attention", "set ui.linear to print plain lines instead")
     else:
         yield from _terminal_features(env, name)
-    yield from _layers(env)
-    yield from _text(env, terminal.encoding)
+    yield from _multiplexer_and_ssh(env)
+    yield from _encoding(env, terminal.encoding)
 
 
 def program_of(env: Mapping[str, str]) -> str:
@@ -347,13 +352,17 @@ def _terminal_features(env: Mapping[str, str], name: str) -> Iterator[Finding]:
     else:
         support = f"through {name}, see below" if is_multiplexer else "unknown; copies go to a file"
         yield Finding("clipboard", f"OSC 52 {support}")
-    links = ("yes (OSC 8)", "ok") if name in _LINKS else ("OSC 8 unknown; addresses are shown in full", "")
-    yield Finding("links", links[0], cast(Mark, links[1]))
-    notices = ("yes (OSC 9)", "ok") if name in _NOTICES else ("OSC 9 unknown; ui.bell works everywhere", "")
-    yield Finding("notices", notices[0], cast(Mark, notices[1]))
+    if name in _LINKS:
+        yield Finding("links", "yes (OSC 8)", "ok")
+    else:
+        yield Finding("links", "OSC 8 unknown; addresses are shown in full")
+    if name in _NOTIFICATIONS:
+        yield Finding("notices", "yes (OSC 9)", "ok")
+    else:
+        yield Finding("notices", "OSC 9 unknown; ui.bell works everywhere")
 
 
-def _layers(env: Mapping[str, str]) -> Iterator[Finding]:
+def _multiplexer_and_ssh(env: Mapping[str, str]) -> Iterator[Finding]:
     if env.get("TMUX"):
         yield Finding(
             "tmux",
@@ -367,7 +376,7 @@ def _layers(env: Mapping[str, str]) -> Iterator[Finding]:
         yield Finding("over SSH", text)
 
 
-def _text(env: Mapping[str, str], encoding: str) -> Iterator[Finding]:
+def _encoding(env: Mapping[str, str], encoding: str) -> Iterator[Finding]:
     setting = next((f"{name}={env[name]}" for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
     details = f"{encoding}{f', {setting}' if setting else ', no locale is set'}"
     if "utf8" not in encoding.lower().replace("-", ""):

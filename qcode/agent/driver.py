@@ -52,7 +52,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
-QUEUED_EVENTS = 512
+MAX_QUEUED_EVENTS = 512
 
 
 class Services(Protocol):
@@ -69,13 +69,21 @@ class Services(Protocol):
         """Run an approved call; cancelling the task stops what it runs."""
         ...
 
-    def append(self, effect: Append) -> None: ...
+    def append(self, effect: Append) -> None:
+        """Store a message of the turn."""
+        ...
 
-    def record_requests(self, effect: RecordRequests) -> None: ...
+    def record_requests(self, effect: RecordRequests) -> None:
+        """Store requests that belong to no message."""
+        ...
 
-    def take_compaction(self, effect: Compact) -> None: ...
+    def take_compaction(self, effect: Compact) -> None:
+        """Replace the stored conversation by the compacted one."""
+        ...
 
-    def learn(self, effect: Learn) -> None: ...
+    def learn(self, effect: Learn) -> None:
+        """Store a limit or habit of the host that a reply revealed."""
+        ...
 
     async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
         """Connect the next fallback model; return it with its provider."""
@@ -98,7 +106,7 @@ def start_timer(seconds: float | None, cancel: Callable[[Limit], None]) -> Calla
 
 
 class _Stream:
-    """A request in flight. `is_sent`: the provider was called, so the host may have received it."""
+    """A request in flight. `is_sent`: the provider was called, so the host may have received the request."""
 
     def __init__(self) -> None:
         self.is_sent = False
@@ -106,6 +114,7 @@ class _Stream:
 
 
 _Streamed: TypeAlias = tuple[_Stream, Input]
+"""An input with the request that caused it. It is dropped if that request was stopped meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,8 +131,9 @@ def _random() -> float:
 
 
 class Driver:
-    """Runs one turn. `writer` is the provider for summaries, by default `provider`. `confirm` asks hooks about a step.
+    """Runs one turn. `writer` is the provider for summaries, by default `provider`.
 
+    `confirm` returns whether the turn may end or compact now; without it, the turn always may.
     `clock` and `wall_clock` return seconds, `chance` random numbers in [0, 1).
     """
 
@@ -147,7 +157,7 @@ class Driver:
         self._clock = clock
         self._chance = chance or _random
         self._wall_clock = wall_clock
-        self._inputs: asyncio.Queue[Input | _Show | _Streamed] = asyncio.Queue(QUEUED_EVENTS)
+        self._inputs: asyncio.Queue[Input | _Show | _Streamed] = asyncio.Queue(MAX_QUEUED_EVENTS)
         self._urgent: deque[Input] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
         self._stream: _Stream | None = None
@@ -168,7 +178,7 @@ class Driver:
         await self._inputs.put(_Show(event))
 
     def halt(self) -> None:
-        """Cancel silently: commit what was shown, emit no further events. Safe to call twice."""
+        """Cancel silently: commit the text that was shown, and emit no further events. Safe to call twice."""
         for effect in self._turn.handle(CancelRequested(is_unsent=self._is_unsent), self._clock()):
             if isinstance(effect, (Append, RecordRequests, Learn)):
                 self._perform(effect)
@@ -183,7 +193,7 @@ class Driver:
         return self._turn.withdraw_steering(text)
 
     async def run(self, first: Input) -> AsyncGenerator[TurnEvent, None]:
-        """Yield the events of the turn; closing the iterator early cancels it and keeps what was shown."""
+        """Yield the events of the turn; closing the iterator early cancels the turn and keeps the text so far."""
         incoming: Input | _Show = first
         try:
             while True:
@@ -210,6 +220,8 @@ class Driver:
             queued = await self._next_queued()
             if not self._urgent:
                 return queued
+            # The urgent input arrived while this method waited. It is handled next; only a cancellation precedes (and
+            # drops) the event that is already taken from the queue.
             if queued is not _WAKE and not isinstance(self._urgent[0], CancelRequested):
                 return queued
             incoming = self._urgent.popleft()
@@ -220,7 +232,7 @@ class Driver:
         return incoming
 
     async def _next_queued(self) -> Input | _Show:
-        """Wait for the next input, and skip inputs of a stream that was stopped."""
+        """Wait for the next input, and skip inputs of a request that was stopped."""
         while True:
             queued = await self._inputs.get()
             if not isinstance(queued, tuple):
@@ -347,3 +359,4 @@ class Driver:
 
 
 _WAKE = _Show(ToolOutput("", ""))
+"""Wakes the loop, which then handles the urgent inputs; it is never shown."""

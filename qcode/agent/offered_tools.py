@@ -5,10 +5,9 @@ Separate from `toolbox` because only `/tools` imports it.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 
-from qcode.engine.counting import TOKENS_PER_MESSAGE, estimate_text
+from qcode.agent.reports import size_of_tool
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
 from qcode.safety.policy import Policy
 from qcode.text.json import Json
@@ -19,8 +18,9 @@ from qcode.values import dataclass
 class OfferedTool:
     """A tool that the model is currently offered. `origin` is text for the user, `server` its tool server.
 
-    `effect` describes in a few words the effect of a call in this mode. `tokens` estimates the cost of its
-    description in each request. Description and parameters may be foreign text.
+    `parameters` are the names of the parameters with their descriptions. `effect` describes in a few words the effect
+    of a call in this mode. `tokens` estimates the tokens of the tool in each request. Description and parameters may be
+    foreign text.
     """
 
     name: str
@@ -35,8 +35,8 @@ class OfferedTool:
 _PROBE = "qcode-probe"
 """A placeholder for any file or program, which no rule names."""
 
-_WORDS = {"allow": "runs", "ask": "asks first", "deny": "denied"}
-_SHELL_WORDS = {
+_EFFECTS = {"allow": "runs", "ask": "asks first", "deny": "denied"}
+_SHELL_EFFECTS = {
     "allow": "runs",
     "ask": "asks first unless the call only reads",
     "deny": "runs if the call only reads, denied otherwise",
@@ -50,8 +50,8 @@ def offered_tools(specs: Sequence[ToolSpec], policy: Policy, servers: Mapping[st
 
 def _tool(spec: ToolSpec, policy: Policy, server: str) -> OfferedTool:
     origin = "recorded, never run" if spec.is_one_way else f"tool server {server}" if server else "built in"
-    size = estimate_text(spec.description) + estimate_text(json.dumps(spec.parameters)) + TOKENS_PER_MESSAGE
-    return OfferedTool(spec.name, spec.description, _parameters(spec), origin, _effect(spec, policy), size, server)
+    effect, tokens = _effect(spec, policy), size_of_tool(spec)
+    return OfferedTool(spec.name, spec.description, _parameters(spec), origin, effect, tokens, server)
 
 
 def _effect(spec: ToolSpec, policy: Policy) -> str:
@@ -63,21 +63,21 @@ def _effect(spec: ToolSpec, policy: Policy) -> str:
     safety = spec.safety
     if isinstance(safety, Runs):
         verdict = policy.judge_command(_PROBE)
-        return (_SHELL_WORDS if safety.command else _WORDS)[verdict.verdict]
+        return (_SHELL_EFFECTS if safety.command else _EFFECTS)[verdict.verdict]
     if isinstance(safety, Files):
-        return _WORDS[policy.judge_file("." if safety.access == "read" else _PROBE, safety.access).verdict]
+        return _EFFECTS[policy.judge_file("." if safety.access == "read" else _PROBE, safety.access).verdict]
     is_fetch = isinstance(safety, Fetches) and bool(safety.url)
     verdict = policy.judge_url(f"https://{_PROBE}.example/") if is_fetch else policy.judge(spec, {})
-    return _WORDS[verdict.verdict]
+    return _EFFECTS[verdict.verdict]
 
 
 def _parameters(spec: ToolSpec) -> tuple[tuple[str, str], ...]:
-    """Return the names of the parameters, each with its description."""
+    """Return the parameters with their descriptions; the name of an optional parameter ends in `?`."""
     properties = spec.parameters.get("properties")
     rows = properties.items() if isinstance(properties, dict) else ()
-    return tuple((f"{name}{'' if name in spec.required else '?'}", _argument_text(value)) for name, value in rows)
+    return tuple((name if name in spec.required else f"{name}?", _argument_text(schema)) for name, schema in rows)
 
 
-def _argument_text(value: Json) -> str:
-    text = value.get("description") or value.get("type") if isinstance(value, dict) else ""
+def _argument_text(schema: Json) -> str:
+    text = schema.get("description") or schema.get("type") if isinstance(schema, dict) else ""
     return text if isinstance(text, str) else ""

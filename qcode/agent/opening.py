@@ -58,20 +58,24 @@ if TYPE_CHECKING:
     from qcode.tools.web_search import SearchService, WebSearch
 
 MAX_DEPTH = 3
-"""The maximum number of qcode processes above one that has a conversation."""
+"""The maximum number of qcode processes above this one that started each other."""
 
 _SECRET_HEADER = lazy_pattern("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
-def _not_too_deep(context: RunContext) -> RunContext:
+def _check_depth(context: RunContext) -> None:
     """Raise `QcodeError` in an endless recursion, such as a hook for prompts that runs `qcode -p` itself."""
     depth = context.env.get(DEPTH_VARIABLE, "")
-    if depth.isdecimal() and (len(depth) > 3 or int(depth) > MAX_DEPTH):
+    if depth.isdecimal() and (len(depth) > 3 or int(depth) > MAX_DEPTH):  # `int` refuses 5,000 digits
         raise QcodeError(
             f"qcode was started by itself {depth} times in a row (QCODE_DEPTH={depth}): a hook, a command or a tool "
             "server starts it again and again; start it there with --no-hooks, or without that server"
         )
-    return context
+
+
+def _sweep_in_background() -> None:
+    """Remove old scratch folders in a thread: that may take long, and nothing waits for it."""
+    threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
 
 
 class AgentParts:
@@ -87,7 +91,8 @@ class AgentParts:
         hooks: Mapping[str, Sequence[Hook]] | None = None,
     ) -> None:
         """Raise `QcodeError`, or `ProviderError` if the model cannot be connected."""
-        self.context = _not_too_deep(context)
+        _check_depth(context)
+        self.context = context
         self._secrets = _header_secrets(context.settings)
         self._tracing: Tracing | None = None
         self._sampling: Sampling | None = None
@@ -115,8 +120,7 @@ class AgentParts:
         session, messages, notices = self._session(client.name)
         messages = tuple(history) or messages
         self._prune(session.session_id)
-        # Removing old scratch folders may take long, and nothing waits for it.
-        threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
+        _sweep_in_background()
         internal_tools = self._bind_tools(own_tools) if own_tools else ()
         self.toolbox = self._toolbox(scratch, sandbox, search, kinds, internal_tools, skill)
         self.conversation = Conversation(
@@ -191,7 +195,7 @@ class AgentParts:
         )
 
     def _may_import(self, path: Path) -> bool:
-        """Return whether instructions may be read from `path`: only if the model may read it without asking."""
+        """Return whether instructions may be read from `path`: whether the model may read that file without asking."""
         policy = self.permissions.policy
         verdict = policy.judge_file(str(path), "read")
         if path.is_relative_to(policy.root.resolve()):
@@ -243,7 +247,7 @@ class AgentParts:
         def make_readable(folder: Path) -> None:
             self.permissions.make_readable(folder)
             self.toolbox.workspace.show_folder(folder)
-            sandbox.show(folder)
+            sandbox.make_readable(folder)
 
         names = [kind.name for kind in kinds]
         return Skills(self.context, make_readable, lambda: self.conversation.session_id, names)
@@ -275,10 +279,10 @@ class AgentParts:
         settings = context.settings
         if context.options.strict_mcp_config:
             settings = replace(settings, mcp_servers={})
-        in_project = (
+        has_project_file = (
             context.reads_project and not context.options.strict_mcp_config and may_exist(context.root / MCP_FILE)
         )
-        if not (settings.mcp_servers or files or in_project or context.client_servers or context.program_servers):
+        if not (settings.mcp_servers or files or has_project_file or context.client_servers or context.program_servers):
             return None
         from qcode.agent.mcp.spec import configured_servers
 
@@ -286,7 +290,7 @@ class AgentParts:
             settings,
             files,
             context.root,
-            is_trusted=in_project,
+            is_trusted=has_project_file,
             client_servers=context.client_servers,
             program_servers=context.program_servers,
         )
@@ -342,6 +346,7 @@ class AgentParts:
             self.store.prune(datetime.now(UTC) - timedelta(days=days), (open_id,))
 
     def _session(self, model: str) -> tuple[Session, tuple[Message, ...], tuple[str, ...]]:
+        """Return the new or resumed session, its earlier messages, and lines for the user about it."""
         options, folder = self.context.options, self.context.folder
         requested = options.resume
         notices: tuple[str, ...] = ()
@@ -369,7 +374,7 @@ class AgentParts:
             self._tracing.session_id = lambda: self.conversation.session.session_id
 
     def _observer(self) -> Observer | None:
-        """Return the debug log, the traces, both as one, or None."""
+        """Return the observer of the run: the debug log, the traces, or both; None if neither is configured."""
         path, env = self.context.options.debug_log, self.context.env
         if path is None and not any(name.startswith("OTEL_EXPORTER_") for name in env):
             return None
@@ -405,9 +410,9 @@ class AgentParts:
     def _with_sandbox(self, policy: Policy, scratch: Scratch) -> tuple[Policy, SessionSandbox]:
         """Return the policy with the sandbox of this machine; raise `QcodeError` if one is required and none works."""
         settings, home = self.context.settings, self.context.env.get("HOME", "")
-        at_home = Path(home) if home else None
+        home_path = Path(home) if home else None
         scope = SandboxScope(
-            policy.root, policy.added_folders, scratch.path, at_home, policy.qcode_folders, policy.search_path
+            policy.root, policy.added_folders, scratch.path, home_path, policy.qcode_folders, policy.search_path
         )
         sandbox = SessionSandbox(settings.tools.sandbox, scope)
         if settings.tools.sandbox == "required" and sandbox.sandbox is None:
@@ -444,13 +449,15 @@ def _unused_settings(context: RunContext, selection: Selection) -> tuple[str, ..
 
 
 def _header_secrets(settings: Settings) -> set[str]:
-    """Return the values of the configured headers that carry a key, by their names."""
+    """Return the values of the configured headers whose names show that they carry a key."""
     headers = (item for provider in settings.providers.values() for item in provider.headers.items())
-    secret = [value for name, value in headers if _SECRET_HEADER.search(name)]
-    return {part for value in secret for part in (value, value.split()[-1])}
+    values = [value for name, value in headers if _SECRET_HEADER.search(name)]
+    # `Bearer KEY` is a secret, and so is the key alone.
+    return {secret for value in values for secret in (value, value.split()[-1])}
 
 
 def _after_edit(context: RunContext, sandbox: SessionSandbox, workspace: Workspace) -> AfterEdit:
+    """Return the formatter, checks and tests that follow edits."""
     from qcode.agent.after_edit.session import AfterEdit  # loads with the first edit
 
     return AfterEdit(context, workspace, sandbox)
@@ -469,6 +476,6 @@ def _git_overrides() -> dict[str, str]:
 
 
 def session_ids(options: Options) -> Callable[[datetime], str]:
-    """Return the ids of new sessions: the id of `--session-id` first."""
+    """Return a function that creates the id of each new session; the first one is the id of `--session-id`."""
     ids = [] if options.session_id is None else [options.session_id]
     return lambda now: ids.pop() if ids else new_session_id(now)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from qcode.config.settings import McpServer, Settings
     from qcode.protocol.provider import Provider
 
-LATEST = "latest"
+LATEST = "latest"  # resume the session of the folder that was written last
 CHOOSE = "choose"
 """The user chooses the session to resume: `-r` without an id."""
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
@@ -144,10 +144,10 @@ class Options:
         if not (self.model is None or isinstance(self.model, str) or hasattr(self.model, "stream")):
             raise TypeError("Options(model=...) takes a name or a provider")
         for option in fields(self):
-            kind, value = _KINDS.get(str(option.type)), getattr(self, option.name)
-            # A text such as "false" would count as true.
-            if kind is not None and (not isinstance(value, kind) or (isinstance(value, bool) and bool not in kind)):
-                raise TypeError(f"Options({option.name}=...) takes {_WORDS[kind[0]]}, not {type(value).__name__}")
+            types, value = _FIELD_TYPES.get(str(option.type)), getattr(self, option.name)
+            # Without this check, the string "false" would count as true.
+            if types is not None and (not isinstance(value, types) or (isinstance(value, bool) and bool not in types)):
+                raise TypeError(f"Options({option.name}=...) takes {_TYPE_NAMES[types[0]]}, not {type(value).__name__}")
             if "PathText" in str(option.type):
                 _check_paths(option.name, value)
 
@@ -189,7 +189,7 @@ class Options:
     def offers(self, spec: ToolSpec) -> bool:
         """Return whether the model may be offered a tool: `--tools` and `--disallowed-tools` do not rule it out.
 
-        Which tools for editing a model is offered depends on the model, so in `--tools` each of them stands for all.
+        A model is offered the editing tools that suit it, so in `--tools` the name of one editing tool stands for all.
         """
         if spec.is_one_way:
             return True
@@ -213,7 +213,7 @@ def _check_paths(name: str, value: object) -> None:
 
 
 _NONE = type(None)
-_KINDS: Mapping[str, tuple[type, ...]] = {
+_FIELD_TYPES: Mapping[str, tuple[type, ...]] = {
     "bool": (bool,),
     "str | None": (str, _NONE),
     "int | None": (int, _NONE),
@@ -222,8 +222,8 @@ _KINDS: Mapping[str, tuple[type, ...]] = {
     "PathText | None": (Path, str, _NONE),
     "PathText | Mapping[str, object] | None": (Mapping, Path, str, _NONE),
 }
-"""The types of the values of a field, by its annotation."""
-_WORDS = {
+"""The allowed types of a value, by the annotation of its field."""
+_TYPE_NAMES = {
     bool: "True or False",
     str: "a text",
     int: "a whole number",
@@ -287,7 +287,7 @@ MAX_TURNS_UNATTENDED = 100
 
 
 class Limits(TypedDict):
-    """Limits of one turn, as in the engine's `TurnSettings`."""
+    """Limits of one turn, by their names in the engine's `TurnSettings`, which explains them."""
 
     max_turns: int | None
     tells_turns: bool
@@ -306,7 +306,9 @@ class RunContext:
     keys: Keys
     folder: Path
     root: Path
+    """The root of the project that contains `folder`."""
     is_attended: bool
+    """Whether a user can answer questions."""
     is_trusted: bool
     exit_tools: tuple[ToolSpec, ...] = ()
     added_folders: tuple[Path, ...] = ()
@@ -358,13 +360,12 @@ class RunContext:
         if self.home is not None and is_foreign:
             folders.append((self.home / CLAUDE_FOLDER / name, None))
         if self.reads_project:
-            folders += [
-                (self.root / folder / name, self.root)
-                for folder in (PROJECT_FOLDER, *((CLAUDE_FOLDER,) if is_foreign else ()))
-            ]
+            project_folders = (PROJECT_FOLDER, CLAUDE_FOLDER) if is_foreign else (PROJECT_FOLDER,)
+            folders += [(self.root / folder / name, self.root) for folder in project_folders]
+        # If the project is the home folder, its `.claude/agents` is listed twice: keep the user's entry.
         user_folders = {path.resolve() for path, project in folders if project is None}
-        is_own = [project is not None and path.resolve() in user_folders for path, project in folders]
-        return tuple(item for item, is_same in zip(folders, is_own, strict=True) if may_exist(item[0]) and not is_same)
+        listed = ((path, project) for path, project in folders if project is None or path.resolve() not in user_folders)
+        return tuple((path, project) for path, project in listed if may_exist(path))
 
     def limits(self, turn: TurnOptions) -> Limits:
         """Return the limits of a turn; its own limits take precedence over those of the run."""
@@ -378,7 +379,7 @@ class RunContext:
         }
 
     def timeout_s(self, turn: TurnOptions) -> float | None:
-        """Return the seconds after which a turn is cancelled; None: no limit."""
+        """Return the seconds after which a turn is cancelled; None if there is no limit."""
         return self.options.timeout if turn.timeout_s is None else turn.timeout_s
 
     @classmethod
@@ -520,13 +521,12 @@ def _check_flags(options: Options) -> None:
 
 
 _UUID = lazy_pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}", re.IGNORECASE)
-_LIMITS = {"max_turns": 1, "max_tool_calls": 0, "max_output_tokens": 1}
-"""The smallest allowed values."""
+_MIN_LIMITS = {"max_turns": 1, "max_tool_calls": 0, "max_output_tokens": 1}
 
 
 def checked_limits(values: Mapping[str, object]) -> None:
-    """Raise `UsageError` for a limit of a run or a turn with an invalid value; None: no limit."""
-    for name, minimum in _LIMITS.items():
+    """Raise `UsageError` for a limit of a run or a turn with an invalid value; None is valid: no limit."""
+    for name, minimum in _MIN_LIMITS.items():
         value = values.get(name)
         if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < minimum):
             raise UsageError(f"{name} must be a whole number of at least {minimum}, not {value!r}")
@@ -539,7 +539,7 @@ def checked_limits(values: Mapping[str, object]) -> None:
 
 
 def _check_tool_names(flag: str, names: Sequence[str]) -> None:
-    """Raise `QcodeError` for a name that no tool has; those of tool servers are not known yet."""
+    """Raise `QcodeError` for a name that no tool has; names of server tools (`SERVER__TOOL`) are not known yet."""
     if not names:
         return
     from qcode.text.match import nearest_hint

@@ -43,15 +43,15 @@ from qcode.protocol.reply import Limit, Outcome, StopReason, TextDelta, WebSearc
 from qcode.text.clean import one_line, single_spaced, visible
 from qcode.text.numbers import count_text, duration_text
 
-_BY_OUTCOME: Mapping[Outcome, ExitCode] = {
+_CODE_BY_OUTCOME: Mapping[Outcome, ExitCode] = {
     Outcome.END_TURN: ExitCode.OK,
     Outcome.MAX_TOKENS: ExitCode.INCOMPLETE,
     Outcome.MAX_TURN_REQUESTS: ExitCode.LIMIT_REACHED,
     Outcome.REFUSAL: ExitCode.REFUSED,
     Outcome.CANCELLED: ExitCode.INTERRUPTED,
 }
-# Other kinds are plain failures. The last three are detected before any request is sent.
-_BY_KIND: Mapping[str, ExitCode] = {
+# Every other kind of error has the code `FAILED`. The last three kinds are detected before any request is sent.
+_CODE_BY_ERROR_KIND: Mapping[str, ExitCode] = {
     ErrorKind.NO_CREDENTIAL: ExitCode.NO_CREDENTIAL,
     ErrorKind.AUTH: ExitCode.NO_CREDENTIAL,
     ErrorKind.CONTEXT_OVERFLOW: ExitCode.BAD_INPUT,
@@ -80,12 +80,12 @@ SUBTYPES = ("success", *_SUBTYPES.values(), *dict.fromkeys(_LIMIT_SUBTYPES.value
 
 
 def exit_code(ended: TurnEnded) -> ExitCode:
-    """Return the exit code of a turn; a cancelled one counts as interrupted (130)."""
+    """Return the exit code of a turn; a cancelled turn counts as interrupted (130)."""
     if ended.outcome is Outcome.ERROR:
         return _error_code(ended)
     if is_denied(ended):
         return ExitCode.DENIED
-    return _BY_OUTCOME[ended.outcome]
+    return _CODE_BY_OUTCOME[ended.outcome]
 
 
 def is_denied(ended: TurnEnded) -> bool:
@@ -109,7 +109,7 @@ def reported_error(ended: TurnEnded) -> ErrorInfo | None:
     if ended.error is None and is_denied(ended):
         return ErrorInfo("denied", "the turn ended on denied calls, without an answer")
     if ended.error is None and ended.outcome is Outcome.MAX_TURN_REQUESTS:
-        return ErrorInfo(ErrorKind.BUDGET, _limit(ended))
+        return ErrorInfo(ErrorKind.BUDGET, _limit_text(ended))
     return ended.error
 
 
@@ -122,7 +122,7 @@ def _error_code(ended: TurnEnded) -> ExitCode:
     kind = ended.error.kind if ended.error else ""
     if kind == ErrorKind.CONTEXT_OVERFLOW and ended.text:
         return ExitCode.INCOMPLETE
-    return _BY_KIND.get(kind, ExitCode.FAILED)
+    return _CODE_BY_ERROR_KIND.get(kind, ExitCode.FAILED)
 
 
 UNAPPROVED = "not run: the call needs approval, no rule allows it, and this run is not interactive"
@@ -175,14 +175,17 @@ _RETRY_CAUSES = {
 
 
 def retry_cause(retry: Retry, cap: int | None = None) -> str:
-    """Return the cause of a retry, such as `truncated at 8,000 tokens`. `cap` is the limit it was truncated at."""
+    """Return the cause of a retry, such as `truncated at 8,000 tokens`.
+
+    `cap` is the output cap of the attempt before.
+    """
     if retry.reason == "max_tokens" and cap:
         return f"truncated at {cap:,} tokens"
     return _RETRY_CAUSES.get(retry.reason, retry.reason)
 
 
 def retry_text(retry: Retry, cap: int | None = None) -> str:
-    """Return cause and action of a retry, such as `connection lost; retrying`, for every front end."""
+    """Return the cause of a retry and what happens now, such as `connection lost; retrying`, for every front end."""
     continued = f"continuing, attempt {retry.attempt}"
     match retry.reason, retry.is_continuation:
         case "max_tokens", False:
@@ -199,7 +202,7 @@ def retry_text(retry: Retry, cap: int | None = None) -> str:
 
 
 def restored_text(restored: PartialRestored) -> str:
-    """Return why an attempt that replaced the first one is dropped, for every front end."""
+    """Return why a new attempt is dropped and the text of the attempt before is restored, for every front end."""
     return f"the new attempt {'was interrupted' if restored.is_interrupted else 'failed'}; the first one is kept"
 
 
@@ -207,17 +210,17 @@ def shortfall(ended: TurnEnded, note: str) -> str:
     """Return why the turn has no complete answer, empty if it has one. `note` is a notice about its last reply."""
     match ended.outcome:
         case Outcome.ERROR:
-            return _failure(ended)
+            return _failure_text(ended)
         case Outcome.CANCELLED:
             return "interrupted; the text so far was kept" if ended.text else "interrupted before there was any text"
         case Outcome.MAX_TOKENS:
-            return note or _still_cut(ended)
+            return note or _truncation_text(ended)
         case Outcome.REFUSAL:
             return note or f"the model refused, or its reply was filtered ({ended.raw_stop or 'no reason given'})"
         case Outcome.MAX_TURN_REQUESTS:
-            return _limit(ended)
+            return _limit_text(ended)
         case Outcome.END_TURN:
-            return _denied(ended) if is_denied(ended) else ""
+            return _denial_text(ended) if is_denied(ended) else ""
 
 
 def denial_line(count: int, flags: str, unallowable: int) -> str:
@@ -248,7 +251,7 @@ def summary(ended: TurnEnded) -> str:
     return text + ("" if ended.cost is None else f", ${ended.cost:.4f}")
 
 
-def _failure(ended: TurnEnded) -> str:
+def _failure_text(ended: TurnEnded) -> str:
     error = ended.error
     if error is None:
         return "the turn failed for an unknown reason"
@@ -303,22 +306,23 @@ def _limit_end(error: ErrorInfo) -> str:
 
 
 MIN_NAMED_WAIT_S = 60.0
+"""The shortest wait for which a message names the time at which the limit ends."""
 
 
-def _still_cut(ended: TurnEnded) -> str:
-    tries = f"after {ended.api_calls.total} API calls" if ended.api_calls.total > 1 else "by the output limit"
+def _truncation_text(ended: TurnEnded) -> str:
+    where = f"after {ended.api_calls.total} API calls" if ended.api_calls.total > 1 else "by the output limit"
     advice = "raise --max-output-tokens or --max-continuations, or ask for it in parts"
-    return f"the answer is incomplete: still truncated {tries}; {advice}"
+    return f"the answer is incomplete: still truncated {where}; {advice}"
 
 
-def _denied(ended: TurnEnded) -> str:
-    """Return that calls were denied, with the reason of a rule; a missing approval is reported by `denial_line`."""
+def _denial_text(ended: TurnEnded) -> str:
+    """Return a line about denied calls, with the reason of a rule; `denial_line` reports missing approvals."""
     reasons = dict.fromkeys(denial.reason for denial in ended.denials if denial.reason and denial.reason != UNAPPROVED)
     why = f": {visible(next(iter(reasons)))}" if reasons else ""
     return f"the turn ended on denied calls, without an answer{why}"
 
 
-def _limit(ended: TurnEnded) -> str:
+def _limit_text(ended: TurnEnded) -> str:
     flag, _ = _LIMITS[ended.limit or Limit.TURNS]
     replies = count_text(ended.replies, "model reply", "model replies")
     return f"stopped after {replies}: the limit of {flag} was reached"
@@ -407,14 +411,19 @@ def hook_ended_text(event: HookEnded) -> str:
 
 
 class AnswerSoFar:
-    """The answer of a turn so far. `handle` must get every event; `text` is the current answer."""
+    """The answer of a turn so far. `handle` must get every event."""
 
     def __init__(self) -> None:
         self._reply_texts: list[str] = []
+        """The texts of the finished replies."""
         self._last_complete_text = ""
+        """The text of the last finished reply that has any."""
         self._paused_text = ""
+        """The text of a reply that paused (`StopReason.PAUSED`): the next reply continues it."""
         self._superseded = ""
+        """The text of the attempt that a retry replaces."""
         self._live: list[str] = []
+        """The deltas of the current attempt."""
 
     def handle(self, event: TurnEvent) -> None:
         match event:
@@ -441,6 +450,7 @@ class AnswerSoFar:
 
     @property
     def text(self) -> str:
+        """The text of the current reply; if it has none yet, of the last finished reply."""
         text = self._paused_text + self._reply_text()
         return text if text.strip() else self._last_complete_text
 
@@ -456,6 +466,7 @@ class AnswerSoFar:
         return self._reply_texts[:-1] if self._paused_text else self._reply_texts
 
     def _reply_text(self) -> str:
+        """Return the text of the current reply: a new attempt counts once it is longer than the attempt it replaces."""
         live = "".join(self._live)
         return live if len(live) > len(self._superseded) else self._superseded
 

@@ -1,9 +1,10 @@
 """The rules in force with the origin of each, and a record of every call of the session.
 
-It owns the current policy of a conversation. A change applies from the next call on. Rules of the settings are never
-changed here, and a model cannot change any rule. `KeptRules` are the rules that are kept for one folder beyond a
-session, in one file of the state folder: a folder is identified by its real path, device and inode, and a file that
-other users could have written counts as empty. `flags_allowing` finds the flags that would have let denied calls run.
+`Permissions` owns the current policy of a conversation. A change applies from the next call on. Rules of the settings
+are never changed here, and a model cannot change any rule. `KeptRules` stores the rules that are kept for one folder
+beyond a session, in one file of the state folder. A folder is identified by its real path, device and inode. A file
+that other users could have written counts as empty. `flags_allowing` finds the flags that would have let denied calls
+run.
 """
 
 from __future__ import annotations
@@ -42,16 +43,17 @@ RuleScope: TypeAlias = Literal["settings", "session", "folder"]
 Decided: TypeAlias = Literal[
     "ran", "refused", "allowed", "session", "folder", "denied", "answered", "approved", "unanswered"
 ]
-TriedKind: TypeAlias = Literal["shell", "read", "write", "fetch"]
-TRIED_KINDS: tuple[TriedKind, ...] = ("shell", "read", "write", "fetch")
+CheckedKind: TypeAlias = Literal["shell", "read", "write", "fetch"]
+CHECKED_KINDS: tuple[CheckedKind, ...] = ("shell", "read", "write", "fetch")
+"""The kinds of values that `Permissions.check` judges: a command, a path to read or write, a URL."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleInForce:
     """A rule in force. `origin` tells the user where it comes from.
 
-    `scope`: written in the settings (a file or a flag), for this session, or kept for this folder. Rules of the last
-    two scopes can be removed by their `number`, which is 0 for rules of the settings.
+    `scope`: `settings` (a file or a flag), `session` (this session only), or `folder` (kept for this folder). Rules of
+    a session or folder can be removed by their `number`, which is 0 for rules of the settings.
     """
 
     effect: RuleEffect
@@ -125,7 +127,7 @@ class Permissions:
         self._clock = clock
         self._numbers = count(1)
         self._decisions: list[CallRecord] = []
-        self._written_rules = (
+        self._user_rules = (
             [self._folder_rule(rule) for rule in self._origins.stored_rules.read()]
             if self._origins.stored_rules
             else []
@@ -188,22 +190,22 @@ class Permissions:
             self._compose()
 
     def follow_session(self, session: Session, *, is_copy: bool) -> None:
-        """Another session begins. The rules and records of the one before stay only in a copy of it."""
+        """Continue with another session. Only in a copy (`is_copy`) do the rules and records of the last one stay."""
         if not is_copy:
-            self._written_rules = [rule for rule in self._written_rules if rule.scope == "folder"]
+            self._user_rules = [rule for rule in self._user_rules if rule.scope == "folder"]
             self._decisions.clear()
             self._compose()
         self.record_mode_in(session)
 
     def note(self, call: ToolCall, decided: Decided, reason: str = "", rule: str = "") -> None:
-        """Record a call."""
+        """Record what was decided about a call."""
         self._decisions.append(CallRecord(self._clock(), call, decided, reason, rule))
         del self._decisions[:-MAX_DECISIONS]
 
     def allow_always(self, rule: str, call: ToolCall, *, is_kept: bool) -> str:
-        """Allow calls that match `rule` from now on; if `is_kept`, also in later sessions. Return a warning or ''.
+        """Allow calls that match `rule` from now on; if `is_kept`, also in later sessions. Record `call` as allowed.
 
-        `call` is recorded as allowed.
+        Return a warning if the rule could not be kept, otherwise an empty string.
         """
         user_rule = self._add_rule("allow", rule, _call_summary(call))
         warning = ""
@@ -231,7 +233,7 @@ class Permissions:
             for index, rule in enumerate(rules):
                 origin = origins[index] if index < len(origins) else "settings"
                 rows.append(RuleInForce(effect, rule.text, str(origin)))
-            rows += [self._row(user_rule) for user_rule in self._written_rules if user_rule.effect == effect]
+            rows += [self._row(user_rule) for user_rule in self._user_rules if user_rule.effect == effect]
         return tuple(rows)
 
     def decisions(self) -> tuple[CallRecord, ...]:
@@ -256,7 +258,7 @@ class Permissions:
                 self._origins.stored_rules.remove(_kept_rule(user_rule))
             except OSError as error:
                 raise ValueError(f"cannot remove it from {self._origins.stored_rules.path}: {error.strerror}") from None
-        self._written_rules.remove(user_rule)
+        self._user_rules.remove(user_rule)
         self._compose()
 
     def save_rule(self, number: int) -> None:
@@ -274,14 +276,14 @@ class Permissions:
             stored.add(_kept_rule(user_rule))
         except OSError as error:
             raise ValueError(f"cannot write {stored.path}: {error.strerror}") from None
-        self._written_rules[self._written_rules.index(user_rule)] = replace(user_rule, scope="folder")
+        self._user_rules[self._user_rules.index(user_rule)] = replace(user_rule, scope="folder")
 
-    def check(self, kind: TriedKind, value: str) -> Verdict:
+    def check(self, kind: CheckedKind, value: str) -> Verdict:
         """Return the verdict on a command, path or address. Runs nothing; may block."""
         return verdict_on(self.policy, kind, value)
 
     def _rule_of(self, number: int) -> _UserRule:
-        user_rule = next((candidate for candidate in self._written_rules if candidate.number == number), None)
+        user_rule = next((candidate for candidate in self._user_rules if candidate.number == number), None)
         if user_rule is None:
             raise ValueError("this rule is in your settings; change it there")
         return user_rule
@@ -291,14 +293,14 @@ class Permissions:
         user_rule = next(
             (
                 candidate
-                for candidate in self._written_rules
+                for candidate in self._user_rules
                 if (candidate.effect, candidate.text, candidate.is_sandboxed) == key
             ),
             None,
         )
         if user_rule is None:
             user_rule = _UserRule(next(self._numbers), effect, text, "session", self._clock(), why, is_sandboxed)
-            self._written_rules.append(user_rule)
+            self._user_rules.append(user_rule)
             self._compose()
         return user_rule
 
@@ -308,13 +310,13 @@ class Permissions:
     def _compose(self) -> None:
         """Rebuild the policy from the rules of the settings and the rules that the user added."""
         base = self._base.rules
-        plain = [user_rule for user_rule in self._written_rules if not user_rule.is_sandboxed]
+        unsandboxed = [user_rule for user_rule in self._user_rules if not user_rule.is_sandboxed]
         added = {
-            effect: tuple(parse_rule(user_rule.text) for user_rule in plain if user_rule.effect == effect)
+            effect: tuple(parse_rule(user_rule.text) for user_rule in unsandboxed if user_rule.effect == effect)
             for effect in _EFFECTS
         }
         rules = Rules(base.allow + added["allow"], base.ask + added["ask"], base.deny + added["deny"])
-        sandboxed = tuple(parse_rule(user_rule.text) for user_rule in self._written_rules if user_rule.is_sandboxed)
+        sandboxed = tuple(parse_rule(user_rule.text) for user_rule in self._user_rules if user_rule.is_sandboxed)
         self.policy = replace(self._base, rules=rules, sandbox_rules=sandboxed)
 
     def _row(self, user_rule: _UserRule) -> RuleInForce:
@@ -377,7 +379,9 @@ class KeptRules:
         """Return the rules, without entries that are invalid."""
         identity = self._identity()
         rows = next((row["rules"] for row in self._rows() if identity == _without_rules(row)), [])
-        return tuple(rule for row in (rows if isinstance(rows, list) else []) if (rule := _rule(row)) is not None)
+        return tuple(
+            rule for row in (rows if isinstance(rows, list) else []) if (rule := _kept_rule_from_json(row)) is not None
+        )
 
     def add(self, rule: KeptRule) -> None:
         """Keep a rule, which replaces the same rule. Raise `OSError` if the file cannot be written."""
@@ -418,7 +422,8 @@ def _is_same(rule: KeptRule, other: KeptRule) -> bool:
     return (rule.effect, rule.text) == (other.effect, other.text)
 
 
-def _rule(row: Json) -> KeptRule | None:
+def _kept_rule_from_json(row: Json) -> KeptRule | None:
+    """Return a stored rule, None if it is invalid."""
     if not isinstance(row, dict):
         return None
     effect, text, timestamp, why = (row.get(name) for name in ("effect", "rule", "at", "why"))
@@ -456,7 +461,7 @@ def flags_allowing(policy: Policy, calls: Sequence[ToolCall], spec_of: Callable[
 
 
 def _allowed_by(trusted: Policy, spec: ToolSpec, arguments: JsonObject) -> str:
-    """Return what allows a call in a trusted folder: `trust` alone, a rule, or a mode; empty if nothing does."""
+    """Return what would allow a call in a trusted folder: `trust` alone, a rule or a mode; empty if nothing would."""
     verdict = trusted.judge(spec, arguments)
     if verdict.is_allowed:
         return "trust"
@@ -470,7 +475,7 @@ def _arguments(call: ToolCall) -> JsonObject:
     return parse_object(call.arguments) or {}
 
 
-def verdict_on(policy: Policy, kind: TriedKind, value: str) -> Verdict:
+def verdict_on(policy: Policy, kind: CheckedKind, value: str) -> Verdict:
     """Return the verdict of a policy on a command, path or address. Runs nothing; may block."""
     match kind:
         case "shell":

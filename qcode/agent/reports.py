@@ -15,7 +15,7 @@ from functools import cache
 
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, ESCALATED_MAX_TOKENS, FirstCap, OutputSettings, caps_for
-from qcode.engine.counting import PromptCounter, estimate_text, size_block, size_messages
+from qcode.engine.counting import TOKENS_PER_MESSAGE, PromptCounter, estimate_text, size_block, size_messages
 from qcode.engine.effects import COMPACT_AT
 from qcode.engine.ledger import Ledger
 from qcode.engine.model_facts import KnownModel
@@ -47,10 +47,11 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ContextReport:
-    """The tokens of a context window by use. `is_counted`: the provider counted the prompt; otherwise estimated.
+    """The tokens of a context window by use. `is_counted`: the provider counted the prompt; otherwise it is estimated.
 
-    `reserve` is the initial output limit of the next reply; `first_cap` is set if that limit was learned from earlier
-    replies. `servers` are the tool servers, each with the part of `tools` that its tools use.
+    `compacts_at` is the used share of the window at which qcode compacts. `reserve` is the initial output limit of the
+    next reply; `first_cap` is set if that limit was learned from earlier replies. `servers` are the tool servers, each
+    with the part of `tools` that its tools use.
     """
 
     model: str
@@ -109,45 +110,53 @@ def context_report(
     """
     history = make_valid(messages)
     results = sum(size_block(block) for message in history for block in message.blocks if isinstance(block, ToolResult))
+    estimated_instructions = instructions // 4  # a token has about four characters
     parts = [
-        max(0, estimate_text(system) - instructions // 4),
-        instructions // 4,
+        max(0, estimate_text(system) - estimated_instructions),
+        estimated_instructions,
         sum(map(size_of_tool, tools)),
         size_messages(history) - results,
         results,
     ]
-    request = ModelRequest(model.name, system, history, tools, 1)
-    size = counter.size_of(request)
+    size = counter.size_of(ModelRequest(model.name, system, history, tools, 1))
     estimated = sum(parts)
-    prompt, rules, specs, chat, outputs = (part * size.tokens // estimated if estimated else 0 for part in parts)
-    sizes_by_server: dict[str, int] = {}
-    for tool in tools:
-        server, separator, _ = tool.name.partition("__")
-        if separator:
-            sizes_by_server[server] = sizes_by_server.get(server, 0) + size_of_tool(tool)
+    for_system, for_instructions, for_tools, for_messages, for_output = (
+        part * size.tokens // estimated if estimated else 0 for part in parts
+    )
+    servers = _estimate_servers(tools).items() if estimated else ()
     learned = model.host.first_cap if output.learn_first_cap and output.override is None else None
     reserve = caps_for(output, model.output_limit, learned=learned).first
     window = model.window or DEFAULT_CONTEXT_WINDOW
     return ContextReport(
         f"{model.provider}/{model.name}",
         window,
-        prompt,
-        rules,
-        specs,
-        chat,
-        outputs,
+        for_system,
+        for_instructions,
+        for_tools,
+        for_messages,
+        for_output,
         reserve=min(reserve, window),
         is_counted=size.is_counted,
         is_window_known=model.window is not None,
         compacts_at=COMPACT_AT,
         first_cap=learned,
-        servers=tuple((name, part * size.tokens // estimated) for name, part in sizes_by_server.items() if estimated),
+        servers=tuple((name, part * size.tokens // estimated) for name, part in servers),
     )
+
+
+def _estimate_servers(tools: Sequence[ToolSpec]) -> dict[str, int]:
+    """Return the estimated tokens of the tools of each tool server, by its name."""
+    sizes: dict[str, int] = {}
+    for tool in tools:
+        server, separator, _ = tool.name.partition("__")
+        if separator:
+            sizes[server] = sizes.get(server, 0) + size_of_tool(tool)
+    return sizes
 
 
 def size_of_tool(tool: ToolSpec) -> int:
     """Return the estimated tokens of a tool in a request."""
-    return estimate_text(tool.description) + estimate_text(json.dumps(tool.parameters)) + 8
+    return estimate_text(tool.description) + estimate_text(json.dumps(tool.parameters)) + TOKENS_PER_MESSAGE
 
 
 def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
@@ -157,9 +166,9 @@ def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
 
 
 class ModelSpending:
-    """The usage of one turn by model (`provider/model`). `handle` gets every event.
+    """The usage of one turn by model (`provider/model`). `handle` must get every event.
 
-    `output_limit` returns the limit of the model in use.
+    `output_limit` returns the output limit of the model in use.
     """
 
     def __init__(self, model: str, output_limit: Callable[[], int | None]) -> None:
@@ -188,7 +197,7 @@ class ModelSpending:
         for used in by_model:
             if used.usage != Usage() or used.model in self._rows:
                 spent = self._row(used.model)
-                # Refused requests cost nothing, but without a price that is not a cost of 0.
+                # Requests that were refused use no tokens. They cost 0 only if the price is known; `cost` tells that.
                 spent.usage, spent.cost = used.usage, used.cost if used.usage != Usage() else cost
         if self._model in self._rows:
             spent = self._rows[self._model]
@@ -196,7 +205,7 @@ class ModelSpending:
             spent.output_limit = self._output_limit()
 
     def as_json(self) -> JsonObject:
-        """Return the usage in the form of Claude Code; a number that is not known is 0, an unknown cost null."""
+        """Return the usage in the form of Claude Code: an unknown number of tokens is 0, an unknown cost null."""
         return {model: spent.as_json() for model, spent in self._rows.items()}
 
 
@@ -242,7 +251,7 @@ class EarlierTurns:
 
 
 def _usage_of(entries: Iterable[tuple[HistoryEntry, str]], price_of: Callable[[str], Price | None]) -> list[TurnUsage]:
-    """Return the usage of the turns of these messages; each comes with the model of the conversation at that time."""
+    """Return the usage of the turns of these messages. With each message comes the conversation's model at its time."""
     turns: list[tuple[str, str, list[AttemptRecord]]] = []
     for entry, model in entries:
         is_prompt = entry.message.role == "user" and not any(
@@ -252,9 +261,10 @@ def _usage_of(entries: Iterable[tuple[HistoryEntry, str]], price_of: Callable[[s
             turns.append((typed_text(entry.message), model, []))
         if turns:
             _, first_model, attempts = turns[-1]
-            has_same = model == first_model
+            is_same_model = model == first_model
             attempts.extend(
-                attempt if has_same or attempt.model else replace(attempt, model=model) for attempt in entry.attempts
+                attempt if is_same_model or attempt.model else replace(attempt, model=model)
+                for attempt in entry.attempts
             )
     known_price = cache(price_of)
     return [recorded_usage(prompt, attempts, model, known_price) for prompt, model, attempts in turns if attempts]
@@ -263,7 +273,7 @@ def _usage_of(entries: Iterable[tuple[HistoryEntry, str]], price_of: Callable[[s
 def recorded_usage(
     prompt: str, attempts: Sequence[AttemptRecord], model: str, price_of: Callable[[str], Price | None]
 ) -> TurnUsage:
-    """Return the usage of stored attempts; those that name no model are of `model`."""
+    """Return the usage of stored attempts. An attempt that names no model was sent to `model`."""
     ledgers: dict[str, Ledger] = {}
     for attempt in attempts:
         name = attempt.model or model
@@ -378,8 +388,8 @@ class RecoveryMetrics:
         }
 
 
-_BAR = 20
-_TURNS = 8
+_BAR_WIDTH = 20
+_MAX_TURNS = 8
 
 
 def context_text(report: ContextReport) -> str:
@@ -394,12 +404,12 @@ def context_text(report: ContextReport) -> str:
         ("Reply reserve", report.reserve),
         ("Free", report.free),
     ]
-    filled = min(_BAR, round(report.used * _BAR / report.window)) if report.window else 0
+    filled = min(_BAR_WIDTH, round(report.used * _BAR_WIDTH / report.window)) if report.window else 0
     bar = "█" * filled or ("▏" if report.used and report.window else "")
     note = "" if report.is_window_known else " (assumed: the window of this model is unknown)"
     counted = "counted by the provider" if report.is_counted else "estimated"
     lines = [
-        f"{bar}{'░' * (_BAR - len(bar))}  {tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
+        f"{bar}{'░' * (_BAR_WIDTH - len(bar))}  {tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
         f"{_percent(report.used, report.window)}, {counted}{note}",
         "",
         *(f"{name:<14} {tokens_text(size):>6}  {_percent(size, report.window):>4}" for name, size in rows),
@@ -431,7 +441,7 @@ def advice(report: ContextReport) -> list[str]:
 
 
 def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = None) -> str:
-    """Return the usage of the session: in total, by model, and of its last turns; and what recovery did since start."""
+    """Return the usage of the session: in total, by model, and of its last turns; with `metrics`, also of recovery."""
     if not turns:
         return "No requests yet."
     usage, calls = Usage(), ApiCalls()
@@ -452,8 +462,8 @@ def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = N
     if len(models) > 1:
         lines += ["", "By model"]
         lines += [_model_line(model, [used for used in parts if used.model == model]) for model in models]
-    lines += ["", f"Turns, the last {_TURNS} of {len(turns)}" if len(turns) > _TURNS else "Turns"]
-    lines += [_turn_line(turn) for turn in turns[-_TURNS:]]
+    lines += ["", f"Turns, the last {_MAX_TURNS} of {len(turns)}" if len(turns) > _MAX_TURNS else "Turns"]
+    lines += [_turn_line(turn) for turn in turns[-_MAX_TURNS:]]
     return "\n".join(lines)
 
 
@@ -511,7 +521,7 @@ def _cost(turns: Sequence[TurnUsage | ModelUsage]) -> str:
 
 
 def _details(*parts: tuple[str, int | None]) -> str:
-    """Return the known ones of these numbers of tokens in parentheses, empty if the provider reported none."""
+    """Return the reported numbers of tokens with their names in parentheses; empty if the provider reported none."""
     known = [f"{name} {tokens_text(count)}" for name, count in parts if count is not None]
     return f"  ({', '.join(known)})" if known else ""
 

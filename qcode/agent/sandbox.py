@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from qcode.safety.sandbox.guard import Guard
     from qcode.safety.sandbox.index import WorkspaceIndex
 
-_VIEW_S = 10.0
+_MAX_VIEW_AGE_S = 10.0
 
 
 class SessionSandbox:
     """The sandbox of the commands of one session. Thread-safe.
 
-    `setting` is the setting `tools.sandbox`. Detection runs a few short processes, once. `find` detects a sandbox; None
-    tries the kinds of `safety.sandbox.detection`.
+    `setting` is the setting `tools.sandbox`. `find` detects a sandbox, by default with `safety.sandbox.detection`. It
+    is called once, and runs a few short processes.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class SessionSandbox:
         self._find = find
         self._lock = threading.Lock()
         self._sandbox: Sandbox | None = None
-        self._has_looked = setting == "off"
+        self._is_detected = setting == "off"
         self._guards: set[Guard] = set()
-        self._lines: list[str] = []
+        self._warnings: list[str] = []
         self._view: MachineView | None = None
         self._view_until = 0.0
         self._roots = scope.roots
@@ -58,10 +58,10 @@ class SessionSandbox:
     def sandbox(self) -> Sandbox | None:
         """The sandbox of this machine; None if none works or the user disabled it."""
         with self._lock:
-            if not self._has_looked:
+            if not self._is_detected:
                 from qcode.safety.sandbox.detection import find_sandbox
 
-                self._sandbox, self._has_looked = (self._find or find_sandbox)(), True
+                self._sandbox, self._is_detected = (self._find or find_sandbox)(), True
             return self._sandbox
 
     @property
@@ -85,10 +85,10 @@ class SessionSandbox:
         return self.support.levels
 
     def launch(self, level: Level | None, argv: Sequence[str], *, keeps_git_config: bool = True) -> Launch:
-        """Return how to start `argv` at a level; None: without confinement.
+        """Return how to start `argv` at a level; without confinement if the level is None.
 
-        Raise `RuntimeError` if the sandbox that a verdict relied on is gone. `keeps_git_config` as in
-        `confinement_for`.
+        Raise `RuntimeError` if the sandbox that a verdict relied on is gone. See `confinement_for` for
+        `keeps_git_config`.
         """
         if level is None:
             return Launch(tuple(argv))
@@ -110,7 +110,7 @@ class SessionSandbox:
     def launch_reader(self, argv: Sequence[str], cache: Path) -> Launch:
         """Return how to start a program that checks the workspace and writes only to `cache`. Raise `RuntimeError`.
 
-        It may run for the whole session: it can change no file, so nothing has to be watched or restored.
+        The program may run for the whole session: it can change no file, so nothing has to be watched or restored.
         """
         from qcode.safety.sandbox.confinement import program_folders, reader_confinement, toolchain_folders
 
@@ -122,19 +122,19 @@ class SessionSandbox:
         real = os.path.realpath(argv[0])
         folders = dict.fromkeys(str(Path(path).parent) for path in (argv[0], real))
         programs = (*program_folders(":".join(folders), self._scope.home_path), *toolchain_folders(self._scope))
-        packages, mark, _ = real.partition("/node_modules/")  # a program of npm needs the packages beside its own
-        programs += (f"{packages}{mark.rstrip('/')}",) if mark else ()
+        project, separator, _ = real.partition("/node_modules/")
+        programs += (f"{project}/node_modules",) if separator else ()  # a program of npm needs the other packages
         confinement = reader_confinement(self._scope, self.index.refresh(), programs, str(cache))
         return sandbox.launch(argv, confinement)
 
-    def show(self, folder: Path) -> None:
+    def make_readable(self, folder: Path) -> None:
         """Let commands at the level `read-only` read a folder outside the workspace."""
         with self._lock:
             if folder not in self._scope.readable:
                 self._scope = replace(self._scope, readable=(*self._scope.readable, folder))
 
     def use_folders(self, added: tuple[Path, ...]) -> None:
-        """Replace the folders that are treated like the root."""
+        """Replace the added folders, in which commands may work as in the root."""
         with self._lock:
             self._scope = replace(self._scope, added_folders=added)
             self._roots, self._index, self._view = self._scope.roots, None, None
@@ -148,31 +148,31 @@ class SessionSandbox:
         return frozenset(path.rpartition("/")[2] for path in secrets)
 
     def _machine_view(self) -> MachineView:
-        """Return a view of the machine that is at most `_VIEW_S` old."""
+        """Return a view of the machine that is at most `_MAX_VIEW_AGE_S` old."""
         from qcode.safety.sandbox.confinement import machine_view
 
         now = time.monotonic()
         if self._view is None or now > self._view_until:
-            self._view, self._view_until = machine_view(self._scope), now + _VIEW_S
+            self._view, self._view_until = machine_view(self._scope), now + _MAX_VIEW_AGE_S
         return self._view
 
-    def begin(self, level: Level, confinement: Confinement) -> Guard:
-        """Begin to watch the names that a level protects, until `end`."""
+    def begin_watch(self, level: Level, confinement: Confinement) -> Guard:
+        """Begin to watch the files that a level protects, until `end_watch`."""
         from qcode.safety.sandbox.guard import Guard, is_harmless_git_file
 
-        found = partial(self._protected, level)
-        guard = Guard(found, confinement.protected_paths, self._scope.scratch_path, is_harmless_git_file)
+        protected = partial(self._protected, level)
+        guard = Guard(protected, confinement.protected_paths, self._scope.scratch_path, is_harmless_git_file)
         with self._lock:
             self._guards.add(guard)
         return guard
 
-    def end(self, guard: Guard) -> tuple[str, ...]:
-        """Restore changed files, and return a line for each change."""
+    def end_watch(self, guard: Guard) -> tuple[str, ...]:
+        """Restore the protected files that changed, and return a line for each change."""
         with self._lock:
             self._guards.discard(guard)
         lines = guard.check()
         with self._lock:
-            self._lines += lines
+            self._warnings += lines
         return lines
 
     def _protected(self, level: Level) -> tuple[tuple[str, ...], bool]:
@@ -191,7 +191,7 @@ class SessionSandbox:
         for guard in guards:
             lines = guard.check()
             with self._lock:
-                self._lines += lines
+                self._warnings += lines
 
     @contextmanager
     def accept_changes(self, paths: Collection[str]) -> Iterator[None]:
@@ -209,12 +209,12 @@ class SessionSandbox:
     def take_warnings(self) -> tuple[str, ...]:
         """Return one line for each file restored since the last call."""
         with self._lock:
-            lines, self._lines = tuple(self._lines), []
-        return lines
+            warnings, self._warnings = tuple(self._warnings), []
+        return warnings
 
 
 class _LaunchGuard:
-    """The guard of one launch. It begins when the program starts, so that an unused launch has none."""
+    """The guard of one launch. It begins to watch when the program starts, so that an unused launch costs nothing."""
 
     def __init__(
         self, session: SessionSandbox, level: Level, confinement: Confinement, restrict: Callable[[], None] | None
@@ -226,9 +226,9 @@ class _LaunchGuard:
         self._guard: Guard | None = None
 
     def start(self) -> None:
-        self._guard = self._session.begin(self._level, self._confinement)
+        self._guard = self._session.begin_watch(self._level, self._confinement)
         if self._restrict is not None:
             self._restrict()
 
     def finish(self) -> tuple[str, ...]:
-        return () if self._guard is None else self._session.end(self._guard)
+        return () if self._guard is None else self._session.end_watch(self._guard)

@@ -1,4 +1,4 @@
-"""Settings as a front end shows and changes them: value, origin, and the reason if one cannot be changed.
+"""Settings as a front end shows and changes them: value, origin, and the reason why a setting cannot be changed.
 
 Only the user's file is ever changed. `outcome_text` describes the result of a change, and what overrides it.
 """
@@ -27,10 +27,11 @@ AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "ui.
 class Setting:
     """A setting and its current value.
 
-    `display` is the value in TOML, `value` the value itself. `typed_value` is the value in the user's file as the user
-    would type it, empty if it is not set there. `origin` is the full source of the value, `owner` the source in one
-    word. `choices` are the allowed values if they can be listed. `fixed_reason` is the reason if the setting cannot be
-    changed here. `overridden_by` is the source that overrides the user's file. Both are empty otherwise.
+    `display` is the value in TOML, `value` the value itself, None for a table with keys of the user. `typed_value` is
+    the value in the user's file as the user would type it, empty if it is not set there. `origin` is the full source of
+    the value, `owner` the source in one word. `choices` are the allowed values if they can be listed. `fixed_reason`
+    says why the setting cannot be changed here, empty if it can. `overridden_by` is the source that overrides the
+    user's file, empty if there is none.
     """
 
     name: str
@@ -46,7 +47,10 @@ class Setting:
 
 
 def outcome_text(setting: Setting, *, is_now: bool) -> str:
-    """Return the result of a change, and what overrides it."""
+    """Return a sentence about a changed setting: its value, or the source that overrides it.
+
+    `is_now`: it applies now.
+    """
     if setting.overridden_by:
         unchanged = f"{setting.name} is still {setting.display}."
         return f"Saved, but {setting.overridden_by} takes precedence over your file: {unchanged}"
@@ -99,16 +103,16 @@ class SettingsService:
 
     def _read(self) -> tuple[Settings, Mapping[tuple[str, ...], object]]:
         context = self._context
-        arguments = context.options
+        options = context.options
         settings = load(
             context.paths,
             context.env,
-            arguments.flags(),
+            options.flags(),
             context.root,
             context.is_trusted,
-            extra=arguments.further_settings,
-            user_config=arguments.user_config,
-            reads_project=arguments.reads_project,
+            extra=options.further_settings,
+            user_config=options.user_config,
+            reads_project=options.reads_project,
         )
         user_layer = file_layer(self._file, "user")
         return settings, {path: entry.value for path, entry in user_layer.values.items()}
@@ -119,7 +123,7 @@ class SettingsService:
         path = parse_key(row.key)
         key = find_key(path)
         assert key is not None
-        is_open = is_changeable(key)
+        can_change = is_changeable(key)
         value = user_values.get(path)
         return Setting(
             row.key,
@@ -128,9 +132,9 @@ class SettingsService:
             str(row.origin),
             self._owner(row.origin),
             key.meta.meaning,
-            "" if value is None or not is_open else _typed(value),
+            "" if value is None or not can_change else _typed(value),
             _choices(key),
-            "" if is_open else self._edit_hint(key),
+            "" if can_change else self._edit_hint(key),
             self._overriding_source(row.origin),
         )
 

@@ -25,10 +25,10 @@ MAX_STEPS = 60
 class SubagentKind:
     """A kind of sub-agent. `purpose` tells the model when to choose it, `role` is the prompt of the sub-agent.
 
-    `only_reads`: it has the permissions of plan mode. It is offered all tools, or only `tools` if not empty, except
-    those in `without`; `server__` stands for all tools of a server. `model` is the default model: `same`, or `small` if
-    one is configured. `max_turns` limits its replies. `output` overrides keys of `[output]`. `skills` are loaded before
-    its task.
+    `only_reads`: it has the permissions of plan mode. It is offered all tools, or only `tools` if not empty, except the
+    tools in `without`; in both, `server__` stands for all tools of a server. `model` is the default model: `same`, or
+    `small` if one is configured. `max_turns` limits its replies. `output` overrides keys of `[output]`. `skills` are
+    loaded before its task.
     """
 
     name: str
@@ -43,7 +43,7 @@ class SubagentKind:
     skills: tuple[str, ...] = ()
 
     def select_tools(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        """Return the tools of `specs` that it is offered: never tools that ask the user or end the run."""
+        """Return the tools that a sub-agent of this kind is offered: none that ask the user or end the run."""
         return tuple(
             spec
             for spec in specs
@@ -54,7 +54,7 @@ class SubagentKind:
         )
 
     def limit_policy(self, policy: Policy) -> Policy:
-        """Return its policy, derived from the policy of the conversation: the same, or stricter."""
+        """Return the policy of a sub-agent of this kind: `policy`, that of the conversation, or a stricter one."""
         return policy.limited_by(policy.with_mode("plan")) if self.only_reads else policy
 
 

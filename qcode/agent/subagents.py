@@ -1,8 +1,8 @@
 """Sub-agents: turns inside a turn, each with its own transcript and never more rights than the conversation has.
 
 `Agents` runs the sub-agents of one turn, a few at a time, and routes decisions to them. `AgentRun` is one sub-agent,
-with the same engine, driver and tools as the conversation. The conversation asks for its approvals, and its events are
-forwarded as `AgentEvent`. Its result is its last reply, shortened if long, or one line that says why there is none.
+with the same engine, driver and tools as the conversation. Its approvals are asked in the conversation, and its events
+are forwarded as `AgentEvent`. Its result is its last reply, shortened if long, or one line that says why there is none.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Agents:
         return TurnSettings("", (), effort, output, max_budget_usd=settings.max_budget_usd)
 
 
-_UNSHOWN = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
+_HIDDEN_EVENTS = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +159,7 @@ class Parent:
 
 
 class AgentRun:
-    """One sub-agent: the `Services` of its driver. `client` is its model."""
+    """One sub-agent, and the `Services` of its driver. `client` is its model."""
 
     def __init__(
         self,
@@ -180,6 +180,7 @@ class AgentRun:
             self._toolbox, parent.checkpoints.watch_changes, parent.accept_changes, parent.permissions
         )
         self._open: dict[str, str] = {}
+        """The ids of the open approvals: of the call in this sub-agent, by the id that the conversation shows."""
         self._hooks: HookScope | None = None
         specs = kind.select_tools(client.tools(self._toolbox, self._policy))
         settings = replace(
@@ -223,7 +224,7 @@ class AgentRun:
         return self._kind.limit_policy(self._parent.permissions.policy)
 
     async def run_task(self) -> TurnEnded:
-        """Run the task and return its last event. Cancelling ends it at once; its messages so far are on disk."""
+        """Run the task and return its last event. Cancelling ends it at once; the messages so far are stored."""
         ended: TurnEnded | None = None
         context = [] if self._hooks is None else await self._hooks.run_subagent_start()
         skills, problems = await self._toolbox.preload_skills(self._kind.skills)
@@ -265,7 +266,7 @@ class AgentRun:
             renamed_call = self._with_inner_id(approval.call)
             self._open[renamed_call.call_id] = approval.id
             await show(ApprovalRequested(replace(approval, call=renamed_call, agent=self._task.description)))
-        elif not isinstance(event, _UNSHOWN):
+        elif not isinstance(event, _HIDDEN_EVENTS):
             await show(AgentEvent(self._call_id, self._with_inner_ids(event)))
         if isinstance(event, UsageUpdated):
             await show(self._parent.turn.usage)
@@ -302,7 +303,7 @@ class AgentRun:
         resolved = self._calls.pop(call, arguments)
         started_at = time.monotonic()
         outcome = await self._calls.run(self._policy, resolved, output, self._client.model.name)
-        return await self._calls.after(call, resolved, outcome, time.monotonic() - started_at)
+        return await self._calls.with_hook_text(call, resolved, outcome, time.monotonic() - started_at)
 
     def append(self, effect: Append) -> None:
         self._parent.session.append_inner(self._call_id, effect.message, effect.attempts)
@@ -331,7 +332,10 @@ class AgentRun:
 
 
 def outcome_of(ended: TurnEnded, *, max_chars: int, folder: Callable[[], Path]) -> ToolOutcome:
-    """Return the result. Text over `max_chars` is shortened in the middle, and a file in `folder` has all of it."""
+    """Return the result of the call that started a sub-agent.
+
+    An answer longer than `max_chars` is shortened in the middle, and stored in full in a file in `folder`.
+    """
     why = answer_shortfall(ended)
     summary = f"{summary_of(ended)}: {why}" if why else summary_of(ended)
     if not ended.text.strip():

@@ -1,8 +1,8 @@
 """The tools of a session over its workspace, by name.
 
-Also here: the choice of web search (none, by the model's host, by a search service), the gate of `fetch` (the rules are
-checked again at every redirect), the private folder for output that is too long to show, and the running calls that the
-user may move to the background. The sandbox is in `sandbox`, the list of tools for the user in `offered_tools`.
+Also the choice of web search (none, the model's host, or a search service), the gate of `fetch` (the rules are checked
+again at every redirect), and the running calls that the user may move to the background. The sandbox is in `sandbox`,
+the list of tools for the user in `offered_tools`.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CONFINEMENTS: Mapping[Level, str] = {
     "workspace": "no network, only the workspace can be written",
     "protect": "protected files cannot be written",
 }
-_NO_SETTINGS_OF_HOME = {"GIT_CONFIG_GLOBAL": "/dev/null", "XDG_CONFIG_HOME": "/nonexistent"}
+_NO_HOME_SETTINGS = {"GIT_CONFIG_GLOBAL": "/dev/null", "XDG_CONFIG_HOME": "/nonexistent"}
 
 
 _FILE_TOOLS = frozenset({"read", "write", "edit", "multi_edit", "apply_patch", "notebook_edit"})
@@ -108,7 +108,7 @@ class Toolbox:
         self._scratch = scratch
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in (*registry.BUILTIN, ExitPlanMode())}
         self.agent = agent
-        self._further: tuple[Tool, ...] = (
+        self._optional_tools: tuple[Tool, ...] = (
             *(() if gate is None else (Fetch(gate),)),
             *(() if search is None else (search,)),
             *(() if agent is None else (agent,)),
@@ -116,7 +116,7 @@ class Toolbox:
         )
         self._skill_tool, self._internal_tools = skill, internal_tools
         self.transcript: Callable[[], Sequence[Message]] = tuple
-        self._tools |= {tool.spec.name: tool for tool in (*self._further, *internal_tools)}
+        self._tools |= {tool.spec.name: tool for tool in (*self._optional_tools, *internal_tools)}
         self.jobs = Jobs()
         self._sandbox = sandbox
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
@@ -135,7 +135,7 @@ class Toolbox:
         """
         specs = (
             *registry.specs(model if self._has_patches else ""),
-            *(tool.spec for tool in self._further),
+            *(tool.spec for tool in self._optional_tools),
             *self._one_way,
         )
         if self.servers is not None:
@@ -207,7 +207,7 @@ class Toolbox:
         return (*attached, Text(added)) if added else attached
 
     def forget_instructions(self) -> None:
-        """Give the model the instructions of folders again: a compaction has removed them."""
+        """Forget which folder instructions the model has, because a compaction removed them: it gets them again."""
         if self._nested_instructions is not None:
             self._nested_instructions().forget()
 
@@ -250,7 +250,7 @@ class Toolbox:
             self._server_mentions.steer(text, give)
 
     def unsteer(self, text: str) -> bool:
-        """Withdraw a steering message that is not given yet; return False if there is none with this text."""
+        """Withdraw a steering message whose resources are still being read; return False if there is none."""
         return self._server_mentions is not None and self._server_mentions.unsteer(text)
 
     def cancel_reading(self) -> None:
@@ -299,15 +299,11 @@ class Toolbox:
         return self.spec(name).is_backgroundable
 
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
-        """Return the call itself, or the call that it stands for: a command, a skill's sub-agent, a server's tool."""
+        """Return the call that a call stands for, such as a command or a tool of a server, or the call itself."""
         tool = self._tools.get(name)
-        if (
-            tool is not None
-            and tool is self._skill_tool
-            and self.agent is not None
-            and self.is_offered(self.agent.spec)
-        ):
-            return await asyncio.to_thread(self._skill_tool.forked, arguments) or (name, arguments)
+        skill_tool, agent = self._skill_tool, self.agent
+        if skill_tool is not None and tool is skill_tool and agent is not None and self.is_offered(agent.spec):
+            return await asyncio.to_thread(skill_tool.forked, arguments) or (name, arguments)
         if self.servers is not None and name == self.servers.search_tools[1].spec.name:
             with suppress(Refused):  # the run reports the reason
                 return self.servers.search_tools[1].resolve(arguments)
@@ -365,7 +361,7 @@ class Toolbox:
         limit = self._settings.tool_timeout_s
         try:
             async with asyncio.timeout(limit):
-                with self.workspace.allow_targets(granted), self._approved(granted or frozenset()):
+                with self.workspace.allow_targets(granted), self._accept_changes(granted or frozenset()):
                     return await self._run(name, arguments, max_chars, context, ask)
         except TimeoutError:
             text = f"Stopped: the `{name}` call ran longer than {limit:g} s (tools.tool_timeout_s)."
@@ -376,9 +372,9 @@ class Toolbox:
 
     def _settings_without_home(self, command: str) -> Mapping[str, str]:
         """Return variables that keep git from reading the home folder, which fails if the sandbox hides it."""
-        return {**self._shell_settings(command), **_NO_SETTINGS_OF_HOME}
+        return {**self._shell_settings(command), **_NO_HOME_SETTINGS}
 
-    def _approved(self, targets: frozenset[str]) -> AbstractContextManager[None]:
+    def _accept_changes(self, targets: frozenset[str]) -> AbstractContextManager[None]:
         if self._sandbox is None or not targets:
             return nullcontext()
         return self._sandbox.accept_changes(targets)
@@ -421,7 +417,7 @@ class Toolbox:
 
     @property
     def confirms(self) -> frozenset[Literal["stop", "compact"]]:
-        """The steps of a turn that must be confirmed: its end, because tests of edits may fail."""
+        """The transitions of a turn that must be confirmed: its end, because tests of edits may fail."""
         return frozenset() if self.edits is None else frozenset({"stop"})
 
     async def confirm(self, hooks: Callable[[Confirm], Awaitable[Confirmed]] | None, request: Confirm) -> Confirmed:
@@ -454,42 +450,42 @@ class Edits:
 
     def __init__(self, make: Callable[[], AfterEdit]) -> None:
         self._make = make
-        self.made: AfterEdit | None = None
+        self._after_edit: AfterEdit | None = None
 
     async def finish(
         self, outcome: ToolOutcome, policy: Policy, workspace: Workspace, run: RunLine, ask: Ask | None
     ) -> ToolOutcome:
         """Return the outcome of a call with the results of checks of its edits, and late results of earlier edits."""
         if not outcome.edits:
-            return outcome if self.made is None else self.made.with_late_findings(outcome)
+            return outcome if self._after_edit is None else self._after_edit.with_late_findings(outcome)
         from qcode.agent.after_edit.commands import CommandScope
 
-        if self.made is None:
-            self.made = self._make()
-        return await self.made.finish(outcome, CommandScope(policy, workspace, run, ask))
+        if self._after_edit is None:
+            self._after_edit = self._make()
+        return await self._after_edit.finish(outcome, CommandScope(policy, workspace, run, ask))
 
     async def reason_to_continue(self) -> str:
         """Return why the turn must not end yet, empty if it may."""
-        return "" if self.made is None else await self.made.reason_to_continue()
+        return "" if self._after_edit is None else await self._after_edit.reason_to_continue()
 
     def end_turn(self) -> None:
-        if self.made is not None:
-            self.made.end_turn()
+        if self._after_edit is not None:
+            self._after_edit.end_turn()
 
     def take_warnings(self) -> tuple[str, ...]:
-        return () if self.made is None else self.made.take_warnings()
+        return () if self._after_edit is None else self._after_edit.take_warnings()
 
     async def close(self) -> None:
-        if self.made is not None:
-            await self.made.close()
+        if self._after_edit is not None:
+            await self._after_edit.close()
 
     def kill(self) -> None:
-        if self.made is not None:
-            self.made.kill()
+        if self._after_edit is not None:
+            self._after_edit.kill()
 
 
 class FetchGate:
-    """The gate of `fetch`: which URLs and addresses may be opened. `policy` returns the current rules."""
+    """The `Gate` of `fetch`: decides which URLs and addresses it may open. `policy` returns the current rules."""
 
     def __init__(self, policy: Callable[[], Policy]) -> None:
         self._policy = policy
@@ -497,8 +493,8 @@ class FetchGate:
     def target(self, url: str) -> RequestTarget | str:
         from qcode.safety.addresses import read_url  # loads with the first URL, not at start
 
-        found = read_url(url)
-        return found if isinstance(found, str) else RequestTarget(found.scheme, found.host, found.port)
+        parsed = read_url(url)
+        return parsed if isinstance(parsed, str) else RequestTarget(parsed.scheme, parsed.host, parsed.port)
 
     def refusal(self, url: str) -> str:
         verdict = self._policy().judge_url(url)
@@ -509,13 +505,13 @@ class FetchGate:
         from qcode.safety.addresses import is_global, read_url
 
         try:
-            parsed = ipaddress.ip_address(address.partition("%")[0])
+            ip_address = ipaddress.ip_address(address.partition("%")[0])
         except ValueError:
             return False
-        if is_global(parsed):
+        if is_global(ip_address):
             return True
-        found = read_url(f"{target.scheme}://{target.host}:{target.port}/")
-        return not isinstance(found, str) and found.is_loopback and parsed.is_loopback
+        url = read_url(f"{target.scheme}://{target.host}:{target.port}/")
+        return not isinstance(url, str) and url.is_loopback and ip_address.is_loopback
 
 
 class Background:
@@ -527,7 +523,7 @@ class Background:
 
     @property
     def calls(self) -> tuple[str, ...]:
-        """Return the ids of the calls that could continue in the background, in the order they began."""
+        """The ids of the calls that could continue in the background, in the order in which they began."""
         return tuple(call_id for call_id, requested in self._requests.items() if not requested.is_set())
 
     def move(self, call_id: str) -> None:
@@ -559,9 +555,9 @@ class Background:
             del self._requests[call_id]
 
 
-_SEARCHING = frozenset({"anthropic", "openai-responses"})
-# Gemini models before version 3 accept either a search or functions in a request, not both.
-_GEMINI = lazy_pattern(r"gemini-([3-9]|\d\d)")
+_SEARCH_PROTOCOLS = frozenset({"anthropic", "openai-responses"})
+# Only Gemini 3 and later accept a search and functions in one request.
+_SEARCHING_GEMINI = lazy_pattern(r"gemini-([3-9]|\d\d)")
 
 
 def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchService, str] | None:
@@ -593,6 +589,8 @@ def hosted_tools(settings: Settings, protocol: str, host: str, model: str, facts
     """
     if settings.tools.web_search != "host" or facts.text_tool_calls:
         return ()
-    can_search = protocol in _SEARCHING or (protocol == "gemini" and _GEMINI.search(model.lower()) is not None)
+    can_search = protocol in _SEARCH_PROTOCOLS or (
+        protocol == "gemini" and _SEARCHING_GEMINI.search(model.lower()) is not None
+    )
     is_offered = facts.web_search if facts.web_search is not None else not opaque_origin(host)
     return (WEB_SEARCH,) if can_search and is_offered else ()

@@ -40,7 +40,7 @@ _MAX_DIFF_LINES = 200
 
 @dataclass(frozen=True, slots=True)
 class TrustedFileChange:
-    """A file that differs from its pin: `before` is None for a new file, `now` for a deleted one."""
+    """A file that differs from its pin. `before` is None for a new file, `now` is None for a deleted file."""
 
     name: str
     before: TrustedFile | None
@@ -128,11 +128,11 @@ class TrustStore:
         return tuple(change for change in status.changes if name and change.name.startswith(f"{name}/"))
 
     def is_trusted(self, root: Path) -> bool:
-        """Return whether the user trusted this folder itself and its pinned files are unchanged."""
+        """Return whether the user trusted this folder itself (not a parent) and its pinned files are unchanged."""
         return self.status_of(root).is_trusted
 
     def remember(self, root: Path, files: Mapping[str, TrustedFile] | None = None) -> None:
-        """Trust this folder from now on with these files, by default the current ones.
+        """Trust this folder from now on with these files, by default its current files.
 
         Raise `OSError` if that cannot be stored, and `TooLargeToPin` if the files exceed a limit.
         """
@@ -147,7 +147,7 @@ class TrustStore:
         self._write([*self._other_folders(identity), {**identity, "pieces": files_to_json({**unused, **pinned})}])
 
     def forget(self, root: Path) -> bool:
-        """Revoke trust in this path, even if the folder was replaced; return whether there was any. Raise `OSError`."""
+        """Revoke trust in this path, even if the folder was replaced; return whether it had any. Raise `OSError`."""
         path = str(root.resolve())
         rows = self._folders()
         remaining = [row for row in rows if row["path"] != path]
@@ -161,7 +161,7 @@ class TrustStore:
 
     @contextmanager
     def accept_changes(self, root: Path, targets: frozenset[str]) -> Iterator[None]:
-        """Pin the new contents of these files after the block: the user saw and approved the whole change.
+        """Pin the new contents of these files after the block, because the user saw and approved the whole change.
 
         Only for a folder whose files are pinned, and only for files that matched their pins before.
         """
@@ -243,28 +243,28 @@ def _limit_rows(rows: list[str]) -> list[str]:
 SETTINGS = f"{PROJECT_FOLDER}/config.toml"
 MAX_PINNED_FILES = 5_000
 MAX_PINNED_BYTES = 50 * 1024 * 1024
-_CLAUDE = tuple(f".claude/{name}" for name in ("skills", "commands", "agents", "hooks"))
-PINNED_FOLDERS = (PROJECT_FOLDER, ".agents/skills", *_CLAUDE, *CLAUDE_SETTINGS)
+_CLAUDE_FOLDERS = tuple(f".claude/{name}" for name in ("skills", "commands", "agents", "hooks"))
+PINNED_FOLDERS = (PROJECT_FOLDER, ".agents/skills", *_CLAUDE_FOLDERS, *CLAUDE_SETTINGS)
 """The folders and files of a project's root that are pinned completely. Below the root, only `SKILL_FOLDERS` are."""
 
-_UNPINNED = (".git", "__pycache__")
-"""Folders that programs write to while they run; nothing in them is read by qcode."""
-_MAX_TEXT = 32 * 1024
-_ALL_TEXTS = 256 * 1024
+_UNPINNED_FOLDERS = (".git", "__pycache__")
+"""Folders that programs write to while they run; qcode reads nothing in them."""
+_MAX_FILE_TEXT = 32 * 1024
+_MAX_ALL_TEXTS = 256 * 1024
 _MAX_DEPTH = 16
-_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedFile:
-    """A pinned file: the hash of its whole content, and its text to compare later, empty if it is too long."""
+    """A pinned file: the hash of its content, and its text for a later diff, which is empty if the text is too long."""
 
     hash: str
     text: str
 
 
 class TooLargeToPin(Exception):  # noqa: N818  # a state of the folder, not a failure
-    """The files of a folder exceed a limit. The text says which, in one line."""
+    """The files of a folder exceed a limit. The message names the limit in one line."""
 
 
 def pinned_folders(root: Path, folder: Path | None = None) -> tuple[str, ...]:
@@ -286,18 +286,18 @@ def files_to_pin(root: Path, state_dir: Path, folder: Path | None = None) -> dic
     A `.qcode` that contains `state_dir`, the state folder of qcode, belongs to the user and is not pinned.
     """
     files: dict[str, TrustedFile] = {}
-    text_left, bytes_left = _ALL_TEXTS, MAX_PINNED_BYTES
+    text_left, bytes_left = _MAX_ALL_TEXTS, MAX_PINNED_BYTES
     for name in pinned_folders(root, folder):
         full_path = root / name
         if name == PROJECT_FOLDER and _resolved(state_dir).is_relative_to(_resolved(full_path)):
             continue
-        for path in [full_path] if full_path.is_file() else _files(full_path, _resolved(root)):
+        for path in [full_path] if full_path.is_file() else _files_below(full_path, _resolved(root)):
             file_name = path.relative_to(root).as_posix()
             if len(files) == MAX_PINNED_FILES:
                 raise TooLargeToPin(f"{name} and the like contain more than {MAX_PINNED_FILES:,} files")
             file, size = _read_file(file_name, path, root, bytes_left)
             bytes_left -= size
-            if len(file.text) > min(text_left, _MAX_TEXT):
+            if len(file.text) > min(text_left, _MAX_FILE_TEXT):
                 file = TrustedFile(file.hash, "")
             text_left -= len(file.text)
             files[file_name] = file
@@ -322,7 +322,7 @@ def files_from_json(value: Json) -> dict[str, TrustedFile] | None:
     return files
 
 
-def _files(folder: Path, root: Path) -> Iterator[Path]:
+def _files_below(folder: Path, root: Path) -> Iterator[Path]:
     """Yield the files in and below `folder`, sorted; links to folders are followed inside the project."""
     if folder.name != PROJECT_FOLDER and not _resolved(folder).is_relative_to(root):
         return  # qcode reads no skills of a project from outside the project
@@ -348,7 +348,7 @@ def _is_never_read(name: str, path: Path, folder: Path) -> bool:
     """Return whether a trusted run never uses a file of this name. A skill or hook may use any file beside it."""
     if folder.name == PROJECT_FOLDER and path.relative_to(folder).parts[0] not in ("skills", "hooks"):
         return name.startswith(".") or name.endswith("~")
-    return name in _UNPINNED
+    return name in _UNPINNED_FOLDERS
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -378,7 +378,7 @@ def _read_file(name: str, path: Path, root: Path, max_bytes: int) -> tuple[Trust
         return TrustedFile("unreadable", "[unreadable]"), 0
     size = len(data)
     if name == SETTINGS:
-        data = _settings(data)
+        data = _normalized_settings(data)
     import hashlib  # loads OpenSSL, which a folder without files to pin does not need
 
     digest = hashlib.sha256(data).hexdigest()
@@ -389,7 +389,7 @@ def _read_file(name: str, path: Path, root: Path, max_bytes: int) -> tuple[Trust
 
 def _read(path: Path, max_bytes: int) -> bytes | None:
     try:
-        handle = os.open(path, _OPEN)
+        handle = os.open(path, _OPEN_FLAGS)
     except OSError:
         return None
     with os.fdopen(handle, "rb") as file:
@@ -404,8 +404,8 @@ def _read(path: Path, max_bytes: int) -> bytes | None:
     return data
 
 
-def _settings(data: bytes) -> bytes:
-    """Return settings as sorted lines without comments and tool servers; unchanged if they cannot be parsed."""
+def _normalized_settings(data: bytes) -> bytes:
+    """Return a settings file as sorted lines without comments and tool servers; unchanged if it cannot be parsed."""
     import tomllib  # loads with the first file
 
     try:
@@ -435,7 +435,7 @@ _OTHER_FILES = (
 
 
 def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tuple[str, str]]:
-    """Yield the name and kind of each file that a trusted run would use, from the root down to the folder."""
+    """Yield the path and kind of each file that a trusted run would use, from the root of the project to `folder`."""
     real = folder.resolve()
     folders = [candidate for candidate in (real, *real.parents) if candidate == root or root in candidate.parents]
     for candidate in reversed(folders):
@@ -448,7 +448,7 @@ def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tupl
         from qcode.config.show import project_command_rows
 
         yield from (*project_hook_rows(root), *project_command_rows(root))
-    rows = _rows(status.files)
+    rows = _file_rows(status.files)
     yield from rows[:_MAX_LISTED]
     if len(rows) > _MAX_LISTED:
         yield "...", f"and {len(rows) - _MAX_LISTED:,} more for qcode"
@@ -456,12 +456,12 @@ def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tupl
         yield ".qcode", f"{status.problem}: trust in it cannot be saved"
 
 
-def _rows(names: Iterable[str]) -> list[tuple[str, str]]:
+def _file_rows(names: Iterable[str]) -> list[tuple[str, str]]:
     """Return each file with its kind; the files of a skill are one row."""
     counts: dict[str, int] = {}
     for name in names:
-        skills, separator, rest = name.partition("/skills/")
-        label = f"{skills}{separator}{rest.partition('/')[0]}" if separator else name
+        parent, separator, path_in_skills = name.partition("/skills/")
+        label = f"{parent}{separator}{path_in_skills.partition('/')[0]}" if separator else name
         counts[label] = counts.get(label, 0) + 1
     return [(visible(name), _kind_of(name, count)) for name, count in counts.items()]
 
@@ -513,7 +513,10 @@ RESTRICTED_NOTICE = "Restricted folder: qcode asks before anything but reading. 
 
 
 class TrustService:
-    """Trust in the folder of a session. A difference must be shown before it can be trusted."""
+    """Trust in the folder of a session, for a front end. Changed files must be shown before they can be trusted.
+
+    `is_trusted` returns whether the folder is trusted now, `trust_folder` applies the user's trust to the session.
+    """
 
     def __init__(
         self,
@@ -579,8 +582,8 @@ class TrustService:
             return problem
         applied = "Your rules and modes apply now, its instructions from the next turn."
         has_more = status.files or os.path.lexists(self._root / ".mcp.json")
-        rest = " Restart qcode to use its other files." if has_more else ""
-        return f"Folder trusted{_contents_text(status)}. {applied}{rest}"
+        restart = " Restart qcode to use its other files." if has_more else ""
+        return f"Folder trusted{_contents_text(status)}. {applied}{restart}"
 
 
 def _difference(status: TrustStatus) -> str:

@@ -24,7 +24,7 @@ def attempt(kind: AttemptKind, output: int, *, is_discarded: bool = False) -> At
 
 
 def write_turn(session: Session, *attempts: AttemptRecord) -> None:
-    session.append(user("go"), is_own=True)
+    session.append(user("go"), is_turn_start=True)
     session.append(assistant(Text("done")), attempts)
 
 
@@ -122,7 +122,7 @@ def test_messages_of_a_fork_are_counted_once(home: Path, capfd: pytest.CaptureFi
     before = stats(capfd)["total"]
     store = SessionStore(home / "home" / "state", home / "work")
     session, _ = store.fork(store.ids()[0], cwd=home / "work")
-    session.append(user("only in the copy"), is_own=True)
+    session.append(user("only in the copy"), is_turn_start=True)
     session.append(assistant(Text("done")), (attempt("first", 1_000),))
     session.close()
     assert isinstance(before, dict)
@@ -144,7 +144,7 @@ def test_imported_turns_are_counted_apart(home: Path, capfd: pytest.CaptureFixtu
     store = SessionStore(home / "home" / "state", home / "work")
     session = store.create(OPUS, home / "work", imported={"program": "codex", "session": "x", "messages": 4})
     for _ in range(2):
-        session.append(user("asked elsewhere"), is_own=True)
+        session.append(user("asked elsewhere"), is_turn_start=True)
         session.append(assistant(Text("answered elsewhere")))
     session.sync()
     found = stats(capfd)

@@ -327,7 +327,7 @@ def long_session(base: Path, turns: int = 300) -> Talk:
     (base / "work").mkdir()
     session = SessionStore(base / "state", base / "work").create("scripted/m", base / "work")
     for number in range(turns):
-        session.append(user(f"question {number}"), is_own=True)
+        session.append(user(f"question {number}"), is_turn_start=True)
         session.append(assistant(Text("I look."), ToolCall(f"c{number}", "read", '{"path": "a.py"}')))
         session.append(Message("user", (ToolResult(f"c{number}", "read", "a line\n"),)))
         session.append(assistant(Text(f"Answer {number}.")))
@@ -349,7 +349,7 @@ def test_end_of_a_long_session_is_shown_first_and_the_rest_above_it(tmp_path: Pa
 def test_turn_longer_than_the_end_is_split_before_a_reply(tmp_path: Path) -> None:
     talked = long_session(tmp_path, turns=150)
     messages = talked.conversation.stored_messages
-    stored = [StoredMessage(one.entry, is_own=False) if at else one for at, one in enumerate(messages)]
+    stored = [StoredMessage(one.entry, is_turn_start=False) if at else one for at, one in enumerate(messages)]
     end = end_of(stored)
     assert stored[end].entry.message.role == "assistant"
     transcript = Transcript(clock=FixedClock())

@@ -43,14 +43,14 @@ class Checkpoints:
     """The checkpoints of one workspace. Call `follow` with each new session.
 
     Methods that plan or perform a step raise `ValueError` with one line for the user if the step is not possible, for
-    example while a turn runs (`is_busy`). `moved` is called after the session moved to another state.
+    example while a turn runs (`is_busy`). `on_move` is called after the session moved to another state.
     """
 
     def __init__(
-        self, workspace: Workspace, session: Session, *, moved: Callable[[], None], is_busy: Callable[[], bool]
+        self, workspace: Workspace, session: Session, *, on_move: Callable[[], None], is_busy: Callable[[], bool]
     ) -> None:
         self._workspace = workspace
-        self._on_move = moved
+        self._on_move = on_move
         self._is_busy = is_busy
         self._watch: FolderWatch | None = None
         self._watch_lock = asyncio.Lock()

@@ -142,7 +142,7 @@ class _Writer:
             model = _qualified(foreign, item.model)
             if model and session.history.model_of(session.history.next_number) != model:
                 session.switch_model(model)
-            session.append(item.message, is_own=item.is_typed)
+            session.append(item.message, is_turn_start=item.is_typed)
         if title := " ".join(foreign.title.split()):
             session.set_title(title)
 

@@ -127,7 +127,7 @@ class ShownItem:
 
 
 class StoredMessage:
-    """A message with the state of its calls. `is_own`: it is a prompt of the user that started a turn.
+    """A message with the state of its calls. `is_turn_start`: it is a prompt of the user that started a turn.
 
     `is_summary`: a compaction replaced older messages with it. `agent_work` is the work of sub-agents that its calls
     started. `shown_events` and `shown_results` were shown with the message, and are stored for a replay.
@@ -144,11 +144,11 @@ class StoredMessage:
     shown_events: list[ShownItem]
     shown_results: dict[str, ShownResult]
     requests: list[AttemptRecord]
-    __slots__ = ("entry", "is_own", "is_summary", *__annotations__)
+    __slots__ = ("entry", "is_turn_start", "is_summary", *__annotations__)
 
-    def __init__(self, entry: HistoryEntry, is_own: bool, *, is_summary: bool = False) -> None:
+    def __init__(self, entry: HistoryEntry, is_turn_start: bool, *, is_summary: bool = False) -> None:
         self.entry = entry
-        self.is_own = is_own
+        self.is_turn_start = is_turn_start
         self.is_summary = is_summary
 
     if not TYPE_CHECKING:
@@ -325,7 +325,7 @@ class SessionHistory:
         before = self.head
         self._store(number, stored)
         prompt = before.prompt
-        if stored.is_own:
+        if stored.is_turn_start:
             prompt = self._prompts[number] = UserPrompt(number, before)
             self._head_by_key[before.key] = before
         self.head = Head(extended(before.runs, number), prompt)
@@ -443,7 +443,7 @@ class SessionHistory:
         prompt_numbers = {prompt.number for prompt in self.prompts()}
         leads_to_head = True
         for number, stored in self.stored.items():
-            if stored.is_own:
+            if stored.is_turn_start:
                 leads_to_head = number in prompt_numbers
             if leads_to_head and not stored.is_summary:
                 yield number

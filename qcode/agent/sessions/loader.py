@@ -196,7 +196,7 @@ class _SessionReader:
             # The cost of the reply is unknown: the process ended before the provider reported it.
             killed = AttemptRecord("first", 0, "killed", Usage())
             entry = HistoryEntry(partial, (killed,), INTERRUPTED_REPLY, numbers=(recovered,))
-            self.history.add(recovered, StoredMessage(entry, is_own=False))
+            self.history.add(recovered, StoredMessage(entry, is_turn_start=False))
         loaded = assemble(self.history, self.history.head.numbers)
         self.skipped_lines += loaded.misplaced_records
         return LoadedSession(

@@ -257,7 +257,7 @@ def stored_to_json(number: int, stored: StoredMessage) -> JsonObject:
         record["attempts"] = attempts
     if entry.note:
         record["note"] = entry.note
-    if is_a_prompt(entry.message) and not stored.is_own:
+    if is_a_prompt(entry.message) and not stored.is_turn_start:
         record["is_own"] = False
     return record
 
@@ -276,7 +276,7 @@ def new_messages_from(record: JsonObject) -> list[tuple[int, StoredMessage]]:
     messages = []
     for item in _list_field(record, "new"):
         number, stored = stored_from(_as_object(item), -1)
-        stored.is_summary, stored.is_own = True, False
+        stored.is_summary, stored.is_turn_start = True, False
         messages.append((number, stored))
     return messages
 

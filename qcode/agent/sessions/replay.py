@@ -65,7 +65,7 @@ def replay_messages(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
                 "",
             )
             yield ReplayedPrompt(message, shown)
-            if stored.is_own:
+            if stored.is_turn_start:
                 step = 0
                 yield TurnStarted(typed_text(message))
         for item in stored.shown_events:

@@ -151,16 +151,21 @@ class Session:
         self.history.use_model(model)
 
     def append(
-        self, message: Message, attempts: Iterable[AttemptRecord] = (), note: str = "", *, is_own: bool | None = None
+        self,
+        message: Message,
+        attempts: Iterable[AttemptRecord] = (),
+        note: str = "",
+        *,
+        is_turn_start: bool | None = None,
     ) -> int:
         """Write a committed message, with its attempts and a note for the user; return its number.
 
-        `is_own`: it is the prompt that started a turn; None: decide by its content.
+        `is_turn_start`: it is the prompt that started a turn; None: decide by its content.
         """
         with self._lock:
             number = self.history.next_number
             entry = HistoryEntry(message, self._without_session_model(attempts), note, self._now(), numbers=(number,))
-            stored = StoredMessage(entry, is_a_prompt(message) and is_own is not False)
+            stored = StoredMessage(entry, is_a_prompt(message) and is_turn_start is not False)
             self._write_mode()
             self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
             self.history.add(number, stored)
@@ -197,7 +202,7 @@ class Session:
                 if isinstance(part, Message):
                     number = self.history.next_number + len(new)
                     entry = HistoryEntry(part, at=self._now(), numbers=(number,))
-                    new.append((number, StoredMessage(entry, is_own=False, is_summary=True)))
+                    new.append((number, StoredMessage(entry, is_turn_start=False, is_summary=True)))
                     numbers.append((number,))
                 else:
                     numbers.append(part)
@@ -354,7 +359,7 @@ class Session:
     def _clean_stored(self, stored: StoredMessage) -> StoredMessage:
         entry = stored.entry
         message = redact_message(entry.message, self.redact)
-        return StoredMessage(replace(entry, message=message, note=self.redact(entry.note)), stored.is_own)
+        return StoredMessage(replace(entry, message=message, note=self.redact(entry.note)), stored.is_turn_start)
 
 
 class SessionTranscript:
@@ -364,7 +369,7 @@ class SessionTranscript:
         self.session = session
         self._messages: list[Message] = []
         self._numbers: list[tuple[int, ...]] = []
-        self.read_again()
+        self.reload()
         if not self._messages:
             self._messages, self._numbers = list(history), [()] * len(history)
 
@@ -373,7 +378,7 @@ class SessionTranscript:
         """The current messages. The list may grow, or be replaced by another list."""
         return self._messages
 
-    def read_again(self) -> None:
+    def reload(self) -> None:
         """Load the messages up to the current head of the session."""
         entries = self.session.entries()
         # Calls of one-way tools are removed, because this run may not offer those tools.
@@ -398,9 +403,9 @@ class SessionTranscript:
                     return tuple(self._messages[:index]), record.usage.input, record.usage.output or 0
         return None
 
-    def append(self, effect: Append, *, is_own: bool) -> None:
-        """Append a message and store it; `is_own`: the user typed it."""
-        number = self.session.append(effect.message, effect.attempts, effect.mark, is_own=is_own)
+    def append(self, effect: Append, *, is_turn_start: bool) -> None:
+        """Append a message and store it; `is_turn_start`: the user typed it."""
+        number = self.session.append(effect.message, effect.attempts, effect.mark, is_turn_start=is_turn_start)
         self._messages.append(effect.message)
         self._numbers.append((number,))
 

@@ -33,7 +33,7 @@ from pydantic import ValidationError
 from qcode import __version__
 from qcode.agent.agent import Agent
 from qcode.agent.options import Options
-from qcode.agent.permissions import TRIED_KINDS
+from qcode.agent.permissions import CHECKED_KINDS
 from qcode.cli.context import run_context
 from qcode.cli.subcommands.permissions import permission_check
 from qcode.cli.terminal import working_folder
@@ -166,9 +166,9 @@ def _server(options: Options, root: Path) -> MCPServer:
 
     @server.tool(description=_CHECK, structured_output=False)
     async def permissions_check(kind: str, value: str) -> CallToolResult:
-        known_kind = next((known for known in TRIED_KINDS if known == kind), None)
+        known_kind = next((known for known in CHECKED_KINDS if known == kind), None)
         if known_kind is None:
-            raise ToolError(f"kind must be one of {', '.join(TRIED_KINDS)}")
+            raise ToolError(f"kind must be one of {', '.join(CHECKED_KINDS)}")
         judge = await asyncio.to_thread(lambda: permission_check(run_context(options, root, is_attended=False)))
         verdict = await asyncio.to_thread(judge, known_kind, value)
         row = {"verdict": verdict.verdict, "reason": verdict.reason, "rule": verdict.rule}

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qcode.agent.options import Options, RunContext
-from qcode.agent.permissions import TRIED_KINDS, Permissions, TriedKind, permissions_of, verdict_on
+from qcode.agent.permissions import CHECKED_KINDS, CheckedKind, Permissions, permissions_of, verdict_on
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.context import context_without_config, folder_context, run_context
 from qcode.cli.terminal import working_folder, write_stderr, write_stdout
@@ -85,7 +85,7 @@ def _list(options: Options, *, is_json: bool) -> int:
 
 
 def _check(options: Options, words: Sequence[str]) -> int:
-    kind = next((known for known in TRIED_KINDS if [known] == list(words[:1])), None)
+    kind = next((known for known in CHECKED_KINDS if [known] == list(words[:1])), None)
     if kind is None or len(words) != 2:
         problem = f"unknown kind {words[0]!r}" if words and kind is None else "a kind and one value are needed"
         quoting = "; put a command with spaces in quotes" if len(words) > 2 else ""
@@ -200,13 +200,13 @@ class PermissionCheck:
     policy: Policy
     has_mode: bool
 
-    def __call__(self, kind: TriedKind, value: str) -> Verdict:
+    def __call__(self, kind: CheckedKind, value: str) -> Verdict:
         is_path = kind in ("read", "write")
         return verdict_on(
             self.policy.with_mode("accept-edits") if is_path and not self.has_mode else self.policy, kind, value
         )
 
-    def note(self, kind: TriedKind, verdict: Verdict) -> str:
+    def note(self, kind: CheckedKind, verdict: Verdict) -> str:
         """Return a note about a verdict that depends on the mode, if no mode was chosen; otherwise empty."""
         if kind == "write" and verdict.is_allowed and not self.has_mode:
             return "this applies in every mode; default mode still asks before each change"
@@ -221,8 +221,8 @@ def _answer(judge: PermissionCheck, line: bytes) -> JsonObject:
     if not isinstance(request, dict):
         return {"error": 'the line is not an object such as {"kind": "shell", "value": "ls"}'}
     kind, value = request.get("kind"), request.get("value")
-    if kind not in TRIED_KINDS:
-        return {"error": f"kind must be one of {', '.join(TRIED_KINDS)}"}
+    if kind not in CHECKED_KINDS:
+        return {"error": f"kind must be one of {', '.join(CHECKED_KINDS)}"}
     if not isinstance(value, str):
         return {"error": "value must be a string"}
     verdict = judge(kind, value)

@@ -21,7 +21,7 @@ from qcode.tui.commands.command import Command, CommandContext
 from qcode.tui.panels.servers import details, listing
 
 if TYPE_CHECKING:
-    from qcode.agent.permissions import TriedKind
+    from qcode.agent.permissions import CheckedKind
     from qcode.agent.skills.skill import Skill
 
 
@@ -38,7 +38,7 @@ def _permissions(context: CommandContext, argument: str) -> None:
     elif first in ("", "list"):
         context.view.show_panel("Permissions", control_text.permissions_text(permissions))
     elif first == "check" and rest:
-        kind, value = control_text.read_tried(rest)
+        kind, value = control_text.read_checked(rest)
         context.view.run_later(_check(context, kind, value))
     elif first in (*control_text.EFFECTS, *control_text.REMOVE_WORDS, *control_text.SAVE_WORDS) and rest:
         try:
@@ -50,7 +50,7 @@ def _permissions(context: CommandContext, argument: str) -> None:
         context.refuse(usage)
 
 
-async def _check(context: CommandContext, kind: TriedKind, value: str) -> None:
+async def _check(context: CommandContext, kind: CheckedKind, value: str) -> None:
     from qcode.tui.screens import control_text
 
     tried = await asyncio.to_thread(context.agent.permissions.check, kind, value)

@@ -11,13 +11,13 @@ from datetime import datetime
 from qcode.agent.call_titles import main_argument
 from qcode.agent.offered_tools import OfferedTool
 from qcode.agent.permissions import (
-    TRIED_KINDS,
+    CHECKED_KINDS,
     CallRecord,
+    CheckedKind,
     Decided,
     Permissions,
     RuleEffect,
     RuleInForce,
-    TriedKind,
 )
 from qcode.protocol.approvals import effective_mode, mode_label
 from qcode.safety.verdict import Verdict
@@ -114,15 +114,15 @@ def permissions_text(permissions: Permissions) -> str:
     )
 
 
-def read_tried(text: str) -> tuple[TriedKind, str]:
+def read_checked(text: str) -> tuple[CheckedKind, str]:
     """Split a check into kind and value. Without a kind it is a URL or a command: `shell ls`, `ls`, `https://…`."""
     kind, _, value = text.strip().partition(" ")
-    if kind in TRIED_KINDS and value.strip():
+    if kind in CHECKED_KINDS and value.strip():
         return kind, value.strip()
     return ("fetch" if text.startswith(("http://", "https://")) else "shell"), text.strip()
 
 
-def verdict_text(kind: TriedKind, value: str, tried: Verdict) -> str:
+def verdict_text(kind: CheckedKind, value: str, tried: Verdict) -> str:
     """Return a verdict as sentences, with the rule that would allow it."""
     rule = f" [{visible(tried.rule)}]" if tried.rule else ""
     would = f"\nTo allow it: {visible(tried.proposed_rule)}" if tried.verdict == "ask" and tried.proposed_rule else ""

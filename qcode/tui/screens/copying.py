@@ -37,7 +37,7 @@ class CopyItem:
 
 def copy_items(stored: Sequence[StoredMessage], partial_reply: str = "") -> tuple[CopyItem, ...]:
     """Return the replies, the last one first, each followed by its code blocks. `partial_reply` is still streaming."""
-    turns = accumulate(message.is_own for message in stored)
+    turns = accumulate(message.is_turn_start for message in stored)
     replies = [
         (turn, message.entry)
         for turn, message in zip(turns, stored, strict=True)

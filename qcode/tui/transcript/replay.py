@@ -57,7 +57,7 @@ def end_of(messages: Sequence[StoredMessage]) -> int:
     if not first:
         return 0
     replies = [at for at in range(first, len(messages)) if messages[at].entry.message.role == "assistant"]
-    prompts = (at for at in range(first, len(messages)) if messages[at].is_own)
+    prompts = (at for at in range(first, len(messages)) if messages[at].is_turn_start)
     return next(prompts, replies[0] if replies else 0)
 
 
