@@ -29,11 +29,13 @@ _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 @dataclass(frozen=True, slots=True)
 class ResourceRow:
-    """A completion of a mention: the text after `@`, its description, and whether it is complete."""
+    """A completion of a mention."""
 
     text: str
+    """The text after `@`."""
     help: str
     is_complete: bool = True
+    """False if more must be typed after it, such as the URI after `server:`."""
 
 
 class ServerCompletion:
@@ -78,11 +80,11 @@ class ServerCompletion:
 
     def _template_rows(self, server: str, template: ListedResource, typed: str) -> list[ResourceRow]:
         """Return the template up to its first placeholder, or the values that the server offers for it."""
-        placeholders = [(hole.start(), hole.end(), hole.group()[1:-1]) for hole in _PLACEHOLDER.finditer(template.uri)]
+        placeholders = list(_PLACEHOLDER.finditer(template.uri))
         if not placeholders:
             return []
-        start, end, name = placeholders[0]
-        prefix = template.uri[:start]
+        name = placeholders[0].group()[1:-1]
+        prefix, suffix = template.uri[: placeholders[0].start()], template.uri[placeholders[0].end() :]
         if not typed.startswith(prefix):
             is_begun = prefix.lower().startswith(typed.lower())
             return (
@@ -92,48 +94,51 @@ class ServerCompletion:
             )
         if len(placeholders) > 1 or not name.isidentifier():
             return []
-        rest = template.uri[end:]
         values = self._values((server, "template", template.uri, name, typed[len(prefix) :]), {})
-        return [ResourceRow(f"{server}:{prefix}{value}{rest}", _resource_label(template)) for value in values]
+        return [ResourceRow(f"{server}:{prefix}{value}{suffix}", _resource_label(template)) for value in values]
 
     def arguments(self, prompt: ServerPrompt, typed: str) -> tuple[str, ...]:
-        """Return completions of the arguments typed so far: the whole text with a value for the last of them."""
+        """Return completions of the typed arguments: each is the whole text with a value for the last argument."""
         names = [argument.name for argument in prompt.prompt.arguments]
         head, _, last = typed.rpartition(" ")
         name, has_value, value = last.partition("=")
         try:
-            before = arguments_of(prompt.prompt, head)
+            earlier = arguments_of(prompt.prompt, head)
         except InputError:
             return ()
-        free = [name for name in names if name not in before]
+        unset = [name for name in names if name not in earlier]
         if not has_value:
-            if not free:
+            if not unset:
                 return ()
-            name, value = free[0], last
+            name, value = unset[0], last
         if name not in names:
             return ()
         start = f"{head} " if head else ""
         prefix = f"{name}=" if has_value else ""
-        values = self._values((prompt.server, "prompt", prompt.prompt.name, name, value), before)
+        values = self._values((prompt.server, "prompt", prompt.prompt.name, name, value), earlier)
         return tuple(f"{start}{prefix}{_quoted(text)}" for text in values)
 
-    def _values(self, key: tuple[str, ...], before: Mapping[str, str]) -> tuple[str, ...]:
-        """Return the cached answer to a request; if there is none, ask the server and return no values."""
-        cache_key = (*key, *(f"{name}={value}" for name, value in sorted(before.items())))
+    def _values(self, request: tuple[str, ...], earlier: Mapping[str, str]) -> tuple[str, ...]:
+        """Return the cached answer to a request; if there is none, ask the server and return no values.
+
+        `request` has the server, "prompt" or "template", its name or URI, the argument, and its value so far; `earlier`
+        has the values of the arguments before it.
+        """
+        cache_key = (*request, *(f"{name}={value}" for name, value in sorted(earlier.items())))
         if cache_key not in self._answers:
             if self._request_task is not None:
                 self._request_task.cancel()
-            self._request_task = asyncio.get_running_loop().create_task(self._ask(cache_key, key, dict(before)))
+            self._request_task = asyncio.get_running_loop().create_task(self._ask(cache_key, request, dict(earlier)))
         return self._answers.get(cache_key, ())
 
-    async def _ask(self, cache_key: tuple[str, ...], key: tuple[str, ...], before: dict[str, str]) -> None:
-        server, kind, name, argument, value = key
+    async def _ask(self, cache_key: tuple[str, ...], request: tuple[str, ...], earlier: dict[str, str]) -> None:
+        server, kind, name, argument, value = request
         ready = self._servers.ready().get(server)
         values: tuple[str, ...] = ()
         if ready is not None:
             try:
                 async with asyncio.timeout(_TIMEOUT_S):
-                    values = await ready.connection.complete(kind, name, argument, value, before)
+                    values = await ready.connection.complete(kind, name, argument, value, earlier)
             except (ServerError, TimeoutError):
                 values = ()
         if len(self._answers) > _MAX_CACHED:

@@ -20,13 +20,13 @@ from qcode.agent.mcp.session import (
     Rejected,
     ServerListing,
     collect_inputs,
+    connection_errors,
     error_text,
     explain,
-    failures,
-    innermost,
+    innermost_error,
     is_closed,
     list_all,
-    load,
+    load_sdk,
     negotiate,
     open_session,
     transport_problem,
@@ -65,38 +65,46 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.oauth import ServerAuth
 
 STABLE_S = 60.0
-"""Seconds after which a connection that ends is restarted again."""
+"""A connection that lasted this many seconds may always be restarted; a shorter one is restarted only once."""
 
 _LIST_INTERVAL_S = 1.0
 _CANCEL_WAIT_S = 0.3
 _SSE_STATUSES = (400, 404, 405)
+"""The statuses with which a server of the older SSE transport refuses the first request of the newer one."""
 # A subscription that ends within `_SHORT_SUBSCRIPTION_S` is reopened `_MAX_SHORT_SUBSCRIPTIONS` times in a row.
 _SHORT_SUBSCRIPTION_S = 10.0
 _MAX_SHORT_SUBSCRIPTIONS = 3
 _MAX_SUBSCRIPTIONS_PER_HOUR = 5
-_MAX_ROUNDS = 10
+_MAX_INPUT_ROUNDS = 10
+"""The maximum number of times that a server may require input for one request."""
 _MIN_PAUSE_S, _MAX_PAUSE_S = 0.05, 0.25
-# The error of the SDK for a tool of the older protocol, whose question has no way in 2026-07-28.
+# The server's SDK fails with this if a tool asks the user while it runs, which protocol 2026-07-28 does not allow.
 _NO_BACK_CHANNEL = "no back-channel for server-initiated requests"
 
 
 ValueT = TypeVar("ValueT")
 
 Answers: TypeAlias = dict[str, Any]
-"""The arguments of a request that is sent again: `input_responses` and `request_state`."""
+"""The arguments added when a request is sent again with the required input: `input_responses`, `request_state`."""
 
 Send: TypeAlias = "Callable[[ClientSession, Answers], Awaitable[object]]"
+"""Sends one request and returns its result, which may be that the server requires input."""
 
 
 @dataclass(slots=True)
 class RunningRequest:
-    """A running request. `ask` asks the user, None if no user can answer; `notes` are lines added to its result."""
+    """A running request to a server, and the questions that the server asks meanwhile."""
 
     output: Callable[[str], None] = lambda text: None
+    """Gets the progress that the server reports."""
     ask: Ask | None = None
+    """Asks the user; None if no user can answer."""
     notes: list[str] = field(default_factory=list)
+    """Lines by qcode that are appended to the result."""
     timer: asyncio.Timeout | None = None
+    """The time limit; None before the request is sent and after it ended."""
     questions: set[asyncio.Future[Any]] = field(default_factory=set)
+    """The questions of the server that are not answered yet."""
 
     async def answer_or_default(self, question: Awaitable[ValueT], default: ValueT) -> ValueT:
         """Return the result of a question of the server, `default` if this request ends before its answer."""
@@ -122,21 +130,25 @@ class RunningRequest:
     async def paused(self) -> AsyncIterator[None]:
         """Pause the time limit of the request."""
         timer, clock = self.timer, asyncio.get_running_loop().time
-        remaining_s = None if timer is None or timer.when() is None else (timer.when() or 0) - clock()
-        if timer is not None and remaining_s is not None:
-            timer.reschedule(None)
+        deadline = timer.when() if timer is not None else None
+        if timer is None or deadline is None:
+            yield
+            return
+        remaining_s = deadline - clock()
+        timer.reschedule(None)
         try:
             yield
         finally:
-            is_over = self.timer is not timer
-            if timer is not None and remaining_s is not None and not is_over and not timer.expired():
+            has_ended = self.timer is not timer
+            if not has_ended and not timer.expired():
                 timer.reschedule(clock() + max(0.0, remaining_s))
 
 
 class ServerConnection:
-    """A connection to one server. `on_listed` gets the lists after each listing, `on_lost` the reason of a restart.
+    """A connection to one server. `on_listed` gets the lists of the server whenever they were read.
 
-    `check_approval` is awaited before the first import and before each start; it raises to prevent the start.
+    `on_lost` gets the reason when a connection that worked is lost and restarted. `check_approval` is awaited before
+    the first import and before each start; it raises to prevent the start.
     """
 
     def __init__(
@@ -168,11 +180,11 @@ class ServerConnection:
     async def run(self) -> None:
         """Run the server until cancelled; raise `ServerError` if it fails for good."""
         await self._check_approval()
-        await asyncio.to_thread(load)
+        await asyncio.to_thread(load_sdk)
         is_retry = False
         while True:
             was_ready, started_at = False, 0.0
-            used = (self._uses_sse, self._uses_handshake)
+            attempted = (self._uses_sse, self._uses_handshake)
             try:
                 async with self._connect(is_retry) as (session, ttl_s):
                     was_ready, started_at = True, time.monotonic()
@@ -181,18 +193,18 @@ class ServerConnection:
                 why = self._with_log("the connection ended")
             except (ServerError, NotApprovedError):
                 raise
-            except failures() as error:
+            except connection_errors() as error:
                 # The task group of the session wraps what is raised inside it.
-                if isinstance(cause := innermost(error), (ServerError, NotApprovedError)):
+                if isinstance(cause := innermost_error(error), (ServerError, NotApprovedError)):
                     raise cause from None
                 self._check_login()
                 why = self._with_log(explain(error, self.log.status_line))
             finally:
                 self._session = None
-            if used != (self._uses_sse, self._uses_handshake):
-                continue
+            if attempted != (self._uses_sse, self._uses_handshake):
+                continue  # connect again with the older transport or protocol, which is not a retry
             # A server that exited before it answered may support only the older handshake. A server over HTTP may end
-            # its sessions now and then, so a connection that held for a while is restarted again.
+            # its sessions now and then, so the end of a connection that lasted for a while does not count as a failure.
             is_stable = was_ready and time.monotonic() - started_at > STABLE_S
             if (is_retry and not is_stable) or not (was_ready or self._connection_lost.is_set()):
                 raise ServerError(why)
@@ -304,7 +316,7 @@ class ServerConnection:
                 raise ServerError(await self._restart_with_handshake(session)) from None
             problem = transport_problem(error, self.log.status_line)
             raise ServerError(problem or f"the server answered with an error: {error_text(error)}") from None
-        except failures() as error:
+        except connection_errors() as error:
             raise ServerError(explain(error, self.log.status_line)) from None
         finally:
             self._running_requests.remove(running)
@@ -328,7 +340,7 @@ class ServerConnection:
     async def _final_result(
         self,
         session: ClientSession,
-        send: Callable[[ClientSession, Answers], Awaitable[object]],
+        send: Send,
         running: RunningRequest,
     ) -> object:
         """Send a request until its result is final: collect the input it requires, and send it with the same state."""
@@ -337,7 +349,7 @@ class ServerConnection:
 
         answers: Answers = {}
         pause_s, was_visited = _MIN_PAUSE_S, False
-        for _ in range(_MAX_ROUNDS + 1):
+        for _ in range(_MAX_INPUT_ROUNDS + 1):
             try:
                 result = await send(session, answers)
             except MCPError as error:
@@ -355,7 +367,7 @@ class ServerConnection:
             else:
                 await asyncio.sleep(pause_s)
                 pause_s = min(2 * pause_s, _MAX_PAUSE_S)
-        raise ServerError(f"the server asked for input more than {_MAX_ROUNDS} times")
+        raise ServerError(f"the server asked for input more than {_MAX_INPUT_ROUNDS} times")
 
     async def _visit_all(self, error: MCPError, running: RunningRequest) -> None:
         """Ask the user to open the addresses that the server requires; raise `ServerError` unless all are accepted."""
@@ -370,23 +382,23 @@ class ServerConnection:
             await running.ask("Continue once you have finished on that page.", "", (Choice("Done"),))
 
     async def _elicit(self, params: ElicitRequestFormParams | ElicitRequestURLParams) -> ElicitResult:
-        """Ask on behalf of the latest request that can ask: a server does not say which one it is for."""
+        """Ask on behalf of the latest request that can ask: a server does not say which request its question is for."""
         answerable = [running for running in self._running_requests if running.ask is not None]
         return await self._elicit_for((answerable or self._running_requests or [RunningRequest()])[-1], params)
 
     async def _sample(self, params: CreateMessageRequestParams) -> CreateMessageResult | ErrorData:
-        """Ask the model on behalf of the latest request that can ask; the limit of the request pauses meanwhile."""
+        """Ask the model on behalf of the latest request that can ask; the request's time limit pauses meanwhile."""
         assert self._context.sample is not None
         answerable = [running for running in self._running_requests if running.ask is not None]
         running = (answerable or self._running_requests or [RunningRequest()])[-1]
         if running.ask is None:
             running.notes.append(
-                "[The server requested a reply of the model. No user can approve this, so it was refused.]"
+                "[The server requested a reply from the model. No user can approve this, so it was refused.]"
             )
         import mcp_types as types
 
-        over = types.ErrorData(code=types.INTERNAL_ERROR, message="the request that this was for has ended")
-        return await running.answer_or_default(self._sample_for(running, params), over)
+        ended = types.ErrorData(code=types.INTERNAL_ERROR, message="the request that needed this reply has ended")
+        return await running.answer_or_default(self._sample_for(running, params), ended)
 
     async def _sample_for(
         self, running: RunningRequest, params: CreateMessageRequestParams
@@ -398,7 +410,7 @@ class ServerConnection:
     async def _elicit_for(
         self, running: RunningRequest, params: ElicitRequestFormParams | ElicitRequestURLParams
     ) -> ElicitResult:
-        """Ask the user; the limit of the request pauses meanwhile."""
+        """Ask the user; the time limit of the request pauses meanwhile."""
         import mcp_types as types
 
         if running.ask is None:
@@ -406,10 +418,10 @@ class ServerConnection:
             running.notes.append(f'[The server asked the user: "{message}". No user can answer, so it was cancelled.]')
             return types.ElicitResult(action="cancel")
         return await running.answer_or_default(
-            self._question(running, running.ask, params), types.ElicitResult(action="cancel")
+            self._ask_user(running, running.ask, params), types.ElicitResult(action="cancel")
         )
 
-    async def _question(
+    async def _ask_user(
         self, running: RunningRequest, ask: Ask, params: ElicitRequestFormParams | ElicitRequestURLParams
     ) -> ElicitResult:
         import mcp_types as types
@@ -427,7 +439,7 @@ class ServerConnection:
 
     @asynccontextmanager
     async def _connect(self, is_retry: bool) -> AsyncIterator[tuple[ClientSession, float | None]]:
-        """Connect and yield a session after its tools were listed, with the seconds until they expire."""
+        """Connect, list the tools, and yield the session with the seconds after which to list again (None: never)."""
         self._connection_lost.clear()
         self._lists_changed.clear()
         self.log.violation = ""
@@ -454,7 +466,10 @@ class ServerConnection:
             yield session, listed.ttl_s
 
     async def _negotiate(self, session: ClientSession, *, probes: bool) -> None:
-        """Negotiate the protocol; note if the specification asks for the older transport after a refusal."""
+        """Negotiate the protocol. A refusal may mean the older SSE transport: then select it for the next attempt.
+
+        Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
+        """
         import mcp_types as types
         from mcp import MCPError
 
@@ -469,7 +484,7 @@ class ServerConnection:
                 self.log.note("[answers as a server of the older SSE transport, which is deprecated; trying that]")
             raise
 
-    def _transport(self, config: McpServer) -> Any:  # noqa: ANN401  # an async context manager of streams, both ways
+    def _transport(self, config: McpServer) -> Any:  # noqa: ANN401  # an async context manager of two streams
         if self._spec.connect is not None:
             return self._spec.connect()
         if config.url is not None:
@@ -508,7 +523,7 @@ class ServerConnection:
                     listed = await list_all(session, self._rejected)
                     ttl_s = listed.ttl_s
                     self._on_listed(listed)
-                except failures() as error:  # keep the previous lists; a lost connection is noticed above
+                except connection_errors() as error:  # keep the previous lists; a lost connection is noticed above
                     self.log.note(f"[its lists cannot be refreshed: {explain(error)}]")
                 await asyncio.sleep(_LIST_INTERVAL_S)
         finally:
@@ -532,7 +547,7 @@ class ServerConnection:
 
 
 def _wants_back_channel(result: object) -> bool:
-    """Return whether a tool reports, in its own words, that it could not ask while it ran."""
+    """Return whether the text of a result says that the tool could not ask the user while it ran."""
     import mcp_types as types
 
     blocks = result.content if isinstance(result, types.CallToolResult) else ()
@@ -550,17 +565,17 @@ async def _watch(session: ClientSession, on_change: Callable[[], None]) -> None:
     tools, prompts, resources = (bool(feature is not None and feature.list_changed) for feature in features)
     if not (tools or prompts or resources):
         return
-    short, ends = 0, list[float]()
-    while short <= _MAX_SHORT_SUBSCRIPTIONS and len(ends) <= _MAX_SUBSCRIPTIONS_PER_HOUR:
+    short_count, ended_at = 0, list[float]()  # short subscriptions in a row; when those of the last hour ended
+    while short_count <= _MAX_SHORT_SUBSCRIPTIONS and len(ended_at) <= _MAX_SUBSCRIPTIONS_PER_HOUR:
         started_at = time.monotonic()
-        with suppress(*failures(), TimeoutError):
+        with suppress(*connection_errors(), TimeoutError):
             async with listen(
                 session, tools_list_changed=tools, prompts_list_changed=prompts, resources_list_changed=resources
             ) as changes:
                 async for _ in changes:
                     on_change()
         now = time.monotonic()
-        short = short + 1 if now - started_at < _SHORT_SUBSCRIPTION_S else 0
-        ends = [*(end for end in ends if now - end < 3_600), now]
-        await asyncio.sleep(min(0.2 * 2**short, 5))
-        on_change()  # events in between are lost
+        short_count = short_count + 1 if now - started_at < _SHORT_SUBSCRIPTION_S else 0
+        ended_at = [*(end for end in ended_at if now - end < 3_600), now]
+        await asyncio.sleep(min(0.2 * 2**short_count, 5))
+        on_change()  # events between two subscriptions are lost, so everything is listed again

@@ -25,22 +25,24 @@ if TYPE_CHECKING:
     Sample: TypeAlias = Callable[
         [str, CreateMessageRequestParams, Ask | None], Awaitable[CreateMessageResult | ErrorData]
     ]
+    """Requests a reply from the model for a server: its name, its request, and how to ask the user, None if nobody
+    can answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerContext:
-    """The folder and environment of servers. `groups` holds the running process groups.
-
-    `roots` are further folders in which the model can change files. `keys` returns the store of logins, None without
-    one. `sample` asks the model for a server with `sampling`, None if that is not possible.
-    """
+    """The values that all servers of a session share."""
 
     cwd: Path
     env: Mapping[str, str]
     groups: set[int] = field(default_factory=set)
+    """The ids of the running process groups, one for each server that is a program."""
     roots: tuple[Path, ...] = ()
+    """The folders, in addition to `cwd`, in which the model can change files."""
     keys: Callable[[], KeyStore | None] = lambda: None
+    """Returns the store of keys, which also stores logins; None if there is no store."""
     sample: Sample | None = None
+    """Requests a reply from the model for a server with `sampling`; None if that is not possible."""
 
     def credentials_of(self, spec: ServerSpec, config: McpServer) -> Credentials | None:
         """Return the stored login of a server, None if it cannot have one. `config` has its variables expanded."""

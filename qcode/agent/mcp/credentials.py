@@ -36,20 +36,24 @@ _SECRETS = ("access_token", "refresh_token", "client_secret", "registration_acce
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """A login. `client` is the registration, `tokens` the last response of the token endpoint, empty after a refusal.
-
-    `server` and `resource` are the metadata of the authorization server and of the tool server, `expires_at` is in
-    seconds since 1970, None if unknown. `scope` are permissions that the server demanded after the login.
-    """
+    """A login to a tool server."""
 
     url: str
+    """The address of the tool server."""
     client: JsonObject = field(default_factory=dict)
+    """The registration of qcode at the authorization server."""
     tokens: JsonObject = field(default_factory=dict)
+    """The last response of the token endpoint, empty after a refusal."""
     expires_at: float | None = None
+    """When the access token expires, in seconds since 1970; None if unknown."""
     server: JsonObject = field(default_factory=dict)
+    """The metadata of the authorization server."""
     resource: JsonObject = field(default_factory=dict)
+    """The metadata of the tool server."""
     port: int = 0
+    """The port of the redirect address in the registration, 0 if unknown."""
     scope: str = ""
+    """The permissions that the server demanded after the login, separated by spaces."""
 
     @property
     def token(self) -> str:
@@ -61,8 +65,8 @@ class Login:
 
     def secrets(self) -> tuple[Secret, ...]:
         """Return the values to redact everywhere."""
-        found = (text_in(row.get(name)) for row in (self.tokens, self.client) for name in _SECRETS)
-        return tuple(Secret(value) for value in found if value)
+        values = (text_in(row.get(name)) for row in (self.tokens, self.client) for name in _SECRETS)
+        return tuple(Secret(value) for value in values if value)
 
 
 class Credentials:
@@ -80,8 +84,8 @@ class Credentials:
 
     def load(self) -> Login | None:
         """Read the login, which another process may have changed; raise `KeyStoreError` or `KeyringError`."""
-        found = self._store.get(self.name, skips_cache=True)
-        row = parse_object(found.reveal()) if found is not None else None
+        stored = self._store.get(self.name, skips_cache=True)
+        row = parse_object(stored.reveal()) if stored is not None else None
         if row is None or row.get("url") != self.url:
             return None
         client, tokens, server, resource = (row.get(name) for name in ("client", "tokens", "server", "resource"))

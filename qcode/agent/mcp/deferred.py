@@ -1,7 +1,7 @@
 """Large tool sets: their tools are not sent with each request; the model searches for them and calls them by name.
 
 `find_tools` and `use_tool` are fixed, so that the cached prefix of a request stays the same. A call of `use_tool` is
-judged, shown and run as the call of the server that it names (`Toolbox.resolve_call`). Pure but for `run`.
+judged, shown and run as a call of the tool that it names (`Toolbox.resolve_call`). Pure, except for `run`.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from qcode.tools.workspace import Workspace
 MAX_HITS = 8
 MAX_HIT_CHARS = 6_000
 MAX_INDEX_TOKENS = 2_000
+"""The estimated size of the list of servers and tools in the description of `find_tools`."""
 DEFER_SHARE = 0.1
 """Tools are deferred if they take more than this share of the context window."""
 
@@ -84,22 +85,21 @@ def search_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec
 def rank_tools(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
     """Return the tools with words of the query in name or description, the best first.
 
-    A name counts three times, and a whole word more than a part of one: 7 finds `page7` before `page17`.
+    A match in the name counts three times as much as one in the description. A whole word counts more than a part of a
+    word: 7 finds `page7` before `page17`.
     """
     words = set(_WORD.findall(query.lower()))
 
     def score(spec: ToolSpec) -> int:
         name, description = spec.name.lower(), spec.description.lower()
         exact = 10 if query.strip().lower() in (name, name.partition("__")[2]) else 0
-        in_name, in_description = (
-            words.intersection(_WORD.findall(name)),
-            words.intersection(_WORD.findall(description)),
-        )
-        part = sum(3 * (word in name) + (word in description) for word in words)
-        return 2 * (exact + part) + 3 * len(in_name) + len(in_description)
+        name_words = words.intersection(_WORD.findall(name))
+        description_words = words.intersection(_WORD.findall(description))
+        partial = sum(3 * (word in name) + (word in description) for word in words)
+        return 2 * (exact + partial) + 3 * len(name_words) + len(description_words)
 
-    found = sorted(((-score(spec), spec.name, spec) for spec in specs), key=lambda row: row[:2])
-    return [spec for rank, _, spec in found if rank][:MAX_HITS]
+    scored = sorted(((score(spec), spec) for spec in specs), key=lambda row: (-row[0], row[1].name))
+    return [spec for points, spec in scored if points][:MAX_HITS]
 
 
 class FindTools:
@@ -127,10 +127,12 @@ class FindTools:
         hits = rank_tools(checked.text("query"), tools)
         servers = sorted({spec.name.partition("__")[0] for spec in self._tools()})
         if server and server not in servers:
-            text = f"There is no server {json.dumps(server)[:100]} with tools. The servers: {', '.join(servers)}."
+            text = f"There is no server {json.dumps(server)[:100]} with tools. Use one of: {', '.join(servers)}."
             return ToolOutcome(text, summary="no tool")
         if not hits:
-            return ToolOutcome("No tool matches. Use other words, or a name of the list.", summary="no tool")
+            return ToolOutcome(
+                f"No tool matches. Use other words, or a name in the description of {FIND}.", summary="no tool"
+            )
         return ToolOutcome("\n\n".join(map(_description_json, hits)), summary=count_text(len(hits), "tool"))
 
 

@@ -25,7 +25,9 @@ Ask: TypeAlias = Callable[[str, str, tuple[Choice, ...]], Awaitable[str | None]]
 """Asks a question with its details and choices; returns the answer, None if the user dismissed it."""
 
 Action: TypeAlias = Literal["accept", "decline", "cancel"]
+"""The user's reaction as the protocol names it. `cancel`: dismissed without an answer."""
 Value: TypeAlias = str | int | float | bool | list[str]
+"""The value of a field."""
 
 MAX_FIELDS = 20
 MAX_SCHEMA_BYTES = 8 * 1024
@@ -37,6 +39,7 @@ VISITED = "I will open it"
 _MAX_MESSAGE = 2_000
 _MAX_LABEL = 120
 _MAX_ATTEMPTS = 5
+"""How often a field is asked for; after so many invalid answers the form is cancelled."""
 _KINDS = ("string", "number", "integer", "boolean", "array")
 _SECRET = lazy_pattern(r"passw|passphrase|secret|token|api.?key|credential|private.?key|\bpin\b|cvv|card.?number", re.I)
 _EMAIL = lazy_pattern(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
@@ -49,15 +52,17 @@ _WARNING = (
 
 @dataclass(frozen=True, slots=True)
 class FormField:
-    """A field of a form. `kind` is the type of its schema, `limits` are its keywords, `choices` values with titles."""
+    """A field of a form."""
 
     name: str
     kind: str
+    """The `type` of its JSON Schema, one of `_KINDS`."""
     title: str
-    limits: Mapping[str, Json]
+    schema: Mapping[str, Json]
     description: str = ""
     is_required: bool = False
     choices: tuple[tuple[str, str], ...] = ()
+    """The allowed values, each with its title; empty if any value of the type is allowed."""
     default: Value | None = None
 
     @property
@@ -93,7 +98,7 @@ class FormField:
             value = int(typed) if self.kind == "integer" else float(typed)
         except ValueError:
             raise ValueError("enter a whole number" if self.kind == "integer" else "enter a number") from None
-        low, high = self.limits.get("minimum"), self.limits.get("maximum")
+        low, high = self.schema.get("minimum"), self.schema.get("maximum")
         if isinstance(low, int | float) and not value >= low:
             raise ValueError(f"the number must be at least {low:g}")
         if isinstance(high, int | float) and not value <= high:
@@ -118,7 +123,7 @@ class FormField:
     def checked_list(self, values: list[str]) -> list[str]:
         """Return the values without duplicates; raise `ValueError` if there are too few or too many."""
         unique = list(dict.fromkeys(values))
-        low, high = self.limits.get("minItems"), self.limits.get("maxItems")
+        low, high = self.schema.get("minItems"), self.schema.get("maxItems")
         if isinstance(low, int) and len(unique) < low:
             raise ValueError(f"choose at least {low}")
         if isinstance(high, int) and len(unique) > high:
@@ -126,12 +131,12 @@ class FormField:
         return unique
 
     def _text(self, typed: str) -> str:
-        low, high = self.limits.get("minLength"), self.limits.get("maxLength")
+        low, high = self.schema.get("minLength"), self.schema.get("maxLength")
         if isinstance(low, int) and len(typed) < low:
             raise ValueError(f"enter at least {low} characters")
         if isinstance(high, int) and len(typed) > high:
             raise ValueError(f"enter at most {high} characters")
-        match self.limits.get("format"):
+        match self.schema.get("format"):
             case "email" if not _EMAIL.fullmatch(typed):
                 raise ValueError("enter an e-mail address")
             case "uri" if not (urlsplit(typed).scheme and " " not in typed):
@@ -188,8 +193,8 @@ def _field(name: str, schema: Json, *, is_required: bool) -> FormField:
         raise ValueError(f"its field {single_spaced(name, 40)} is nested or has an unknown type")
     title = single_spaced(text_in(schema.get("title")) or name, _MAX_LABEL)
     description = text_in(schema.get("description"))[:_MAX_MESSAGE]
-    plain = FormField(name, kind, title, schema, description, is_required, choices)
-    return replace(plain, default=_default(plain, schema.get("default")))
+    field = FormField(name, kind, title, schema, description, is_required, choices)
+    return replace(field, default=_default(field, schema.get("default")))
 
 
 def _choices(schema: JsonObject) -> tuple[tuple[str, str], ...]:
@@ -224,7 +229,10 @@ def _default(field: FormField, value: Json) -> Value | None:
 
 
 async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: Ask) -> tuple[Action, dict[str, Value]]:
-    """Ask for each field of a form, and confirm several before sending; raise `ValueError` for an unsupported form."""
+    """Ask the user for each field of a form, and return the action and the values by field name.
+
+    Several fields are confirmed before they are sent. Raise `ValueError` for a form that qcode does not support.
+    """
     fields, values = parse_form(schema), dict[str, Value]()
     title = single_spaced(message, _MAX_MESSAGE)
     for number, field in enumerate(fields, start=1):
@@ -239,17 +247,13 @@ async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: 
     rows = [f"{field.title}: {field.display(values[field.name])}" for field in fields if field.name in values]
     detail = visible_rows("\n".join(rows))
     confirmation = await ask(f"Send this to {server}? {title}", detail, (Choice(SEND), Choice(DECLINE)))
-    return (
-        ("cancel", {})
-        if confirmation is None
-        else ("accept", values)
-        if confirmation.strip() == SEND
-        else ("decline", {})
-    )
+    if confirmation is None:
+        return "cancel", {}
+    return ("accept", values) if confirmation.strip() == SEND else ("decline", {})
 
 
 async def _ask_field(question: str, field: FormField, ask: Ask) -> Literal["cancel", "decline"] | tuple[Value | None]:
-    """Return a tuple with the value of a field, `(None,)` if the user leaves it out, or how the user ended the form."""
+    """Return the value of a field in a tuple, `(None,)` if the user leaves it out, or how the user ended the form."""
     problem = ""
     offered = _offered_values(field)
     for _ in range(_MAX_ATTEMPTS):
@@ -271,7 +275,7 @@ async def _ask_field(question: str, field: FormField, ask: Ask) -> Literal["canc
 def _detail(field: FormField, problem: str) -> str:
     rows = [f"{field.title}{'' if field.is_required else ' (optional)'}"]
     rows += [field.description] if field.description else []
-    rows += [f"Expected: {field.limits['format']}"] if isinstance(field.limits.get("format"), str) else []
+    rows += [f"Expected: {field.schema['format']}"] if isinstance(field.schema.get("format"), str) else []
     rows += ["Several answers: separate them with commas."] if field.kind == "array" else []
     rows += ["", _WARNING] if field.is_secret else []
     rows += ["", f"That answer does not fit: {problem}."] if problem else []
@@ -315,7 +319,9 @@ async def visit(message: str, url: str, ask: Ask) -> Action:
     question = f"The server wants you to open a page of {host}: {single_spaced(message, _MAX_MESSAGE)}"
     choices = (Choice(VISITED, "tell the server that you agree"), Choice(DECLINE))
     answer = await ask(question, visible_rows("\n".join(rows)), choices)
-    return "cancel" if answer is None else "accept" if answer == VISITED else "decline"
+    if answer is None:
+        return "cancel"
+    return "accept" if answer == VISITED else "decline"
 
 
 def _host(url: str) -> str:

@@ -20,11 +20,11 @@ from qcode.config.settings import McpServer
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.workspace import command_environment
 
-_MAX_TEXT = 32 * 1024
+_MAX_TEXT_BYTES = 32 * 1024
 MAX_FILES = 5_000
 _MAX_TREE_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
-_OPEN = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+_OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 # Programs that run a package by its name or folder. The programs of packages are in `_PACKAGE_BIN_FOLDERS`.
 _PACKAGE_RUNNERS = lazy_pattern(
     r"(?:npx|npm|pnpx|pnpm|bunx|bun|yarn|node|deno|tsx|uvx?|pipx|poetry|pipenv|hatch|pdm|py|pypy[\d.]*|python[\d.]*|go)"
@@ -85,7 +85,7 @@ def files_of(config: McpServer, cwd: Path, env: Mapping[str, str], roots: Sequen
     for name in _PRELOAD_VARIABLES:
         if name in config.env:
             collector.add_argument(config.env[name])
-    return collector.found
+    return collector.files
 
 
 def _packages(program: str, args: Sequence[str]) -> Iterator[str]:
@@ -93,10 +93,9 @@ def _packages(program: str, args: Sequence[str]) -> Iterator[str]:
 
     Other arguments are data, such as the folder in `npx server-filesystem .`.
     """
-    words = [
-        program,
-        *(word for argument in args for word in ([argument] if " " not in argument else argument.split())),
-    ]
+    words = [program]
+    for argument in args:
+        words += argument.split() if " " in argument else [argument]  # `sh -c "npx PKG"`
     is_option_value = expects_package = False
     for word in words:
         if is_option_value:
@@ -123,21 +122,21 @@ def _modules(args: Sequence[str]) -> Iterator[str]:
 
 
 class _FileCollector:
-    """Collects files in `found`, each once, by its display path. Links are followed."""
+    """Collects `files` by their display path. Links are followed."""
 
     def __init__(self, cwd: Path, roots: tuple[Path, ...], search_path: str) -> None:
-        self.found: dict[str, TrustedFile] = {}
+        self.files: dict[str, TrustedFile] = {}
         self._cwd = cwd
         self._roots = roots
         self._search_path = search_path
 
     def add_program(self, command: str, path: Path, *, even_outside: bool) -> None:
-        """Add the program if it is in the workspace; `even_outside`: in any case."""
+        """Add the program of a server, if it is in the workspace or `even_outside`."""
         if not even_outside and not self._is_inside(path):
             return
         real = Path(os.path.realpath(path))
         label = command if str(real) == command else f"{command} ({real})"
-        self.found[f"program {label}"] = _read(real, keeps_text=self._is_inside(path))
+        self.files[f"program {label}"] = _read(real, keeps_text=self._is_inside(path))
         self._add_interpreter(path)
 
     def add_argument(self, argument: str, *, skips_databases: bool = False) -> None:
@@ -145,6 +144,7 @@ class _FileCollector:
 
         `skips_databases`: leave out SQLite databases, which change whenever a server uses them.
         """
+        # `argument[2:]` is the file of a short option: `-rsetup.js`.
         for word in dict.fromkeys((argument, argument[2:], *_SEPARATORS.split(argument))):
             name = word.removeprefix("file://").removeprefix("file:").removeprefix("@")
             for folder in ("", *_CHANGED_FOLDER.findall(argument)) if name and "\0" not in name else ():
@@ -179,15 +179,15 @@ class _FileCollector:
         except (OSError, ValueError):
             return
         if stat.S_ISREG(mode):
-            self.found[self._label(path)] = _read(Path(os.path.realpath(path)), keeps_text=True)
+            self.files[self._label(path)] = _read(Path(os.path.realpath(path)), keeps_text=True)
             self._add_interpreter(path)
         elif stat.S_ISDIR(mode) and allows_folder:
-            self.found[f"{self._label(path)}/"] = _read_tree(Path(os.path.realpath(path)))
+            self.files[f"{self._label(path)}/"] = _read_tree(Path(os.path.realpath(path)))
 
     def _add_interpreter(self, path: Path) -> None:
         """Add the interpreter of a script if it is in the workspace: `#!./bin/python`, `#!/usr/bin/env x`."""
         try:
-            handle = os.open(path, _OPEN)
+            handle = os.open(path, _OPEN_FLAGS)
         except OSError:
             return
         with os.fdopen(handle, "rb") as file:
@@ -195,9 +195,12 @@ class _FileCollector:
         if not head.startswith(b"#!"):
             return
         for word in head[2:].split(b"\n")[0].decode("utf-8", "surrogateescape").split():
-            found = shutil.which(word, path=self._search_path) if "/" not in word else word
-            if found is not None and (self._cwd / found) != path and self._label(self._cwd / found) not in self.found:
-                self._add(self._cwd / found)
+            executable = shutil.which(word, path=self._search_path) if "/" not in word else word
+            if executable is None:
+                continue
+            interpreter = self._cwd / executable
+            if interpreter != path and self._label(interpreter) not in self.files:
+                self._add(interpreter)
 
     def _is_inside(self, path: Path) -> bool:
         """Return whether the model can replace a file: its path, or the target of its links, is in the workspace."""
@@ -215,22 +218,22 @@ def _read(path: Path, *, keeps_text: bool) -> TrustedFile:
     """Return the hash of a file; with `keeps_text` and at most 32 KiB also its text, to show a diff later."""
     digest, head = hashlib.sha256(), b""
     try:
-        handle = os.open(path, _OPEN)
+        handle = os.open(path, _OPEN_FLAGS)
         with os.fdopen(handle, "rb") as file:
             if not stat.S_ISREG(os.fstat(handle).st_mode):
                 return TrustedFile(NOT_FOUND, "")
             while chunk := file.read(_CHUNK_BYTES):
                 digest.update(chunk)
-                head = head if len(head) > _MAX_TEXT else head + chunk[: _MAX_TEXT + 1]
+                head = head if len(head) > _MAX_TEXT_BYTES else head + chunk[: _MAX_TEXT_BYTES + 1]
     except OSError:
         return TrustedFile(NOT_FOUND, "")
-    is_text = keeps_text and len(head) <= _MAX_TEXT and b"\0" not in head
+    is_text = keeps_text and len(head) <= _MAX_TEXT_BYTES and b"\0" not in head
     return TrustedFile(digest.hexdigest(), head.decode("utf-8", "replace") if is_text else "")
 
 
 def _is_database(path: Path) -> bool:
     try:
-        with os.fdopen(os.open(path, _OPEN), "rb") as file:
+        with os.fdopen(os.open(path, _OPEN_FLAGS), "rb") as file:
             return stat.S_ISREG(os.fstat(file.fileno()).st_mode) and file.read(16) == b"SQLite format 3\0"
     except OSError:
         return False

@@ -35,9 +35,9 @@ LOGIN_TIMEOUT_S = 300.0
 """Time limit for signing in with the browser."""
 
 MAX_PASTES = 3
-_MAX_HEAD = 16 * 1024
-_PROBE_S = 20.0
-_VERSION = "2025-11-25"
+_MAX_HEAD_BYTES = 16 * 1024
+_PROBE_TIMEOUT_S = 20.0
+_PROTOCOL_VERSION = "2025-11-25"
 
 Show: TypeAlias = Callable[[str], Awaitable[None]]
 """Shows an address to the user, and opens it."""
@@ -48,11 +48,12 @@ Paste: TypeAlias = Callable[[], Awaitable[str]]
 
 @dataclass(frozen=True, slots=True)
 class ClientRegistration:
-    """A registration that the user made: its ID and secret, and the port of its redirect address; 0: any."""
+    """A registration of qcode that the user made at an authorization server. Without an ID, qcode registers itself."""
 
     id: str = ""
     secret: str = ""
     port: int = 0
+    """The port of the redirect address that was registered; 0 if any port may be used."""
 
 
 def supports_login(config: McpServer) -> bool:
@@ -104,9 +105,10 @@ async def sign_in(
         zone = await network_zone(config.url)
         if zone != "loopback" and urlsplit(config.url).scheme != "https":
             raise ServerError("it does not use https, and a token must not be sent in the clear")
-        # A registration counts for its own redirect address only.
-        known = before.client if before.port == callback.port and not client.id else _registration(client, callback)
-        auth.use(Login(config.url, known, scope=before.scope))
+        # A registration is valid for its own redirect address only.
+        is_reusable = before.port == callback.port and not client.id
+        registration = before.client if is_reusable else _registration(client, callback)
+        auth.use(Login(config.url, registration, scope=before.scope))
         exchange = _BrowserLogin(show, paste, callback)
         auth.context.redirect_handler = exchange.begin
         auth.context.callback_handler = exchange.result
@@ -128,10 +130,11 @@ async def _stored_login(credentials: Credentials) -> Login:
 
 
 def _registration(client: ClientRegistration, callback: _Callback) -> JsonObject:
+    """Return the user's registration in the form that `Login.client` stores; empty if qcode registers itself."""
     if not client.id:
         return {}
-    found: JsonObject = {"client_id": client.id, "redirect_uris": [callback.address]}
-    return found | ({"client_secret": client.secret} if client.secret else {"token_endpoint_auth_method": "none"})
+    row: JsonObject = {"client_id": client.id, "redirect_uris": [callback.address]}
+    return row | ({"client_secret": client.secret} if client.secret else {"token_endpoint_auth_method": "none"})
 
 
 async def _challenge(config: McpServer) -> httpx2.Response:
@@ -155,28 +158,28 @@ async def _probe(config: McpServer, token: str) -> httpx2.Response:
     from qcode.agent.mcp.transports import Log, http_client
 
     assert config.url is not None
-    params = {"protocolVersion": _VERSION, "capabilities": {}, "clientInfo": {"name": "qcode", "version": "1"}}
+    params = {"protocolVersion": _PROTOCOL_VERSION, "capabilities": {}, "clientInfo": {"name": "qcode", "version": "1"}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     headers = {
         "Accept": "application/json, text/event-stream",
         **({"Authorization": f"Bearer {token}"} if token else {}),
     }
     try:
-        async with asyncio.timeout(_PROBE_S), http_client(config, Log()) as client:
+        async with asyncio.timeout(_PROBE_TIMEOUT_S), http_client(config, Log()) as client:
             async with client.stream("POST", config.url, json=message, headers=headers) as response:
-                found = httpx2.Response(response.status_code, headers=response.headers, request=response.request)
-            if found.status_code not in (404, 405):
-                return found
+                probed = httpx2.Response(response.status_code, headers=response.headers, request=response.request)
+            if probed.status_code not in (404, 405):
+                return probed
             async with client.stream("GET", config.url, headers=headers) as response:  # the older transport
                 return httpx2.Response(response.status_code, headers=response.headers, request=response.request)
     except TimeoutError:
-        raise ServerError(f"it did not answer within {_PROBE_S:g} s") from None
+        raise ServerError(f"it did not answer within {_PROBE_TIMEOUT_S:g} s") from None
     except (httpx2.HTTPError, httpx2.InvalidURL, OSError) as error:
         raise ServerError(explain(error)) from None
 
 
 class _BrowserLogin:
-    """The authorization in the browser.
+    """The part of a login that happens in the browser: shows the address, and waits for the redirect.
 
     The OAuth `state` is compared here, because the `mcp` package would put it into its error message.
     """
@@ -203,7 +206,9 @@ class _BrowserLogin:
                     return self._check_answer(await self._callback.query)
                 return await self._pasted(self._paste)
         except TimeoutError:
-            raise ServerError(f"no answer of the browser within {LOGIN_TIMEOUT_S / 60:g} minutes; try again") from None
+            raise ServerError(
+                f"no answer from the browser within {LOGIN_TIMEOUT_S / 60:g} minutes; try again"
+            ) from None
 
     async def _pasted(self, paste: Paste) -> AuthorizationCodeResult:
         for attempts_left in reversed(range(MAX_PASTES)):
@@ -251,7 +256,9 @@ class _Callback:
                 ) from None
             listening = _listening_sockets(0)
         callback = cls(listening[0].getsockname()[1])
-        servers = [await asyncio.start_server(callback._answer, sock=socket_, limit=_MAX_HEAD) for socket_ in listening]
+        servers = [
+            await asyncio.start_server(callback._answer, sock=socket_, limit=_MAX_HEAD_BYTES) for socket_ in listening
+        ]
         try:
             yield callback
         finally:
@@ -263,8 +270,8 @@ class _Callback:
         try:
             async with asyncio.timeout(10):
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
-            method, _, rest = head.partition(" ")
-            parts = urlsplit(rest.split(" ", 1)[0])
+            method, _, target = head.partition(" ")
+            parts = urlsplit(target.split(" ", 1)[0])
             if parts.path != "/callback" or method != "GET":
                 status, text = "404 Not Found", "There is nothing here."
             elif self.query.done():
@@ -283,7 +290,7 @@ class _Callback:
 
 
 def _listening_sockets(port: int) -> list[socket.socket]:
-    """Return sockets on this machine only: `localhost` may mean either address. Raise `OSError`."""
+    """Return sockets for 127.0.0.1 and ::1, because `localhost` may mean either. Raise `OSError`."""
     first = _bind(socket.AF_INET, "127.0.0.1", port)
     with suppress(OSError):  # no IPv6, or the port is taken there
         return [first, _bind(socket.AF_INET6, "::1", first.getsockname()[1])]
@@ -317,11 +324,11 @@ async def _revoke(credentials: Credentials, login: Login) -> str:
     """Revoke the tokens of a login (RFC 7009); return why that failed, empty if it did not."""
     from mcp.client.auth import OAuthFlowError
 
-    from qcode.agent.mcp.oauth import ServerAuth, network_zone, send
+    from qcode.agent.mcp.oauth import ServerAuth, network_zone, send_checked
 
     url = text_in(login.server.get("revocation_endpoint"))
     if not url:
-        return "its authorization server does not offer it"
+        return "its authorization server does not support that"
     auth = ServerAuth(credentials)
     auth.use(login)
     try:
@@ -333,7 +340,7 @@ async def _revoke(credentials: Credentials, login: Login) -> str:
                 continue
             fields = {"Content-Type": "application/x-www-form-urlencoded"}
             form, fields = auth.context.prepare_token_auth(form, fields)
-            status = (await send(zone, "POST", url, fields, urlencode(form).encode())).status_code
+            status = (await send_checked(zone, "POST", url, fields, urlencode(form).encode())).status_code
             if status != 200:
                 return f"the authorization server answered {status}"
     except (Refused, ServerError, OAuthFlowError) as error:

@@ -61,7 +61,7 @@ class ServerPrompt:
 
 
 def prompts_of(servers: Servers | None) -> tuple[ServerPrompt, ...]:
-    """Return the prompts of the servers that run; of two with the same handle the first."""
+    """Return the prompts of the servers that run. If two have the same handle, only the first is returned."""
     if servers is None:
         return ()
     prompts: dict[str, ServerPrompt] = {}
@@ -78,9 +78,10 @@ def missing_arguments(prompt: ListedPrompt, values: Mapping[str, str]) -> tuple[
 
 
 def arguments_of(prompt: ListedPrompt, text: str) -> dict[str, str]:
-    """Return the arguments in a typed text: `name=value`, other words in order; the last one takes the rest.
+    """Return the values that a typed text has for the arguments of a prompt. Words are split as a shell does.
 
-    Words are split as a shell does. Raise `InputError` if there are more words than arguments.
+    A word `name=value` is the value of that argument. The other words are the values of the other arguments, in order;
+    the last argument gets all remaining words. Raise `InputError` for a word if every argument has a value.
     """
     names = [argument.name for argument in prompt.arguments]
     try:
@@ -88,19 +89,21 @@ def arguments_of(prompt: ListedPrompt, text: str) -> dict[str, str]:
     except ValueError:  # a lone quote, as in: it's
         words = text.split()
     values: dict[str, str] = {}
-    plain: list[str] = []
+    positional: list[str] = []
     for word in words:
         name, has_value, value = word.partition("=")
         if has_value and name in names:
             values[name] = value
         else:
-            plain.append(word)
-    free = [name for name in names if name not in values]
-    if plain and not free:
-        takes = ", ".join(names) or "none"
-        raise InputError(f'too many arguments: "{single_spaced(plain[0], 40)}" (its arguments: {takes})')
-    rows = plain[: len(free) - 1] + ([" ".join(plain[len(free) - 1 :])] if len(plain) >= len(free) else [])
-    return values | dict(zip(free, rows, strict=False))
+            positional.append(word)
+    unset = [name for name in names if name not in values]
+    if positional and not unset:
+        accepted = ", ".join(names) or "none"
+        raise InputError(f'too many arguments: "{single_spaced(positional[0], 40)}" (its arguments: {accepted})')
+    last = len(unset) - 1
+    if len(positional) > len(unset):
+        positional[last:] = [" ".join(positional[last:])]
+    return values | dict(zip(unset, positional, strict=False))
 
 
 ExpandedPrompt: TypeAlias = tuple[str, tuple[Block, ...], TurnOptions]
@@ -110,7 +113,7 @@ ExpandedPrompt: TypeAlias = tuple[str, tuple[Block, ...], TurnOptions]
 class ServerMentions:
     """Finds and reads the prompts and resources that a typed text mentions.
 
-    Their binary data is stored in `folder`; `cancel` stops reading.
+    Binary data in them, other than images, is stored in `folder`; `cancel` stops reading.
     """
 
     def __init__(self, servers: Servers, folder: Callable[[], Path]) -> None:
@@ -131,8 +134,11 @@ class ServerMentions:
             task.cancel()
 
     def steer(self, text: str, on_ready: Callable[[tuple[Block, ...]], None]) -> None:
-        """Call `on_ready` with the resources in a steering message, once those of it and of earlier ones are read."""
-        # Wait for all, not just the last: it may be withdrawn while earlier ones are still being read.
+        """Read the resources that a steering message mentions and call `on_ready` with them.
+
+        The call follows those of earlier steering messages, so that messages keep their order.
+        """
+        # Wait for all, not just the last: the last may be withdrawn while earlier ones are still being read.
         before = {task for _, task in self._steering_tasks}
         if not before and not self._mentions_any(text):
             on_ready(())
@@ -165,13 +171,14 @@ class ServerMentions:
 
     def take_problems(self) -> tuple[str, ...]:
         """Return and clear the problems: one line for each resource that could not be attached."""
-        found, self._problems = tuple(self._problems), []
-        return found
+        problems, self._problems = tuple(self._problems), []
+        return problems
 
     async def expand(self, prompt: str, attached: tuple[Block, ...], options: TurnOptions) -> ExpandedPrompt:
-        """Return the prompt with the server prompt or the resources that its typed last part names.
+        """Return the prompt with what its typed last part mentions.
 
-        Raise `InputError` if that fails.
+        `/server:prompt` is replaced by the text of that prompt; resources are attached. Raise `InputError` if a prompt
+        cannot be read.
         """
         typed = prompt if options.typed_text is None else options.typed_text
         if not options.finds_files or not (typed.startswith("/") or "@" in typed) or not prompt.endswith(typed):
@@ -191,23 +198,23 @@ class ServerMentions:
         self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions
     ) -> ExpandedPrompt:
         start = len(prompt) - len(typed)
-        found = await self._prompt(typed) if typed.startswith("/") and not options.foreign else None
-        if found is not None:
-            text, images = found
+        server_prompt = await self._prompt(typed) if typed.startswith("/") and not options.foreign else None
+        if server_prompt is not None:
+            text, images = server_prompt
             display, foreign = options.shown_prompt or prompt, ((start, start + len(text)),)
             return prompt[:start] + text, (*attached, *images), replace(options, foreign=foreign, shown_prompt=display)
         blocks = await self._resources(typed, tuple((first - start, last - start) for first, last in options.foreign))
         return prompt, (*attached, *blocks), options
 
     async def _prompt(self, typed: str) -> tuple[str, tuple[Block, ...]] | None:
-        """Return the text and images of the prompt that is typed, None if no server has it."""
+        """Return the text and images of the typed prompt; None if the text does not name a server."""
         match = _COMMAND.fullmatch(typed)
         if match is None:
             return None
-        name, rest = match[1].lower(), (match[2] or "").strip()
+        name, typed_arguments = match[1].lower(), (match[2] or "").strip()
         if name.startswith(_MCP_PREFIX):
             name = name.removeprefix(_MCP_PREFIX).replace("__", ":", 1)
-        server = next((known for known in self._servers.names if name.startswith(f"{known.lower()}:")), None)
+        server = next((server for server in self._servers.names if name.startswith(f"{server.lower()}:")), None)
         if server is None:
             return None
         from qcode.agent.mcp.connection import RunningRequest  # loads with the first server that starts
@@ -216,12 +223,12 @@ class ServerMentions:
         ready = self._servers.ready().get(server)
         if ready is None:
             raise InputError(f"/{name}: the tool server {server} is not running; /mcp shows why")
-        known = prompts_of(self._servers)
-        server_prompt = next((prompt for prompt in known if prompt.handle == name), None)
+        prompts = prompts_of(self._servers)
+        server_prompt = next((prompt for prompt in prompts if prompt.handle == name), None)
         if server_prompt is None:
-            handles = ", ".join(f"/{prompt.handle}" for prompt in known if prompt.server == server)
+            handles = ", ".join(f"/{prompt.handle}" for prompt in prompts if prompt.server == server)
             raise InputError(f"/{name}: {server} has no such prompt{f' (it has {handles})' if handles else ''}")
-        values = arguments_of(server_prompt.prompt, rest)
+        values = arguments_of(server_prompt.prompt, typed_arguments)
         missing = ", ".join(argument.name for argument in missing_arguments(server_prompt.prompt, values))
         if missing:
             raise InputError(f"/{name}: missing {missing}; use /{server_prompt.handle} {server_prompt.hint}")
@@ -305,11 +312,11 @@ class ServerMentions:
         except ServerError as error:
             raise InputError(visible(str(error))) from None
         reader = ContentReader(self._folder)
-        for found in result.contents:
-            await asyncio.to_thread(reader.add_resource, found)
-        several = len(result.contents) > 1
+        for content in result.contents:
+            await asyncio.to_thread(reader.add_resource, content)
+        has_several = len(result.contents) > 1
         # A single text needs no `[resource …]` line: the block names it.
-        rows = reader.texts if several else [text.partition("\n")[2] or text for text in reader.texts]
+        rows = reader.texts if has_several else [text.partition("\n")[2] or text for text in reader.texts]
         text = clean("\n".join(rows))
         if len(text) > MAX_TEXT:
             text = f"{text[:MAX_TEXT]}\n[cut: only the first {MAX_TEXT:,} of {len(text):,} characters are attached]"

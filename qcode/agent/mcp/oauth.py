@@ -49,20 +49,25 @@ from qcode.tools.web import Fetch, RequestTarget
 
 NetworkZone: TypeAlias = Literal["public", "private", "loopback"]
 
+"""Where a tool server is: on the internet, in a private network, or on this machine."""
+
 MAX_REDIRECTS = 3
 _LEEWAY_S = 30.0
+"""A token is refreshed if it expires within this many seconds."""
 _MAX_MESSAGE_CHARS = 300
+# From this protocol version on, the `mcp` package names the tool server in every request of a login (RFC 8707).
 _RESOURCE_VERSION = "2025-11-25"
-_NO_METADATA_SERVER = re.compile(r"169\.254\..*|168\.63\.129\.16|fe80:.*|fd00:ec2::.*", re.IGNORECASE)
+_CLOUD_METADATA_ADDRESS = re.compile(r"169\.254\..*|168\.63\.129\.16|fe80:.*|fd00:ec2::.*", re.IGNORECASE)
 _BASIC: Literal["client_secret_basic"] = "client_secret_basic"
 _POST: Literal["client_secret_post"] = "client_secret_post"
 _STORED_METADATA = ("issuer", "authorization_endpoint", "token_endpoint", "revocation_endpoint")
 
 
 class AddressGate:
-    """Decides which addresses requests for a login may go to: those of the internet over https.
+    """The addresses to which requests of a login may go: those of the internet, over https. A `Gate` of `Fetch`.
 
-    A server on this machine or in a private network may also name addresses there. Cloud metadata is always refused.
+    A tool server on this machine or in a private network may also name addresses there. Addresses of cloud metadata
+    services, which hand out credentials, are always refused.
     """
 
     def __init__(self, zone: NetworkZone) -> None:
@@ -86,7 +91,7 @@ class AddressGate:
             return False
         if is_global(parsed):
             return True
-        if _NO_METADATA_SERVER.fullmatch(str(parsed)) or parsed.is_unspecified or parsed.is_multicast:
+        if _CLOUD_METADATA_ADDRESS.fullmatch(str(parsed)) or parsed.is_unspecified or parsed.is_multicast:
             return False
         return self._zone == "loopback" or (self._zone == "private" and not parsed.is_loopback)
 
@@ -149,7 +154,6 @@ class ServerAuth(OAuthClientProvider):
         self._renew_lock = asyncio.Lock()
         self._zone: NetworkZone | None = None
         self._challenge_scope: str | None = None
-        # The resource is named in every request (RFC 8707).
         self.context.protocol_version = _RESOURCE_VERSION
 
     # Requests of a connection
@@ -208,7 +212,7 @@ class ServerAuth(OAuthClientProvider):
                     if self._login.token != sent:
                         return self._login.token
                     return await self._refresh()
-            except FileNotFoundError:  # no folder for logins, so there is none
+            except FileNotFoundError:  # no folder for logins, so no login is stored
                 return ""
             except (TimeoutError, OSError, KeyStoreError) as error:
                 why = "another process holds its lock" if isinstance(error, TimeoutError) else str(error)
@@ -216,6 +220,7 @@ class ServerAuth(OAuthClientProvider):
                 return ""
 
     async def _refresh(self) -> str:
+        """Refresh and store the token; return it, empty without one. `problem` then has the reason."""
         if not self.context.can_refresh_token() or self.context.oauth_metadata is None:
             return ""
         try:
@@ -224,7 +229,9 @@ class ServerAuth(OAuthClientProvider):
             self.problem = f"its login cannot be refreshed: {single_spaced(str(error), _MAX_MESSAGE_CHARS)}"
             return ""
         refusal = _refusal_text(response)
-        if response.status_code in (400, 401) and refusal:  # expired or revoked; a page of a proxy says neither
+        if (
+            response.status_code in (400, 401) and refusal
+        ):  # expired or revoked; an error page of a proxy has no `error`
             await self._store(replace(self._login, tokens={}, expires_at=None))
             return ""
         is_answered = response.status_code == 200
@@ -233,20 +240,20 @@ class ServerAuth(OAuthClientProvider):
             self.problem = f"its login cannot be refreshed: the authorization server {problem}"
             return ""
         tokens = OAuthToken.model_validate_json(response.content)
-        before, row = self._login.tokens, tokens.model_dump(mode="json", exclude_none=True)
-        # A response may leave out what stays the same (RFC 6749, section 6).
-        row = {**{name: before[name] for name in ("refresh_token", "scope") if name in before}, **row}
+        # A response may leave out a refresh token or scope that does not change (RFC 6749, section 6).
+        unchanged = {name: value for name, value in self._login.tokens.items() if name in ("refresh_token", "scope")}
+        row = {**unchanged, **tokens.model_dump(mode="json", exclude_none=True)}
         expires_at = time.time() + tokens.expires_in if tokens.expires_in is not None else None
         await self._store(replace(self._login, tokens=row, expires_at=expires_at))
         return tokens.access_token
 
     async def _store(self, login: Login) -> None:
         self.use(login)
-        with suppress(KeyStoreError):  # then it applies to this process only
+        with suppress(KeyStoreError):  # a login that cannot be stored is used by this process only
             await asyncio.to_thread(self._credentials.save, login)
 
     async def _require_scope(self, scope: str) -> None:
-        """Remember the permissions that the server demands, for the next login."""
+        """Store the permissions that the server demands, for the next login."""
         scopes = union_scopes(self._login.scope, single_spaced(scope, _MAX_MESSAGE_CHARS)) or ""
         self.problem = f"it demands further permissions ({scopes or 'not named'})"
         if scopes != self._login.scope:
@@ -255,14 +262,16 @@ class ServerAuth(OAuthClientProvider):
     # A login
 
     async def authorize(self, challenge: httpx2.Response, zone: NetworkZone) -> Login:
-        """Make a login after this response of the server, and return it; raise `ServerError`."""
+        """Sign in with the browser and return the login; raise `ServerError`.
+
+        `challenge` is the 401 response of the tool server, which says where to sign in.
+        """
         self._zone = zone
         self._challenge_scope = extract_scope_from_www_auth(challenge)
         self._is_loaded = self._initialized = True
         self.context.clear_tokens()
         self.context.oauth_metadata = self.context.protected_resource_metadata = None
-        quiet("mcp")  # it logs a failed login with the response, which may hold a token
-        # From this version on the package names the resource in every request (RFC 8707).
+        quiet("mcp")  # the package logs a failed login with the response, which may contain a token
         challenge.request.headers["mcp-protocol-version"] = _RESOURCE_VERSION
         flow = self._auth_flow(challenge.request)
         response = challenge
@@ -305,7 +314,10 @@ class ServerAuth(OAuthClientProvider):
         )
 
     def _check_request(self, outgoing: httpx2.Request) -> httpx2.Request:
-        """Return a request of the login to send; raise `ServerError` or `OAuthFlowError` if it must not be."""
+        """Return the request of the login to send; raise `ServerError` or `OAuthFlowError` if it must not be sent.
+
+        A registration is replaced by one with the scopes and the authentication that the server supports.
+        """
         if outgoing.method != "POST":
             return outgoing
         metadata = self._usable_metadata()
@@ -339,7 +351,7 @@ class ServerAuth(OAuthClientProvider):
             raise OAuthFlowError(f"the authorization server {problem}")
 
     def _usable_metadata(self) -> OAuthMetadata:
-        """Return the metadata of the authorization server; raise `OAuthFlowError` for one that is not safe."""
+        """Return the metadata of the authorization server; raise `OAuthFlowError` if a login would not be safe."""
         metadata = self.context.oauth_metadata
         if metadata is None:
             raise OAuthFlowError("no authorization server was found: neither it nor the tool server has metadata")
@@ -390,19 +402,20 @@ class ServerAuth(OAuthClientProvider):
             self._zone = await network_zone(self._credentials.url)
         url = str(request.url)
         for _ in range(MAX_REDIRECTS + 1):
-            response = await send(self._zone, request.method, url, dict(request.headers), request.content)
+            response = await send_checked(self._zone, request.method, url, dict(request.headers), request.content)
             location = urljoin(url, response.headers.get("location", ""))
-            is_within = urlsplit(location)[:2] == urlsplit(url)[:2]
-            if request.method != "GET" or not 300 <= response.status_code < 400 or not is_within or location == url:
+            is_redirect = 300 <= response.status_code < 400
+            is_same_origin = urlsplit(location)[:2] == urlsplit(url)[:2]
+            if request.method != "GET" or not is_redirect or not is_same_origin or location == url:
                 break
             url = location
         return response
 
 
-async def send(
+async def send_checked(
     zone: NetworkZone, method: str, url: str, headers: dict[str, str], content: bytes = b""
 ) -> httpx2.Response:
-    """Send a request of a login to a checked address; raise `Refused`."""
+    """Send a request of a login; raise `Refused` if `AddressGate` refuses its address."""
     gate = AddressGate(zone)
     target = gate.target(url)
     if isinstance(target, str):
@@ -411,8 +424,10 @@ async def send(
     page = await Fetch(gate).visit(
         url, target, headers={**forwarded, "Accept": "application/json"}, content=content if method == "POST" else None
     )
-    answered = {"content-type": page.kind, **({"location": page.location} if page.location else {})}
-    return httpx2.Response(page.status, headers=answered, content=page.data, request=httpx2.Request(method, url))
+    response_headers = {"content-type": page.kind, **({"location": page.location} if page.location else {})}
+    return httpx2.Response(
+        page.status, headers=response_headers, content=page.data, request=httpx2.Request(method, url)
+    )
 
 
 def _token_problem(content: bytes) -> str:

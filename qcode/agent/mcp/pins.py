@@ -28,15 +28,17 @@ _VERSION = 1
 
 @dataclass(frozen=True, slots=True)
 class Pin:
-    """A pinned tool: the hash of the server's description, and the offered form for the user to compare."""
+    """The approved form of a tool."""
 
     hash: str
+    """The hash of everything that the server listed about the tool (`CheckedTool.hash`)."""
     text: str
+    """The description and parameters as the model gets them, for the user to compare."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolChange:
-    """A tool that differs from its approval; `before` is None for a new tool."""
+    """A tool that differs from its pin; `before` is None for a new tool."""
 
     tool: str
     before: Pin | None
@@ -71,10 +73,10 @@ class Pins:
             return False
         if files is None:
             return True
-        known = self.files(spec)
-        if known is None:
+        approved = self.files(spec)
+        if approved is None:
             return not spec.is_from_project or not files
-        return not changes_between(known, files) and all(file.hash != TOO_LARGE for file in files.values())
+        return not changes_between(approved, files) and all(file.hash != TOO_LARGE for file in files.values())
 
     def was_approved(self, spec: ServerSpec) -> bool:
         """Return whether a server of this name was approved, even with another configuration."""
@@ -91,8 +93,8 @@ class Pins:
 
     def changed_files(self, spec: ServerSpec, files: Mapping[str, TrustedFile]) -> tuple[TrustedFileChange, ...]:
         """Return the files that differ from the approved ones; empty without approved files."""
-        known = self.files(spec)
-        return () if known is None else changes_between(known, files)
+        approved = self.files(spec)
+        return () if approved is None else changes_between(approved, files)
 
     def tools(self, spec: ServerSpec) -> dict[str, Pin] | None:
         """Return the pinned tools by the name a model calls; None if none were ever offered."""
@@ -107,14 +109,15 @@ class Pins:
         self.change(spec.key, {"pending": _pins_to_json({change.tool: change.now for change in changes})})
 
     def pending(self, spec: ServerSpec) -> tuple[ToolChange, ...]:
+        """Return the changes that `store_pending` stored."""
         entry = self._entry(spec.key)
         before, now = _pins_from_json(entry.get("tools")) or {}, _pins_from_json(entry.get("pending")) or {}
         return tuple(ToolChange(name, before.get(name), pin) for name, pin in now.items())
 
     def accept(self, spec: ServerSpec, changes: Sequence[ToolChange]) -> None:
         """Pin the changed tools in their new form."""
-        known = self.tools(spec) or {}
-        self.pin(spec, {**known, **{change.tool: change.now for change in changes}})
+        pinned = self.tools(spec) or {}
+        self.pin(spec, {**pinned, **{change.tool: change.now for change in changes}})
 
     def forget(self, key: str) -> None:
         """Delete the approvals of a server that was removed."""
@@ -123,8 +126,8 @@ class Pins:
             state_file.save_json(self.path, {"version": _VERSION, "servers": servers})
 
     def _entry(self, key: str) -> JsonObject:
-        found = self._servers().get(key)
-        return found if isinstance(found, dict) else {}
+        entry = self._servers().get(key)
+        return entry if isinstance(entry, dict) else {}
 
     def _servers(self) -> JsonObject:
         stored = state_file.load_json(self.path)
@@ -132,6 +135,7 @@ class Pins:
         return servers if isinstance(servers, dict) else {}
 
     def change(self, key: str, values: Mapping[str, Json]) -> None:
+        """Set values of the entry of a server; None deletes a value. Raise `OSError` if that cannot be stored."""
         servers = self._servers()
         entry = {**self._entry(key), **values}
         servers[key] = {name: value for name, value in entry.items() if value is not None}
@@ -167,10 +171,10 @@ def pin_of(tool: CheckedTool) -> Pin:
 
 def changes_of(pinned: Mapping[str, Pin], tools: Sequence[CheckedTool]) -> tuple[ToolChange, ...]:
     """Return the tools that differ from their pins."""
-    found = ((tool.spec.name, pin_of(tool)) for tool in tools if not tool.problem)
+    pins = ((tool.spec.name, pin_of(tool)) for tool in tools if not tool.problem)
     return tuple(
         ToolChange(name, pinned.get(name), now)
-        for name, now in found
+        for name, now in pins
         if name not in pinned or pinned[name].hash != now.hash
     )
 
@@ -185,10 +189,10 @@ def approval_id(
 
 
 def _pins_from_json(value: Json) -> dict[str, Pin] | None:
-    return dict(_read(value)) if isinstance(value, dict) else None
+    return dict(_valid_pins(value)) if isinstance(value, dict) else None
 
 
-def _read(rows: JsonObject) -> Iterator[tuple[str, Pin]]:
+def _valid_pins(rows: JsonObject) -> Iterator[tuple[str, Pin]]:
     for name, row in rows.items():
         if isinstance(row, dict):
             tool_hash, text = row.get("hash"), row.get("text")

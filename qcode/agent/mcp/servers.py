@@ -56,34 +56,41 @@ START_WAIT_S = 10.0
 
 _CLOSE_TIMEOUT_S = 2.0
 _SILENT_WAIT_S = 1.0
+"""Seconds of waiting after which a notice names the servers that are still starting."""
 _UNTRUSTED = "this folder is not trusted"
 
 
 @dataclass(slots=True)
 class _Server:
-    """A server and its state. `changes` are tools with a pending approval; `is_refused`: declined for this session.
-
-    `files` are the files it would start, as last read; `approved_files` are those the user approved in this session.
-    `can_sign_in`: the user may be asked to sign in with the browser; `signing_in` does it.
-    """
+    """A server and its state in this session."""
 
     spec: ServerSpec
     state: ServerState
     problem: str = ""
+    """Why the server does not run, in one line."""
     tools: tuple[CheckedTool, ...] = ()
     listing: ServerListing | None = None
     changes: tuple[ToolChange, ...] = ()
+    """The tools that differ from their approval, and are not offered until the user approves them."""
     is_refused: bool = False
+    """Whether the user declined the pending approval, so that it is not shown again in this session."""
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
+    """The files that the server would start, as last read."""
     approved_files: Mapping[str, TrustedFile] | None = None
+    """The files that the user approved in this session."""
     connection: ServerConnection | None = None
-    task: asyncio.Task[None] | None = None
-    signing_in: asyncio.Task[None] | None = None
+    run_task: asyncio.Task[None] | None = None
+    sign_in_task: asyncio.Task[None] | None = None
     can_sign_in: bool = False
+    """Whether to ask the user to sign in: the server refuses requests and a browser can be opened."""
+
+    @property
+    def tasks(self) -> tuple[asyncio.Task[None], ...]:
+        """The tasks that run the server, and a login that waits for the browser."""
+        return tuple(filter(None, (self.run_task, self.sign_in_task)))
 
     def cancel(self) -> None:
-        """Stop the server, and a login that waits for the browser."""
-        for task in filter(None, (self.task, self.signing_in)):
+        for task in self.tasks:
             task.cancel()
 
 
@@ -164,10 +171,10 @@ class Servers:
             if server.state == "waiting":
                 server.state = "refused"
         elif server.state == "sign-in":
-            server.is_refused = True  # asked once; /mcp asks again
-            if server.signing_in is not None:
-                server.signing_in.cancel()
-            server.signing_in = asyncio.get_running_loop().create_task(self._sign_in(server))
+            server.is_refused = True  # not asked a second time, except by /mcp
+            if server.sign_in_task is not None:
+                server.sign_in_task.cancel()
+            server.sign_in_task = asyncio.get_running_loop().create_task(self._sign_in(server))
         elif server.state == "waiting":
             server.approved_files = server.files
             self._all_started.clear()
@@ -230,7 +237,7 @@ class Servers:
         stale = [server for name, server in self._servers.items() if name not in fixed and is_stale(server.spec, named)]
         for server in stale:
             del self._servers[server.spec.name]
-            for task in filter(None, (server.task, server.signing_in)):
+            for task in server.tasks:
                 self._stop_tasks.add(task)
                 task.add_done_callback(self._stop_tasks.discard)
                 task.cancel()
@@ -325,10 +332,10 @@ class Servers:
 
     def original_names(self) -> dict[str, str]:
         """Return the names that the servers gave to the offered tools, by the names a model calls."""
-        return {tool.spec.name: tool.tool for _, tool in self._offered_tools()}
+        return {tool.spec.name: tool.listed_name for _, tool in self._offered_tools()}
 
     def has(self, name: str) -> bool:
-        """Return whether a server offers a tool of this name."""
+        """Return whether a name is that of a tool of one of these servers, even if the tool is not offered now."""
         server, tool = split_name(name)
         return bool(tool) and server in self._servers
 
@@ -336,8 +343,8 @@ class Servers:
         from qcode.agent.mcp.tools import shown_name
 
         server, tool = split_name(name)
-        found = self._find_tool(name)
-        label = shown_name(found[1].tool) if found is not None else tool
+        server_tool = self._find_tool(name)
+        label = shown_name(server_tool[1].listed_name) if server_tool is not None else tool
         detail = visible_json(arguments) if arguments else ""
         return Preview(f"Run the tool {visible(label)} of the server {visible(server)}?", detail)
 
@@ -356,7 +363,7 @@ class Servers:
         server_name, _ = split_name(name)
         server_tool = self._find_tool(name)
         if server_tool is None:
-            text = f"the tool {name} is not available now"
+            text = f"the tool {name} is not available now; use another tool, or continue without it"
             return ToolOutcome(text, is_error=True, summary=f"{server_name}: not available")
         server, tool = server_tool
         assert server.connection is not None
@@ -364,7 +371,7 @@ class Servers:
 
         running = RunningRequest(output, ask)
         try:
-            result = await server.connection.call(tool.tool, arguments, server.spec.config.timeout_s, running)
+            result = await server.connection.call(tool.listed_name, arguments, server.spec.config.timeout_s, running)
         except ServerError as error:
             text = "\n".join((f"the server {server_name}: {error}", *running.notes))
             return ToolOutcome(bounded_text(text, limit, folder), is_error=True, summary=f"{server_name}: failed")
@@ -372,9 +379,8 @@ class Servers:
 
     async def close(self) -> None:
         """Stop every server, within seconds even if they do not respond."""
-        running = (task for server in self._servers.values() for task in (server.task, server.signing_in))
-        tasks = [*self._stop_tasks, *(task for task in running if task is not None)]
-        for _ in range(2):
+        tasks = [*self._stop_tasks, *(task for server in self._servers.values() for task in server.tasks)]
+        for _ in range(2):  # the second cancellation ends tasks that still wait for their server to exit
             for task in tasks:
                 task.cancel()
             if tasks:
@@ -443,12 +449,12 @@ class Servers:
             server.spec, self._context, on_listing, on_lost, lambda: self._check_approval(server)
         )
         server.connection = connection
-        server.task = task = asyncio.get_running_loop().create_task(connection.run())
+        server.run_task = task = asyncio.get_running_loop().create_task(connection.run())
         task.add_done_callback(lambda ended: self._on_task_end(server, ended))
 
     def _on_task_end(self, server: _Server, task: asyncio.Task[None]) -> None:
         error = None if task.cancelled() else task.exception()
-        if error is None or server.task is not task:
+        if error is None or server.run_task is not task:
             return
         if isinstance(error, NotApprovedError):
             self._wait_for_approval(server, error.files)
@@ -517,27 +523,23 @@ class Servers:
         if server.changes and server.changes != before:
             server.is_refused = False
             self._save_pins(lambda: self._pins.store_pending(spec, server.changes))
-            self._notice(
-                "warning",
-                f"{count_text(len(server.changes), 'tool')} of {spec.name} changed since you approved them and "
-                f"were disabled: run qcode mcp show {spec.name} to see them and qcode mcp approve {spec.name} "
-                "to approve them",
-                is_unattended=True,
-            )
+            count = count_text(len(server.changes), "tool")
+            problem = f"{count} of {spec.name} changed since you approved them and were disabled"
+            hint = f"run qcode mcp show {spec.name} to see them and qcode mcp approve {spec.name} to approve them"
+            self._notice("warning", f"{problem}: {hint}", is_unattended=True)
         for tool in server.tools:
             if tool.problem:
-                self._notice("warning", f"the tool {shown_name(tool.tool)} of {spec.name} is disabled: {tool.problem}")
+                self._notice(
+                    "warning", f"the tool {shown_name(tool.listed_name)} of {spec.name} is disabled: {tool.problem}"
+                )
         self._notify_change()
 
     def _save_pins(self, write: Callable[[], None]) -> None:
         try:
             write()
         except OSError as error:
-            self._notice(
-                "warning",
-                f"approvals apply to this session only, because they cannot be saved: {self._pins.path}: "
-                f"{error.strerror}",
-            )
+            problem = f"they cannot be saved: {self._pins.path}: {error.strerror}"
+            self._notice("warning", f"approvals apply to this session only, because {problem}")
 
     def _offered_tools(self) -> list[tuple[_Server, CheckedTool]]:
         return [
@@ -549,7 +551,7 @@ class Servers:
         ]
 
     def _find_tool(self, name: str) -> tuple[_Server, CheckedTool] | None:
-        return next((found for found in self._offered_tools() if found[1].spec.name == name), None)
+        return next(((server, tool) for server, tool in self._offered_tools() if tool.spec.name == name), None)
 
     def _status(self, server: _Server) -> ServerStatus:
         pending = {change.tool: "new" if change.before is None else "changed" for change in server.changes}
@@ -576,10 +578,8 @@ class Servers:
                 f"{start_reason(spec, self._pins)} Start it now and in the future?",
                 start_text(spec, self._pins, server.files),
             )
-        text = (
-            f"{count_text(len(server.changes), 'tool')} of the server {spec.name} changed. Make them available "
-            "to models?"
-        )
+        count = count_text(len(server.changes), "tool")
+        text = f"{count} of the server {spec.name} changed. Make them available to models?"
         detail = "\n\n".join(change.diff() for change in server.changes)
         return ServerApproval(approval_id(spec, "tools", server.changes), spec.name, text, detail)
 

@@ -43,8 +43,11 @@ MAX_LISTED = 1_000
 """The maximum number of entries of one list of a server."""
 
 _LOG_LEVEL: Literal["info"] = "info"
-"""The least level of log messages. Servers of 2026-07-28 send none unless asked; earlier ones choose by themselves."""
-_PROBE_S = 3.0
+"""The lowest level of log messages to request. A server of protocol 2026-07-28 sends no messages without a request.
+
+A server of an earlier protocol chooses the level itself.
+"""
+_PROBE_TIMEOUT_S = 3.0
 _MAX_PAGES = 50
 _MIN_TTL_S = 60.0
 _LISTS = {
@@ -75,9 +78,10 @@ class ListedPrompt:
 
 @dataclass(frozen=True, slots=True)
 class ListedResource:
-    """A resource exactly as a server listed it; `is_template`: `uri` is a template of RFC 6570."""
+    """A resource exactly as a server listed it."""
 
     uri: str
+    """The URI, or with `is_template` a URI template (RFC 6570)."""
     name: str = ""
     description: str = ""
     media_type: str = ""
@@ -86,20 +90,19 @@ class ListedResource:
 
 @dataclass(frozen=True, slots=True)
 class ServerListing:
-    """The lists of a server. `problems` are lines about entries and lists that cannot be used.
-
-    `ttl_s` are the seconds after which the server wants its tools to be listed again, None if it does not say.
-    """
+    """The lists of a server."""
 
     tools: tuple[ListedTool, ...] = ()
     prompts: tuple[ListedPrompt, ...] = ()
     resources: tuple[ListedResource, ...] = ()
     problems: tuple[str, ...] = ()
+    """One line for each entry or list that cannot be used."""
     ttl_s: float | None = None
+    """Seconds after which the server wants its tools to be listed again; None if it does not say."""
 
 
-def load() -> None:
-    """Import the modules for a connection. This is slow: call it in a thread."""
+def load_sdk() -> None:
+    """Import the `mcp` package. This is slow: call it in a thread."""
     import mcp.client.sse
     import mcp.client.streamable_http
     import mcp.client.subscriptions  # noqa: F401
@@ -108,7 +111,7 @@ def load() -> None:
     quiet("mcp", "httpx2", "httpcore2", "client")
 
 
-def failures() -> tuple[type[Exception], ...]:
+def connection_errors() -> tuple[type[Exception], ...]:
     """Return the exceptions that connections and requests can raise."""
     import anyio
     import httpx2
@@ -118,8 +121,8 @@ def failures() -> tuple[type[Exception], ...]:
     return (MCPError, OSError, RuntimeError, ValueError, httpx2.HTTPError, httpx2.InvalidURL, ExceptionGroup, *closed)
 
 
-def innermost(error: BaseException) -> BaseException:
-    """Return the first error of a group, of any depth; another error as it is."""
+def innermost_error(error: BaseException) -> BaseException:
+    """Return the first error of an exception group, also of nested groups, or `error` itself if it is not a group."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
@@ -134,7 +137,7 @@ def explain(error: BaseException, status: str = "") -> str:
     from mcp import MCPError
     from pydantic import ValidationError
 
-    error = innermost(error)
+    error = innermost_error(error)
     text = single_spaced(str(error), MAX_REASON)
     match error:
         case MCPError() if is_closed(error):
@@ -184,7 +187,9 @@ def error_text(error: Any) -> str:  # noqa: ANN401  # an MCPError, whose package
         case types.UNSUPPORTED_PROTOCOL_VERSION:
             versions = data.get("supported")
             named = ", ".join(map(str, versions)) if isinstance(versions, list) else ""
-            return f"{text} (it supports only the protocol versions {single_spaced(named, 100) or 'it does not name'})"
+            if not named:
+                return f"{text} (it does not say which protocol versions it supports)"
+            return f"{text} (it supports only the protocol versions {single_spaced(named, 100)})"
         case types.MISSING_REQUIRED_CLIENT_CAPABILITY:
             required = data.get("requiredCapabilities")
             named = ", ".join(required) if isinstance(required, dict) else ""
@@ -195,14 +200,14 @@ def error_text(error: Any) -> str:  # noqa: ANN401  # an MCPError, whose package
 
 
 def is_closed(error: Any) -> bool:  # noqa: ANN401  # an MCPError, whose package loads late
-    """Return whether the error means that the connection ended; servers use its code for other errors too."""
+    """Return whether the error means that the connection ended. Servers use its code for other errors too."""
     import mcp_types as types
 
     return bool(error.code == types.CONNECTION_CLOSED and error.message == "Connection closed")
 
 
 Rejected: TypeAlias = list[tuple[str, str]]
-"""The names of entries that were left out of the lists of a server, and the reasons."""
+"""The name of each entry that was left out of the lists of a server, and the reason."""
 
 
 def open_session(
@@ -214,9 +219,10 @@ def open_session(
     sample: Sampler | None = None,
     note: Callable[[str], None] = lambda line: None,
 ) -> ClientSession:
-    """Return a session that reports the workspace as its only root; `elicit` asks the user, `sample` the model.
+    """Return a session that reports `cwd` as its only root; `elicit` asks the user, `sample` the model.
 
-    `note` gets a line for each log message of the server.
+    `on_change` is called when the server reports that a list changed. `note` gets a line for each log message of the
+    server. `rejected` collects the invalid entries of lists.
     """
     import mcp_types as types
     from mcp import ClientSession
@@ -323,7 +329,7 @@ def _remove_invalid(method: str, version: str, raw: dict[str, Any]) -> tuple[tup
 
 
 def validation_problem(check: Callable[[], object]) -> str:
-    """Return the first problem that a validation finds, in one line."""
+    """Return the first problem that a validation finds, in one line; empty if it finds none."""
     from pydantic import ValidationError
 
     try:
@@ -342,13 +348,16 @@ def _first_problem(error: ValidationError) -> str:
 
 
 async def negotiate(session: ClientSession, *, probes: bool) -> None:
-    """Negotiate the protocol: the newer one if the server responds to it, otherwise the one with a handshake."""
+    """Negotiate the protocol: with `probes` the newer one, if the server responds to it; otherwise the older one.
+
+    Only the older protocol begins with a handshake (`initialize`).
+    """
     import mcp_types as types
     from mcp import MCPError
 
     if probes:
         with suppress(MCPError, TimeoutError, ValueError, RuntimeError):
-            async with asyncio.timeout(_PROBE_S):
+            async with asyncio.timeout(_PROBE_TIMEOUT_S):
                 await session.discover()
                 return
     try:
@@ -371,32 +380,36 @@ async def list_all(session: ClientSession, rejected: Rejected) -> ServerListing:
     listing = ServerListing()
     problems: list[str] = []
     if capabilities.tools is not None:
-        tools, ttl_s = await _pages(session.list_tools, "tools", problems)
+        tools, ttl_s = await _all_entries(session.list_tools, "tools", problems)
         listed = tuple(ListedTool(tool.name, tool.description or "", tool.input_schema) for tool in tools)
         invalid = tuple(ListedTool(name, "", {}, f"its definition is not valid ({why})") for name, why in rejected)
         listing = replace(listing, tools=(*listed, *invalid), ttl_s=ttl_s)
         rejected.clear()
     if capabilities.prompts is not None:
-        prompts, _ = await _fetch_pages(session.list_prompts, "prompts", problems)
+        prompts, _ = await _entries_or_problem(session.list_prompts, "prompts", problems)
         listing = replace(listing, prompts=tuple(map(_prompt, prompts)))
     if capabilities.resources is not None:
-        resources, _ = await _fetch_pages(session.list_resources, "resources", problems)
-        templates, _ = await _fetch_pages(session.list_resource_templates, "resource_templates", problems)
+        resources, _ = await _entries_or_problem(session.list_resources, "resources", problems)
+        templates, _ = await _entries_or_problem(session.list_resource_templates, "resource_templates", problems)
         listing = replace(listing, resources=(*map(_resource, resources), *map(_template, templates)))
     problems += [f"{single_spaced(name, 80) or 'an entry'} is left out: {why}" for name, why in rejected]
     return replace(listing, problems=tuple(problems))
 
 
-async def _fetch_pages(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
+async def _entries_or_problem(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
+    """Return the entries of a list as `_all_entries` does; a failure adds a problem instead of an exception."""
     try:
-        return await _pages(fetch, key, problems)
-    except failures() as error:
+        return await _all_entries(fetch, key, problems)
+    except connection_errors() as error:
         problems.append(f"its {key.replace('_', ' ')} cannot be listed: {explain(error)}")
         return [], None
 
 
-async def _pages(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
-    """Return the entries of all pages, and the seconds for which the first page is fresh."""
+async def _all_entries(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
+    """Return the entries of all pages of a list, and the seconds for which the first page is fresh.
+
+    `key` is the attribute of a page that holds its entries.
+    """
     import mcp_types as types
 
     entries: list[Any] = []

@@ -30,10 +30,11 @@ if TYPE_CHECKING:
 MAX_TOOLS = 100
 """The limit for all servers together: with qcode's own tools the total stays below OpenAI's limit of 128."""
 MAX_REASON = 300
-"""The maximum length of a line about a server."""
+"""The maximum number of characters of a line about a server."""
 NOT_FOUND = "not found"
+"""Stands for the hash of a file that does not exist."""
 TOO_LARGE = "too large"
-"""The hash of a folder that is too large to read: it equals no hash, so the user is asked at each start."""
+"""Stands for the hash of a folder that is too large to read. It equals no hash, so the user is asked at each start."""
 
 _VARIABLE = lazy_pattern(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 
@@ -52,29 +53,32 @@ def login_hint(name: str) -> str:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Split the name a model calls into server and tool; the tool is empty if no server has this name."""
+    """Split the name a model calls into server and tool; the tool is empty for a tool that no server has (`read`)."""
     server, _, tool = name.partition("__")
     return server, tool
 
 
 Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]]"
+"""Opens the streams of a server that runs inside the program that uses qcode."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """A named server. `scope` separates servers of the same name: of a project, of a file, or of the user.
-
-    `is_from_client`: the program that uses qcode, such as an editor, names it in each session. Variables in it are not
-    expanded, and neither it nor its tools are pinned. `connect` opens the streams of a server that runs inside that
-    program.
-    """
+    """The specification of a server: its name, its configuration, and where that comes from."""
 
     name: str
     config: McpServer
     scope: str
+    """Separates servers of the same name: of a project, of a file, of the user, or of the program that uses qcode."""
     origin: str | Origin
+    """The file or flag that configures the server, for display."""
     is_from_client: bool = False
+    """Whether the program that uses qcode, such as an editor, names the server in each session.
+
+    Variables of such a server are not expanded, and neither the server nor its tools are pinned.
+    """
     connect: Connect | None = None
+    """None for a server that is a program or has an address."""
 
     @property
     def key(self) -> str:
@@ -106,7 +110,10 @@ class ServerSpec:
         return digest(parts)
 
     def detail(self) -> str:
-        """Return everything that an approval covers, one row for each value; a project's file has no user secrets."""
+        """Return everything that an approval covers, one row for each value.
+
+        Values are not redacted: call this for a server of a project, whose file has no secrets of the user.
+        """
         config = self.config
         rows = [("file:", str(self.origin))]
         if config.url is not None:
@@ -152,31 +159,35 @@ class ServerSpec:
 
 
 ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "starting", "ready", "sign-in", "failed"]
+"""`restricted`: the folder is not trusted; `waiting`: for an approval; `sign-in`: the server needs a login."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerTool:
-    """A tool of a server. `name` is the name a model calls, `problem` the reason if it is not offered."""
+    """A tool of a server, for display."""
 
     name: str
+    """The name a model calls."""
     description: str
     problem: str = ""
+    """Why the tool is not offered; empty if it is."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerStatus:
-    """The status of a server. `target` is its command line or address without secrets, `origin` its config file.
-
-    `problem` is one line, `log` the last lines of its stderr; both are foreign text.
-    """
+    """The status of a server, for display."""
 
     name: str
     state: ServerState
     target: str
+    """The command or address, without secrets."""
     origin: str
+    """The file or flag that configures the server."""
     tools: tuple[ServerTool, ...] = ()
     problem: str = ""
+    """Why the server does not run, in one line of foreign text."""
     log: str = ""
+    """The last lines of the server's log, foreign text."""
 
 
 def key_of_server(scope: str, name: str) -> str:
@@ -201,10 +212,11 @@ USER_SCOPE = "own"
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredServers:
-    """The servers in order. `problems` has a line for each entry or file that is not used."""
+    """The servers of a run, in order."""
 
     specs: tuple[ServerSpec, ...]
     problems: tuple[str, ...] = ()
+    """One line for each entry or file that is not used."""
 
 
 CLIENT_SCOPE = "client"
@@ -222,16 +234,19 @@ def configured_servers(
 ) -> ConfiguredServers:
     """Return the servers of a run. `--mcp-config` overrides the configuration, and both override the project.
 
-    `client_servers` are named by the program that uses qcode, `program_servers` run inside that program; they override
-    no other server, and the project's override none of them. Raise `QcodeError` if a file of a flag cannot be read. Its
-    invalid entries, and all errors in a project's file, are in `problems`.
+    `client_servers` are named by the program that uses qcode, `program_servers` run inside that program. A name that
+    the configuration or a flag uses is not available to them, and a name that they use is not available to the project.
+    Raise `QcodeError` if a file of a flag cannot be read. Its invalid entries, and all errors in a project's file, are
+    in `problems`.
     """
     problems: list[str] = []
     specs = {name: _spec_of_config(name, config, settings, root) for name, config in settings.mcp_servers.items()}
     for file in files:
         servers, invalid_entries = _read_flag(file)
         problems += invalid_entries
-        scope, origin = (INLINE_SCOPE, INLINE_SCOPE) if _is_text(file) else (f"file {Path(file).resolve()}", str(file))
+        scope, origin = (
+            (INLINE_SCOPE, INLINE_SCOPE) if _is_inline_json(file) else (f"file {Path(file).resolve()}", str(file))
+        )
         specs |= {name: ServerSpec(name, config, scope, origin) for name, config in servers.items()}
     for name, config in client_servers.items():
         if name in specs:
@@ -247,7 +262,7 @@ def configured_servers(
         if name in specs:
             problems.append(f"{name} of {root / MCP_FILE} is ignored: that name is already used")
         else:
-            specs[name] = ServerSpec(name, config, _scope(root), str(root / MCP_FILE))
+            specs[name] = ServerSpec(name, config, _project_scope(root), str(root / MCP_FILE))
     return ConfiguredServers(tuple(specs.values()), tuple(problems))
 
 
@@ -265,8 +280,8 @@ def client_specs(rows: Mapping[str, Json], origin: str) -> tuple[tuple[ServerSpe
     specs: list[ServerSpec] = []
     problems: dict[str, str] = {}
     for name, row in rows.items():
-        found, errors = _read_mcp_file(Path(origin), is_project=False, text=json.dumps({"mcpServers": {name: row}}))
-        specs += [ServerSpec(name, config, CLIENT_SCOPE, origin, is_from_client=True) for config in found.values()]
+        servers, errors = _read_mcp_file(Path(origin), is_project=False, text=json.dumps({"mcpServers": {name: row}}))
+        specs += [ServerSpec(name, config, CLIENT_SCOPE, origin, is_from_client=True) for config in servers.values()]
         if errors:
             problems[name] = errors[0]
     return tuple(specs), problems
@@ -303,25 +318,29 @@ def may_be_secret(name: str) -> bool:
 
 def _spec_of_config(name: str, config: McpServer, settings: Settings, root: Path) -> ServerSpec:
     key = f"mcp_servers.{name}.{'url' if config.url else 'command'}"
-    return ServerSpec(name, config, _scope(root) if config.is_from_project else USER_SCOPE, settings.origin(key))
+    return ServerSpec(
+        name, config, _project_scope(root) if config.is_from_project else USER_SCOPE, settings.origin(key)
+    )
 
 
 INLINE_SCOPE = "--mcp-config"
 """The scope and origin of servers given as JSON on the command line."""
 
 
-def _is_text(value: str | Path) -> bool:
+def _is_inline_json(value: str | Path) -> bool:
     return str(value).startswith("{")
 
 
 def _read_flag(value: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]]:
     """Return the servers of a file, or of a JSON text, and a line for each entry that cannot be used."""
     try:
-        if _is_text(value):
+        if _is_inline_json(value):
             return _read_mcp_file(Path(INLINE_SCOPE), is_project=False, text=str(value))
         return _read_mcp_file(Path(value), is_project=False)
     except ConfigError as error:
-        flag = "" if _is_text(value) else f"{INLINE_SCOPE}: "  # the problem of a text begins with the flag
+        flag = (
+            "" if _is_inline_json(value) else f"{INLINE_SCOPE}: "
+        )  # an error in inline JSON already begins with the flag
         raise QcodeError(f"{flag}{error}", ExitCode.BAD_CONFIG) from None
 
 
@@ -343,5 +362,5 @@ def _project_servers(root: Path, problems: list[str]) -> dict[str, McpServer]:
     return servers
 
 
-def _scope(root: Path) -> str:
+def _project_scope(root: Path) -> str:
     return f"project {root.resolve()}"

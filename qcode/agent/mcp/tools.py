@@ -32,18 +32,23 @@ if TYPE_CHECKING:
     from mcp_types import BlobResourceContents, CallToolResult, ContentBlock, TextResourceContents
 
 MAX_DESCRIPTION = 2_048
+"""The maximum number of characters of the description of a tool; a longer one is truncated."""
 MAX_SCHEMA = 16_384
+"""The maximum number of characters of the parameters of a tool as JSON; a tool with more is not offered."""
 
 _MAX_NAME = 64
 _MAX_LEVELS = 24
-_MAX_TEXT = 1_024
+_MAX_SCHEMA_TEXT = 1_024
+"""The maximum number of characters of a title or description in the parameters; a longer one is truncated."""
 _INVALID_CHARS = lazy_pattern(r"[^A-Za-z0-9_-]")
 # The property names that Anthropic's API accepts.
 _PROPERTY = lazy_pattern(r"[A-Za-z0-9_.-]{1,64}")
 # Providers reject these at the top level of a schema; the server still enforces them.
 _FORBIDDEN_AT_TOP = ("$schema", "$id", "anyOf", "oneOf", "allOf", "not", "if", "then", "else", "enum", "const")
 _TEXT_KEYS = ("description", "title", "$comment")
+# Unicode categories of invisible characters: format, unassigned, private use, surrogate.
 _HIDDEN = frozenset({"Cf", "Cn", "Co", "Cs"})
+# Invisible characters that words of Persian or Hindi, and emoji, need.
 _JOINERS = "\u200c\u200d"
 
 
@@ -59,15 +64,16 @@ class ListedTool:
 
 @dataclass(frozen=True, slots=True)
 class CheckedTool:
-    """A tool of a server. Its name is foreign text; display it with `shown_name`.
+    """A tool of a server after its name, description and parameters were checked."""
 
-    `hash` covers the server's description; `problem` is the reason if it is not offered, otherwise empty.
-    """
-
-    tool: str
+    listed_name: str
+    """The name that the server gave it: foreign text, display it with `shown_name`."""
     spec: ToolSpec
+    """The tool as a model is offered it."""
     hash: str
+    """The hash of the name, description and parameters that the server listed."""
     problem: str = ""
+    """Why the tool is not offered; empty if it is."""
 
 
 def check_tools(server: str, listed: Sequence[ListedTool], configured: Collection[str] = ()) -> tuple[CheckedTool, ...]:
@@ -82,7 +88,7 @@ def check_tools(server: str, listed: Sequence[ListedTool], configured: Collectio
     tools = []
     for listed_tool in selected:
         name = tool_name(server, listed_tool.name)
-        schema, problem = _parameters(listed_tool.schema)
+        schema, problem = _offered_schema(listed_tool.schema)
         problem = listed_tool.problem or problem
         if names[name] > 1 and not listed_tool.problem:
             problem = f"{names[name]} tools of this server would be called {name}"
@@ -92,17 +98,17 @@ def check_tools(server: str, listed: Sequence[ListedTool], configured: Collectio
 
 
 def tool_name(server: str, tool: str) -> str:
-    """Return the name a model calls: `server__tool`, other characters replaced, a long one truncated with a hash."""
+    """Return the name a model calls, `server__tool`. Invalid characters become `_`; a long name ends with a hash."""
     name = f"{server}__{_INVALID_CHARS.sub('_', tool)}"
     if len(name) <= _MAX_NAME and tool:
         return name
-    mark = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:8]
-    return f"{name[: _MAX_NAME - 9]}_{mark}"
+    name_hash = hashlib.sha256(tool.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{name[: _MAX_NAME - 9]}_{name_hash}"
 
 
 def shown_name(tool: str) -> str:
     """Return the name of a tool for display: cleaned, on one line, truncated; `(unnamed)` if nothing is left."""
-    text = _plain(tool).replace("\n", " ").replace("\t", " ").strip() or "(unnamed)"
+    text = _visible_chars(tool).replace("\n", " ").replace("\t", " ").strip() or "(unnamed)"
     return text if len(text) <= _MAX_NAME else f"{text[: _MAX_NAME - 1]}…"
 
 
@@ -111,7 +117,7 @@ def _hash(tool: ListedTool) -> str:
 
 
 def _description(server: str, description: str) -> str:
-    text = _cut(_plain(description).strip(), MAX_DESCRIPTION)
+    text = _cut(_visible_chars(description).strip(), MAX_DESCRIPTION)
     note = f", which says about it: {text}" if text else "."
     return f"A tool of the server {server}{note}"
 
@@ -120,15 +126,15 @@ def _cut(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… [cut]"
 
 
-def _plain(text: str) -> str:
+def _visible_chars(text: str) -> str:
     """Return foreign text without control characters and invisible characters."""
     return "".join(
         char for char in clean(text) if char in _JOINERS or char in "\n\t" or unicodedata.category(char) not in _HIDDEN
     )
 
 
-def _parameters(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
-    """Return the schema to offer, and a problem if it cannot be offered."""
+def _offered_schema(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
+    """Return the schema of parameters to offer, and why it cannot be offered, empty if it can."""
     empty: JsonObject = {"type": "object", "properties": {}}
     if _depth(dict(schema)) > _MAX_LEVELS:
         return empty, "its parameters are nested too deeply"
@@ -143,9 +149,9 @@ def _parameters(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
     properties = schema.get("properties", {})
     if not isinstance(properties, dict):
         return empty, "its parameters are not a JSON Schema object"
-    odd = next((name for name in properties if _PROPERTY.fullmatch(name) is None), None)
-    if odd is not None:
-        return empty, f"it has a parameter with a name that models do not accept: {shown_name(ascii(odd))}"
+    invalid_name = next((name for name in properties if _PROPERTY.fullmatch(name) is None), None)
+    if invalid_name is not None:
+        return empty, f"it has a parameter with a name that models do not accept: {shown_name(ascii(invalid_name))}"
     allowed = {key: value for key, value in schema.items() if key not in _FORBIDDEN_AT_TOP}
     cleaned = _cleaned_schema({**empty, **allowed, "type": "object", "properties": properties})
     assert isinstance(cleaned, dict)
@@ -164,7 +170,7 @@ def _cleaned_schema(value: Json, *, is_names: bool = False) -> Json:
     result: JsonObject = {}
     for key, inner in value.items():
         if not is_names and key in _TEXT_KEYS and isinstance(inner, str):
-            result[key] = _cut(_plain(inner), _MAX_TEXT)
+            result[key] = _cut(_visible_chars(inner), _MAX_SCHEMA_TEXT)
         elif not is_names and key in ("enum", "const", "default", "examples", "required"):
             result[key] = inner
         else:
@@ -175,28 +181,30 @@ def _cleaned_schema(value: Json, *, is_names: bool = False) -> Json:
 
 
 def _depth(value: Json) -> int:
-    """Return the nesting depth of a value, counted up to the limit."""
+    """Return the nesting depth of a value. Counting stops at the first level above the limit."""
     level, depth = [value], 0
     while level and depth <= _MAX_LEVELS:
         depth += 1
-        level = [
-            inner
-            for item in level
-            for inner in (item.values() if isinstance(item, dict) else item if isinstance(item, list) else ())
-            if isinstance(inner, dict | list)
-        ]
+        level = [child for item in level for child in _children(item) if isinstance(child, dict | list)]
     return depth
 
 
+def _children(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
 MAX_IMAGES = 8
+"""The maximum number of images of a result that are sent to the model."""
 
 
 def outcome_of(
     result: CallToolResult, limit: int, folder: Callable[[], Path], notes: Sequence[str] = ()
 ) -> ToolOutcome:
-    """Return the outcome of a call with at most `limit` characters; a longer text is stored in full in `folder`.
+    """Return the outcome of a call. Its text has at most `limit` characters; a longer text is stored in `folder`.
 
-    `notes` are lines by qcode that are appended.
+    `notes` are lines by qcode that are appended, in addition to the limit.
     """
     reader = ContentReader(folder)
     reader.add_blocks(result.content)
@@ -217,7 +225,7 @@ def _summary(text: str, images: int) -> str:
 
 
 class ContentReader:
-    """Converts the content blocks of a result, in order. Audio and other binary data is stored in `folder`."""
+    """Converts content blocks of a server to `texts` and `images`. Other binary data is stored in `folder`."""
 
     def __init__(self, folder: Callable[[], Path]) -> None:
         self._folder = folder
@@ -268,7 +276,7 @@ class ContentReader:
             self._add_binary(f"resource {resource.uri}", resource.blob, resource.mime_type or "unknown type")
 
     def _add_binary(self, what: str, data: str, media_type: str) -> None:
-        """Add an image, store other data. The type is detected from the bytes, not taken from the server."""
+        """Add an image, or store other data. An image is recognized by its bytes, not by the server's media type."""
         try:
             raw = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
@@ -301,7 +309,7 @@ def _json_of(text: str) -> object:
     if not text.lstrip().startswith(("{", "[", '"', "t", "f", "n", "-", *"0123456789")):
         return None
     try:
-        found: object = json.loads(text)
+        value: object = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    return found
+    return value

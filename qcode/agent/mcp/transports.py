@@ -37,6 +37,7 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 """The maximum size of a message; a longer one ends the connection."""
 
 _GRACE_S = 0.3
+"""Seconds that a program gets to exit after its stdin was closed, before it is killed."""
 _QUEUE_SIZE = 16
 
 
@@ -50,17 +51,17 @@ class ServerProgram:
 
 
 def program_path(command: str, cwd: Path, search_path: str) -> str:
-    """Return the path of a command as typed by the user; raise `ServerError` if it does not exist."""
+    """Return the path of the program that a configured command names; raise `ServerError` if it does not exist."""
     name = os.path.expanduser(command)  # noqa: PTH111  # a command is not always a path
     if "/" in name:
         path = cwd / name
         if not (path.is_file() and os.access(path, os.X_OK)):
             raise ServerError(f"the program {command} does not exist")
         return str(path)
-    found = shutil.which(name, path=search_path)
-    if found is None:
+    executable = shutil.which(name, path=search_path)
+    if executable is None:
         raise ServerError(f"the program {command} was not found on PATH")
-    return found
+    return executable
 
 
 @asynccontextmanager
@@ -78,11 +79,11 @@ async def connect_stdio(
     groups.add(process.pid)
     to_session, from_server = anyio.create_memory_object_stream[SessionMessage | Exception](_QUEUE_SIZE)
     to_server, from_session = anyio.create_memory_object_stream[SessionMessage](_QUEUE_SIZE)
-    first = _FirstResponse()
+    response_check = _FirstResponseCheck()
     tasks = [
-        asyncio.ensure_future(_read_messages(out_read, to_session, log, on_end, first)),
+        asyncio.ensure_future(_read_messages(out_read, to_session, log, on_end, response_check)),
         asyncio.ensure_future(_read_stderr(err_read, log)),
-        asyncio.ensure_future(_write_messages(process, from_session, to_session, first)),
+        asyncio.ensure_future(_write_messages(process, from_session, to_session, response_check)),
     ]
     try:
         yield from_server, to_server
@@ -99,7 +100,7 @@ async def connect_stdio(
             for stream in (to_session, from_session):
                 stream.close()
             if process.returncode:
-                log.end(process.returncode)
+                log.record_exit(process.returncode)
 
 
 async def _start_process(program: ServerProgram) -> tuple[asyncio.subprocess.Process, int, int]:
@@ -140,14 +141,14 @@ async def _stop_process(process: asyncio.subprocess.Process) -> None:
         await end_program(process)
 
 
-class _FirstResponse:
-    """Checks messages until the first response to a request: a wrong id there would only show as a timeout."""
+class _FirstResponseCheck:
+    """Checks that the first response has the id of a request: otherwise a wrong id would only show as a timeout."""
 
     def __init__(self) -> None:
-        self._sent: dict[Any, None] = {}
+        self._sent: dict[Any, None] = {}  # the ids of the requests, in order
         self._has_arrived = False
 
-    def sent(self, message: Any) -> None:  # noqa: ANN401  # a message of the mcp package, which loads late
+    def record_request(self, message: Any) -> None:  # noqa: ANN401  # a message of the mcp package, which loads late
         if not self._has_arrived and hasattr(message, "method") and getattr(message, "id", None) is not None:
             self._sent[message.id] = None
 
@@ -172,7 +173,7 @@ async def _read_messages(
     out: MemoryObjectSendStream[SessionMessage | Exception],
     log: Log,
     on_end: Callable[[], None],
-    first: _FirstResponse,
+    response_check: _FirstResponseCheck,
 ) -> None:
     """Forward the messages of the server; log lines that are not messages."""
     import anyio
@@ -187,11 +188,11 @@ async def _read_messages(
                 except ValueError:
                     log.add(line[:400].rstrip() + b"\n")
                     continue
-                await out.send(SessionMessage(first.checked(message)))
+                await out.send(SessionMessage(response_check.checked(message)))
     except ServerError as error:
-        log.stop(str(error))
+        log.record_violation(str(error))
     except ValueError:
-        log.stop(f"it sent a message larger than {MAX_LINE_BYTES // 1024 // 1024} MiB")
+        log.record_violation(f"it sent a message larger than {MAX_LINE_BYTES // 1024 // 1024} MiB")
     except (anyio.BrokenResourceError, anyio.ClosedResourceError, OSError):
         return
     finally:
@@ -210,7 +211,7 @@ async def _write_messages(
     process: asyncio.subprocess.Process,
     messages: MemoryObjectReceiveStream[SessionMessage],
     out: MemoryObjectSendStream[SessionMessage | Exception],
-    first: _FirstResponse,
+    response_check: _FirstResponseCheck,
 ) -> None:
     import anyio
 
@@ -218,7 +219,7 @@ async def _write_messages(
     assert stdin is not None
     try:
         async for message in messages:
-            first.sent(message.message)
+            response_check.record_request(message.message)
             text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             stdin.write(f"{text}\n".encode())
             await stdin.drain()
@@ -244,6 +245,7 @@ MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 """The maximum size of a response or event."""
 
 BETWEEN_GETS_S = 0.25
+"""The minimum number of seconds between two GET requests of a connection."""
 _CONNECT_S = 20.0
 _DELETE_TIMEOUT_S = 1.0
 _EVENT_STREAM = "text/event-stream"
@@ -271,10 +273,10 @@ async def connect_sse(config: McpServer, log: Log, auth: httpx2.Auth | None = No
     assert config.url is not None
     client = http_client(config, log, auth)
 
-    def opened(*_: object, **__: object) -> httpx2.AsyncClient:
+    def client_factory(*_: object, **__: object) -> httpx2.AsyncClient:
         return client
 
-    async with sse_client(config.url, timeout=_CONNECT_S, httpx_client_factory=opened) as streams:
+    async with sse_client(config.url, timeout=_CONNECT_S, httpx_client_factory=client_factory) as streams:
         yield streams
 
 
@@ -282,11 +284,11 @@ def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) ->
     """Return a client for the address of a server, with its headers and limits; raise `ServerError`."""
     import httpx2
 
-    _check(config)
-    watch = _ResponseGuard(log)
+    _check_config(config)
+    guard = _ResponseGuard(log)
     hooks: dict[str, list[Callable[..., Any]]] = {
-        "request": [_shorten_delete, watch.throttle],
-        "response": [watch.check_response],
+        "request": [_shorten_delete, guard.throttle],
+        "response": [guard.check_response],
     }
     # Identity: the size of a compressed response after unpacking cannot be limited here.
     headers = {**config.headers, "Accept-Encoding": "identity"}
@@ -307,7 +309,7 @@ def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) ->
 
 
 def _client_class(proxy: str) -> type[httpx2.AsyncClient]:
-    """Return a client whose connection errors say why, and name the variable of the proxy."""
+    """Return a client class whose connection errors have the reason, and the variable `proxy` that names the proxy."""
     import httpx2
 
     class ServerClient(httpx2.AsyncClient):
@@ -325,8 +327,8 @@ def _client_class(proxy: str) -> type[httpx2.AsyncClient]:
     return ServerClient
 
 
-def _check(config: McpServer) -> None:
-    """Reject invalid headers and addresses by name; an error of the HTTP client would show the value."""
+def _check_config(config: McpServer) -> None:
+    """Raise `ServerError` for an invalid header or URL. An error of the HTTP client would contain its value."""
     for name, value in config.headers.items():
         if not (value.isascii() and value.isprintable()):
             raise ServerError(f"the header {name} contains characters that HTTP does not allow")
@@ -394,35 +396,36 @@ def _limit_stream(inner: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
     return LimitedStream()
 
 
-_MAX_BYTES = 8_192
+_MAX_LOG_BYTES = 8_192
 _TAIL_LINES = 5
 
 
 class Log:
-    """The end of a server's log. `note` adds a line by qcode.
-
-    `status` is that of the last HTTP response, `status_line` has its reason too. `exit_code` is the exit code of a
-    program that ended with an error, `violation` the reason if qcode ended the connection, empty if it did not.
-    """
+    """The end of a server's log: its output, and lines that qcode adds."""
 
     def __init__(self) -> None:
         self._data = b""
         self.status = 0
+        """The status of the last HTTP response, 0 before the first."""
         self.status_line = ""
+        """The same status with its reason, such as `502 Bad Gateway`."""
         self.exit_code: int | None = None
+        """The exit code of a program that ended with an error, otherwise None."""
         self.violation = ""
+        """Why qcode ended the connection, such as a message that is too large; empty if it did not."""
 
     def add(self, data: bytes) -> None:
-        self._data = (self._data + data)[-_MAX_BYTES:]
+        self._data = (self._data + data)[-_MAX_LOG_BYTES:]
 
     def note(self, text: str) -> None:
+        """Add a line by qcode."""
         self.add(f"{text}\n".encode("utf-8", "replace"))
 
-    def stop(self, violation: str) -> None:
+    def record_violation(self, violation: str) -> None:
         self.violation = violation
         self.note(f"[stopped: {violation}]")
 
-    def end(self, exit_code: int) -> None:
+    def record_exit(self, exit_code: int) -> None:
         self.exit_code = exit_code
         self.note(_exit_text(exit_code))
 
@@ -435,10 +438,10 @@ class Log:
 
     @property
     def tail(self) -> tuple[str, ...]:
-        """The last lines of the server that are not empty."""
-        ended = _exit_text(self.exit_code)
+        """The last lines that are not empty, without the line that `record_exit` added."""
+        exit_line = _exit_text(self.exit_code)
         lines = (line.strip() for line in self.text.splitlines())
-        return tuple(line for line in lines if line and line != ended)[-_TAIL_LINES:]
+        return tuple(line for line in lines if line and line != exit_line)[-_TAIL_LINES:]
 
 
 def _exit_text(exit_code: int | None) -> str:

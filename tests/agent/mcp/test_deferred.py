@@ -165,7 +165,7 @@ def test_search_ranks_whole_words_first_and_finds_words_of_every_script() -> Non
 def test_search_in_an_unknown_server_names_the_servers() -> None:
     search = FindTools(lambda: [ToolSpec("web__open", "", {}), ToolSpec("tracker__search", "", {})])
     found = asyncio.run(search.run({"query": "open", "server": "wbe"}, cast("Any", None), cast("Any", None)))
-    assert found.content == 'There is no server "wbe" with tools. The servers: tracker, web.'
+    assert found.content == 'There is no server "wbe" with tools. Use one of: tracker, web.'
 
 
 def test_call_of_a_tool_without_its_server_names_the_complete_name() -> None:

@@ -33,7 +33,7 @@ def test_every_name_is_valid_for_providers_and_maps_back_to_its_server(tool: str
     assert NAME.fullmatch(found.spec.name)
     assert split_name(found.spec.name)[0] == "srv"
     assert clean(found.spec.description) == found.spec.description
-    assert found.tool == tool
+    assert found.listed_name == tool
 
 
 def test_long_names_stay_distinct() -> None:
@@ -54,7 +54,7 @@ def test_tools_are_sorted_by_name_in_any_listing_order() -> None:
 
 def test_only_enabled_tools_are_offered() -> None:
     listed = [ListedTool(name, "", EMPTY) for name in "abc"]
-    assert [tool.tool for tool in check_tools("srv", listed, ("b",))] == ["b"]
+    assert [tool.listed_name for tool in check_tools("srv", listed, ("b",))] == ["b"]
     assert len(check_tools("srv", listed, ("*",))) == 3
 
 
