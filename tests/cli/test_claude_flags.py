@@ -252,7 +252,7 @@ def test_servers_come_from_a_pipe(home: dict[str, str]) -> None:
 
 
 def test_silent_pipe_is_an_error(home: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("qcode.agent.claude.settings.PIPE_S", 0.05)
+    monkeypatch.setattr("qcode.agent.claude.settings.PIPE_TIMEOUT_S", 0.05)
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(ConfigError, match="nothing arrived"):
         read(home, "--settings", str(tmp_path / "pipe"))

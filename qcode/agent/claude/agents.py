@@ -22,6 +22,7 @@ from qcode.tools.registry import all_names
 from qcode.values import dataclass
 
 MAX_DESCRIPTION = 1_024
+"""The maximum number of characters of a description; a longer one is truncated."""
 MAX_NAME = 64
 _NAME = re.compile(r"[A-Za-z0-9][\w:.-]*")
 FIELDS: Mapping[str, str] = {
@@ -44,10 +45,11 @@ _NEVER_OFFERED = frozenset({"agent", "ask_person", "exit_plan_mode"})
 
 @dataclass(frozen=True, slots=True)
 class AgentDefinition:
-    """A converted definition. `unused_fields` are its fields that have no effect here."""
+    """A converted definition."""
 
     kind: SubagentKind
     unused_fields: tuple[str, ...] = ()
+    """The fields of the definition that have no effect in qcode."""
 
 
 def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None = None) -> AgentDefinition:
@@ -100,8 +102,8 @@ def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | Non
     names = split_rules([value] if isinstance(value, str) else list(value))
     if "*" in names:
         return None if field == "tools" else frozenset(all_names())
-    known = {*all_names(), "skill"}
-    tools = {tool for name in names for tool in _tools_of_name(name) if tool in known or "__" in tool}
+    own_tools = {*all_names(), "skill"}
+    tools = {tool for name in names for tool in _tools_of_name(name) if tool in own_tools or "__" in tool}
     if field == "tools" and not tools - _NEVER_OFFERED:
         listed = single_spaced(", ".join(names), 100) or "nothing"
         raise ValueError(f"tools: qcode has none of them ({listed}); name at least one tool it has")
@@ -109,7 +111,10 @@ def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | Non
 
 
 def _tools_of_name(name: str) -> tuple[str, ...]:
-    """Return the tools of qcode for one name. A model gets one of several edit tools, so naming one stands for all."""
+    """Return qcode's names of the tools that one name in a definition selects.
+
+    Each edit tool stands for all of them, because qcode offers each model the one that suits it.
+    """
     base = name.partition("(")[0].strip()
     if base.startswith(MCP_PREFIX):
         server, _, tool = base.removeprefix(MCP_PREFIX).partition("__")
@@ -145,7 +150,10 @@ def _max_turns(definition: Mapping[str, object]) -> int:
 def load_agents(
     folders: Iterable[MarkdownFolder], used_names: Collection[str]
 ) -> tuple[tuple[SubagentKind, ...], tuple[str, ...]]:
-    """Return the kinds that Markdown files define, and a line for each problem. The first file of a name is used."""
+    """Return the kinds that Markdown files define, and a line for each problem.
+
+    If several files define the same name, only the first is used. `used_names` are not available to files.
+    """
     kinds: dict[str, SubagentKind] = {}
     problems: list[str] = []
     for folder in folders:

@@ -1,7 +1,7 @@
-"""Commands in Markdown: `commands/git/commit.md` of qcode or Claude Code is `/git:commit`.
+"""Commands in Markdown files, of qcode and of Claude Code: the user starts `commands/git/commit.md` as `/git:commit`.
 
-They run as skills that only the user starts, with the same placeholders; one file is one command, and its front matter
-is optional. Form: https://code.claude.com/docs/en/slash-commands. A separate module because few runs have such files.
+A command runs as a skill that only the user starts, with the same placeholders. Front matter is optional. Form:
+https://code.claude.com/docs/en/slash-commands. A separate module because few runs have such files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ FIELDS: Mapping[str, str] = {
     "disable-model-invocation": "read; only you start a command anyway",
 }
 """The fields that are known, with their meaning for the reference."""
-_T = TypeVar("_T")
+ValueT = TypeVar("ValueT")
 
 
 def find_commands(
@@ -53,20 +53,22 @@ def find_commands(
 
 
 def _read_command(name: str, file: Path, folder: MarkdownFolder) -> Skill:
-    matter = read_skill_file(file, str(file))
-    body = matter.body.strip()
+    front_matter = read_skill_file(file, str(file))
+    body = front_matter.body.strip()
     if not body:
-        raise FrontMatterError(f"{file}:{matter.body_line}: the command has no prompt")
+        raise FrontMatterError(f"{file}:{front_matter.body_line}: the command has no prompt")
     warnings: list[str] = []
 
-    def lenient(read: Callable[[], _T], otherwise: _T) -> _T:
+    def read_or_warn(read: Callable[[], ValueT], default: ValueT) -> ValueT:
         try:
             return read()
         except FrontMatterError as problem:
             warnings.append(str(problem))
-            return otherwise
+            return default
 
-    description = lenient(lambda: matter.text("description") or "", "") or body.split("\n", 1)[0].lstrip("# ")
+    description = read_or_warn(lambda: front_matter.text("description") or "", "") or body.split("\n", 1)[0].lstrip(
+        "# "
+    )
     return Skill(
         name,
         single_spaced(description, _MAX_DESCRIPTION),
@@ -74,11 +76,11 @@ def _read_command(name: str, file: Path, folder: MarkdownFolder) -> Skill:
         Path(os.path.realpath(file)).parent,
         "this project" if folder.project is not None else "yours",
         folder.project is not None,
-        hint=matter.source("argument-hint") or "",
-        parameters=lenient(lambda: matter.names("arguments") or (), ()),
+        hint=front_matter.source("argument-hint") or "",
+        parameters=read_or_warn(lambda: front_matter.names("arguments") or (), ()),
         is_for_model=False,
-        model=lenient(lambda: matter.text("model") or "", ""),
-        unknown_fields=tuple(field for field in matter.fields if field not in FIELDS),
+        model=read_or_warn(lambda: front_matter.text("model") or "", ""),
+        unknown_fields=tuple(field for field in front_matter.fields if field not in FIELDS),
         size=len(body),
         warnings=tuple(warnings),
         is_command=True,

@@ -19,24 +19,27 @@ MAX_SETTINGS = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ClaudeHook:
-    """A hook of a settings file; `group` has its matcher, `line` is the line of its event in the file."""
+    """A hook of a settings file, as it is written there."""
 
     event: str
     group: Mapping[str, Any]
+    """The object that contains the hook, and has its `matcher`."""
     fields: Mapping[str, Any]
     line: int
+    """The line of the event in the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeHooks:
-    """The hooks of a settings file. `problems` has a line `file:line: what` for each part of another form."""
+    """The hooks of a settings file."""
 
     hooks: tuple[ClaudeHook, ...] = ()
     problems: tuple[str, ...] = ()
+    """A line `file:line: problem` for each part that is not valid."""
 
 
 def read_claude_hooks(file: Path) -> ClaudeHooks:
-    """Return the hooks of a settings file of Claude Code; none without the file."""
+    """Return the hooks of a settings file of Claude Code; none if the file does not exist."""
     try:
         text = _read_text(file)
         if text is None:
@@ -52,12 +55,12 @@ def read_claude_hooks(file: Path) -> ClaudeHooks:
         return ClaudeHooks((), (f"{file}:{line}: {what}; its hooks do not run",))
     hooks: list[ClaudeHook] = []
     problems: list[str] = []
-    for entry in _parts(groups, text):
+    for entry in _hooks_and_problems(groups, text):
         if isinstance(entry, ClaudeHook):
             hooks.append(entry)
         else:
-            line, what = entry
-            problems.append(f"{file}:{line}: {visible(one_line(what, 200))}; it does not run")
+            line, problem = entry
+            problems.append(f"{file}:{line}: {visible(one_line(problem, 200))}; it does not run")
     return ClaudeHooks(tuple(hooks), tuple(problems))
 
 
@@ -82,8 +85,8 @@ def _read_text(file: Path) -> str | None:
         raise ValueError("is not UTF-8 text") from None
 
 
-def _parts(groups: Mapping[str, Any], text: str) -> Iterator[ClaudeHook | tuple[int, str]]:
-    """Yield each hook, and for each part of another form the line of its event and the problem."""
+def _hooks_and_problems(groups: Mapping[str, Any], text: str) -> Iterator[ClaudeHook | tuple[int, str]]:
+    """Yield each hook, and for each part that is not valid the line of its event and the problem."""
     start = text.find('"hooks"')
     for event, rows in groups.items():
         line = _line_of(event, text, start)
@@ -104,6 +107,6 @@ def _parts(groups: Mapping[str, Any], text: str) -> Iterator[ClaudeHook | tuple[
 
 
 def _line_of(key: str, text: str, start: int) -> int:
-    """Return the line of a key; 1 if it is spelled in another way in the text."""
-    at = text.find(json.dumps(key, ensure_ascii=False), max(0, start))
-    return text.count("\n", 0, at) + 1 if at >= 0 else 1
+    """Return the line of a key; 1 if the text spells it with other escapes."""
+    offset = text.find(json.dumps(key, ensure_ascii=False), max(0, start))
+    return text.count("\n", 0, offset) + 1 if offset >= 0 else 1

@@ -1,4 +1,4 @@
-"""Folders of Markdown files with front matter, as Claude Code keeps commands, agents and rules.
+"""Folders of Markdown files with front matter, in which qcode and Claude Code keep commands, agents and rules.
 
 A file of a project is read only if the caller says that its folder is trusted. A separate module because agents,
 commands and rules share it, and load one without the others.
@@ -17,24 +17,25 @@ from qcode.text.clean import one_line
 from qcode.values import dataclass
 
 MAX_BYTES = 256 * 1024
-_NO_DEFINITION = frozenset({"readme.md", "claude.md", "agents.md"})
+_DOCUMENTATION_FILES = frozenset({"readme.md", "claude.md", "agents.md"})
 
 
 @dataclass(frozen=True, slots=True)
 class MarkdownFolder:
-    """A folder of definitions. Its links must not lead out of `project` (None for the user's folder)."""
+    """A folder of definitions, one in each file."""
 
     path: Path
     project: Path | None = None
+    """The project, out of which links in the folder must not lead; None for a folder of the user."""
 
     def files(self, problems: list[str]) -> Iterator[Path]:
-        """Return its files in the order of their names; add a line to `problems` for each that is left out."""
+        """Yield the files in the order of their names; add a line to `problems` for each that is left out."""
         return (file for _, file in self.named_files(problems))
 
     def named_files(self, problems: list[str]) -> Iterator[tuple[str, Path]]:
         """Yield each file with its name, such as `git:commit` for `git/commit.md`."""
         for name, file in named_files(self.path, problems, inside=self.project, suffix=".md"):
-            if file.name.lower() not in _NO_DEFINITION:
+            if file.name.lower() not in _DOCUMENTATION_FILES:
                 yield name, file
 
 

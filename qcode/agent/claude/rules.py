@@ -19,7 +19,7 @@ from qcode.values import dataclass
 
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
 Source: TypeAlias = Literal["flag", "user", "project"]
-"""The origin of a rule: a path such as `/a` is relative to `~/.claude` in the user's settings."""
+"""Where a rule comes from. A path `/a` is relative to `~/.claude` in the user's settings, otherwise to the project."""
 
 MODES: Mapping[str, ApprovalMode] = {
     "default": "default",
@@ -29,9 +29,10 @@ MODES: Mapping[str, ApprovalMode] = {
     "bypassPermissions": "bypass",
     "dontAsk": "default",
 }
-"""Claude's names of modes. `dontAsk` also denies what would ask: `Options.never_asks`."""
+"""The modes of qcode by Claude's names."""
 
 NEVER_ASKS = "dontAsk"
+"""The mode that denies every call that would need an approval (`Options.never_asks`)."""
 CLAUDE_MODES: Mapping[ApprovalMode, str] = {
     qcode_mode: claude_mode for claude_mode, qcode_mode in MODES.items() if claude_mode != NEVER_ASKS
 }
@@ -56,7 +57,7 @@ _HARMLESS_TOOLS = (
     "Grep",
     "LS",
 )
-"""Tools that need no approval in qcode: the calls of a sub-agent are judged one by one."""
+"""Tools that need no approval in qcode. The calls of a sub-agent are judged one by one."""
 _JOB_TOOLS = ("BashOutput", "KillShell", "KillBash", "TaskOutput", "TaskStop")
 _RULE = lazy_pattern(r"([^()]+)\((.*)\)", re.DOTALL)
 _PLAIN_WORD = lazy_pattern(r"[\w./@%+:=-]+")
@@ -65,15 +66,16 @@ _HOST = lazy_pattern(r"(?:\*\.)?[a-z0-9.-]+(?::\d+)?|\[[0-9a-f:]+\](?::\d+)?", r
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """The result for one rule: `rules` of qcode, and `tools` that must not be offered at all (deny only).
-
-    `loss` describes the part that the rules do not cover, empty if there is none; `note` is a remark on the result.
-    """
+    """The result of converting one rule."""
 
     rules: tuple[str, ...] = ()
+    """The rules of qcode that replace it."""
     tools: tuple[str, ...] = ()
+    """The tools that must not be offered at all; only for a deny rule."""
     loss: str = ""
+    """The part of the rule that `rules` and `tools` do not cover; empty if there is none."""
     note: str = ""
+    """A remark on a result without loss."""
 
 
 def is_claude_rule(text: str) -> bool:
@@ -87,10 +89,10 @@ def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversio
     From a flag, `Bash` may allow every command, as `--allowed-tools shell` does; from a file it may not.
     """
     rule = text.strip()
-    found = _RULE.fullmatch(rule)
-    if found is None and "(" in rule:
+    match = _RULE.fullmatch(rule)
+    if match is None and "(" in rule:
         return Conversion(loss="the closing parenthesis is missing")
-    tool, body = (found[1].strip(), found[2].strip()) if found else (rule, "")
+    tool, body = (match[1].strip(), match[2].strip()) if match else (rule, "")
     if body in ("*", "**"):
         body = ""
     if tool.startswith(MCP_PREFIX):
@@ -106,7 +108,7 @@ def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversio
 
 def _convert_bare_tool(kind: str, effect: RuleEffect, source: Source) -> Conversion:
     if effect == "allow" and kind == "shell" and source != "flag":
-        return Conversion(loss="a rule for every command is not taken over; add `shell` yourself if you want it")
+        return Conversion(loss="a rule for every command is not imported; add `shell` yourself if you want it")
     return Conversion((kind,))
 
 
@@ -123,34 +125,34 @@ def _convert_shell(body: str, effect: RuleEffect, source: Source) -> Conversion:
 
 def _convert_allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
     if "*" in words[0]:
-        return Conversion(loss="a rule that leaves the program open allows nothing here")
+        return Conversion(loss="a rule must name the program; this one would allow any")
     text = " ".join(words)
     if ":*" in text or "?" in text:
         return Conversion(loss="the pattern has no equivalent that is as narrow")
-    # `npm run*` also matches `npm run x`: there `*` spans words.
+    # `npm run*` also matches `npm run x`: in Claude's rules `*` spans words.
     is_open = is_prefix or ("*" in words[-1] and words[-1] != "*")
     rule = f"shell({text} *)" if is_open else f"shell({text})"
     if not is_rule(rule):
         return Conversion(loss="only one plain command can be allowed")
-    inner = [word for word in words[:-1] if "*" in word]
-    return Conversion((rule,), note="here `*` inside a rule is one word" if inner else "")
+    has_inner_wildcard = any("*" in word for word in words[:-1])
+    return Conversion((rule,), note="in qcode `*` inside a rule matches one word" if has_inner_wildcard else "")
 
 
 def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> Conversion:
     wildcard_index = next((index for index, word in enumerate(words) if "*" in word), len(words))
     stem = words[wildcard_index].partition("*")[0] if wildcard_index < len(words) else ""
     if wildcard_index == 0:
-        plain = stem.removesuffix(":")
-        rule = f"shell({plain} *)"
-        if not plain or not is_rule(rule):
+        program = stem.removesuffix(":")
+        rule = f"shell({program} *)"
+        if not program or not is_rule(rule):
             return Conversion(loss="a rule must name the program; this one covers any")
-        return Conversion((rule,), loss=f"only the program {plain} itself is covered, not others that begin so")
+        return Conversion((rule,), loss=f"covers the program {program}, but not others whose names begin with that")
     prefix = [*words[:wildcard_index], *([f"{stem}*"] if stem and wildcard_index < len(words) else [])]
     is_open = is_prefix or wildcard_index < len(words)
     rule = f"shell({' '.join(prefix)} *)" if is_open else f"shell({' '.join(prefix)})"
     if is_rule(rule):
         return Conversion((rule,))
-    # Such as `a && b` or `rm $HOME/x`: the plain words at its beginning cover more.
+    # `a && b` and `rm $HOME/x` cannot be written as a rule; one for the words before the first operator covers more.
     plain_words: list[str] = []
     for word in words:
         if not _PLAIN_WORD.fullmatch(word):
@@ -207,7 +209,7 @@ def _convert_server(tool: str, body: str, effect: RuleEffect) -> Conversion:
     if body:
         if effect == "allow":
             return Conversion(loss="a rule about the arguments of a server's tool allows nothing here")
-        return Conversion((*_convert_server(tool, "", "ask").rules,))
+        return Conversion(_convert_server(tool, "", "ask").rules)  # for all arguments, which is broader
     server, _, name = tool.removeprefix(MCP_PREFIX).partition("__")
     rule = f"mcp({server}/{name or '*'})"
     if "*" in name.rstrip("*") or (name.endswith("*") and name != "*"):
@@ -215,16 +217,17 @@ def _convert_server(tool: str, body: str, effect: RuleEffect) -> Conversion:
         if effect == "allow":
             return Conversion(loss="name the tool, or use mcp__SERVER for all of them")
     if is_rule(rule):
-        is_one = rule != f"mcp({server}/*)"
-        return Conversion((rule,), tools=(qcode_name(tool),) if effect == "deny" and is_one else ())
+        is_one_tool = rule != f"mcp({server}/*)"
+        return Conversion((rule,), tools=(qcode_name(tool),) if effect == "deny" and is_one_tool else ())
     return Conversion(("mcp",)) if effect != "allow" else Conversion(loss="the name does not name a server and a tool")
 
 
 def _convert_other(tool: str, body: str, effect: RuleEffect, source: Source) -> Conversion:
     """Convert a rule of a tool that no kind of rule covers."""
     if effect == "allow":
-        is_free = tool in _HARMLESS_TOOLS or tool in _JOB_TOOLS
-        return Conversion(note="needs no rule here") if is_free else Conversion(loss=f"{tool} is not a tool of qcode")
+        if tool in _HARMLESS_TOOLS or tool in _JOB_TOOLS:
+            return Conversion(note="needs no rule in qcode")
+        return Conversion(loss=f"{tool} is not a tool of qcode")
     if body:
         return Conversion(loss=f"a rule about the arguments of {tool} has no equivalent")
     name = "jobs" if tool in _JOB_TOOLS else qcode_name(tool)

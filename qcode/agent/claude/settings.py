@@ -27,40 +27,42 @@ from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
 MAX_BYTES = 1 << 20
-PIPE_S = 10.0
-"""Seconds until the first byte must have arrived in a pipe."""
+PIPE_TIMEOUT_S = 10.0
+"""Seconds without data after which reading a pipe fails."""
 
 SOURCES = ("user", "project", "local")
 _PERMISSIONS = frozenset(
     {"allow", "ask", "deny", "defaultMode", "additionalDirectories", "disableBypassPermissionsMode"}
 )
 _ENFORCED_TOOLS = ("Bash", "Read", "Edit", "Write", "MultiEdit", "NotebookEdit", "WebFetch", "mcp__")
-"""The tools whose denials must not be dropped: a run that relies on one is refused."""
+"""The beginnings of deny rules that must not be dropped. A run with such a rule that cannot be converted is refused."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConvertedRules:
-    """Rules in qcode's form; `tools` are not offered at all.
-
-    `losses` has a line for each rule that is not fully converted, `unenforced_denials` for each denial without an
-    equivalent.
-    """
+    """Rules in qcode's form."""
 
     rules: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
+    """The tools that are denied by not offering them."""
     losses: tuple[str, ...] = ()
+    """A line for each rule that is not fully converted."""
     unenforced_denials: tuple[str, ...] = ()
+    """The lines of `losses` about denials that have no equivalent at all."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClaudeSettings:
-    """The parts of a settings file that qcode uses. `rules` are grouped by effect; `unused_keys` are all other keys."""
+    """The parts of a settings file that qcode uses."""
 
     rules: Mapping[RuleEffect, ConvertedRules]
     mode: str = ""
+    """Claude's name of the mode; empty if the file sets none."""
     folders: tuple[str, ...] = ()
+    """The further folders in which files may be changed, as written."""
     model: str = ""
     unused_keys: tuple[str, ...] = ()
+    """The keys of the file that have no effect."""
 
 
 def convert_rules(
@@ -123,8 +125,8 @@ def _rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, 
 
 def _line_of(rule: str, text: str) -> str:
     """Return `:LINE` of a rule in a JSON text, empty if the text has one line, or escapes the rule differently."""
-    at = text.find(json.dumps(rule, ensure_ascii=False))
-    return "" if at < 0 or "\n" not in text.strip() else f":{text.count(chr(10), 0, at) + 1}"
+    offset = text.find(json.dumps(rule, ensure_ascii=False))
+    return "" if offset < 0 or "\n" not in text.strip() else f":{text.count(chr(10), 0, offset) + 1}"
 
 
 def _string_list(table: JsonObject, name: str, label: str) -> tuple[str, ...]:
@@ -172,14 +174,14 @@ class _OptionFields:
         if tools is not None:
             unknown = [name for name in tools if name[:1].isupper() and qcode_name(name) == name]
             self.notices += [f"--tools: qcode has no {', '.join(unknown)}"] if unknown else []
-            known = tuple(qcode_name(name) for name in tools if name not in unknown)
-            fields["builtin_tools"] = None if "default" in tools else known
+            selected = tuple(qcode_name(name) for name in tools if name not in unknown)
+            fields["builtin_tools"] = None if "default" in tools else selected
 
     def convert_sources(self) -> None:
         sources = self.fields["setting_sources"]
         unknown = next((source for source in sources or () if source not in SOURCES), None)
         if unknown is not None:
-            raise UsageError(f'--setting-sources: unknown source "{one_line(unknown, 60)}"; there are user and project')
+            raise UsageError(f'--setting-sources: unknown source "{one_line(unknown, 60)}"; use user or project')
         if sources is not None and "user" not in sources:
             self.fields["user_config"] = False
 
@@ -228,7 +230,7 @@ class _OptionFields:
             self.notices.append("--settings: defaultMode bypassPermissions is ignored: only a flag can choose it")
             return None
         if mode is None:
-            self.notices.append(f'--settings: defaultMode "{one_line(name, 60)}" is not known')
+            self.notices.append(f'--settings: defaultMode "{one_line(name, 60)}" is unknown and ignored')
         return mode
 
 
@@ -275,8 +277,8 @@ def read_text(file: Path, flag: str) -> str:
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(handle, "rb", buffering=0) as stream:
-            kind = os.fstat(stream.fileno()).st_mode
-            if not stat.S_ISREG(kind) and not stat.S_ISFIFO(kind):
+            mode = os.fstat(stream.fileno()).st_mode
+            if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
                 raise ConfigError(f"{flag}: not a file", file=file)
             data = _read_all(stream.fileno(), file, flag)
     except OSError as error:
@@ -291,11 +293,11 @@ def read_text(file: Path, flag: str) -> str:
 
 def _read_all(handle: int, file: Path, flag: str) -> bytes:
     data = b""
-    deadline = time.monotonic() + PIPE_S
+    deadline = time.monotonic() + PIPE_TIMEOUT_S
     while len(data) <= MAX_BYTES:
         ready, _, _ = select.select([handle], [], [], max(0.0, deadline - time.monotonic()))
         if not ready:
-            raise ConfigError(f"{flag}: nothing arrived within {PIPE_S:g} s", file=file)
+            raise ConfigError(f"{flag}: nothing arrived within {PIPE_TIMEOUT_S:g} s", file=file)
         try:
             part = os.read(handle, 1 << 16)
         except BlockingIOError:
@@ -303,5 +305,5 @@ def _read_all(handle: int, file: Path, flag: str) -> bytes:
         if not part:
             return data
         data += part
-        deadline = time.monotonic() + PIPE_S
+        deadline = time.monotonic() + PIPE_TIMEOUT_S
     return data

@@ -20,14 +20,12 @@ _MAX_HEADER_CHARS = 12
 
 @dataclass(frozen=True, slots=True)
 class ClaudeCall:
-    """A call in Claude's form.
-
-    `is_part`: it is one file of a patch, so its input does not replace the input of the call.
-    """
+    """A call in Claude's form."""
 
     name: str
     input: JsonObject
     is_part: bool = False
+    """Whether this is one file of a patch: its input then cannot replace the input of the whole call."""
 
 
 class UntranslatableError(ValueError):
@@ -36,18 +34,19 @@ class UntranslatableError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class _ToolForm:
-    """Claude's form of one tool: its name, its fields by those of qcode, and values that are written differently.
-
-    `paths` are fields that Claude writes as absolute paths. `encode` converts an input to Claude's form after its
-    fields are renamed; `decode` converts it back before they are.
-    """
+    """Claude's form of one tool."""
 
     name: str
     fields: Mapping[str, str] = field(default_factory=dict)
+    """Claude's names of fields by those of qcode, if they differ."""
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """For Claude's name of a field, Claude's values by those of qcode, if they differ."""
     paths: tuple[str, ...] = ()
+    """Claude's names of fields that contain absolute paths."""
     encode: Callable[[JsonObject], JsonObject] | None = None
+    """Converts an input to Claude's form after its fields are renamed."""
     decode: Callable[[JsonObject], JsonObject] | None = None
+    """Converts an input from Claude's form before its fields are renamed."""
 
 
 def _encode_timeout(values: JsonObject) -> JsonObject:
@@ -193,7 +192,7 @@ _QCODE_NAMES = {form.name: name for name, form in _FORMS.items()} | {"Task": "ag
 
 
 def claude_name(name: str, server_tools: Mapping[str, str] | None = None) -> str:
-    """Return Claude's name of a tool; a tool without one keeps its own.
+    """Return Claude's name of a tool, or `name` for a tool that Claude Code does not have.
 
     `server_tools` maps the names of the tools of servers, as a model calls them, to the names the servers gave them.
     """
@@ -206,7 +205,10 @@ def claude_name(name: str, server_tools: Mapping[str, str] | None = None) -> str
 
 
 def qcode_name(name: str) -> str:
-    """Return the name of a tool in qcode for one of Claude's; `Task`, the old name of `Agent`, is understood."""
+    """Return qcode's name of a tool of Claude Code, or `name` if qcode does not have it.
+
+    `Task` is the older name of `Agent`.
+    """
     if not name.startswith(MCP_PREFIX):
         return _QCODE_NAMES.get(name, name)
     from qcode.agent.mcp.tools import tool_name  # few sessions have servers
@@ -216,7 +218,7 @@ def qcode_name(name: str) -> str:
 
 
 def claude_names(name: str, server_tools: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return every name of a tool that a matcher may use: Claude's, its older ones, and qcode's."""
+    """Return every name of a tool that the matcher of a hook may use: Claude's, older ones of Claude's, and qcode's."""
     older = ("Task",) if name == "agent" else ()
     return tuple(dict.fromkeys((claude_name(name, server_tools), *older, name)))
 
@@ -231,7 +233,10 @@ def to_claude(
 
 
 def claude_input(name: str, arguments: JsonObject, folder: str) -> JsonObject:
-    """Return the arguments of a call as the input of Claude's tool; a patch has no such tool and gets Codex's form."""
+    """Return the arguments of a call as the input of Claude's tool.
+
+    Claude Code has no tool for patches, so a patch gets the form that Codex uses.
+    """
     if name == APPLY_PATCH:
         return _rename_fields(arguments, {"input": "command"})
     form = _FORMS.get(name)
@@ -261,13 +266,11 @@ def from_claude(name: str, values: JsonObject) -> tuple[str, JsonObject]:
     decoded = form.decode(values) if form.decode is not None else values
     for key, translation in form.values.items():
         decoded = _translate_value(decoded, key, _inverted(translation))
-    back = _inverted(form.fields)
-    duplicates = [key for key, qcode_key in back.items() if key in decoded and qcode_key in decoded]
-    if duplicates:
-        raise UntranslatableError(
-            f"{name}: {duplicates[0]} and {back[duplicates[0]]} are the same field; send one of them"
-        )
-    return qcode_tool, _rename_fields(decoded, back)
+    qcode_fields = _inverted(form.fields)
+    for field_name, qcode_field in qcode_fields.items():
+        if field_name in decoded and qcode_field in decoded:
+            raise UntranslatableError(f"{name}: {field_name} and {qcode_field} are the same field; send one of them")
+    return qcode_tool, _rename_fields(decoded, qcode_fields)
 
 
 def absolute_path(path: str, folder: str) -> str:

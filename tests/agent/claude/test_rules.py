@@ -72,7 +72,7 @@ def test_path_of_the_users_settings_is_relative_to_their_folder() -> None:
 def test_rule_for_every_command_is_allowed_by_a_flag_only() -> None:
     assert convert("Bash", "allow", "flag").rules == ("shell",)
     assert convert("Bash(*)", "allow", "user") == Conversion(
-        loss="a rule for every command is not taken over; add `shell` yourself if you want it"
+        loss="a rule for every command is not imported; add `shell` yourself if you want it"
     )
 
 

@@ -54,7 +54,7 @@ _CODEX_HINTS = {
     "approval_policy": "set permissions.mode",
     "sandbox_mode": "set permissions.mode and tools.sandbox",
     "hooks": "hooks of another form do not run in qcode; qcode help hooks",
-    "projects": "trust is not taken over: qcode asks once for each folder",
+    "projects": "trust is not imported: qcode asks once for each folder",
 }
 _OPENCODE_HINTS = {
     "model": _MODEL,

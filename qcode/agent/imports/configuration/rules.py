@@ -123,7 +123,7 @@ def opencode_rules(file: SettingsFile) -> None:
                 why = "not needed: qcode asks, except for commands and files that are only read"
                 file.add(ForeignSetting("rule", f"ask {label}", file.location(*path), why=why))
             elif effect == "allow" and (index < open_at or (pattern == "*" and name == "Bash")):
-                why = "a later rule decides" if index < open_at else "a rule for every command is not taken over"
+                why = "a later rule decides" if index < open_at else "a rule for every command is not imported"
                 file.add(ForeignSetting("rule", f"allow {label}", file.location(*path), why=why))
             else:
                 body = f"domain:{pattern}" if name == "WebFetch" and pattern != "*" else pattern
