@@ -19,7 +19,7 @@ from qcode.values import dataclass
 
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
 Source: TypeAlias = Literal["flag", "user", "project"]
-"""Where a rule comes from. A path `/a` is relative to `~/.claude` in the user's settings, otherwise to the project."""
+"""The origin of a rule. A path `/a` is relative to `~/.claude` in the user's settings, otherwise to the project."""
 
 MODES: Mapping[str, ApprovalMode] = {
     "default": "default",

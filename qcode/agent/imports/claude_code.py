@@ -17,6 +17,7 @@ from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
 PROGRAM = "claude-code"
 _MESSAGE_TYPES = ("user", "assistant")
 _TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle"}
+# Records without content of the conversation.
 _BOOKKEEPING = frozenset(
     {
         *("agent-color", "agent-name", "agent-setting", "attachment", "file-history-snapshot", "last-prompt", "mode"),
@@ -57,14 +58,13 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
         elif not _read_queued_prompt(entry, builder):
             counter = builder.bookkeeping if kind in _BOOKKEEPING else builder.left_out
             counter[kind if kind in _BOOKKEEPING else f"unknown record {kind or 'without type'}"] += 1
-            if (
-                kind == "summary" and entry.get("leafUuid") in own_ids
-            ):  # the file may contain summaries of other sessions
+            # The file may also contain summaries of other sessions.
+            if kind == "summary" and entry.get("leafUuid") in own_ids:
                 titles[kind] = text_in(entry.get("summary"))
     title = next((titles[kind] for kind in (*_TITLES, "summary") if titles.get(kind)), "")
     first: JsonObject = next((entry for entry in main if "cwd" in entry), {})
-    session_id = next((found for entry in main if (found := text_in(entry.get("sessionId")))), name)
-    created = next((found for entry in main if (found := text_in(entry.get("timestamp")))), "")
+    session_id = next((value for entry in main if (value := text_in(entry.get("sessionId")))), name)
+    created = next((value for entry in main if (value := text_in(entry.get("timestamp")))), "")
     items = builder.finish()
     cwd = text_in(first.get("cwd"))
     return ForeignSession(PROGRAM, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
@@ -119,6 +119,7 @@ def _reply_id(record: JsonObject) -> str:
 
 
 def _ids(record: JsonObject, kind: str, name: str) -> Iterable[str]:
+    """Return the field `name` of each block of a kind in a message."""
     content = objects_in(object_in(record.get("message")).get("content"))
     return (text_in(block.get(name)) for block in content if block.get("type") == kind)
 
@@ -196,6 +197,7 @@ def _read_result(block: JsonObject, timestamp: str, builder: TranscriptBuilder) 
 
 
 def image_from(block: JsonObject) -> Image | None:
+    """Return the image in a block, None for a block of another kind."""
     source = object_in(block.get("source"))
     if block.get("type") != "image" or source.get("type") != "base64":
         return None

@@ -17,6 +17,7 @@ from qcode.text.json import Json, JsonObject, object_in, objects_in, parse_objec
 PROGRAM = "codex"
 _RECORDS = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
 _BOOKKEEPING = frozenset({"session_meta", "turn_context", "event_msg", "world_state", "ghost_snapshot", "state"})
+"""Records and items without content of the conversation."""
 _INSTRUCTION_PREFIXES = (
     *("<environment_context>", "<user_instructions>", "<permissions instructions>", "<turn_aborted>", "<skill>"),
     *("# AGENTS.md instructions", "<collaboration_mode>", "<INSTRUCTIONS>", "<subagent_notification>"),
@@ -56,6 +57,8 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
 
 
 class _Reader:
+    """Adds records to a builder, one at a time; also collects the folder and the title of the session."""
+
     def __init__(self, builder: TranscriptBuilder, cwd: str) -> None:
         self._builder = builder
         self._model = ""
@@ -98,15 +101,15 @@ class _Reader:
 
     def _compacted(self, payload: JsonObject, timestamp: str) -> None:
         """Read a compaction: the messages that replace all earlier ones, or their summary."""
-        inner = TranscriptBuilder()
-        reader = _Reader(inner, "")
+        replacement = TranscriptBuilder()
+        reader = _Reader(replacement, "")
         for item in objects_in(payload.get("replacement_history")):
             reader.add(item)
-        messages = [message.message for message in inner.finish() if isinstance(message, ForeignMessage)]
+        messages = [message.message for message in replacement.finish() if isinstance(message, ForeignMessage)]
         summary = text_in(payload.get("message"))
         if summary.strip() and not any(summary in message.text for message in messages):
             messages.append(Message("user", (Text(summary),)))
-        if inner.left_out["encrypted summary"] and not summary.strip():
+        if replacement.left_out["encrypted summary"] and not summary.strip():
             # The summary cannot be read, so the full history is kept.
             self._builder.left_out["encrypted summary"] += 1
             return
@@ -205,7 +208,7 @@ def _arguments(item: JsonObject) -> str:
 
 
 def image_from_url(url: str) -> Image | None:
-    """Return the image in a `data:` address, None if it is anything else."""
+    """Return the image in a `data:` URL, None for any other URL."""
     head, _, data = url.partition(",")
     media_type, _, encoding = head.removeprefix("data:").partition(";")
     is_data = head.startswith("data:image/") and encoding == "base64"

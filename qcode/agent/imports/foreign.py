@@ -23,15 +23,15 @@ NO_RESULT = "The outcome of this call is unknown: the imported session holds no 
 
 @dataclass(frozen=True, slots=True)
 class ForeignMessage:
-    """A message. `at` is its time as written in the file, empty if unknown; `model` is the author of a reply.
-
-    `is_typed`: the user typed it.
-    """
+    """A message of another program's session."""
 
     message: Message
     at: str = ""
+    """The time as written in the file, empty if unknown."""
     model: str = ""
+    """The model that wrote a reply, empty if unknown."""
     is_typed: bool = False
+    """Whether the user typed it; False for a message that the program wrote in the user's name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,19 +47,20 @@ ForeignItem: TypeAlias = ForeignMessage | ForeignCompaction
 
 @dataclass(frozen=True, slots=True)
 class ForeignSession:
-    """A session of another program. `program` is a name from `sources.PROGRAMS`.
-
-    `left_out` counts content that has no equivalent, `bookkeeping` records without content, both by kind.
-    """
+    """A session of another program."""
 
     program: str
+    """A name from `sources.PROGRAMS`."""
     session_id: str
     cwd: str
     title: str
     created: str
+    """The time as written in the file, empty if unknown."""
     items: tuple[ForeignItem, ...]
     left_out: Mapping[str, int]
+    """The number of blocks or records without an equivalent in qcode, by kind."""
     bookkeeping: Mapping[str, int]
+    """The number of records without content, by kind."""
 
     @property
     def messages(self) -> tuple[ForeignMessage, ...]:
@@ -104,9 +105,9 @@ class TranscriptBuilder:
 
     def add_prompt(self, blocks: Iterable[Block], timestamp: str = "", *, is_typed: bool = True) -> None:
         """Add a message of the user; `is_typed` is False if the program wrote it in the user's name."""
-        found = tuple(block for block in blocks if not isinstance(block, Text) or block.text.strip())
-        if found:
-            self._events.append(_Prompt(found, timestamp, is_typed))
+        filled = tuple(block for block in blocks if not isinstance(block, Text) or block.text.strip())
+        if filled:
+            self._events.append(_Prompt(filled, timestamp, is_typed))
 
     def add_reply_block(self, block: Block, timestamp: str = "", model: str = "") -> None:
         """Add a block of a reply."""
@@ -121,8 +122,9 @@ class TranscriptBuilder:
         self._events.append(_ToolAnswer(timestamp))
 
     def compact(self, messages: Iterable[Message], timestamp: str = "") -> None:
-        if found := tuple(message for message in messages if message.blocks):
-            self._events.append(ForeignCompaction(found, timestamp))
+        """Add a compaction, unless all `messages` are empty."""
+        if filled := tuple(message for message in messages if message.blocks):
+            self._events.append(ForeignCompaction(filled, timestamp))
 
     def roll_back(self, turns: int) -> None:
         """Remove the last turns, which the user rolled back."""
@@ -152,7 +154,7 @@ class TranscriptBuilder:
         return tuple(items)
 
     def _reply(self, events: Iterable[_ReplyBlock]) -> ForeignMessage:
-        """Return the message of one reply; an id that it uses twice is made unique."""
+        """Return the message of one reply. If several of its calls have the same id, the ids are made unique."""
         blocks: list[Block] = []
         used_ids: set[str] = set()
         timestamp = model = ""
@@ -163,18 +165,20 @@ class TranscriptBuilder:
                 while call_id in used_ids:
                     call_id, number = f"{block.call_id}_{number}", number + 1
                 used_ids.add(call_id)
-                if call_id != block.call_id and self._results[block.call_id]:
-                    # The first call takes the first result; this one gets the next.
-                    self._results[call_id].append(replace(self._results[block.call_id].pop(), call_id=call_id))
+                results = self._results[block.call_id]
+                if call_id != block.call_id and len(results) > 1:
+                    # The first result belongs to the first call, the next one to this call.
+                    self._results[call_id].append(replace(results[1], call_id=call_id))
+                    del results[1]
                 block = replace(block, call_id=call_id, name=_INVALID_NAME_CHARS.sub("_", block.name)[:64] or "unknown")
             blocks.append(block)
             timestamp, model = event.at or timestamp, event.model or model
         return ForeignMessage(Message("assistant", tuple(blocks)), timestamp, model)
 
     def _result_of(self, call: ToolCall) -> ToolResult:
-        known = self._results[call.call_id]
-        found = known.popleft() if known else ToolResult(call.call_id, "", NO_RESULT, is_error=True)
-        return replace(found, name=call.name)
+        results = self._results[call.call_id]
+        result = results.popleft() if results else ToolResult(call.call_id, "", NO_RESULT, is_error=True)
+        return replace(result, name=call.name)
 
 
 def _kind(event: _Event) -> type:
@@ -182,9 +186,9 @@ def _kind(event: _Event) -> type:
 
 
 def _user_messages(events: Sequence[_Prompt | _ToolAnswer], results: tuple[ToolResult, ...]) -> list[ForeignItem]:
-    """Return the messages between two replies: the results of the first reply, and text of the user and the program.
+    """Return the messages between two replies: the results of the first reply, then the prompts.
 
-    Text of the program precedes typed text, as attachments do, so that the last text is the typed one.
+    Text that the program wrote in the user's name precedes typed text, as attachments do. So typed text is the last.
     """
     timestamp = next((event.at for event in reversed(events) if event.at), "")
     prompts = [event for event in events if isinstance(event, _Prompt)]
@@ -193,7 +197,7 @@ def _user_messages(events: Sequence[_Prompt | _ToolAnswer], results: tuple[ToolR
     first = next((event.at for event in events if event.at), timestamp)
     items: list[ForeignItem] = []
     if results and typed:
-        # A turn that was interrupted: its results end it, and the prompt begins another one.
+        # The turn was interrupted: it ends with its results, and the prompt begins another turn.
         items.append(ForeignMessage(Message("user", results), first))
         results = ()
     if blocks := (*results, *added, *typed):

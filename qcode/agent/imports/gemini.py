@@ -33,7 +33,10 @@ def is_qwen_session(records: Sequence[JsonObject]) -> bool:
 def read_gemini(
     records: Sequence[JsonObject], name: str, builder: TranscriptBuilder, program: str = GEMINI
 ) -> ForeignSession:
-    """Read the records of the session file `name`; `builder` is empty. Early versions of qwen-code wrote such files."""
+    """Convert the records of the session file `name`. `builder` must be empty, except for counts.
+
+    Early versions of qwen-code wrote such files too.
+    """
     header: JsonObject = {}
     messages: dict[str, JsonObject] = {}
     for record in records:
@@ -63,17 +66,17 @@ def _id(message: JsonObject) -> str:
     return text_in(message.get("id")) or f"message {id(message)}"
 
 
-def _rewind(messages: dict[str, JsonObject], to: str, builder: TranscriptBuilder) -> None:
-    """Remove the message `to` and all after it; all messages, if there is no such message."""
+def _rewind(messages: dict[str, JsonObject], target_id: str, builder: TranscriptBuilder) -> None:
+    """Remove the message with the id and all after it; remove all messages if there is no such message."""
     ids = list(messages)
-    removed = ids[ids.index(to) :] if to in messages else ids
+    removed = ids[ids.index(target_id) :] if target_id in messages else ids
     builder.left_out["messages of turns that were taken back"] += len(removed)
     for message_id in removed:
         del messages[message_id]
 
 
 def _gemini_message(message: JsonObject, builder: TranscriptBuilder, answered: Set[str]) -> None:
-    """Read a message. Results of the calls in `answered` are skipped: they are also in the message with the call."""
+    """Read a message. A result of a call in `answered` is skipped, because the message with the call has it too."""
     kind, timestamp = text_in(message.get("type")), text_in(message.get("timestamp"))
     parts = _parts(message.get("content"))
     calls = objects_in(message.get("toolCalls"))
@@ -115,7 +118,7 @@ def _gemini_result(call: JsonObject, timestamp: str, builder: TranscriptBuilder)
 
 
 def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
-    """Read the records of the session file `name`; `builder` is empty."""
+    """Convert the records of the session file `name`. `builder` must be empty, except for counts."""
     main = [record for record in records if record.get("isSidechain") is not True]
     builder.left_out["messages of sub-agents"] += len(records) - len(main)
     typed = [{**item, "type": "user"} if item.get("type") == "tool_result" else item for item in main]
@@ -175,7 +178,7 @@ def _user_parts(
     answered_ids: Set[str],
     is_typed: bool = True,
 ) -> None:
-    rest = []
+    content_parts = []
     for part in parts:
         response = part.get("functionResponse")
         if isinstance(response, dict):
@@ -186,12 +189,12 @@ def _user_parts(
             if call_id not in answered_ids:
                 builder.add_result(call_id, _response_text(content), timestamp, is_error=is_error, images=nested)
         else:
-            rest.append(part)
-    builder.add_prompt(_blocks(rest, builder, frozenset()), timestamp, is_typed=is_typed)
+            content_parts.append(part)
+    builder.add_prompt(_blocks(content_parts, builder, frozenset()), timestamp, is_typed=is_typed)
 
 
 def _blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, answered_ids: Set[str]) -> list[Block]:
-    """Return the content of parts; a call whose id is in `answered_ids` is given elsewhere."""
+    """Return the content of parts. A call with an id in `answered_ids` is skipped: the caller adds it."""
     blocks: list[Block] = []
     for part in parts:
         call = part.get("functionCall")
@@ -211,18 +214,18 @@ def _blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, answered_id
 
 
 def _parts(content: Json) -> list[JsonObject]:
-    """Return parts from a text, a part, or a list of both."""
+    """Return the parts in a text, a part, or a list of both."""
     if isinstance(content, list):
         return [part for item in content for part in _parts(item)]
     return [{"text": content}] if isinstance(content, str) else objects_in(content)
 
 
 def _response_text(response: Json) -> str:
-    """Return the text of a tool's response, which is an object; JSON, if it is more than one text."""
+    """Return the text of a tool's response: the only value if it is text (`{"output": "..."}`), otherwise JSON."""
     if isinstance(response, Mapping) and len(response) == 1:
-        only = next(iter(response.values()))
-        if isinstance(only, str):
-            return only
+        value = next(iter(response.values()))
+        if isinstance(value, str):
+            return value
     return response if isinstance(response, str) else json.dumps(response, ensure_ascii=False)
 
 

@@ -27,21 +27,25 @@ from qcode.values import dataclass
 
 _PROVIDERS = {"claude-code": "anthropic", "codex": "openai-responses", "gemini-cli": "gemini", "qwen-code": "openai"}
 _DIGEST_LENGTHS = range(4, 33)
+"""How many characters of a hash an id contains: the first length whose id no other session has."""
 _TEMPORARY_PREFIX = ".import-"
 _STALE_S = 3_600
+"""The age in seconds at which a temporary folder belongs to an import that was killed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
-    """The result of an import. `added` is the number of messages that were added to the session.
-
-    Nothing is written in two cases. `unchanged`: the other program's file has no more messages than the session.
-    `changed`: both programs continued the session.
-    """
+    """The result of an import."""
 
     session_id: str
     status: Literal["imported", "updated", "unchanged", "changed"]
+    """Nothing is written in two cases.
+
+    `unchanged`: the other program's file has no more messages than the session. `changed`: both programs continued the
+    session.
+    """
     added: int
+    """The number of messages that were added to the session."""
 
 
 class Migration:
@@ -66,25 +70,25 @@ class Migration:
         stored = [message for _, message in sorted(self._store.load(session_id).history.stored.items())]
         stored_messages = [message.entry.message for message in stored if not message.is_summary]
         messages = [redact_message(message.message, self._redact) for message in foreign.messages]
-        count = object_in(header.get("imported")).get("messages")
-        is_continued = not isinstance(count, int) or len(stored_messages) > count
-        is_part = messages == stored_messages[: len(messages)]
-        if is_continued and not is_part:
+        imported_count = object_in(header.get("imported")).get("messages")
+        is_continued = not isinstance(imported_count, int) or len(stored_messages) > imported_count
+        has_nothing_new = messages == stored_messages[: len(messages)]
+        if is_continued and not has_nothing_new:
             return ImportResult(session_id, "changed", 0)
-        if is_part or _lacks_content(messages, stored_messages):
+        if has_nothing_new or _lacks_content(messages, stored_messages):
             return ImportResult(session_id, "unchanged", 0)
         self._write(foreign, session_id, started)
         return ImportResult(session_id, "updated", len(messages) - len(stored_messages))
 
     def _session_name(self, foreign: ForeignSession, started: datetime) -> tuple[str, JsonObject | None]:
         """Return the id for a session, and the header of the file if it was imported before."""
-        own_origin = _origin(foreign)
-        origin = f"{foreign.program} {foreign.session_id}"
-        digest = hashlib.sha256(origin.encode("utf-8", "surrogatepass")).hexdigest()
+        origin = _origin(foreign)
+        name = f"{foreign.program} {foreign.session_id}"
+        digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
         for length in _DIGEST_LENGTHS:
             session_id = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}-{digest[:length]}"
             header = header_of(self._path(session_id))
-            if header is None or own_origin.items() <= object_in(header.get("imported")).items():
+            if header is None or origin.items() <= object_in(header.get("imported")).items():
                 return session_id, header
         raise SessionError(f"no free name for the imported session in {self._store.folder}")
 
@@ -101,8 +105,8 @@ class Migration:
         lock = Lock(path.with_suffix(".lock"))
         try:
             with TemporaryDirectory(prefix=_TEMPORARY_PREFIX, dir=path.parent) as folder:
-                result = _Writer(Path(folder), self._root, self._redact, session_id, started).write(foreign)
-                result.replace(path)
+                written = _Writer(Path(folder), self._root, self._redact, session_id, started).write(foreign)
+                written.replace(path)
             sync_folder(path.parent)
         finally:
             lock.release()
@@ -148,11 +152,15 @@ class _Writer:
 
 
 def _origin(foreign: ForeignSession) -> JsonObject:
+    """Return the part of `imported` in the header of a session that identifies the imported session."""
     return {"program": foreign.program, "session_id": foreign.session_id}
 
 
 def _qualified(foreign: ForeignSession, model: str) -> str:
-    """Return a model with the provider that it most likely came from. A resumed session uses the configured model."""
+    """Return the model as PROVIDER/MODEL, with the most likely provider; empty without a model.
+
+    This is for display: a resumed session uses the configured model.
+    """
     return f"{_PROVIDERS[foreign.program]}/{model}" if model else ""
 
 
@@ -169,8 +177,9 @@ def _missing_results(messages: list[Message]) -> int:
 
 
 def _time(text: str) -> datetime | None:
+    """Parse a time, which is in UTC if it has no offset; return None if it is not valid."""
     try:
-        found = datetime.fromisoformat(text)
+        time = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return found if found.tzinfo is not None else found.replace(tzinfo=UTC)
+    return time if time.tzinfo is not None else time.replace(tzinfo=UTC)

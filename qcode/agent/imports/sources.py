@@ -37,15 +37,15 @@ MAX_BYTES = 1024 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class FoundSession:
-    """A session file that another program wrote. `modified` is the time of its last change, in seconds since 1970.
-
-    `head` is the session as read from the start of the file.
-    """
+    """A session file that another program wrote."""
 
     path: Path
     modified: float
+    """The time of the last change, in seconds since 1970."""
     size: int
+    """The size of the file in bytes."""
     head: ForeignSession
+    """The session as read from the start of the file, so perhaps without its last messages."""
 
 
 def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
@@ -55,23 +55,23 @@ def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
     for path, folder in _files(env):
         if project is None or _may_belong(path, folder, project):
             files.setdefault(path, folder)
-    found = [session for path in files if (session := _try_file(path)) is not None and session.head.messages]
-    chosen = [session for session in found if project is None or _is_from(session, project)]
-    return sorted(chosen, key=lambda session: (-session.modified, str(session.path)))
+    sessions = [session for path in files if (session := _try_file(path)) is not None and session.head.messages]
+    selected = [session for session in sessions if project is None or _is_from(session, project)]
+    return sorted(selected, key=lambda session: (-session.modified, str(session.path)))
 
 
 def sessions_in(path: Path) -> list[FoundSession]:
-    """Return the sessions in a file or below a folder, newest first; raise `InputError` for another file."""
+    """Return the session in a file, or those below a folder, newest first; raise `InputError` for another file."""
     if not path.is_dir():
-        started = _try_file(path)
-        if started is not None and started.head.messages:
-            return [started]
-        session = read_file(path)  # the error says why it is not one
+        found = _try_file(path)
+        if found is not None and found.head.messages:
+            return [found]
+        session = read_file(path)  # raises an error that says why the file is not a session
         state = path.stat()
         return [FoundSession(path, state.st_mtime, state.st_size, session)]
     files = (file for pattern in _PATTERNS for file in sorted(path.rglob(pattern)) if not _is_of_subagent(file))
-    found = [stored for file in files if (stored := _try_file(file)) is not None and stored.head.messages]
-    return sorted(found, key=lambda stored: (-stored.modified, str(stored.path)))
+    sessions = [found for file in files if (found := _try_file(file)) is not None and found.head.messages]
+    return sorted(sessions, key=lambda found: (-found.modified, str(found.path)))
 
 
 def read_file(path: Path) -> ForeignSession:
@@ -87,7 +87,10 @@ def read_file(path: Path) -> ForeignSession:
 
 
 def _files(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
-    """Yield the session files at the default locations, each with the name of its project's folder, or empty."""
+    """Yield the session files at the default locations.
+
+    With each file comes the name of the folder for its project; empty if the program has no folder for each project.
+    """
     home = Path(env.get("HOME") or "/")
 
     def below(variable: str, default: str) -> Path:
@@ -102,10 +105,10 @@ def _files(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
         (home / ".qwen", "tmp/*/chats/session-*.json*", -3),
         (home / ".gemini", "tmp/*/chats/session-*.json*", -3),
     )
-    for folder, pattern, at in locations:
+    for folder, pattern, project_part in locations:
         for path in sorted(folder.glob(pattern)):
             if not _is_of_subagent(path):
-                yield path, path.parts[at] if at is not None else ""
+                yield path, path.parts[project_part] if project_part is not None else ""
 
 
 def _is_of_subagent(path: Path) -> bool:
@@ -113,17 +116,17 @@ def _is_of_subagent(path: Path) -> bool:
 
 
 def _may_belong(path: Path, folder: str, root: Path) -> bool:
-    """Return whether a session may belong to `root`, judged by the name of its folder, so that others are not read.
+    """Return whether a session may belong to `root`, judged by `folder`, so that fewer files must be read.
 
-    Claude Code and qwen-code name the folder after the path with `-` for most characters, and may truncate it; Gemini
-    CLI after its hash, or after the last part of the path.
+    Claude Code and qwen-code name the folder after the path of the project, with `-` for most characters, and may
+    truncate the name. Gemini CLI names it after the hash of the path, or after the last part of the path.
     """
     if not folder:
         return True
     if path.parts[-4] == "tmp":
         return _is_gemini_folder(path.parents[1], root)
-    plain = re.sub(r"[^a-z0-9]", "", str(root).casefold())
-    return re.sub(r"[^a-z0-9]", "", folder.casefold()).startswith(plain[:100])
+    root_letters = re.sub(r"[^a-z0-9]", "", str(root).casefold())
+    return re.sub(r"[^a-z0-9]", "", folder.casefold()).startswith(root_letters[:100])
 
 
 def _is_gemini_folder(folder: Path, root: Path) -> bool:
@@ -135,7 +138,10 @@ def _is_gemini_folder(folder: Path, root: Path) -> bool:
 
 
 def _is_from(session: FoundSession, root: Path) -> bool:
-    """Return whether a session was written in `root` or below. A session without `cwd` was found by its folder."""
+    """Return whether a session was written in `root` or below.
+
+    A session of Gemini CLI or qwen-code may have no `cwd`; then `_may_belong` has already decided.
+    """
     if not session.head.cwd:
         return session.head.program in (gemini.GEMINI, gemini.QWEN)
     with suppress(OSError):
@@ -144,6 +150,7 @@ def _is_from(session: FoundSession, root: Path) -> bool:
 
 
 def _try_file(path: Path) -> FoundSession | None:
+    """Read the start of a file; return None if it is not a session, or cannot be read."""
     try:
         state = _check_kind(path)
         with path.open("rb") as stream:
@@ -151,7 +158,7 @@ def _try_file(path: Path) -> FoundSession | None:
             data = stream.read(_HEAD_BYTES if path.suffix == ".jsonl" else -1)
             session = _read(path, data[: data.rfind(b"\n") + 1] if len(data) < state.st_size else data)
             if len(data) < state.st_size and (session is None or not session.messages):
-                session = _read(path, data + stream.read())  # the first prompt is longer, such as one with an image
+                session = _read(path, data + stream.read())  # the first prompt may be longer, for example an image
     except OSError:
         return None
     return FoundSession(path, state.st_mtime, state.st_size, session) if session is not None else None
@@ -178,7 +185,7 @@ def _read(path: Path, data: bytes) -> ForeignSession | None:
         (gemini.is_gemini_session, gemini.read_gemini),
         (claude_code.is_session, claude_code.read),
     )
-    reader = next((read for fits, read in readers if fits(records)), None)
+    reader = next((read for is_session, read in readers if is_session(records)), None)
     if reader is None or (reader is codex.read and codex.is_subagent(records)):
         return None
     program = {"program": gemini.QWEN} if reader is gemini.read_gemini and ".qwen" in path.parts else {}
@@ -186,9 +193,9 @@ def _read(path: Path, data: bytes) -> ForeignSession | None:
 
 
 def _records(data: bytes, builder: TranscriptBuilder) -> list[JsonObject]:
-    """Return the objects of a file: its lines, or the whole file if it is one document.
+    """Return the objects of a file: one in each line, or one document.
 
-    An editor on Windows may have saved it with a byte order mark, or as UTF-16.
+    An editor on Windows may have saved the file with a byte order mark, or as UTF-16.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         data = data.decode("utf-16", "replace").encode("utf-8", "replace")

@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     Sample: TypeAlias = Callable[
         [str, CreateMessageRequestParams, Ask | None], Awaitable[CreateMessageResult | ErrorData]
     ]
-    """Requests a reply from the model for a server: its name, its request, and how to ask the user, None if nobody
-    can answer."""
+    """Requests a reply from the model for a server: its name, its request, and how to ask the user, None if no
+    user can answer."""
 
 
 @dataclass(frozen=True, slots=True)

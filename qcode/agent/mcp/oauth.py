@@ -49,7 +49,7 @@ from qcode.tools.web import Fetch, RequestTarget
 
 NetworkZone: TypeAlias = Literal["public", "private", "loopback"]
 
-"""Where a tool server is: on the internet, in a private network, or on this machine."""
+"""The network of a tool server: the internet, a private network, or this machine."""
 
 MAX_REDIRECTS = 3
 _LEEWAY_S = 30.0

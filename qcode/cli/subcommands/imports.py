@@ -9,7 +9,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from qcode.agent.imports.configuration.found import AddRule, AddServer, Change, SetMode
+from qcode.agent.imports.configuration.findings import AddRule, AddServer, Change, SetMode
 from qcode.agent.imports.configuration.programs import PROGRAMS, ImportFolders, find
 from qcode.agent.imports.configuration.target import Row, Target
 from qcode.agent.options import RunContext

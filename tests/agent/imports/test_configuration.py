@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from qcode import Agent, Options
 from qcode.agent.context.memory import kinds_of
-from qcode.agent.imports.configuration.found import parse_relaxed
+from qcode.agent.imports.configuration.findings import parse_relaxed
 from qcode.agent.imports.configuration.prompts import codex_prompt, gemini_prompt, opencode_prompt
 from qcode.agent.options import RunContext
 from qcode.cli.main import main
@@ -196,10 +196,10 @@ def test_import_says_what_each_thing_loses(full: Place) -> None:
     lost = {name: item["lost"] for name, item in items.items()}
     assert lost["claude", "github"] == ["the value of Authorization is left out: set the variable GITHUB_AUTHORIZATION"]
     assert "`oauth_resource` has no equivalent" in lost["codex", "figma"]
-    assert lost["codex", "prompts:draftpr"] == ["$FILES is argument 1 here, without FILES="]
-    assert "{{args}} inside !{...} is not quoted here" in lost["gemini", "git:commit"]
-    assert "the tool save_memory does not exist here" in lost["qwen", "testing-expert"]
-    assert "$2 takes one word here, not the rest" in lost["opencode", "test"]
+    assert lost["codex", "prompts:draftpr"] == ["$FILES is argument 1 in qcode, without FILES="]
+    assert "{{args}} inside !{...} is not quoted in qcode" in lost["gemini", "git:commit"]
+    assert "qcode has no tool save_memory" in lost["qwen", "testing-expert"]
+    assert "$2 is one word in qcode, not all remaining words" in lost["opencode", "test"]
     why = {name: item["why"] for name, item in items.items()}
     assert why["claude", "PreToolUse"] == 'they run with hooks.claude = "own" in your config.toml'
     assert why["claude", "/elsewhere"] == "servers of another project; run qcode import in its folder"
@@ -344,7 +344,7 @@ def test_prompt_of_gemini_means_the_same(text: str, body: str) -> None:
 
 def test_prompt_of_opencode_means_the_same() -> None:
     assert opencode_prompt("Do $1 (!`ls`)").body == "Do $ARGUMENTS ( !`ls`)"
-    assert opencode_prompt("Do $1 with $2").losses == ("$2 takes one word here, not the rest",)
+    assert opencode_prompt("Do $1 with $2").losses == ("$2 is one word in qcode, not all remaining words",)
 
 
 JSON = st.recursive(

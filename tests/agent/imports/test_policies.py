@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.imports.configuration.found import AddRule, ForeignSetting, read_settings
+from qcode.agent.imports.configuration.findings import AddRule, ForeignSetting, read_settings
 from qcode.agent.imports.configuration.policies import MAX_RULES, codex_policy, gemini_policy
 from qcode.safety.rules import parse_rule
 

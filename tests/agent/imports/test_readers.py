@@ -335,14 +335,14 @@ def test_qwen_compression_replaces_the_history_before_it(tmp_path: Path) -> None
     assert said(session)[-1] == "and now?"
 
 
-def test_same_call_id_twice_in_one_reply_is_made_unique(tmp_path: Path) -> None:
+def test_call_ids_repeated_in_one_reply_are_made_unique_and_results_keep_their_order(tmp_path: Path) -> None:
     claude = Claude()
     claude.user(ASKED)
-    claude.reply("m1", use("t1", "Bash", command="a"), use("t1", "Bash", command="b"))
-    claude.user([result("t1", "one"), result("t1", "two")])
+    claude.reply("m1", *(use("t1", "Bash", command=command) for command in "abc"))
+    claude.user([result("t1", "one"), result("t1", "two"), result("t1", "three")])
     messages = [message.message for message in read(tmp_path, claude.records).messages]
     results = [block for block in messages[2].blocks if isinstance(block, ToolResult)]
-    assert [(item.call_id, item.content) for item in results] == [("t1", "one"), ("t1_2", "two")]
+    assert [(item.call_id, item.content) for item in results] == [("t1", "one"), ("t1_2", "two"), ("t1_3", "three")]
 
 
 def test_result_without_a_call_is_counted(tmp_path: Path) -> None:

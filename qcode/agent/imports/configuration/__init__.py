@@ -1,5 +1,6 @@
-"""Import of what other programs keep in their settings: tool servers, rules, commands, agents and prompts.
+"""Imports the settings of other programs: tool servers, rules, commands, agents and prompts.
 
-`programs` finds it, `servers`, `rules` and `prompts` convert it, `target` compares it with the configuration of qcode
-and writes it. Nothing that is found here is run, and the files of the other programs are only read.
+`programs` finds the settings, `servers`, `rules`, `policies` and `prompts` convert them to `findings`, and `target`
+compares those with the configuration of qcode and writes them. No server or command is run, and the files of the other
+programs are only read.
 """

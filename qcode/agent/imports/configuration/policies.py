@@ -16,16 +16,17 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qcode.agent.claude.rules import RuleEffect
-from qcode.agent.imports.configuration.found import AddRule, ForeignSetting, NotConvertibleError, SettingsFile
+from qcode.agent.imports.configuration.findings import AddRule, ForeignSetting, NotConvertibleError, SettingsFile
 from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS, FROM_PROJECT, add_rule
 from qcode.safety.rules import is_rule
 from qcode.text.clean import single_spaced
 from qcode.values import dataclass
 
 MAX_RULES = 100
-"""The maximum number of rules for one call of Codex, whose alternatives become a rule each."""
+"""The maximum number of rules for one `prefix_rule` of Codex: each combination of its alternatives becomes a rule."""
 
 _MAX_VALUE = 10_000
+"""The maximum number of characters, or of items, that joining two values may give."""
 _CODEX_EFFECTS: Mapping[str, RuleEffect] = {"allow": "allow", "prompt": "ask", "forbidden": "deny", "deny": "deny"}
 _GEMINI_EFFECTS: Mapping[str, RuleEffect] = {"allow": "allow", "ask_user": "ask", "deny": "deny"}
 _NOT_LITERAL = "only calls with plain values are converted; write it as a rule in [permissions]"
@@ -91,13 +92,13 @@ def _call(statement: ast.stmt, names: Mapping[str, Any], file: SettingsFile) -> 
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise NotConvertibleError(_NOT_LITERAL)
-    kinds = {
+    parameters = {
         "prefix_rule": ("pattern", "decision", "match", "not_match", "justification"),
         "network_rule": ("host", "protocol", "decision", "justification"),
     }
     if call.func.id == "host_executable":
         raise NotConvertibleError("has no equivalent: rules name a program by the word that is typed")
-    fields = kinds.get(call.func.id, ())
+    fields = parameters.get(call.func.id, ())
     arguments = [(name, value) for name, value in zip(fields, call.args, strict=False)]
     arguments += [(word.arg or "", word.value) for word in call.keywords]
     if not fields or len(call.args) > len(fields) or any(name not in fields for name, _ in arguments):
@@ -123,8 +124,8 @@ def _prefix(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, l
         raise NotConvertibleError("its pattern is not a list of words")
     choices = list(itertools.islice(itertools.product(*tokens), MAX_RULES + 1))
     if len(choices) > MAX_RULES:
-        raise NotConvertibleError(f"its alternatives are more than {MAX_RULES} rules")
-    note = ("its justification is left out",) if values.get("justification") and effect != "allow" else ()
+        raise NotConvertibleError(f"its alternatives would become more than {MAX_RULES} rules")
+    losses = ("its justification is left out",) if values.get("justification") and effect != "allow" else ()
     for words in choices:
         name, rule = f"{effect} {single_spaced(' '.join(words), 120)}", f"shell({shlex.join(words)} *)"
         if file.is_project and effect == "allow":
@@ -133,7 +134,7 @@ def _prefix(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, l
             why = "the words cannot be written as a rule"
             file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=effect == "deny"))
         else:
-            file.add(ForeignSetting("rule", name, location, (AddRule(effect, rule),), losses=note))
+            file.add(ForeignSetting("rule", name, location, (AddRule(effect, rule),), losses=losses))
 
 
 def _network(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, location: str) -> None:
@@ -143,8 +144,8 @@ def _network(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, 
         why = "hosts cannot be allowed for commands; see tools.sandbox" if effect == "allow" else "is not a host"
         file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=effect == "deny"))
         return
-    lost = ("only the tool fetch is covered, not commands",)
-    file.add(ForeignSetting("rule", name, location, (AddRule(effect, rule),), losses=lost))
+    losses = ("only the tool fetch is covered, not commands",)
+    file.add(ForeignSetting("rule", name, location, (AddRule(effect, rule),), losses=losses))
 
 
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*\"?rule\"?[ \t]*\]\]", re.MULTILINE)
@@ -159,17 +160,19 @@ _SERVER_TOOL = re.compile(r"mcp_([^_*]+)_(.+)")
 
 @dataclass(frozen=True, slots=True)
 class _Policy:
-    """One `[[rule]]` of Gemini CLI. `unsupported` are its conditions that qcode cannot express."""
+    """One `[[rule]]` of Gemini CLI."""
 
     values: Mapping[str, Any]
     effect: RuleEffect
     priority: float
     unsupported: tuple[str, ...]
+    """The keys that qcode has no equivalent for, most of them conditions."""
 
     def strings(self, key: str) -> tuple[str, ...]:
+        """Return the strings of a key, whose value may be one string or a list."""
         value = self.values.get(key)
-        found = value if isinstance(value, list) else [value]
-        return tuple(text for text in found if isinstance(text, str) and text)
+        values = value if isinstance(value, list) else [value]
+        return tuple(text for text in values if isinstance(text, str) and text)
 
 
 def gemini_policy(file: SettingsFile) -> None:
@@ -244,16 +247,19 @@ def _claude_rules(policy: _Policy) -> Iterator[str]:
 
 
 def _prefix_of(regex: str, effect: RuleEffect) -> str:
-    """Return the words with which every command begins that `regex` matches; raise `NotConvertibleError` if unclear."""
+    """Return the words at the beginning of every command that `regex` matches: `git push` for `git push --f(orce)?`.
+
+    Raise `NotConvertibleError` if there are none.
+    """
     special_char = _REGEX_CHARS.search(regex)
     if special_char is None:
         return regex
     if effect == "allow":
         raise NotConvertibleError("a regular expression cannot be allowed")
-    whole, has_blank, _ = regex[: special_char.start()].rpartition(" ")
-    if not has_blank or not whole.strip() or "|" in regex.partition("(")[0]:
+    whole_words, space, _ = regex[: special_char.start()].rpartition(" ")
+    if not space or not whole_words.strip() or "|" in regex.partition("(")[0]:
         raise NotConvertibleError("the regular expression does not begin with a program")
-    return whole
+    return whole_words
 
 
 def _server_rule(server: str, tool: str) -> str:

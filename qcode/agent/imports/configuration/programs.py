@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from qcode.agent.imports.configuration.found import ForeignSetting, SettingsFile, read_settings, shown_path
+from qcode.agent.imports.configuration.findings import ForeignSetting, SettingsFile, read_settings, shown_path
 from qcode.agent.imports.configuration.policies import codex_policy, gemini_policy
 from qcode.agent.imports.configuration.prompts import (
     codex_prompt,
@@ -89,6 +89,7 @@ class ImportFolders:
             yield self.root / name, True
 
     def inside(self, *, is_project: bool) -> Path | None:
+        """Return the folder out of which links must not lead; None for the user's own files."""
         return self.root if is_project else None
 
     def settings(self, path: Path, *, is_project: bool) -> SettingsFile | None:
@@ -96,12 +97,12 @@ class ImportFolders:
 
 
 def find(program: str, locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
-    """Yield the findings about a program, each with whether it belongs to the project."""
+    """Yield the findings about a program of `PROGRAMS`, each with whether it belongs to the project."""
     return _FINDERS[program](locations)
 
 
-def _entries_of(file: SettingsFile) -> Iterator[tuple[ForeignSetting, bool]]:
-    return ((found, file.is_project) for found in file.settings)
+def _findings_in(file: SettingsFile) -> Iterator[tuple[ForeignSetting, bool]]:
+    return ((setting, file.is_project) for setting in file.settings)
 
 
 def _claude(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
@@ -111,12 +112,12 @@ def _claude(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
             file = locations.settings(folder / name, is_project=is_project)
             if file is not None:
                 claude_rules(file, "project" if is_project else "user")
-                whose = "project" if is_project else "own"
-                hints = {**_CLAUDE_HINTS, "hooks": f'they run with hooks.claude = "{whose}" in your config.toml'}
+                value = "project" if is_project else "own"
+                hints = {**_CLAUDE_HINTS, "hooks": f'they run with hooks.claude = "{value}" in your config.toml'}
                 add_other_keys(file, frozenset({"permissions"}), hints)
-                yield from _entries_of(file)
+                yield from _findings_in(file)
         names = ("commands", "agents", "skills", "rules", "CLAUDE.md")
-        yield from ((setting, is_project) for setting in _read(locations, folder, names))
+        yield from ((setting, is_project) for setting in _files_read_anyway(locations, folder, names))
     state = (
         program_folder.parent / ".claude.json" if program_folder.name == ".claude" else program_folder / ".claude.json"
     )
@@ -124,10 +125,11 @@ def _claude(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     if file is not None:
         add_servers(file, "claude", ("mcpServers",))
         _claude_projects(file, locations.root)
-        yield from _entries_of(file)
+        yield from _findings_in(file)
     if locations.reads_project:
         yield from (
-            (setting, True) for setting in _read(locations, locations.root, (MCP_FILE, "CLAUDE.md", "CLAUDE.local.md"))
+            (setting, True)
+            for setting in _files_read_anyway(locations, locations.root, (MCP_FILE, "CLAUDE.md", "CLAUDE.local.md"))
         )
 
 
@@ -143,7 +145,7 @@ def _claude_projects(file: SettingsFile, root: Path) -> None:
             file.add(ForeignSetting("setting", single_spaced(name, 200), file.location("projects", name), why=why))
 
 
-def _read(locations: ImportFolders, folder: Path, names: tuple[str, ...]) -> Iterator[ForeignSetting]:
+def _files_read_anyway(locations: ImportFolders, folder: Path, names: tuple[str, ...]) -> Iterator[ForeignSetting]:
     """Yield the files and folders that qcode reads without an import."""
     for name in names:
         if may_exist(folder / name):
@@ -161,11 +163,11 @@ def _policies(
     folder: Path,
     pattern: str,
     convert: Callable[[SettingsFile], None],
-    denies: str,
+    denial_word: str,
     *,
     is_project: bool,
 ) -> Iterator[tuple[ForeignSetting, bool]]:
-    """Yield the rules in the files that match. An unreadable file is unenforced if it contains the word `denies`."""
+    """Yield the rules in the files that match. A file that is not valid is unenforced if `denial_word` is in it."""
     for number, path in enumerate(sorted(folder.glob(pattern))):
         label = shown_path(path, locations.home)
         if number == _MAX_FILES:
@@ -176,14 +178,14 @@ def _policies(
         if file is None:
             continue
         if file.settings:
-            is_unenforced = denies in file.text or not file.text
+            is_unenforced = denial_word in file.text or not file.text
             file.settings[:] = [replace(problem, is_unenforced=is_unenforced) for problem in file.settings]
         else:
             convert(file)
-        yield from _entries_of(file)
+        yield from _findings_in(file)
 
 
-_COPY = "copy it to AGENTS.md in the folder that qcode config path names, if it is to apply here"
+_COPY = "to use it in qcode, copy it to AGENTS.md in the folder that qcode config path names"
 
 
 def _codex(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
@@ -193,17 +195,20 @@ def _codex(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
         if file is not None:
             add_servers(file, "codex", ("mcp_servers",))
             add_other_keys(file, frozenset({"mcp_servers"}), _CODEX_HINTS)
-            yield from _entries_of(file)
-        for item in _unconverted(locations, folder, "hooks.json", _CODEX_HINTS["hooks"]):
-            yield item, is_project
+            yield from _findings_in(file)
+        for setting in _unconverted(locations, folder, "hooks.json", _CODEX_HINTS["hooks"]):
+            yield setting, is_project
         yield from _policies(locations, folder, "rules/*.rules", codex_policy, "forbidden", is_project=is_project)
     inside = locations.inside(is_project=False)
-    found = read_commands(program_folder / "prompts", locations.home, inside, ".md", codex_prompt, "prompts:")
-    yield from ((item, False) for item in found)
-    yield from ((item, False) for item in _unconverted(locations, program_folder, "AGENTS.md", _COPY))
+    commands = read_commands(program_folder / "prompts", locations.home, inside, ".md", codex_prompt, "prompts:")
+    yield from ((setting, False) for setting in commands)
+    yield from ((setting, False) for setting in _unconverted(locations, program_folder, "AGENTS.md", _COPY))
 
 
-def _gemini_like(locations: ImportFolders, program: str, memory: str) -> Iterator[tuple[ForeignSetting, bool]]:
+def _gemini_like(
+    locations: ImportFolders, program: str, instructions_file: str
+) -> Iterator[tuple[ForeignSetting, bool]]:
+    """Yield the findings about Gemini CLI, or about qwen-code, its fork."""
     program_folder = locations.user_folder("", f".{program}")
     for folder, is_project in locations.folders(program_folder, f".{program}"):
         file = locations.settings(folder / "settings.json", is_project=is_project)
@@ -215,14 +220,15 @@ def _gemini_like(locations: ImportFolders, program: str, memory: str) -> Iterato
                 claude_rules(file, "project")
             handled = {"mcpServers", "excludeTools", "allowedTools", "tools.exclude", "tools.allowed", "mcp.excluded"}
             add_other_keys(file, frozenset({*handled, *(("permissions",) if program == "qwen" else ())}), _GEMINI_HINTS)
-            yield from _entries_of(file)
+            yield from _findings_in(file)
         inside = locations.inside(is_project=is_project)
         for suffix in (".toml", ".md") if program == "qwen" else (".toml",):
             commands = read_commands(folder / "commands", locations.home, inside, suffix, gemini_prompt)
-            yield from ((found, is_project) for found in commands)
-        yield from ((item, is_project) for item in read_agents(folder / "agents", locations.home, inside, program))
+            yield from ((setting, is_project) for setting in commands)
+        agents = read_agents(folder / "agents", locations.home, inside, program)
+        yield from ((setting, is_project) for setting in agents)
         yield from _policies(locations, folder, "policies/*.toml", gemini_policy, "deny", is_project=is_project)
-    yield from ((found, False) for found in _unconverted(locations, program_folder, memory, _COPY))
+    yield from ((setting, False) for setting in _unconverted(locations, program_folder, instructions_file, _COPY))
 
 
 def _gemini(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
@@ -245,7 +251,7 @@ def _opencode(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]
                 opencode_rules(file)
                 _opencode_tables(file)
                 add_other_keys(file, frozenset({"mcp", "permission", "command", "agent"}), _OPENCODE_HINTS)
-                yield from _entries_of(file)
+                yield from _findings_in(file)
         inside = locations.inside(is_project=is_project)
         for name in ("command", "commands"):
             commands = read_commands(folder / name, locations.home, inside, ".md", opencode_prompt)

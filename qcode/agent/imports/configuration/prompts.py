@@ -17,7 +17,7 @@ from typing import Any
 from qcode.agent.claude.agents import agent_kind
 from qcode.agent.claude.markdown import read_markdown
 from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, plain, read_front_matter
-from qcode.agent.imports.configuration.found import ForeignSetting, WriteFile, shown_path
+from qcode.agent.imports.configuration.findings import ForeignSetting, WriteFile, shown_path
 from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS
 from qcode.config.definitions import named_files
 from qcode.config.load import parse_toml, read_toml_text
@@ -25,8 +25,9 @@ from qcode.protocol.errors import ConfigError
 from qcode.text.clean import single_spaced
 from qcode.values import dataclass
 
+# Text that qcode would run as a command: !`ls`, or a block that begins with ```!.
 _COMMAND_START = re.compile(r"(?:(?<=\s)|^)!(?=`[^`\n]+`)|^```!(?=[ \t]*$)", re.MULTILINE)
-_OUR_PLACEHOLDER = re.compile(r"\$(?=ARGUMENTS|\d|\{[A-Z])")
+_QCODE_PLACEHOLDER = re.compile(r"\$(?=ARGUMENTS|\d|\{[A-Z])")
 _CODEX_PLACEHOLDER = re.compile(r"\$(?:(\$)|ARGUMENTS\b|([1-9])(?!\d)|([A-Z][A-Z0-9_]*)|(?=\d|\{[A-Z]))")
 _OPENCODE_COMMAND = re.compile(r"!`([^`]+)`")
 _NUMBER = re.compile(r"\$(\d+)")
@@ -36,31 +37,33 @@ _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 
 @dataclass(frozen=True, slots=True)
 class ConvertedPrompt:
-    """The prompt of a command in qcode's form, the names of its arguments, and a line for each lost part."""
+    """The prompt of a command in qcode's form."""
 
     body: str
     arguments: tuple[str, ...] = ()
+    """The names of the arguments, in order."""
     losses: tuple[str, ...] = ()
+    """A line for each part that works differently in qcode."""
 
 
 def codex_prompt(text: str) -> ConvertedPrompt:
     """Convert a prompt of Codex: `$1` to `$9`, `$ARGUMENTS`, `$NAME` of `NAME=value`, and `$$` for a dollar."""
     names: dict[str, None] = {}
 
-    def value(match: re.Match[str]) -> str:
+    def converted(match: re.Match[str]) -> str:
         if match[1]:
-            rest = text[match.end() :]
-            return "\\$" if re.match(r"ARGUMENTS|\d|\{[A-Z]|[A-Z]", rest) else "$"
+            following = text[match.end() :]
+            return "\\$" if re.match(r"ARGUMENTS|\d|\{[A-Z]|[A-Z]", following) else "$"
         if match[3] and match[3] != "ARGUMENTS":
             names[match[3].lower()] = None
             return f"${match[3].lower()}"
         return match[0] if match[0] != "$" else "\\$"
 
-    body = _escape_commands(_CODEX_PLACEHOLDER.sub(value, text))
-    lost = tuple(
-        f"${name.upper()} is argument {index} here, without {name.upper()}=" for index, name in enumerate(names, 1)
+    body = _escape_commands(_CODEX_PLACEHOLDER.sub(converted, text))
+    losses = tuple(
+        f"${name.upper()} is argument {index} in qcode, without {name.upper()}=" for index, name in enumerate(names, 1)
     )
-    return ConvertedPrompt(body, tuple(names), lost)
+    return ConvertedPrompt(body, tuple(names), losses)
 
 
 def gemini_prompt(text: str) -> ConvertedPrompt:
@@ -68,36 +71,40 @@ def gemini_prompt(text: str) -> ConvertedPrompt:
     parts: list[str] = []
     losses: list[str] = []
     end = 0
-    for start, stop, mark, body in _braces(text):
+    for start, stop, prefix, body in _braces(text):
         parts.append(_escape(text[end:start]).replace(_ARGS, "$ARGUMENTS"))
-        gap = "" if not text[:start] or text[start - 1].isspace() else " "
-        if mark == "@":
-            parts.append(f"{gap}@{body.strip()}")
+        space = "" if not text[:start] or text[start - 1].isspace() else " "
+        if prefix == "@":
+            parts.append(f"{space}@{body.strip()}")
         else:
-            losses += ["{{args}} inside !{...} is not quoted here"] if _ARGS in body else []
-            parts.append(_command_markdown(_escape(body.strip()).replace(_ARGS, "$ARGUMENTS"), gap))
+            losses += ["{{args}} inside !{...} is not quoted in qcode"] if _ARGS in body else []
+            parts.append(_command_markdown(_escape(body.strip()).replace(_ARGS, "$ARGUMENTS"), space))
         end = stop
     parts.append(_escape(text[end:]).replace(_ARGS, "$ARGUMENTS"))
     return ConvertedPrompt("".join(parts), losses=tuple(dict.fromkeys(losses)))
 
 
 def _escape(text: str) -> str:
-    return _escape_commands(_OUR_PLACEHOLDER.sub(r"\\$", text))
+    """Return text in which nothing is a placeholder or a command for qcode."""
+    return _escape_commands(_QCODE_PLACEHOLDER.sub(r"\\$", text))
 
 
 def _escape_commands(text: str) -> str:
     return _COMMAND_START.sub(lambda match: "! " if match[0] == "!" else "``` !", text)
 
 
-def _command_markdown(command: str, gap: str) -> str:
-    """Return an embedded command in qcode's form: inline, or as a block if it has a backtick or several lines."""
+def _command_markdown(command: str, space: str) -> str:
+    """Return an embedded command in qcode's form: inline, or as a block if it has a backtick or several lines.
+
+    `space` separates an inline command from the text before it, as qcode requires.
+    """
     if "`" in command or "\n" in command:
         return f"\n```!\n{command}\n```\n"
-    return f"{gap}!`{command}`"
+    return f"{space}!`{command}`"
 
 
 def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
-    """Yield start, end, mark and content of each `!{...}` and `@{...}` with balanced braces."""
+    """Yield the start, end, first character and content of each `!{...}` and `@{...}` with balanced braces."""
     position = 0
     while (match := re.compile(r"([!@])\{").search(text, position)) is not None:
         depth, end = 1, match.end()
@@ -112,14 +119,14 @@ def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
 def opencode_prompt(text: str) -> ConvertedPrompt:
     """Convert a prompt of OpenCode, in which the highest of `$1`, `$2`, ... takes the rest of the arguments."""
     highest = max((int(number) for number in _NUMBER.findall(text)), default=0)
-    losses = (f"${highest} takes one word here, not the rest",) if highest > 1 else ()
+    losses = (f"${highest} is one word in qcode, not all remaining words",) if highest > 1 else ()
     body = text.replace("$1", "$ARGUMENTS") if highest == 1 and "$ARGUMENTS" not in text else text
 
-    def value(match: re.Match[str]) -> str:
+    def converted(match: re.Match[str]) -> str:
         before = body[match.start() - 1 : match.start()]
         return _command_markdown(match[1], "" if not before or before.isspace() else " ")
 
-    return ConvertedPrompt(_OPENCODE_COMMAND.sub(value, body), losses=losses)
+    return ConvertedPrompt(_OPENCODE_COMMAND.sub(converted, body), losses=losses)
 
 
 def markdown(fields: Mapping[str, object], body: str) -> str:
@@ -175,15 +182,15 @@ def read_commands(
                 table = parse_toml(read_toml_text(file, must_exist=True) or "", file)
                 yield convert_command(name, table, str(table.get("prompt") or ""), location, convert)
             else:
-                matter = read_markdown(file)
-                yield convert_command(name, _fields(matter), matter.body, location, convert)
+                front_matter = read_markdown(file)
+                yield convert_command(name, _fields(front_matter), front_matter.body, location, convert)
         except (FrontMatterError, ConfigError) as problem:
             yield ForeignSetting("command", name, location, why=str(problem).removeprefix(f"{file}:").strip())
     yield from (ForeignSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
 
 
-def _fields(matter: FrontMatter) -> dict[str, object]:
-    return {name: plain(field.value) for name, field in matter.fields.items()}
+def _fields(front_matter: FrontMatter) -> dict[str, object]:
+    return {name: plain(field.value) for name, field in front_matter.fields.items()}
 
 
 def read_agents(folder: Path, home: str, project: Path | None, program: str) -> Iterator[ForeignSetting]:
@@ -192,11 +199,11 @@ def read_agents(folder: Path, home: str, project: Path | None, program: str) -> 
     for stem, file in named_files(folder, problems, inside=project, suffix=".md"):
         location = shown_path(file, home)
         try:
-            matter = read_markdown(file)
+            front_matter = read_markdown(file)
         except FrontMatterError as problem:
             yield ForeignSetting("agent", stem, location, why=str(problem).removeprefix(f"{file}:").strip())
             continue
-        yield convert_agent(stem, _fields(matter), matter.body, location, program)
+        yield convert_agent(stem, _fields(front_matter), front_matter.body, location, program)
     yield from (ForeignSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
 
 
@@ -211,15 +218,19 @@ def convert_agent(stem: str, fields: Mapping[str, object], body: str, location: 
             "agent", name, location, why="a name has letters, digits, - and _, and starts with a letter"
         )
     try:
-        matter = read_front_matter(text, location)
-        agent_kind(name, {key: plain(field.value) for key, field in matter.fields.items()} | agent.limits, matter.body)
+        front_matter = read_front_matter(text, location)
+        agent_kind(name, _fields(front_matter) | agent.limits, front_matter.body)
     except ValueError as problem:
         return ForeignSetting("agent", name, location, why=str(problem).removeprefix(f"{location}:").strip())
-    return ForeignSetting("agent", name, location, (WriteFile("agents", name, text),), losses=tuple(agent.lost))
+    return ForeignSetting("agent", name, location, (WriteFile("agents", name, text),), losses=tuple(agent.losses))
 
 
 class _Agent:
-    """The front matter of an agent during conversion: `header` in qcode's form, and a line for each `lost` part."""
+    """The front matter of an agent during conversion.
+
+    `header` is the front matter in qcode's form. `limits` are its numbers, which a definition has as numbers and a file
+    as text. `losses` has a line for each part that is not converted.
+    """
 
     def __init__(self, entry: dict[str, object]) -> None:
         self._entry = entry
@@ -227,7 +238,7 @@ class _Agent:
             "description": single_spaced(str(entry.pop("description", None) or ""), 1_000)
         }
         self.limits: dict[str, Any] = {}
-        self.lost: list[str] = []
+        self.losses: list[str] = []
         entry.pop("name", None)
 
     def convert(self, program: str) -> None:
@@ -243,7 +254,7 @@ class _Agent:
         if program == "opencode":
             self._permission(entry.pop("permission", None))
             if entry.pop("mode", "subagent") == "primary":
-                self.lost.append("`mode: primary`: it is a sub-agent here")
+                self.losses.append("`mode: primary`: it is a sub-agent in qcode")
         elif entry.get("approvalMode") == "plan":
             entry.pop("approvalMode")
             self.header["permissionMode"] = "plan"
@@ -251,7 +262,7 @@ class _Agent:
             self.header["model"] = entry.pop("model")
         if entry.get("kind") == "local":
             entry.pop("kind")
-        self.lost += [f"`{single_spaced(str(key), 60)}` has no effect" for key in entry]
+        self.losses += [f"`{single_spaced(str(key), 60)}` has no effect" for key in entry]
 
     def _tools(self, field: str, entry: object) -> None:
         names = entry if isinstance(entry, list) else str(entry).replace(",", " ").split()
@@ -259,7 +270,7 @@ class _Agent:
             return
         converted = [_claude_tool(str(name)) for name in names]
         unknown = [str(name) for name, tool in zip(names, converted, strict=True) if not tool]
-        self.lost += [f"the tool {single_spaced(name, 60)} does not exist here" for name in unknown]
+        self.losses += [f"qcode has no tool {single_spaced(name, 60)}" for name in unknown]
         # An empty list would mean all tools, so unknown names are kept and become an error.
         self.header[field] = list(dict.fromkeys(filter(None, converted))) or [str(name) for name in names] or ["none"]
 
@@ -281,7 +292,7 @@ class _Agent:
                 assert isinstance(denied, list)
                 denied += [name] if name not in denied else []
             elif effect != "allow":
-                self.lost.append(f"`permission.{single_spaced(str(tool), 60)}`: the rules of the conversation apply")
+                self.losses.append(f"`permission.{single_spaced(str(tool), 60)}`: the rules of the conversation apply")
 
     def _turns(self, entry: object) -> None:
         if entry is None:
@@ -290,7 +301,7 @@ class _Agent:
         if text.isascii() and text.isdigit() and int(text) > 0:
             self.header["maxTurns"] = self.limits["maxTurns"] = int(text)
         else:
-            self.lost.append("`max_turns` is not a whole number")
+            self.losses.append("`max_turns` is not a whole number")
 
 
 def _is_enabled(value: object) -> bool:
@@ -298,8 +309,8 @@ def _is_enabled(value: object) -> bool:
 
 
 def _claude_tool(name: str) -> str:
-    """Return Claude's name of a tool, empty if it has none."""
-    known = CLAUDE_TOOLS.get(name.lower())
-    if known is not None or name in CLAUDE_TOOLS.values():
-        return known or name
+    """Return Claude's name of a tool, empty if Claude Code does not have the tool."""
+    claude_tool = CLAUDE_TOOLS.get(name.lower())
+    if claude_tool is not None or name in CLAUDE_TOOLS.values():
+        return claude_tool or name
     return name if name.startswith("mcp__") else ""

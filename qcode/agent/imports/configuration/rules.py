@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from qcode.agent.claude.rules import MODES, RuleEffect, Source, convert, is_claude_rule
 from qcode.agent.claude.settings import convert_rules
-from qcode.agent.imports.configuration.found import AddRule, ForeignSetting, SetMode, SettingsFile
+from qcode.agent.imports.configuration.findings import AddRule, ForeignSetting, SetMode, SettingsFile
 from qcode.text.clean import single_spaced
 
 EFFECTS: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
@@ -103,7 +103,7 @@ def gemini_rules(file: SettingsFile) -> None:
             rule = _with_claude_tool(text)
             match = _RULE.fullmatch(rule)
             if match is not None and match[1] == "Bash":
-                rule = f"Bash({match[2]}:*)"  # here the text is the beginning of a command
+                rule = f"Bash({match[2]}:*)"  # Gemini CLI allows every command that begins with the text
             add_rule(file, effect, text, rule, "project", file.location(*path, text))
 
 
@@ -113,7 +113,7 @@ def opencode_rules(file: SettingsFile) -> None:
     for tool, value in file.table("permission").items():
         name = CLAUDE_TOOLS.get(tool.lower(), "")
         patterns = dict(value) if isinstance(value, Mapping) else {"*": value}
-        open_at = max((index for index, pattern in enumerate(patterns) if pattern == "*"), default=-1)
+        wildcard_index = max((index for index, pattern in enumerate(patterns) if pattern == "*"), default=-1)
         for index, (pattern, effect) in enumerate(patterns.items()):
             path = ("permission", tool, pattern) if isinstance(value, Mapping) else ("permission", tool)
             label = f"{tool} {pattern}" if isinstance(value, Mapping) else tool
@@ -122,8 +122,8 @@ def opencode_rules(file: SettingsFile) -> None:
             elif effect == "ask" and pattern == "*":
                 why = "not needed: qcode asks, except for commands and files that are only read"
                 file.add(ForeignSetting("rule", f"ask {label}", file.location(*path), why=why))
-            elif effect == "allow" and (index < open_at or (pattern == "*" and name == "Bash")):
-                why = "a later rule decides" if index < open_at else "a rule for every command is not imported"
+            elif effect == "allow" and (index < wildcard_index or (pattern == "*" and name == "Bash")):
+                why = "a later rule decides" if index < wildcard_index else "a rule for every command is not imported"
                 file.add(ForeignSetting("rule", f"allow {label}", file.location(*path), why=why))
             else:
                 body = f"domain:{pattern}" if name == "WebFetch" and pattern != "*" else pattern
@@ -156,7 +156,7 @@ def add_rule(
     if not is_claude_rule(rule):
         unknown = rule.partition("(")[0]
         why = f"{single_spaced(unknown, 60)} is not a tool of qcode"
-        file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=False))
+        file.add(ForeignSetting("rule", name, location, why=why))
         return
     converted = convert(rule, effect, "project" if file.is_project else source)
     changes = tuple(AddRule(effect, rule) for rule in converted.rules)
@@ -170,7 +170,10 @@ def add_rule(
 
 
 def add_other_keys(file: SettingsFile, handled: frozenset[str], hints: Mapping[str, str]) -> None:
-    """Add a finding for each key not in `handled`, with its hint if it has one; `tools.exclude` is a key in a table."""
+    """Add a finding for each key of a file that is not in `handled`, with the key's hint if there is one.
+
+    `handled` names a key in a table as `tools.exclude`; the other keys of that table then get a finding each.
+    """
     nested = {name.partition(".")[0] for name in handled if "." in name}
     for key, value in file.values.items():
         if key in handled or key.startswith("$") or _is_empty(value):

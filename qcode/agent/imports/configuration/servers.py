@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
-from qcode.agent.imports.configuration.found import (
+from qcode.agent.imports.configuration.findings import (
     AddRule,
     AddServer,
     Change,
@@ -28,7 +28,7 @@ from qcode.safety.redaction import Redactor
 from qcode.safety.rules import is_rule
 from qcode.text.clean import single_spaced
 
-_T = TypeVar("_T")
+ValueT = TypeVar("ValueT")
 _MIN_SECRET = 8
 _REFERENCE = re.compile(r"\$\{[A-Za-z_]\w*(?::-[^}]*)?\}")
 _SHORT_REFERENCE = re.compile(r"\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))")
@@ -37,17 +37,21 @@ _QUERY = re.compile(r"([?&])([^?=&#]+)=([^&#]+)")
 
 
 class _Server:
-    """A server during conversion: `values` in qcode's form, and a line for each `lost` part."""
+    """A server during conversion.
+
+    `entry` has the keys that are not read yet, `values` the keys of qcode. `losses` has a line for each part that is
+    not converted, `denied` the tools that must not be offered.
+    """
 
     def __init__(self, name: str, entry: Mapping[str, Any], convert_references: Callable[[str], str]) -> None:
         self.name = name
         self.entry = dict(entry)
         self.convert_references = convert_references
         self.values: dict[str, Any] = {}
-        self.lost: list[str] = []
+        self.losses: list[str] = []
         self.denied: tuple[str, ...] = ()
 
-    def pop(self, key: str, kind: type[_T]) -> _T | None:
+    def pop(self, key: str, kind: type[ValueT]) -> ValueT | None:
         """Remove and return a value of the entry, None if missing; raise `NotConvertibleError` for another type."""
         value = self.entry.pop(key, None)
         if value is not None and (not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)):
@@ -55,18 +59,19 @@ class _Server:
         return value
 
     def strings(self, key: str) -> list[str]:
-        found = self.pop(key, list) or []
-        if not all(isinstance(item, str) for item in found):
+        items = self.pop(key, list) or []
+        if not all(isinstance(item, str) for item in items):
             raise NotConvertibleError(f"`{key}` must be a list of strings")
-        return [str(item) for item in found]
+        return [str(item) for item in items]
 
     def table(self, key: str) -> dict[str, str]:
-        found = self.pop(key, dict) or {}
-        if not all(isinstance(item, str | int | float) for item in found.values()):
+        table = self.pop(key, dict) or {}
+        if not all(isinstance(item, str | int | float) for item in table.values()):
             raise NotConvertibleError(f"`{key}` must have strings as values")
-        return {str(name): str(item) for name, item in found.items()}
+        return {str(name): str(item) for name, item in table.items()}
 
     def seconds(self, key: str, factor: float = 1.0) -> float | None:
+        """Remove and return a time; `factor` is 0.001 for one in milliseconds."""
         value = self.entry.pop(key, None)
         if value is None:
             return None
@@ -76,7 +81,7 @@ class _Server:
             raise NotConvertibleError(f"`{key}` must be a number") from None
         return int(number) if number == int(number) else number
 
-    def program(self, command: object, arguments: list[str], variables: Mapping[str, str]) -> None:
+    def set_program(self, command: object, arguments: list[str], variables: Mapping[str, str]) -> None:
         """Set the command of a local server; if it has a `cwd`, `sh` changes to that folder and starts it."""
         if not isinstance(command, str) or not command:
             raise NotConvertibleError("`command` is missing")
@@ -87,11 +92,11 @@ class _Server:
         if _REFERENCE.search(words[0]):
             raise NotConvertibleError("a command with a variable is not supported; write its path")
         words = [self.convert_references(word) for word in words]
-        args = [self._replace_secret(word, before) for word, before in zip(words[1:], words, strict=False)]
+        args = [self._replace_secret(word, previous) for word, previous in zip(words[1:], words, strict=False)]
         self.values |= {"command": words[0]} | ({"args": args} if args else {})
         self._add_named("env", variables)
 
-    def address(self, url: object, headers: Mapping[str, str], transport: str = "") -> None:
+    def set_address(self, url: object, headers: Mapping[str, str], transport: str = "") -> None:
         if not isinstance(url, str) or not url:
             raise NotConvertibleError("`url` is missing")
         self.values["url"] = _QUERY.sub(self._replace_parameter, self.convert_references(url))
@@ -101,36 +106,45 @@ class _Server:
         self._add_named("headers", headers)
 
     def _add_named(self, key: str, named: Mapping[str, str]) -> None:
-        literal = {}
+        """Set the variables or headers (`key`); a secret in them is replaced by a reference."""
+        values = {}
         for name, value in named.items():
             text = self.convert_references(value)
             is_secret = may_be_secret(name) or Redactor().redact(text) != text
-            literal[name] = (
-                self._reference(name if key == "env" else "", name) if is_secret and _is_literal(text) else text
-            )
-        self.values |= {key: literal} if literal else {}
+            if is_secret and _is_literal(text):
+                text = self._reference(name if key == "env" else "", name)
+            values[name] = text
+        self.values |= {key: values} if values else {}
 
-    def _replace_secret(self, word: str, before: str) -> str:
-        """Return an argument of a command; a secret in it is replaced by a reference."""
-        flag, mark, value = word.partition("=")
-        if mark and flag.startswith("-") and may_be_secret(flag) and len(value) >= _MIN_SECRET and _is_literal(value):
-            return f"{flag}={self._reference('', flag)}"
-        is_value = before.startswith("-") and "=" not in before and may_be_secret(before) and not word.startswith("-")
+    def _replace_secret(self, word: str, previous: str) -> str:
+        """Return an argument of a command; a secret in it is replaced by a reference.
+
+        A secret follows an option (`--token=VALUE`, or `--token VALUE`), or has the form of a key.
+        """
+        option, separator, value = word.partition("=")
+        is_secret_option = bool(separator) and option.startswith("-") and may_be_secret(option)
+        if is_secret_option and len(value) >= _MIN_SECRET and _is_literal(value):
+            return f"{option}={self._reference('', option)}"
+        follows_option = previous.startswith("-") and "=" not in previous and not word.startswith("-")
+        is_value = follows_option and may_be_secret(previous)
         if (is_value and len(word) >= _MIN_SECRET and _is_literal(word)) or Redactor().redact(word) != word:
-            return self._reference("", before if is_value else "secret")
+            return self._reference("", previous if is_value else "secret")
         return word
 
     def _replace_parameter(self, match: re.Match[str]) -> str:
-        mark, name, value = match.groups()
+        separator, name, value = match.groups()
         if not may_be_secret(name) or not _is_literal(value):
             return match[0]
-        return f"{mark}{name}={self._reference('', name)}"
+        return f"{separator}{name}={self._reference('', name)}"
 
     def _reference(self, variable: str, field: str) -> str:
-        """Return a reference to a variable, and note that the user must set it."""
-        plain = field.strip("-")
-        variable = variable or re.sub(r"\W+", "_", f"{self.name}_{plain}").upper()
-        self.lost.append(f"the value of {single_spaced(plain, 60)} is left out: set the variable {variable}")
+        """Return a reference to a variable, and add a line that tells the user to set it.
+
+        Without a name, the variable is named after the server and the field: `WEB_TOKEN`.
+        """
+        label = field.strip("-")
+        variable = variable or re.sub(r"\W+", "_", f"{self.name}_{label}").upper()
+        self.losses.append(f"the value of {single_spaced(label, 60)} is left out: set the variable {variable}")
         return f"${{{variable}}}"
 
 
@@ -157,10 +171,10 @@ def _claude(server: _Server) -> None:
     if kind == "sdk":
         raise NotConvertibleError("it runs inside another program")
     if "command" in server.entry:
-        server.program(server.pop("command", str), server.strings("args"), server.table("env"))
+        server.set_program(server.pop("command", str), server.strings("args"), server.table("env"))
     else:
         transport = "sse" if kind == "sse" else ""
-        server.address(server.pop("url", str), server.table("headers"), transport)
+        server.set_address(server.pop("url", str), server.table("headers"), transport)
 
 
 def _codex(server: _Server) -> None:
@@ -169,16 +183,16 @@ def _codex(server: _Server) -> None:
         for item in server.pop("env_vars", list) or []:
             name = item.get("name") if isinstance(item, dict) else item
             variables.setdefault(str(name), f"${{{name}}}")
-        server.program(server.pop("command", str), server.strings("args"), variables)
+        server.set_program(server.pop("command", str), server.strings("args"), variables)
     else:
         headers = server.table("http_headers")
         headers |= {name: f"${{{variable}}}" for name, variable in server.table("env_http_headers").items()}
         bearer = server.pop("bearer_token_env_var", str)
         headers |= {"Authorization": f"Bearer ${{{bearer}}}"} if bearer else {}
-        server.address(server.pop("url", str), headers)
+        server.set_address(server.pop("url", str), headers)
     startup = server.seconds("startup_timeout_sec")
     startup = server.seconds("startup_timeout_ms", 0.001) if startup is None else startup
-    _limits(server, server.seconds("tool_timeout_sec"), startup)
+    _set_time_limits(server, server.seconds("tool_timeout_sec"), startup)
     _choose_tools(server, "enabled_tools", "disabled_tools")
     if server.pop("enabled", bool) is False:
         server.values["enabled"] = False
@@ -187,31 +201,31 @@ def _codex(server: _Server) -> None:
 def _gemini(server: _Server) -> None:
     kind, timeout = server.pop("type", str) or "", server.seconds("timeout", 0.001)
     if "command" in server.entry:
-        server.program(server.pop("command", str), server.strings("args"), server.table("env"))
+        server.set_program(server.pop("command", str), server.strings("args"), server.table("env"))
     else:
         http, url = server.pop("httpUrl", str), server.pop("url", str)
         transport = "http" if http or kind == "http" else "sse"
-        server.address(http or url, server.table("headers"), transport)
-    _limits(server, timeout, None)
+        server.set_address(http or url, server.table("headers"), transport)
+    _set_time_limits(server, timeout, None)
     _choose_tools(server, "includeTools", "excludeTools")
     if server.pop("trust", bool):
-        server.lost.append("`trust` is dropped: its calls ask, unless a rule allows them")
+        server.losses.append("`trust` is dropped: its calls ask, unless a rule allows them")
     server.entry.pop("description", None)
 
 
 def _opencode(server: _Server) -> None:
     kind, startup = server.pop("type", str), server.seconds("timeout", 0.001)
     if kind == "remote":
-        server.address(server.pop("url", str), server.table("headers"))
+        server.set_address(server.pop("url", str), server.table("headers"))
     else:
         words = server.strings("command")
-        server.program(words[0] if words else None, words[1:], server.table("environment"))
-    _limits(server, None, startup)
+        server.set_program(words[0] if words else None, words[1:], server.table("environment"))
+    _set_time_limits(server, None, startup)
     if server.pop("enabled", bool) is False:
         server.values["enabled"] = False
 
 
-def _limits(server: _Server, timeout: float | None, startup: float | None) -> None:
+def _set_time_limits(server: _Server, timeout: float | None, startup: float | None) -> None:
     server.values |= {"timeout_s": timeout} if timeout else {}
     server.values |= {"startup_timeout_s": startup} if startup else {}
 
@@ -254,19 +268,20 @@ def _convert_server(
     convert, convert_references = _CONVERTERS[program]
     server = _Server(name, entry, convert_references)
     if program == "codex" and _REFERENCE.search(str(entry)):
-        server.lost.append("${...} in its values is a variable here, and was not in Codex")
+        server.losses.append("${...} in its values is a variable in qcode, but not in Codex")
     convert(server)
     server.values |= {"enabled": False} if is_disabled else {}
     for key, value in server.values.items():
+        # A table such as `env` is checked value by value.
         for inner, item in value.items() if isinstance(value, dict) else (("", value),):
             path = ("mcp_servers", name, key, *((inner,) if inner else ()))
-            known = find_key(path)
-            assert known is not None
-            convert_value(known, path, tuple(item) if isinstance(item, list) else item)
-    server.lost += [f"`{single_spaced(key, 60)}` has no equivalent" for key in server.entry]
+            config_key = find_key(path)
+            assert config_key is not None
+            convert_value(config_key, path, tuple(item) if isinstance(item, list) else item)
+    server.losses += [f"`{single_spaced(key, 60)}` has no equivalent" for key in server.entry]
     rules = [AddRule("deny", f"mcp({name}/{tool})") for tool in server.denied]
     invalid = [rule.rule for rule in rules if not is_rule(rule.rule)]
-    server.lost += [f"the tool of {single_spaced(rule, 80)} cannot be denied" for rule in invalid]
+    server.losses += [f"the tool of {single_spaced(rule, 80)} cannot be denied" for rule in invalid]
     valid = tuple(rule for rule in rules if rule.rule not in invalid)
     changes: tuple[Change, ...] = (AddServer(name, server.values), *valid)
-    return ForeignSetting("server", name, location, changes, losses=tuple(server.lost), is_unenforced=bool(invalid))
+    return ForeignSetting("server", name, location, changes, losses=tuple(server.losses), is_unenforced=bool(invalid))

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from qcode.agent.imports.configuration.found import (
+from qcode.agent.imports.configuration.findings import (
     AddRule,
     AddServer,
     Change,
@@ -31,16 +31,21 @@ from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 Status: TypeAlias = Literal["new", "same", "taken", "lost", "read"]
-"""`same`: qcode already has it. `taken`: qcode has another one with this name. `lost`: it is not converted."""
+"""The plan for a finding. `new`: it is written.
+
+`same`: qcode already has this setting. `taken`: qcode has another setting of this name. `lost`: it cannot be converted.
+`read`: qcode reads the file as it is.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The plan for one finding; `why` is the reason if nothing is written."""
+    """The plan for one finding."""
 
     setting: ForeignSetting
     status: Status
     why: str
+    """The reason if nothing is written, otherwise empty."""
     is_project: bool
 
 
@@ -117,7 +122,7 @@ class Target:
         return shown_path(self.file, self._home)
 
     def write(self) -> list[str]:
-        """Write the plan; return the written paths, with that of the backup. Raise `ConfigError`."""
+        """Write the plan; return the paths of the written files and of the backup. Raise `ConfigError`."""
         paths = []
         try:
             if self._text != (self._before or ""):
@@ -144,6 +149,6 @@ def _is_inside(path: Path, root: Path) -> bool:
 
 
 def _backup_path(file: Path) -> Path:
-    """Return the first backup path of a file that does not exist yet: `config.toml.bak`, `config.toml.bak2`, ..."""
+    """Return the first of the paths `config.toml.bak`, `config.toml.bak2`, ... that does not exist yet."""
     names = (file.with_name(f"{file.name}.bak{number}") for number in ("", *range(2, 10_000)))
     return next(path for path in names if not os.path.lexists(path))

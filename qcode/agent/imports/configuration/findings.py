@@ -1,4 +1,4 @@
-"""The findings of an import: each setting of another program with the changes it becomes, and what cannot be converted.
+"""The findings of an import: each setting of another program, with the changes of qcode's configuration it becomes.
 
 Also reads settings as the other programs do: JSON with comments and trailing commas.
 """
@@ -23,6 +23,7 @@ from qcode.values import dataclass
 
 Kind: TypeAlias = Literal["server", "rule", "mode", "command", "agent", "hooks", "setting", "file"]
 
+# Both patterns match strings too, and keep them: `"http://x"` contains no comment.
 _COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 
@@ -49,15 +50,18 @@ class AddRule:
 
 @dataclass(frozen=True, slots=True)
 class SetMode:
+    """The value of `permissions.mode`."""
+
     mode: ApprovalMode
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFile:
-    """A Markdown file in the folder `commands` or `agents`, whose `name` has a `:` for each folder in it."""
+    """A Markdown file in the folder `commands` or `agents`."""
 
     folder: Literal["commands", "agents"]
     name: str
+    """The path in the folder, with `:` for `/` and without the ending: `git:commit`."""
     text: str
 
 
@@ -66,29 +70,32 @@ Change: TypeAlias = AddServer | AddRule | SetMode | WriteFile
 
 @dataclass(frozen=True, slots=True)
 class ForeignSetting:
-    """A setting, command, agent or file of another program. `location` is its `file:line`.
-
-    `changes` convert it; if there are none, `why` is the reason or a hint. `losses` has a line for each part that is
-    not converted. `is_unenforced`: it is a denial without an equivalent. `is_read`: qcode reads it without an import.
-    """
+    """A finding: a setting, command, agent or file of another program."""
 
     kind: Kind
     name: str
     location: str
+    """The `file:line` for the user."""
     changes: tuple[Change, ...] = ()
+    """The changes that add an equivalent to the configuration of qcode."""
     why: str = ""
+    """Without changes: the reason, or a hint."""
     losses: tuple[str, ...] = ()
+    """A line for each part that `changes` do not cover."""
     is_unenforced: bool = False
+    """Whether this is a denial without an equivalent, so that qcode would allow more than the other program."""
     is_read: bool = False
+    """Whether qcode reads the file as it is, without an import."""
 
 
 @dataclass(slots=True)
 class SettingsFile:
-    """A settings file of another program, and the findings in it. `label` is its path for the user."""
+    """A settings file of another program, and the findings in it."""
 
     path: Path
     is_project: bool
     label: str
+    """The path for the user."""
     text: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
     settings: list[ForeignSetting] = field(default_factory=list)
@@ -130,7 +137,7 @@ class SettingsFile:
         return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
     def add_misshapen_table(self, *keys: str, may_deny: bool = False) -> None:
-        """Add a finding if the value at a path is neither a table nor empty; `may_deny`: a denial may be in it."""
+        """Add a finding if the value at a path is neither a table nor empty. `may_deny`: it may contain a denial."""
         value = self.table(*keys[:-1]).get(keys[-1])
         if value and not isinstance(value, Mapping):
             name, location = ".".join(keys), self.location(*keys)
@@ -141,7 +148,10 @@ class SettingsFile:
 
 
 def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | None:
-    """Read a file of settings (JSON, TOML) or rules (text); None if it is missing. An error becomes a finding in it."""
+    """Read a file of settings (JSON, TOML) or rules (text); return None if it does not exist.
+
+    An error becomes a finding in the returned file.
+    """
     file = SettingsFile(path, is_project, shown_path(path, home))
     try:
         text = read_toml_text(path, must_exist=False)
@@ -157,10 +167,11 @@ def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | 
 
 def parse_relaxed(text: str) -> Mapping[str, Any]:
     """Parse a JSON object that may have comments and trailing commas; raise `ConfigError`."""
-    plain = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
-    plain = _TRAILING_COMMA.sub(lambda match: match[1] or " ", plain)
+    # Comments become spaces, so that an error names the right line.
+    strict = _COMMENT.sub(lambda match: match[1] or re.sub(r"[^\n]", " ", match[0]), text)
+    strict = _TRAILING_COMMA.sub(lambda match: match[1] or " ", strict)
     try:
-        values = json.loads(plain or "{}")
+        values = json.loads(strict or "{}")
     except (ValueError, RecursionError) as error:
         line = getattr(error, "lineno", None)
         raise ConfigError(f"not valid JSON{f' at line {line}' if line else ''}") from None
