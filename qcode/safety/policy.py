@@ -8,7 +8,7 @@ change it. The shell judge and `addresses` load with the first command and the f
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import partial
 from pathlib import Path
@@ -351,9 +351,8 @@ class Policy:
         is_alone = is_proposed and len(parts) == 1 and parts[0].folders == {str(self.root)}
         prefix = propose_prefix(parts[0].command) if is_alone else ""
         sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
-        # A secret is the most important reason to ask.
-        verdict, *others = sorted((item for _, item in undecided), key=lambda item: item.rule != SHELL_PATH)
-        reason = joined_reasons(item.reason for item in (verdict, *others))
+        reason = _reasons_by_danger(undecided, parts)
+        verdict = min((item for _, item in undecided), key=lambda item: item.rule != SHELL_PATH)
         return replace(verdict, reason=reason, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
 
     @property
@@ -532,6 +531,19 @@ class Policy:
         reader = partial(self._judge_file, access="read", paths=paths)
         limit = self.limit
         return reader if limit is None else lambda path: strictest(reader(path), limit.judge_file(path, "read"))
+
+
+def _reasons_by_danger(undecided: Sequence[tuple[FlowPart, Verdict]], parts: Sequence[FlowPart]) -> str:
+    """Return the reasons why parts of a command ask: secrets first, then the most dangerous part."""
+    from qcode.safety.shell.risks import danger_of
+
+    ranked: list[tuple[bool, int, str]] = []
+    for part, verdict in undecided:
+        danger = danger_of(part.command, is_first=part is parts[0])
+        is_secret = verdict.rule == SHELL_PATH
+        reason = danger.reason if danger.reason and not is_secret else verdict.reason
+        ranked.append((not is_secret, danger.rank, reason))
+    return joined_reasons(reason for *_, reason in sorted(ranked, key=lambda item: item[:2]))
 
 
 _COMMAND = ToolSpec("shell", "", {}, safety=Runs("command"))

@@ -6,7 +6,6 @@ every form. Offers that allow more come after the other yes options. Pure.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias
@@ -27,6 +26,7 @@ from qcode.protocol.approvals import (
     ToolApproval,
 )
 from qcode.safety.rules import rule_in_words
+from qcode.safety.shell.risks import risky_words
 from qcode.text.clean import cut, ensure_visible, visible
 from qcode.values import dataclass
 
@@ -184,35 +184,6 @@ def choice_line(number: int, option: Option) -> str:
     """Return an option as a line of the linear mode."""
     letter = f" ({option.letter})" if option.letter else ""
     return f"{number}. {option.label}{letter}" + (f": {option.detail}" if option.detail else "")
-
-
-# Each pattern is bounded, so the time is linear in the length of the command.
-_PROGRAM = r"(?<![\w./-])"
-_END = r"(?![\w-])"
-_RISK_PATTERNS = (
-    rf"{_PROGRAM}rm\s{{1,4}}(?:-[\w-]{{1,20}}\s{{1,4}}){{0,4}}(?:-\w{{0,6}}[rRf]\w{{0,6}}|--recursive|--force){_END}",
-    rf"{_PROGRAM}(?:sudo|doas|mkfs(?:\.\w{{1,8}})?|shred|dd|shutdown|reboot|poweroff|killall|pkill|eval){_END}",
-    rf"(?<!\S)--(?:force(?:-with-lease)?|hard|no-verify|purge|privileged|no-preserve-root|delete|prune){_END}",
-    r"(?<!\S)-(?:delete|exec|execdir)(?!\S)",
-    rf"\|\s{{0,4}}(?:sudo\s{{1,4}})?(?:(?:ba|da|z|k|fi)?sh|python3?|perl|ruby|node){_END}",
-    rf"{_PROGRAM}git\s{{1,4}}clean\s{{1,4}}-\w{{1,8}}{_END}",
-    rf"{_PROGRAM}git\s{{1,4}}push\b[^;&|\n]{{0,80}}?\s(?P<push>-\w{{0,4}}f|\+\S{{1,80}})(?!\S)",
-    rf"{_PROGRAM}git\s{{1,4}}branch\s{{1,4}}-D{_END}",
-    rf"{_PROGRAM}chmod\s{{1,4}}(?:-\w{{1,6}}\s{{1,4}}){{0,3}}(?:0?777|a\+rwx|[ug]?\+s){_END}",
-    rf"{_PROGRAM}(?:chmod|chown)\s{{1,4}}-\w{{0,4}}R\w{{0,4}}{_END}",
-    rf"{_PROGRAM}kill\s{{1,4}}-(?:9|KILL|SIGKILL){_END}",
-    r">\s{0,4}/dev/(?:sd|nvme|disk|mem|vd)\S{0,40}",
-    r"(?i:\b(?:drop|truncate)\s{1,4}(?:table|database|schema)\b)",
-)
-_RISKY = re.compile("|".join(_RISK_PATTERNS))
-
-
-def risky_words(command: str) -> tuple[tuple[int, int], ...]:
-    """Return the start and end of each part of `command` that destroys, forces or runs a download: `rm -rf`, `| sh`.
-
-    This points them out in an approval and decides nothing: `safety` judges commands.
-    """
-    return tuple(found.span("push") if found["push"] else found.span() for found in _RISKY.finditer(command))
 
 
 def risk_line(command: str) -> str:

@@ -13,8 +13,8 @@ from rich.segment import Segment
 from textual.strip import Strip
 from textual.visual import Visual
 
+from qcode.safety.shell.risks import risky_words
 from qcode.text.clean import LINE_BREAK, ensure_visible
-from qcode.tui.panels.choices import risky_words
 from qcode.tui.transcript.code import Highlighter, with_slot
 from qcode.tui.transcript.diff import (
     MIN_SIDE_BY_SIDE,
