@@ -76,7 +76,7 @@ def _without_busy_session(context: RunContext) -> tuple[RunContext, str]:
     options = context.options
     if options.resume in (None, CHOOSE) or options.fork_session or options.no_session:
         return context, ""
-    from qcode.agent.sessions.file import open_elsewhere
+    from qcode.agent.sessions.file import open_elsewhere_text
     from qcode.agent.sessions.store import SessionStore
 
     store = SessionStore(context.paths.state_dir, context.root)
@@ -86,7 +86,7 @@ def _without_busy_session(context: RunContext) -> tuple[RunContext, str]:
         return context, ""
     if not _is_linear(context):
         return replace(context, options=replace(options, resume=None)), session_id
-    question = f"Session {session_id} is {open_elsewhere(holder)}.\n{_BUSY_CHOICES}"
+    question = f"Session {session_id} is {open_elsewhere_text(holder)}.\n{_BUSY_CHOICES}"
     is_copy = ask(question) not in ("2", "n")
     chosen = replace(options, resume=session_id if is_copy else None, fork_session=is_copy)
     return replace(context, options=chosen), ""

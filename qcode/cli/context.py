@@ -108,7 +108,7 @@ def with_chosen_session(context: RunContext) -> RunContext:
     """
     if context.options.resume != CHOOSE:
         return context
-    from qcode.agent.sessions.file import open_elsewhere
+    from qcode.agent.sessions.file import open_elsewhere_text
     from qcode.agent.sessions.store import SessionStore
 
     store = SessionStore(context.paths.state_dir, context.root)
@@ -122,7 +122,7 @@ def with_chosen_session(context: RunContext) -> RunContext:
     holders = [store.holder(summary.session_id) for summary in summaries]
     rows = [
         f"  {number}  {summary.session_id}  {plain_line(summary.title, 200)}"
-        + ("\n" if holder is None else f"  ({open_elsewhere(holder)})\n")
+        + ("\n" if holder is None else f"  ({open_elsewhere_text(holder)})\n")
         for number, (summary, holder) in enumerate(zip(summaries, holders, strict=True), start=1)
     ]
     answer = ask("".join((*rows, "Which session? [1] "))) or "1"

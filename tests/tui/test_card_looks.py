@@ -72,7 +72,7 @@ class Resumed(ScriptedConversation):
         results: list[ToolResult] = []
         for one, outcome, state in CALLS:
             ran = one.arguments if one.call_id == REVISED else ""
-            messages.shown_results[one.call_id] = ShownResult(state, outcome.summary, outcome.diff, ran=ran)  # type: ignore[arg-type]
+            messages.shown_results[one.call_id] = ShownResult(state, outcome.summary, outcome.diff, ran_arguments=ran)  # type: ignore[arg-type]
             results.append(ToolResult(one.call_id, one.name, outcome.content, outcome.is_error))
         answer = StoredMessage(HistoryEntry(Message("user", tuple(results))), False)
         done = StoredMessage(HistoryEntry(assistant(Text("Done.")), at="2026-11-22T10:01:00+00:00"), False)

@@ -98,7 +98,7 @@ def test_heading_names_the_mode_that_the_user_chose_live_and_on_replay(
     session = it.conversation.session_id
     it.conversation.release()
     again = talk(tmp_path, text_reply("x"), resumes=session)
-    assert [(plan.text, plan.is_settled, plan.summary) for plan in plans_in(again.conversation.stored_messages)] == [
+    assert [(plan.text, plan.is_approved, plan.summary) for plan in plans_in(again.conversation.stored_messages)] == [
         (PLAN, True, heading)
     ]
     seen = Recorder()

@@ -289,7 +289,7 @@ class Rewinder:
             changes = tuple(at for step in steps for at in step.changes)
         if planned.finishes is not None:
             return Move(planned.finishes.move_id, planned.why, history.head, planned.after)
-        move = Move(history.moves, planned.why, history.head, planned.after, files, changes)
+        move = Move(history.next_move_id, planned.why, history.head, planned.after, files, changes)
         self._session.move(move)
         return move
 
@@ -321,7 +321,7 @@ class Rewinder:
 
     def _state(self) -> tuple[object, ...]:
         history = self._history
-        return history.latest, history.moves, history.next_change, history.head.key
+        return history.latest, history.next_move_id, history.next_change, history.head.key
 
     def _label(self, path: str) -> str:
         root = str(self._root)

@@ -77,12 +77,12 @@ def export_request(typed: str) -> ExportRequest:
     Raise `ValueError` with one line for the user.
     """
     options = list(_OPTION.finditer(typed))
-    rest = _OPTION.sub(" ", typed).strip()
-    if unknown := re.search(r"(?:^|\s)(--\S*)", rest):
+    format_and_path = _OPTION.sub(" ", typed).strip()
+    if unknown := re.search(r"(?:^|\s)(--\S*)", format_and_path):
         raise ValueError(f"Cannot use {unknown[1]} here. Type /export {EXPORT_USAGE}.")
-    first, _, after = rest.partition(" ")
+    first, _, after_first = format_and_path.partition(" ")
     form = next((form for form in EXPORT_FORMS if form == first), None)
-    path = after.strip() if form else rest
+    path = after_first.strip() if form else format_and_path
     if form is None and first in _OTHER_FORMATS:
         raise ValueError(f"Unknown format {first!r}: choose md, json or html. For a file of that name: ./{first}")
     turns = next((option["turns"] for option in options if option["turns"]), "")
@@ -236,12 +236,12 @@ def _markdown_prompt(prompt: PromptParts) -> Iterator[str]:
 
 def _markdown_call(view: CallView) -> Iterator[str]:
     notes = " · ".join(view.notes)
-    yield f"**{verb(view.name)}** {_code(view.argument)}{f' ({notes})' if notes else ''}".rstrip() + "\n"
+    yield f"**{verb(view.name)}** {_code_span(view.argument)}{f' ({notes})' if notes else ''}".rstrip() + "\n"
     if view.diff:
         yield f"{fenced(view.diff, 'diff')}\n"
     else:
         for name, text, language in view.details:
-            yield f"{_code(single_spaced(name))}:\n\n{fenced(text, language)}\n"
+            yield f"{_code_span(single_spaced(name))}:\n\n{fenced(text, language)}\n"
     if view.output:
         yield f"{fenced(view.output)}\n"
     yield from map(_markdown_image, view.images)
@@ -268,7 +268,7 @@ def _quoted(text: str) -> str:
     return "\n".join(f"> {line}".rstrip() for line in text.rstrip().split("\n")) + "\n"
 
 
-def _code(text: str) -> str:
+def _code_span(text: str) -> str:
     """Return one line as a code span; a text with a backtick gets a longer fence."""
     if not text:
         return ""

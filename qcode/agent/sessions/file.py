@@ -24,7 +24,7 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 @dataclass(frozen=True, slots=True)
 class SessionFileContent:
-    """The content of a file. `end` is the number of bytes in complete lines, `torn` the incomplete last line.
+    """The content of a session file. `end` is the number of bytes in complete lines, `torn` the incomplete last line.
 
     `is_unended`: the last record is complete except for its newline.
     """
@@ -62,9 +62,9 @@ def _record(line: bytes) -> JsonObject | None:
 
 
 class RecordFile:
-    """Appends lines to a file. With `path` None nothing is written.
+    """Appends lines to a file. If `path` is None, nothing is written.
 
-    Only `open_existing`, which reads, raises `OSError`.
+    Only `open_existing` raises `OSError`; write errors become warnings.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -72,10 +72,10 @@ class RecordFile:
         self._lock: Lock | None = None
         self._handle: int | None = None
         self._end = 0
-        self._is_torn = False
-        self._is_dirty = False
-        self._has_failed = False
-        self._is_failing = False
+        self._is_torn = False  # the file ends inside a record
+        self._is_dirty = False  # written records are not synced yet
+        self._has_warned = False
+        self._is_failing = False  # the last write failed
         self._pending: deque[bytes] = deque()
         self._warnings: list[str] = []
 
@@ -191,6 +191,7 @@ class RecordFile:
             self._lock = None
 
     def write(self, line: bytes) -> None:
+        """Write a line to the open file; raise `OSError`. After an error, no part of the line counts as written."""
         assert self._handle is not None
         data = b"\n" + line if self._is_torn else line
         count = 0
@@ -241,8 +242,8 @@ class RecordFile:
         self._warn(error)
 
     def _warn(self, error: OSError | SessionBusy) -> None:
-        if not self._has_failed:
-            self._has_failed = True
+        if not self._has_warned:
+            self._has_warned = True
             why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
             self._warnings.append(f"this session cannot be saved ({why}); it continues in memory")
 
@@ -280,7 +281,7 @@ _UNSUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class Lock:
-    """A lock that is held until `release`. Its file exists only while it is held, or after a crash."""
+    """A lock (`flock`) that is held until `release`. Its file exists only while it is held, or after a crash."""
 
     def __init__(self, path: Path) -> None:
         """Acquire the lock. Raise `SessionBusy` if it is held, `OSError` if its file cannot be created."""
@@ -310,7 +311,7 @@ class Lock:
             except BlockingIOError:
                 holder = _read_holder(handle)
                 os.close(handle)
-                raise SessionBusy(_busy(self._path.stem, holder), self._path.stem, holder) from None
+                raise SessionBusy(_busy_text(self._path.stem, holder), self._path.stem, holder) from None
             except OSError as error:
                 if error.errno in _UNSUPPORTED:
                     return handle
@@ -347,11 +348,11 @@ def _read_holder(handle: int) -> int:
     return int(holder) if holder.isdigit() else 0
 
 
-def open_elsewhere(holder: int) -> str:
-    """Say that a session is open in the process `holder`, 0 if that is unknown."""
+def open_elsewhere_text(holder: int) -> str:
+    """Return the phrase that a session is open in the process `holder`, which is 0 if unknown."""
     return f"open in another window (process {holder})" if holder else "open in another window"
 
 
-def _busy(session_id: str, holder: int) -> str:
+def _busy_text(session_id: str, holder: int) -> str:
     advice = "close it there, or use --fork-session to continue in a copy"
-    return f"session {session_id} is {open_elsewhere(holder)}; {advice}"
+    return f"session {session_id} is {open_elsewhere_text(holder)}; {advice}"

@@ -1,9 +1,9 @@
-"""The history of a session: messages, file changes, and the moves between its states (undo, rewind, redo).
+"""The history of a session: messages, file changes, and the moves between its states (undo, redo, rewind).
 
 A message keeps its number forever; a `Head` lists the messages of the conversation in one state. Nothing is removed: a
 rewind, an undo and a compaction each create a new head, so that each can be undone. For example, after messages 0 to 5
 a rewind to before message 4 creates the head `((0, 4),)`; the next message has number 6, and the head becomes
-`((0, 4), (6, 7))`. Pure.
+`((0, 4), (6, 7))`. File changes are numbered separately; the number of a change is its position. Pure.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ MOVE_KINDS: tuple[MoveKind, ...] = ("rewind", "undo", "redo")
 class HistoryEntry:
     """A stored message. `note` is for the user and is never sent to the model; `at` is its time (ISO 8601).
 
-    `is_filled_in`: it replaces a message that is missing in the file. `numbers` are the numbers of the messages that it
-    was merged from.
+    `is_filled_in`: the message is not in the file, and stands for a missing one. `numbers` are the numbers of the
+    messages from which it was merged.
     """
 
     message: Message
@@ -86,8 +86,8 @@ class AgentWork:
 class ShownResult:
     """The display of a call's result. `output` is the text that the user saw, None if it is the content of the result.
 
-    `ran` are the arguments with which the call ran, as JSON, if the user edited them; otherwise empty. `problems` are
-    the problems that an edit caused, shown below its diff.
+    `ran_arguments` are the arguments with which the call ran, as JSON, if the user edited them; otherwise empty.
+    `problems` are the problems that an edit caused, shown below its diff.
     """
 
     state: CallState
@@ -95,7 +95,7 @@ class ShownResult:
     diff: str = ""
     seconds: float | None = None
     output: str | None = None
-    ran: str = ""
+    ran_arguments: str = ""
     problems: str = ""
 
 
@@ -127,12 +127,13 @@ class ShownItem:
 
 
 class StoredMessage:
-    """A message with the state of its calls. `is_turn_start`: it is a prompt of the user that started a turn.
+    """A message with the state of its calls. `is_turn_start`: it is the prompt of the user that started a turn.
 
-    `is_summary`: a compaction replaced older messages with it. `agent_work` is the work of sub-agents that its calls
-    started. `shown_events` and `shown_results` were shown with the message, and are stored for a replay.
-    `edited_arguments` are the arguments of calls that the user edited before they ran, as JSON. `requests` were sent
-    after the message and belong to no other message.
+    `is_summary`: a compaction replaced older messages with it. `intents` are the ids of its calls that were about to
+    run. `results` are results of its calls that were stored before the message with all results. `agent_work` is the
+    work of the sub-agents that its calls started, by call id. `shown_events` and `shown_results` were shown with the
+    message, and are stored for a replay. `edited_arguments` are the arguments of calls that the user edited before they
+    ran, as JSON. `requests` were sent after the message and belong to no other message.
 
     Each collection is created at its first use: in a session of 10,000 messages most are never used.
     """
@@ -151,7 +152,7 @@ class StoredMessage:
         self.is_turn_start = is_turn_start
         self.is_summary = is_summary
 
-    if not TYPE_CHECKING:
+    if not TYPE_CHECKING:  # type checkers shall see the declared attributes
 
         def __getattr__(self, name: str) -> object:
             kind = _COLLECTIONS.get(name)
@@ -226,7 +227,7 @@ class RecordedChange:
 
 @dataclass(frozen=True, slots=True)
 class FileMove:
-    """A restored file: its version before and after."""
+    """A file that a move restored: its version before (`source`) and after (`target`) the move."""
 
     path: str
     source: FileState | None
@@ -243,7 +244,7 @@ class UserPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A state of the conversation: its messages as ranges. `prompt` is the last prompt of the user before it.
+    """A state of the conversation: the ranges of its messages. `prompt` is the last prompt of the user in it.
 
     `compacted_from` is the head before a compaction, if no message followed the compaction.
     """
@@ -266,12 +267,13 @@ class Head:
         return count
 
     def is_compacted(self, earlier: Head) -> bool:
-        """Return whether the conversation was compacted between the state `earlier` and this one."""
+        """Return whether the conversation was compacted between the earlier state and this one."""
         is_last = self.compacted_from is not None and self.compacted_from.key == earlier.key
         return is_last or not set(earlier.numbers) <= set(self.numbers)
 
     @property
     def key(self) -> tuple[tuple[Run, ...], int | None]:
+        """The ranges and the number of the prompt, which identify a state."""
         return self.runs, self.prompt.number if self.prompt is not None else None
 
 
@@ -283,7 +285,7 @@ class Move:
     """An undo, rewind or redo. `changes` are the positions of the file changes that it reverted or applied again."""
 
     move_id: int
-    why: MoveKind
+    kind: MoveKind
     before: Head
     after: Head
     files: tuple[FileMove, ...] = ()
@@ -293,8 +295,9 @@ class Move:
 class SessionHistory:
     """The history of a session. `redoable` are the moves that can be redone, the latest last.
 
-    `unfinished` is a move that a crash interrupted. `models` are the models by the first message number of each, `mode`
-    is the last permission mode of an attended run, empty if unknown.
+    `stored` are all messages by number, `changes` the file changes by position. `unfinished` is a move that a crash
+    interrupted. `models` are the models, each by the number of its first message. `mode` is the last permission mode of
+    an attended run, empty if unknown.
     """
 
     def __init__(self) -> None:
@@ -305,7 +308,7 @@ class SessionHistory:
         self.changes: dict[int, RecordedChange] = {}
         self.redoable: list[Move] = []
         self.unfinished: Move | None = None
-        self.moves = 0
+        self.next_move_id = 0
         self._reverted: set[int] = set()
         self._latest = -1
         self._head_by_key: dict[tuple[tuple[Run, ...], int | None], Head] = {START.key: START}
@@ -337,7 +340,8 @@ class SessionHistory:
 
     def model_of(self, number: int) -> str:
         """Return the model in use when a message was written, empty if it is unknown."""
-        return self.models[max(first)] if (first := [model for model in self.models if model <= number]) else ""
+        first_numbers = [first for first in self.models if first <= number]
+        return self.models[max(first_numbers)] if first_numbers else ""
 
     def add_inner(self, call_id: str, message: InnerMessage) -> None:
         """Add a message of the sub-agent that a call of the latest message started."""
@@ -371,7 +375,7 @@ class SessionHistory:
         return is_revised
 
     def compact(self, runs: Iterable[Run], new: Iterable[tuple[int, StoredMessage]]) -> None:
-        """Continue with the messages of `runs`, which include the `new` ones."""
+        """Continue with the messages of `runs`, which include the numbers of the `new` messages."""
         before = self._head_by_key[self.head.key] = self.head
         for number, stored in new:
             self._store(number, stored)
@@ -381,10 +385,11 @@ class SessionHistory:
 
     @property
     def next_change(self) -> int:
+        """The position of the next file change."""
         return max(self.changes, default=-1) + 1
 
     def change(self, change_number: int, change: RecordedChange) -> None:
-        """Record that a file is about to be changed, under a new position."""
+        """Record that a file is about to be changed; raise `ValueError` if the position is already used."""
         if change_number in self.changes:
             raise ValueError("the position is already used")
         self.changes[change_number] = change
@@ -410,9 +415,9 @@ class SessionHistory:
     def move(self, move: Move) -> None:
         """Move the head. A move that restores files is unfinished until `finish`."""
         self._head_by_key[move.before.key] = move.before
-        self.moves = max(self.moves, move.move_id + 1)
+        self.next_move_id = max(self.next_move_id, move.move_id + 1)
         self.head = move.after
-        if move.why == "redo":
+        if move.kind == "redo":
             self._reverted.difference_update(move.changes)
             if self.redoable:
                 self.redoable.pop()
@@ -422,6 +427,7 @@ class SessionHistory:
         self.unfinished = move if move.files else None
 
     def finish(self, move_id: int) -> None:
+        """Mark a move as finished: all of its files are restored."""
         if self.unfinished is not None and self.unfinished.move_id == move_id:
             self.unfinished = None
 
@@ -436,9 +442,9 @@ class SessionHistory:
 
     def all_numbers(self) -> list[int]:
         """Return the numbers of all messages that led to the head, without compaction."""
-        return list(self.walk())
+        return list(self.iter_all_numbers())
 
-    def walk(self) -> Iterator[int]:
+    def iter_all_numbers(self) -> Iterator[int]:
         """Yield the numbers of all messages that led to the head, without compaction, from the first one on."""
         prompt_numbers = {prompt.number for prompt in self.prompts()}
         leads_to_head = True

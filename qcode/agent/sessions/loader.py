@@ -51,7 +51,7 @@ UNFINISHED = "restoring files was interrupted, so some may not be restored: /und
 
 @dataclass(frozen=True, slots=True)
 class LoadedSession:
-    """A loaded conversation. `model` is the last one used; `notices` are lines for the user about the file."""
+    """A loaded session. `model` is the last model used; `notices` are lines for the user about the file."""
 
     session_id: str
     entries: tuple[HistoryEntry, ...]
@@ -77,7 +77,7 @@ class LoadedSession:
 def rebuild(
     session_id: str, contents: SessionFileContent, notice: str, partial: Callable[[int], Message | None]
 ) -> LoadedSession:
-    """Build the conversation from the records of a file. The skipped lines and `notice` become notices.
+    """Build the conversation from the records of a file. Its notices are `notice`, and notices about skipped lines.
 
     `partial` returns the unfinished reply with this message number, if the process was killed during it; or None.
     """
@@ -94,7 +94,8 @@ class _SessionReader:
     header: JsonObject = field(default_factory=dict)
     model: str = ""
     title: str = ""
-    newer: int = 0
+    newer_records: int = 0
+    """Records of a kind that only newer versions of qcode know."""
 
     def add(self, record: JsonObject | None) -> None:
         """Add a record. Invalid records and invalid lines (None) are skipped and counted."""
@@ -128,7 +129,7 @@ class _SessionReader:
             case "title":
                 self.title = str_field(record, "title")
             case str():
-                self.newer += 1
+                self.newer_records += 1
             case _:
                 raise ValueError("not a record")
 
@@ -219,8 +220,8 @@ class _SessionReader:
             yield _TEXT_KEPT
         if self.skipped_lines:
             yield f"{_count(self.skipped_lines, 'part')} skipped in this session: unreadable or misplaced"
-        if self.newer:
-            yield f"{_count(self.newer, 'record')} skipped, written by a newer version of qcode"
+        if self.newer_records:
+            yield f"{_count(self.newer_records, 'record')} skipped, written by a newer version of qcode"
         if unknown_outcomes:
             yield f"{_count(unknown_outcomes, 'call')} {_OUTCOME_UNKNOWN}"
         if self.history.unfinished is not None:
@@ -256,17 +257,18 @@ def assemble(history: SessionHistory, numbers: Iterable[int]) -> LoadedMessages:
 class _Builder:
     entries: list[HistoryEntry] = field(default_factory=list)
     open_calls: tuple[ToolCall, ...] = ()
-    prompt_entry: StoredMessage | None = None
+    reply: StoredMessage | None = None
+    """The reply that made the open calls."""
     misplaced_records: int = 0
     unknown_outcomes: int = 0
 
     def add(self, stored: StoredMessage) -> None:
         if stored.entry.message.role == "user":
-            self._user(stored.entry)
+            self._add_user(stored.entry)
         else:
-            self._assistant(stored)
+            self._add_assistant(stored)
 
-    def _user(self, entry: HistoryEntry) -> None:
+    def _add_user(self, entry: HistoryEntry) -> None:
         answered = self._with_results(entry.message)
         if answered is not entry.message:
             entry = replace(entry, message=answered)
@@ -282,14 +284,14 @@ class _Builder:
         else:
             self.entries.append(entry)
 
-    def _assistant(self, stored: StoredMessage) -> None:
+    def _add_assistant(self, stored: StoredMessage) -> None:
         self.close_calls()
         last = self.entries[-1] if self.entries else None
         # After a pause the next assistant message continues the same reply.
         if last is None or (last.message.role == "assistant" and not _is_paused(last)):
             self.entries.append(HistoryEntry(user(LOST), is_filled_in=True))
         self.entries.append(stored.entry)
-        self.open_calls, self.prompt_entry = stored.entry.message.calls, stored
+        self.open_calls, self.reply = stored.entry.message.calls, stored
 
     def close_calls(self) -> None:
         """Add results for calls that the next message does not answer."""
@@ -307,29 +309,28 @@ class _Builder:
         results: list[ToolResult] = []
         for call in calls:
             index = next((index for index, result in enumerate(received) if result.call_id == call.call_id), None)
-            results.append(self._outcome(call) if index is None else received.pop(index))
+            results.append(self._missing_result(call) if index is None else received.pop(index))
         # A strict server would reject a history with a result that belongs to no call.
         self.misplaced_records += len(received)
         return Message("user", (*results, *(image for image in message.blocks if not isinstance(image, ToolResult))))
 
-    def _outcome(self, call: ToolCall) -> ToolResult:
-        prompt_entry = self.prompt_entry
-        recorded = prompt_entry.results.get(call.call_id) if prompt_entry is not None else None
+    def _missing_result(self, call: ToolCall) -> ToolResult:
+        """Return the result of a call that no message answers: the recorded one, or a text for the model."""
+        reply = self.reply
+        recorded = reply.results.get(call.call_id) if reply is not None else None
         if recorded is not None:
             return recorded
-        if prompt_entry is None or call.call_id not in prompt_entry.intents:
+        if reply is None or call.call_id not in reply.intents:
             return ToolResult(call.call_id, call.name, NEVER_RUN, is_error=True)
         self.unknown_outcomes += 1
-        agent_text = (
-            _begun_calls_text(prompt_entry.agent_work[call.call_id]) if call.call_id in prompt_entry.agent_work else ""
-        )
-        arguments = prompt_entry.edited_arguments.get(call.call_id)
+        agent_text = _begun_calls_text(reply.agent_work[call.call_id]) if call.call_id in reply.agent_work else ""
+        arguments = reply.edited_arguments.get(call.call_id)
         edited = f" The user had edited the call; it ran with {_shortened(arguments)}." if arguments is not None else ""
         return ToolResult(call.call_id, call.name, INTERRUPTED + edited + agent_text, is_error=True)
 
 
 def _begun_calls_text(work: AgentWork) -> str:
-    """Return a line about the calls of a sub-agent that had started when it was interrupted."""
+    """Return text for the model about the calls that a sub-agent had started before it was interrupted."""
     calls = [f"- {call.name} {_shortened(call.arguments)}" for call in work.started_calls]
     omitted = [f"- and {len(calls) - _MAX_LISTED_CALLS} before these"] if len(calls) > _MAX_LISTED_CALLS else []
     return "\n".join(["\nIts sub-agent had begun:", *omitted, *calls[-_MAX_LISTED_CALLS:]]) if calls else ""

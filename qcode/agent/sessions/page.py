@@ -36,11 +36,11 @@ _BASE64 = re.compile(r"[A-Za-z0-9+/=\s]*")
 _LINK = re.compile(r"(?:https?://|mailto:)[^\s]+", re.IGNORECASE)
 _LEVELS_ABOVE = 2
 """The heading levels of the page itself; a heading in a reply starts below them."""
-_MAX_LEVELS = 40
+_MAX_NESTING = 40
 _TASK = re.compile(r"<li>(\n<p>)?\[([ xX])\] ")
 _BOXES = {" ": "☐", "x": "☑", "X": "☑"}
 _MAX_HIGHLIGHTED = 100_000
-_FOREIGN = "noopener noreferrer nofollow"
+_LINK_REL = "noopener noreferrer nofollow"
 """The `rel` of a link in foreign text."""
 
 
@@ -198,7 +198,7 @@ def _markdown(text: str) -> str:
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    options = {"html": False, "xhtmlOut": True, "maxNesting": _MAX_LEVELS, "highlight": _highlight}
+    options = {"html": False, "xhtmlOut": True, "maxNesting": _MAX_NESTING, "highlight": _highlight}
     parser = MarkdownIt("commonmark", options).enable(["table", "strikethrough"])
     parser.validateLink = lambda url: _LINK.fullmatch(url) is not None  # type: ignore[method-assign]  # as documented
     parser.core.ruler.push("addresses", _link_addresses)
@@ -239,7 +239,7 @@ def _with_links(tokens: Sequence[Token]) -> Iterator[Token]:
 
 
 def _link_open(renderer: RendererHTML, tokens: Sequence[Token], index: int, _options: Any, _env: Any) -> str:  # noqa: ANN401  the signature of a render rule
-    tokens[index].attrSet("rel", _FOREIGN)
+    tokens[index].attrSet("rel", _LINK_REL)
     return renderer.renderToken(tokens, index, _options, _env)
 
 
@@ -259,7 +259,7 @@ def _linked_image(_renderer: RendererHTML, tokens: Sequence[Token], index: int, 
     """Return an image of a reply as a link, because loading it would tell its server who reads the page."""
     address = str(tokens[index].attrGet("src") or "")
     label = _text(tokens[index].content or address)
-    return f'<a href="{_text(address)}" rel="{_FOREIGN}">{label}</a>'
+    return f'<a href="{_text(address)}" rel="{_LINK_REL}">{label}</a>'
 
 
 def _image(image: Image) -> str:
@@ -272,7 +272,7 @@ def _linked(text: str) -> str:
     """Return text with its addresses as links."""
     parts = ((_text(part), is_address) for part, is_address in split_addresses(clean(text)))
     return "".join(
-        f'<a href="{part}" rel="{_FOREIGN}">{part}</a>' if is_address else part for part, is_address in parts
+        f'<a href="{part}" rel="{_LINK_REL}">{part}</a>' if is_address else part for part, is_address in parts
     )
 
 

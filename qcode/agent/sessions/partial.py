@@ -32,7 +32,7 @@ _MAX_WORD = 512
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _KEY_BEGIN, _KEY_END = "-----BEGIN ", "-----END "
 
-Kind: TypeAlias = Literal["text", "reasoning"]
+TextKind: TypeAlias = Literal["text", "reasoning"]
 
 
 class PartialReply:
@@ -56,20 +56,21 @@ class PartialReply:
         self._partial_secret_length = partial_secret_length
         self._handle: int | None = None
         self._has_failed = False
-        self._is_begun = False
+        self._is_begun = False  # the file has the number of this reply
         self._timer: asyncio.TimerHandle | None = None
-        self._kind: Kind = "text"
+        self._kind: TextKind = "text"
         self._block: int | None = None
         self._text_block: int | None = None
+        # The open segment: its parts, its number, its size, and how much of it is in the file, all in characters.
         self._segment: list[str] = []
         self._index = 0
         self._size = 0
         self._written_chars = 0
         self._size_at_flush = 0
-        self._due = FLUSH_CHARS
+        self._due = FLUSH_CHARS  # the size at which it is written again
 
     def handle(self, event: TurnEvent) -> None:
-        """Record an event that is about to be shown; events without text of the reply are ignored."""
+        """Record an event that is about to be shown. Events that do not change the text of the reply are ignored."""
         if self._path is None:
             return
         if type(event) is TextDelta:
@@ -86,7 +87,7 @@ class PartialReply:
                 self._add_text("reasoning", event.block, event.text)
             case Retry(is_continuation=False) if self._is_begun or self._size:
                 self._end_segment()
-                self._write({"over": True})
+                self._write({"over": True})  # the attempt is superseded
             case PartialRestored():
                 self._end_segment()
                 self._write({"restored": self._redact(event.text), "reasoning": self._redact(event.reasoning)})
@@ -129,7 +130,7 @@ class PartialReply:
             self._handle = None
         self._path = None
 
-    def _add_text(self, kind: Kind, block: int, text: str) -> None:
+    def _add_text(self, kind: TextKind, block: int, text: str) -> None:
         if block != self._block or kind != self._kind:
             self._end_segment()
             self._begin_segment(kind, block)
@@ -182,7 +183,7 @@ class PartialReply:
         self.flush(includes_last_word=True)
         self._begin_segment("text", None)
 
-    def _begin_segment(self, kind: Kind, block: int | None) -> None:
+    def _begin_segment(self, kind: TextKind, block: int | None) -> None:
         self._index += 1
         self._kind, self._block = kind, block
         self._text_block = block if kind == "text" else None
@@ -236,7 +237,7 @@ def _end_of_segment(text: str) -> int:
 class _ShownText:
     """The text of one attempt: its segments by number, each with the block that it belongs to."""
 
-    segments: dict[int, tuple[Kind, int, str]] = field(default_factory=dict)
+    segments: dict[int, tuple[TextKind, int, str]] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -244,7 +245,7 @@ class _ShownText:
 
     def blocks(self) -> tuple[Block, ...]:
         """Return the blocks up to the last block with text, because reasoning alone is not an answer."""
-        joined: list[tuple[Kind, int, str]] = []
+        joined: list[tuple[TextKind, int, str]] = []
         for kind, block, content in self.segments.values():
             if joined and joined[-1][:2] == (kind, block):
                 joined[-1] = (kind, block, joined[-1][2] + content)
@@ -258,7 +259,7 @@ class _ShownText:
 def read_partial(path: Path, number: int) -> Message | None:
     """Return the unfinished reply if qcode was killed during one, otherwise None.
 
-    `number` is the number of the next message. Text with another number was already committed, and the process ended
+    `number` is the number of the next message. A reply with another number was already committed, and the process ended
     before it could empty the file.
     """
     try:
@@ -286,7 +287,7 @@ def _fold_records(records: Iterable[JsonObject]) -> tuple[_ShownText, int | None
             live.segments[-2] = ("reasoning", -2, str_field(record, "reasoning"))
             live.segments[-1] = ("text", -1, str_field(record, "restored"))
         else:
-            kind: Kind = "reasoning" if str_field(record, "kind") == "reasoning" else "text"
+            kind: TextKind = "reasoning" if str_field(record, "kind") == "reasoning" else "text"
             live.segments[int_field(record, "segment")] = (
                 kind,
                 int_field(record, "block"),

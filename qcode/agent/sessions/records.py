@@ -1,4 +1,4 @@
-"""Converts messages, attempts and history records to JSON and back, and records to lines of bytes; redacts messages.
+"""Converts messages, attempts and records of the history to JSON and back, and records to lines; redacts messages.
 
 Parsing is strict: a value of the wrong type raises `ValueError`. A line is one JSON object followed by a newline. It
 contains no other character that a reader could take for a line end: control characters, U+0085, U+2028 and U+2029 are
@@ -204,8 +204,8 @@ def _result_to_json(block: ToolResult) -> JsonObject:
 def _read_opaque(value: JsonObject) -> Opaque | None:
     if "opaque" not in value:
         return None
-    found = _as_object(value["opaque"])
-    return Opaque(str_field(found, "source"), str_field(found, "data"))
+    opaque = _as_object(value["opaque"])
+    return Opaque(str_field(opaque, "source"), str_field(opaque, "data"))
 
 
 def _read_result(value: JsonObject) -> ToolResult:
@@ -224,8 +224,8 @@ def _read_call(value: JsonObject) -> ToolCall:
 
 
 def _read_image(value: Json) -> Image:
-    found = _as_object(value)
-    return Image(str_field(found, "media_type"), str_field(found, "data"))
+    image = _as_object(value)
+    return Image(str_field(image, "media_type"), str_field(image, "data"))
 
 
 _READERS: dict[str, Callable[[JsonObject], Block]] = {
@@ -238,10 +238,10 @@ _READERS: dict[str, Callable[[JsonObject], Block]] = {
 
 
 def _bool_field(value: JsonObject, name: str) -> bool:
-    found = value.get(name)
-    if not isinstance(found, bool):
-        raise ValueError(f"{name} is missing or of the wrong kind")
-    return found
+    flag = value.get(name)
+    if not isinstance(flag, bool):
+        raise ValueError(f"{name} is missing or not a boolean")
+    return flag
 
 
 def is_a_prompt(message: Message) -> bool:
@@ -326,37 +326,37 @@ def change_from(record: JsonObject) -> tuple[int, RecordedChange]:
 
 
 def move_to_json(move: Move) -> JsonObject:
-    runs, own = move.after.key
+    runs, prompt = move.after.key
     files: list[Json] = [
         {"path": file.path, "source": _state_to_json(file.source), "target": _state_to_json(file.target)}
         for file in move.files
     ]
     changes: list[Json] = [*move.changes]
-    to: JsonObject = {"runs": runs_to_json(runs), "own": own}
-    return {"move": move.move_id, "why": move.why, "to": to, "files": files, "changes": changes}
+    to: JsonObject = {"runs": runs_to_json(runs), "own": prompt}
+    return {"move": move.move_id, "why": move.kind, "to": to, "files": files, "changes": changes}
 
 
 def move_from(record: JsonObject, history: SessionHistory) -> Move:
     to = _as_object(record.get("to"))
-    own_number = to.get("own")
-    after = history.head_of(runs_from(to.get("runs")), int_field(to, "own") if own_number is not None else None)
+    prompt = None if to.get("own") is None else int_field(to, "own")
+    after = history.head_of(runs_from(to.get("runs")), prompt)
     files = tuple(_file_move(_as_object(item)) for item in _list_field(record, "files"))
     changes = tuple(_as_index(item) for item in _list_field(record, "changes"))
     return Move(int_field(record, "move"), _move_kind(record), history.head, after, files, changes)
 
 
 def str_field(record: JsonObject, name: str, default: str | None = None) -> str:
-    found = record.get(name, default)
-    if not isinstance(found, str):
+    text = record.get(name, default)
+    if not isinstance(text, str):
         raise ValueError(f"{name} is missing or not a string")
-    return found
+    return text
 
 
 def int_field(record: JsonObject, name: str, default: int | None = None) -> int:
-    found = record.get(name, default)
-    if not isinstance(found, int) or isinstance(found, bool) or found < 0:
+    number = record.get(name, default)
+    if not isinstance(number, int) or isinstance(number, bool) or number < 0:
         raise ValueError(f"{name} is missing or not a number")
-    return found
+    return number
 
 
 def _move_kind(record: JsonObject) -> MoveKind:
@@ -374,26 +374,25 @@ def _file_move(value: JsonObject) -> FileMove:
 def _state_to_json(state: FileState | None) -> Json:
     if state is None:
         return None
-    found: JsonObject = {"digest": state.digest, "size": state.size, "mode": state.mode}
-    return found if state.is_kept else {**found, "is_kept": False}
+    row: JsonObject = {"digest": state.digest, "size": state.size, "mode": state.mode}
+    return row if state.is_kept else {**row, "is_kept": False}
 
 
 def _file_state(record: JsonObject, name: str) -> FileState | None:
     if name not in record:
         raise ValueError(f"{name} is missing")
-    found = record[name]
-    if found is None:
+    if record[name] is None:
         return None
-    value = _as_object(found)
+    value = _as_object(record[name])
     is_kept = value.get("is_kept") is not False
     return FileState(str_field(value, "digest"), int_field(value, "size"), int_field(value, "mode"), is_kept)
 
 
 def _list_field(record: JsonObject, name: str) -> list[Json]:
-    found = record.get(name)
-    if not isinstance(found, list):
+    items = record.get(name)
+    if not isinstance(items, list):
         raise ValueError(f"{name} is missing or not a list")
-    return found
+    return items
 
 
 def _as_object(value: Json) -> JsonObject:
@@ -428,8 +427,8 @@ def result_to_json(result: ShownResult, content: str, redact: Callable[[str], st
     row |= {name: redact(text) for name, text in texts.items() if text}
     if result.seconds is not None:
         row["seconds"] = round(result.seconds, 3)
-    if result.ran:
-        row["ran"] = redact_call(ToolCall("", "", result.ran), redact).arguments
+    if result.ran_arguments:
+        row["ran"] = redact_call(ToolCall("", "", result.ran_arguments), redact).arguments
     if result.output is not None:
         output = redact(result.output)
         start = output.removesuffix("\n")

@@ -38,7 +38,7 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplayedPrompt:
-    """A message of the user. `typed_text` is the text that was shown, if it differs from the text sent."""
+    """A message of the user. `typed_text` is the text that was shown, empty if it is the text of the message."""
 
     message: Message
     typed_text: str = ""
@@ -123,8 +123,9 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
     for call in stored.entry.message.calls:
         result = results.get(call.call_id) or stored.results.get(call.call_id)
         stored_result = stored.shown_results.get(call.call_id)
-        if ran := stored_result.ran if stored_result is not None else stored.edited_arguments.get(call.call_id):
-            call = replace(call, arguments=ran)
+        edited = stored.edited_arguments.get(call.call_id) if stored_result is None else stored_result.ran_arguments
+        if edited:
+            call = replace(call, arguments=edited)
         if stored_result is None or stored_result.state not in ("denied", "rejected"):
             yield ToolStarted(call)
         yield from _agent_events(call.call_id, stored)
@@ -151,7 +152,9 @@ def _finished(
         shown=stored_result.output,
         problems=stored_result.problems,
     )
-    return ToolFinished(call, outcome, stored_result.state, stored_result.seconds, is_revised=bool(stored_result.ran))
+    return ToolFinished(
+        call, outcome, stored_result.state, stored_result.seconds, is_revised=bool(stored_result.ran_arguments)
+    )
 
 
 def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
@@ -177,10 +180,10 @@ def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """A plan of the model, as Markdown. `is_settled`: it was approved; `summary` names the mode chosen for it."""
+    """A plan of the model, as Markdown. `is_approved`: the user approved it; `summary` names the mode chosen for it."""
 
     text: str
-    is_settled: bool
+    is_approved: bool
     summary: str = ""
 
 
@@ -191,13 +194,13 @@ def plans_in(messages: Sequence[StoredMessage]) -> list[StoredPlan]:
         for call in stored.entry.message.calls:
             result = stored.shown_results.get(call.call_id)
             if plan := plan_of(call).strip():
-                is_settled = result is not None and result.state == "done"
-                plans.append(StoredPlan(plan, is_settled, result.summary if result is not None else ""))
+                is_approved = result is not None and result.state == "done"
+                plans.append(StoredPlan(plan, is_approved, result.summary if result is not None else ""))
     return plans
 
 
 def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
-    """Whether the last turn was interrupted: it has no recorded end, and lacks a reply or a result."""
+    """Whether the last turn was interrupted: no end of it is stored, and a reply or a result is missing."""
     last = messages[-1] if messages else None
     if last is None or any(isinstance(item.event, TurnEnded) for item in last.shown_events):
         return False

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from qcode.agent.options import Options
 
 _ALWAYS_RESTORED = frozenset({"plan", "default"})
-_WITH_TRUST = "accept-edits"
-_WITH_FLAG = frozenset({"auto", "bypass"})
+_NEEDS_TRUST = "accept-edits"
+_NEEDS_FLAG = frozenset({"auto", "bypass"})
 
 
 def restore_session(conversation: Conversation, options: Options) -> tuple[Notice, ...]:
-    """Restore mode and model, unless a flag in `options` sets them; return what to tell the user."""
+    """Restore mode and model, unless a flag in `options` sets them; return notices for the user."""
     history = conversation.session.history
     notices: list[Notice] = []
     if options.permission_mode is None:
@@ -41,12 +41,12 @@ def _restore_mode(conversation: Conversation, recorded: str) -> Iterator[Notice]
     if recorded in ("", current):
         return
     label, now = mode_label(recorded), f"The mode is {mode_label(current)}."
-    if recorded in _ALWAYS_RESTORED or (recorded == _WITH_TRUST and conversation.permissions.is_trusted):
+    if recorded in _ALWAYS_RESTORED or (recorded == _NEEDS_TRUST and conversation.permissions.is_trusted):
         conversation.set_mode(cast(ApprovalMode, recorded))
         yield Notice("info", f"Mode: {label}, as when you left this session. Shift+Tab switches it.")
-    elif recorded == _WITH_TRUST:
+    elif recorded == _NEEDS_TRUST:
         yield Notice("info", f"You left this session in {label} mode, which needs a trusted folder. {now}")
-    elif recorded in _WITH_FLAG:
+    elif recorded in _NEEDS_FLAG:
         conversation.session.set_mode(current)
         flag = f"To use it again, start qcode with --permission-mode {recorded}."
         yield Notice("info", f"You left this session in {label} mode, which is not restored. {now} {flag}")
@@ -68,7 +68,7 @@ def _restore_model(conversation: Conversation, recorded: str, *, is_chosen: bool
             text = f"This session used {one_line(recorded, 80)}, which cannot be used now: {reason}."
             yield Notice("warning", f"{text} Continuing with {current}.")
         else:
-            yield Notice("info", f"Model: {conversation.model}, as in this session before.")
+            yield Notice("info", f"Model: {conversation.model}, as when you left this session.")
             return
     else:
         yield Notice("info", f"This session used the demo model. Continuing with {current}.")

@@ -160,7 +160,7 @@ class Session:
     ) -> int:
         """Write a committed message, with its attempts and a note for the user; return its number.
 
-        `is_turn_start`: it is the prompt that started a turn; None: decide by its content.
+        `is_turn_start`: it is the prompt that started a turn; None: it is, if it can be a prompt.
         """
         with self._lock:
             number = self.history.next_number
@@ -178,7 +178,7 @@ class Session:
         return tuple(replace(attempt, model="") if attempt.model == current else attempt for attempt in attempts)
 
     def recover(self, number: int) -> None:
-        """Write message `number`, which was loaded from the file of an unfinished reply, and remove that file."""
+        """Store message `number`, which was loaded from the file of an unfinished reply, and remove that file."""
         with self._lock:
             stored = self.history.stored[number]
             stored.entry = replace(stored.entry, at=self._now())
@@ -329,7 +329,7 @@ class Session:
         """Record a note for the user about the last message, such as that it was truncated or cancelled."""
         self._write({"kind": "note", "at": self._now(), "text": self.redact(text)})
 
-    def copy(self, records: Iterable[JsonObject]) -> None:
+    def copy_records(self, records: Iterable[JsonObject]) -> None:
         """Append the records of another session, except for its header."""
         for record in records:
             if record.get("kind") != "session":
@@ -404,7 +404,7 @@ class SessionTranscript:
         return None
 
     def append(self, effect: Append, *, is_turn_start: bool) -> None:
-        """Append a message and store it; `is_turn_start`: the user typed it."""
+        """Append a message and store it. `is_turn_start`: it is the prompt that started the turn."""
         number = self.session.append(effect.message, effect.attempts, effect.mark, is_turn_start=is_turn_start)
         self._messages.append(effect.message)
         self._numbers.append((number,))
@@ -431,7 +431,7 @@ class SessionTranscript:
 class ShownRecorder:
     """Records the events of one turn that are not part of a message. `prompt` is the prompt as it was shown.
 
-    `record` is called after the message to which the items belong is stored.
+    `record` stores items; it is called after the message to which they belong is stored.
     """
 
     def __init__(self, record: Callable[[list[ShownItem]], None], clock: Callable[[], float], prompt: str = "") -> None:
@@ -443,11 +443,14 @@ class ShownRecorder:
         self._asked_calls: dict[str, bool] = {}
         """The calls about which the user is asked, and whether each is the call of a sub-agent."""
         self._waits_since: float | None = None
+        """Since when the turn has only waited for the user; None: it does not."""
         self._waited_s = 0.0
         self._pending_items: list[ShownItem] = []
         self._chars = 0
+        """The characters of the reply so far."""
         self._thinking_since: float | None = None
         self._has_shown = False
+        """Whether anything of the current step was shown."""
 
     def record_event(self, event: TurnEvent) -> TurnEvent:
         """Record an event, and return it with its duration."""
@@ -472,7 +475,7 @@ class ShownRecorder:
         return event
 
     def _measure_wait(self, event: TurnEvent) -> None:
-        """Add the time up to `event` to `_waited_s` if the turn only waited for the user: an answer is an event."""
+        """Add the time before `event` to `_waited_s` if the turn only waited for the user then."""
         if self._waits_since is not None:
             self._waited_s += self._clock() - self._waits_since
         inner = event.event if isinstance(event, AgentEvent) else event
@@ -498,7 +501,7 @@ class ShownRecorder:
                 running.discard(call.call_id)
             case _:
                 pass
-        # The call of a sub-agent that asks runs, but it waits as well.
+        # A call whose sub-agent asks the user counts as running, but it only waits.
         is_waiting = bool(self._asked_calls) and len(running) <= sum(self._asked_calls.values())
         self._waits_since = self._clock() if is_waiting or is_limit_question else None
 
@@ -538,7 +541,7 @@ class ShownRecorder:
             self._pending_items.append(ShownItem(event, self._chars))
         else:
             self._start_reply()
-            # The app removes the label of a retry whose text was replaced when the reply ends.
+            # The app removes the label of a retry at the end of the reply if the retry replaced text.
             if not self._has_shown:
                 self._pending_items.append(ShownItem(event))
 

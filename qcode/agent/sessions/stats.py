@@ -20,7 +20,8 @@ from qcode.text.numbers import cost_text, count_text, tokens_text
 from qcode.values import dataclass
 
 _RESULT = "result"
-_KINDS = tuple(
+# A record begins with its kind, so other lines need not be parsed.
+_LINE_STARTS = tuple(
     f'{{"kind":"{kind}"'.encode() for kind in ("session", "model", "message", "agent", "requests", "compaction")
 )
 
@@ -82,7 +83,7 @@ class Stats:
         self.sessions = 0
         self.imported_turns = 0
         self._read_messages: set[int] = set()
-        self.by: dict[tuple[str, str], UsageTotals] = {}
+        self.by_day_and_model: dict[tuple[str, str], UsageTotals] = {}
         self._price_of = price_of
         self._prices: dict[str, Price | None] = {}
 
@@ -96,11 +97,11 @@ class Stats:
                 continue
 
     def _read_lines(self, lines: Iterable[bytes]) -> bool:
-        """Add the lines of a session; return whether any part of it is qcode's own."""
+        """Add the lines of a session; return False if another program wrote all of it."""
         model, day, imported, is_fork = "", "", 0, False
-        is_own = True
+        is_of_qcode = True
         for line in lines:
-            if not line.startswith(_KINDS):
+            if not line.startswith(_LINE_STARTS):
                 continue
             record = parse_object(line.decode("utf-8", "replace"))
             if record is None:
@@ -111,15 +112,15 @@ class Stats:
                 model = record_model
             if record["kind"] == "session":
                 imported, is_fork = _imported_messages(record), "forked_from" in record
-                is_own = not imported
+                is_of_qcode = not imported
             elif record["kind"] == "message" and imported:
                 imported -= 1
                 self.imported_turns += _is_turn(record)
             elif record["kind"] in ("message", "agent", "requests") and not self._is_copied(line, is_fork=is_fork):
-                is_own = True
+                is_of_qcode = True
                 self._totals(day, model).turns += record["kind"] == "message" and _is_turn(record)
                 self._add(record, day, model)
-        return is_own
+        return is_of_qcode
 
     def _is_copied(self, line: bytes, *, is_fork: bool) -> bool:
         key = hash(line)
@@ -136,14 +137,17 @@ class Stats:
             self._totals(day, name).add(attempt, self._prices[name])
 
     def _totals(self, day: str, model: str) -> UsageTotals:
-        return self.by.setdefault((day, model), UsageTotals())
+        return self.by_day_and_model.setdefault((day, model), UsageTotals())
 
     @property
     def totals(self) -> UsageTotals:
-        return _sum(self.by.values())
+        return _sum(self.by_day_and_model.values())
 
     def as_json(self) -> JsonObject:
-        rows = [{"day": day, "model": model, **totals.as_json()} for (day, model), totals in sorted(self.by.items())]
+        rows = [
+            {"day": day, "model": model, **totals.as_json()}
+            for (day, model), totals in sorted(self.by_day_and_model.items())
+        ]
         total = self.totals.as_json()
         return {
             "sessions": self.sessions,
@@ -157,9 +161,9 @@ class Stats:
         notes = []
         if self.imported_turns:
             notes.append(f"{count_text(self.imported_turns, 'turn')} of imported sessions not counted")
-        if not self.by:
+        if not self.by_day_and_model:
             return ["no sessions yet", *notes]
-        rows = [_HEADER, *(_row(day, model, totals) for (day, model), totals in sorted(self.by.items()))]
+        rows = [_HEADER, *(_row(day, model, totals) for (day, model), totals in sorted(self.by_day_and_model.items()))]
         rows.append(_row("total", count_text(self.sessions, "session"), self.totals))
         table = columns(rows, text_columns=_TEXT_COLUMNS)
         if unpriced := self.totals.unpriced_requests:

@@ -64,8 +64,8 @@ def _no_partial_secret(text: str) -> int:
 class SessionStore:
     """The sessions of the project at `project_root`, stored below `state_dir`.
 
-    `clock` returns a time with a zone, `new_id` an id for a session that starts at a time, `redact` a text without
-    secrets. See `Session` for `partial_secret_length`.
+    `clock` returns the current time with its zone, `new_id` the id of a session that starts at that time, `redact` a
+    text without secrets. See `Session` for `partial_secret_length`.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class SessionStore:
         return next(iter(self.ids()), None)
 
     def holder(self, session_id: str) -> int | None:
-        """Return the process in which a session is open, 0 if that is unknown, None if it is not open."""
+        """Return the id of the process in which a session is open, 0 if it is unknown, None if it is not open."""
         return lock_holder(self._path(session_id).with_suffix(".lock"))
 
     def load(self, prefix: str) -> LoadedSession:
@@ -193,7 +193,7 @@ class SessionStore:
         contents = read_records(self._read(session_id))
         loaded = self._rebuild(session_id, contents, "")
         session = self.create(loaded.model, cwd, forked_from=session_id)
-        session.copy(contents.records)
+        session.copy_records(contents.records)
         session.history, session.title = loaded.history, loaded.title
         self._copy_blobs(session_id, session.session_id)
         if loaded.recovered is not None:
@@ -219,7 +219,7 @@ class SessionStore:
         return {session_id: text for session_id, text in passages if text is not None}
 
     def prune(self, older_than: datetime, keep: Collection[str] = ()) -> int:
-        """Remove sessions last written before `older_than`, except open ones; return how many."""
+        """Delete sessions last written before `older_than`, except open ones and `keep`; return their number."""
         count = 0
         for session_id in self.ids():
             with suppress(OSError, SessionError):
@@ -239,7 +239,7 @@ class SessionStore:
         )
 
     def _size_of_other_files(self, session_id: str) -> int:
-        """Return the size of the other files of a session."""
+        """Return the size in bytes of the files beside the session file."""
         path = self._path(session_id)
         size = 0
         for candidate in (path.with_suffix(".corrupt"), self._partial(session_id), *self._blobs(session_id).glob("*")):
@@ -257,10 +257,10 @@ class SessionStore:
         return self.folder / f"{session_id}.jsonl"
 
     def _blobs(self, session_id: str) -> Path:
-        return _blobs(self._path(session_id))
+        return _blobs_folder(self._path(session_id))
 
     def _partial(self, session_id: str) -> Path:
-        return _partial(self._path(session_id))
+        return _partial_file(self._path(session_id))
 
     def _rebuild(self, session_id: str, contents: SessionFileContent, notice: str) -> LoadedSession:
         from qcode.agent.sessions.loader import rebuild  # imported with the first session that is loaded
@@ -318,7 +318,7 @@ def _not_found(prefix: str, matches: list[str], ids: tuple[str, ...]) -> str:
     return f'no session "{prefix}" in this folder; {hint}'
 
 
-_FIRST_WORDS = 80
+_MAX_FIRST_WORDS = 80
 _SUMMARY_KINDS = tuple(f'{{"kind":"{kind}"'.encode() for kind in ("session", "title", "model"))
 _MESSAGE = b'{"kind":"message"'
 _TITLE = b'{"kind":"title"'
@@ -381,9 +381,9 @@ def _remove(path: Path) -> None:
     file = RecordFile(path)
     try:
         file.open_existing()
-        for extra in (path.with_suffix(".corrupt"), _partial(path)):
+        for extra in (path.with_suffix(".corrupt"), _partial_file(path)):
             extra.unlink(missing_ok=True)
-        shutil.rmtree(_blobs(path), ignore_errors=True)
+        shutil.rmtree(_blobs_folder(path), ignore_errors=True)
         path.unlink()
     except OSError as error:
         raise SessionError(f"cannot delete session {path.stem}: {error.strerror}") from None
@@ -391,11 +391,11 @@ def _remove(path: Path) -> None:
         file.close()
 
 
-def _blobs(path: Path) -> Path:
+def _blobs_folder(path: Path) -> Path:
     return path.with_suffix(".files")
 
 
-def _partial(path: Path) -> Path:
+def _partial_file(path: Path) -> Path:
     return path.with_suffix(".partial")
 
 
@@ -437,7 +437,7 @@ def first_words(messages: Iterable[Message]) -> str:
     for message in messages:
         words = " ".join(typed_text(message).split())
         if message.role == "user" and words:
-            return words if len(words) <= _FIRST_WORDS else words[: _FIRST_WORDS - 1] + "…"
+            return words if len(words) <= _MAX_FIRST_WORDS else words[: _MAX_FIRST_WORDS - 1] + "…"
     return ""
 
 

@@ -55,7 +55,7 @@ class CallView:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The summary and the state without empty ones; only one of them if they are equal ("denied")."""
+        """The summary and the state, without empty and equal texts: the summary of a denied call is also `denied`."""
         return tuple(dict.fromkeys(note for note in (single_spaced(self.summary), self.state) if note))
 
     @property
@@ -123,7 +123,7 @@ class SessionTurn:
     @property
     def facts(self) -> tuple[str, ...]:
         """Duration, tokens, cost and models of the turn, if known."""
-        seconds = _seconds(self.steps[0].entry.at, self.steps[-1].entry.at)
+        seconds = _seconds_between(self.steps[0].entry.at, self.steps[-1].entry.at)
         duration = (duration_text(seconds),) if seconds is not None and seconds >= 1 else ()
         return (*duration, *usage_facts(self.usage, self.cost), *self.models)
 
@@ -133,18 +133,18 @@ def session_turns(
 ) -> tuple[SessionTurn, ...]:
     """Return all turns that led to the current state, including messages that a compaction replaced."""
     turns: list[list[SessionStep]] = []
-    entries: list[list[TurnUsage]] = []
+    usages: list[list[TurnUsage]] = []
     for entry in assemble(history, history.all_numbers()).entries:
-        begins = is_a_prompt(entry.message) and not entry.is_filled_in
-        if begins or not turns:
+        begins_turn = is_a_prompt(entry.message) and not entry.is_filled_in
+        if begins_turn or not turns:
             turns.append([])
-            entries.append([])
+            usages.append([])
         step, used = _step(history, entry, price_of, redact)
         turns[-1].append(step)
-        entries[-1] += used
+        usages[-1] += used
     return tuple(
         SessionTurn(number, tuple(steps), sum((usage.usage for usage in used), Usage()), total_cost(used))
-        for number, (steps, used) in enumerate(zip(turns, entries, strict=True), 1)
+        for number, (steps, used) in enumerate(zip(turns, usages, strict=True), 1)
     )
 
 
@@ -175,7 +175,7 @@ def _step(
 
 
 def total_cost(used: Sequence[TurnUsage | SessionTurn]) -> Decimal | None:
-    """Return the sum of the costs, None if a cost is unknown or there are no turns."""
+    """Return the sum of the costs; None if one of them is unknown, or if there are none."""
     costs = [turn.cost for turn in used]
     known = [cost for cost in costs if cost is not None]
     return sum(known, Decimal(0)) if costs and len(known) == len(costs) else None
@@ -209,7 +209,7 @@ def _redacted_shown(result: ShownResult, redact: Callable[[str], str]) -> ShownR
     return replace(result, summary=redact(result.summary), diff=redact(result.diff), output=output)
 
 
-_STATES = {"done": "", "failed": "failed", "denied": "denied", "rejected": "not run", "cancelled": "cancelled"}
+_STATE_TEXTS = {"done": "", "failed": "failed", "denied": "denied", "rejected": "not run", "cancelled": "cancelled"}
 
 
 def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | None = None) -> CallView:
@@ -224,7 +224,7 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
         state = "failed" if result.is_error else ""
         return CallView(call.name, argument, arguments, state, output=result.content, images=result.images)
     output = result.content if display.output is None else display.output
-    state, diff = _STATES[display.state], display.diff
+    state, diff = _STATE_TEXTS[display.state], display.diff
     return CallView(call.name, argument, arguments, state, display.summary, diff, "" if diff else output, result.images)
 
 
@@ -247,7 +247,7 @@ def select_turns(turns: Sequence[SessionTurn], selection: str) -> tuple[SessionT
     return selected
 
 
-def _seconds(first: str, last: str) -> float | None:
+def _seconds_between(first: str, last: str) -> float | None:
     """Return the time between two moments (ISO 8601), None if one is missing or invalid."""
     try:
         return (datetime.fromisoformat(last) - datetime.fromisoformat(first)).total_seconds()

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from qcode.agent.context.project import find_project_root
-from qcode.agent.sessions.file import open_elsewhere
+from qcode.agent.sessions.file import open_elsewhere_text
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
 from qcode.cli.context import folder_context
@@ -113,7 +113,7 @@ def _row(summary: SessionSummary, expiry: datetime | None, now: datetime, holder
     updated = f"{summary.updated.astimezone():%Y-%m-%d %H:%M}"
     size = (count_text(summary.messages, "message"), bytes_text(summary.size))
     time_left = () if expiry is None else (f"{age_text((expiry - now).total_seconds())} left",)
-    note = "" if holder is None else f"  ({open_elsewhere(holder)})"
+    note = "" if holder is None else f"  ({open_elsewhere_text(holder)})"
     return (summary.session_id, updated, *size, *time_left, f"{plain_line(summary.title, _MAX_TITLE)}{note}")
 
 

@@ -160,8 +160,8 @@ def _show_plan(context: CommandContext) -> None:
     if not plans:
         context.view.notify("info", "No plan in this session yet. /plan TASK asks the model for one.")
         return
-    plan = next((stored_plan for stored_plan in reversed(plans) if stored_plan.is_settled), plans[-1])
-    heading = (plan.summary or "Plan") if plan.is_settled else "Plan, not approved"
+    plan = next((stored_plan for stored_plan in reversed(plans) if stored_plan.is_approved), plans[-1])
+    heading = (plan.summary or "Plan") if plan.is_approved else "Plan, not approved"
     if context.app is None:
         context.view.show_panel(heading, plan.text)
         return

@@ -17,7 +17,7 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from qcode.agent.context.attachments import split_attached
-from qcode.agent.sessions.file import open_elsewhere
+from qcode.agent.sessions.file import open_elsewhere_text
 from qcode.protocol.messages import Message, Text
 from qcode.text.clean import one_line, plain_line
 from qcode.text.numbers import age_text, count_text
@@ -204,7 +204,7 @@ class OpenElsewherePicker(Picker):
             PickerRow("list", "Choose another session" if at_start else "Back to the sessions"),
             *([PickerRow("new", "Start a new session")] if at_start else []),
         ]
-        super().__init__(f"“{plain_line(title, 40)}” is {open_elsewhere(holder)}", rows)
+        super().__init__(f"“{plain_line(title, 40)}” is {open_elsewhere_text(holder)}", rows)
 
     def keys(self) -> Sequence[tuple[str, str]]:
         return (("Enter", self.ENTER), ("Esc", "new session" if self._at_start else "close"), ("↑↓", "move"))
@@ -217,7 +217,7 @@ def session_row(info: SessionInfo, now: float, hidden_text: str = "") -> PickerR
     """
     label = plain_line(info.title, 80) or info.session_id
     parts = (
-        "" if info.holder is None else open_elsewhere(info.holder),
+        "" if info.holder is None else open_elsewhere_text(info.holder),
         f"{age_text(now - info.updated)} ago",
         one_line(info.branch, 24),
         count_text(info.messages, "message"),
