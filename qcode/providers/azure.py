@@ -46,5 +46,5 @@ def complete(address: str) -> str:
 
 
 def headers(api_key: str, key_source: str) -> dict[str, str]:
-    """Return the headers for a key that is not an Entra token. A header with an empty value is not sent."""
+    """Return the headers for a key, none for an Entra token. The empty value removes the usual `Authorization`."""
     return {} if not api_key or key_source == TOKEN_VARIABLE else {KEY_HEADER: api_key, "authorization": ""}

@@ -40,7 +40,11 @@ class BlockKind(Enum):
 
 
 class BlockWriter:
-    """A writer of the blocks of one reply, numbered from 0. `flow` appends text and reasoning to the current block."""
+    """A writer of the blocks of one reply, numbered from 0. Its methods return the events of what they did.
+
+    `append` writes text and reasoning to the current block. Protocols that number their blocks use `begin`, `write` and
+    `end`, which have the number of a block.
+    """
 
     def __init__(self) -> None:
         self._next = 0
@@ -54,7 +58,7 @@ class BlockWriter:
         """The number of blocks started."""
         return self._next
 
-    def flow(self, kind: BlockKind, text: str, *, is_signed: bool = False) -> list[ReplyEvent]:
+    def append(self, kind: BlockKind, text: str, *, is_signed: bool = False) -> list[ReplyEvent]:
         """Append to the current block if it has this `kind`, otherwise end it and start a block.
 
         Empty text starts no block, unless it has a signature (`is_signed`).
@@ -63,29 +67,31 @@ class BlockWriter:
             return []
         events: list[ReplyEvent] = []
         if self._current_block is None or self._open[self._current_block] is not kind:
-            events += self.end_flow()
+            events += self.end_current()
             self._current_block = self.begin(kind)
             if not text:
-                events += self.name(self._current_block)
+                events += self.announce(self._current_block)
         return events + self.write(self._current_block, text)
 
-    def sign(self, opaque: Opaque) -> None:
-        """Attach `opaque` to the block that `flow` writes to."""
+    def attach_opaque(self, opaque: Opaque) -> None:
+        """Attach `opaque` to the block that `append` writes to."""
         if self._current_block is not None:
             self._opaque[self._current_block] = opaque
 
-    def end_flow(self) -> list[ReplyEvent]:
+    def end_current(self) -> list[ReplyEvent]:
+        """End the block that `append` writes to, if there is one."""
         block, self._current_block = self._current_block, None
         return [] if block is None else self.end(block)
 
     def begin(self, kind: BlockKind) -> int:
+        """Start a block and return its number. Its first delta is the first event about it."""
         block, self._next = self._next, self._next + 1
         self._open[block] = kind
         return block
 
     def begin_call(self, call_id: str, name: str) -> tuple[int, list[ReplyEvent]]:
         """Start a call; the open text or reasoning block ends first."""
-        events = self.end_flow()
+        events = self.end_current()
         block = self.begin(BlockKind.CALL)
         return block, [*events, ToolCallStarted(block, call_id, name)]
 
@@ -97,7 +103,7 @@ class BlockWriter:
         text = self._whole(block, text)
         return [_delta(kind, block, text)] if text else []
 
-    def name(self, block: int) -> list[ReplyEvent]:
+    def announce(self, block: int) -> list[ReplyEvent]:
         """Return an empty delta that announces the kind of `block`, for a block that may have no text."""
         return [_delta(self._open[block], block, "")]
 
@@ -119,6 +125,7 @@ class BlockWriter:
         return [event for block in sorted(self._open) for event in self.end(block)]
 
     def _whole(self, block: int, text: str) -> str:
+        """Return `text` after the held half of a surrogate pair; the first half of a pair at its end is held."""
         if text.isascii() and not self._held_surrogates:
             return text
         text = self._held_surrogates.pop(block, "") + text
@@ -202,7 +209,7 @@ WEB_SEARCH = ToolSpec(
 MAX_SEARCHES = 8
 """The maximum number of searches in one reply, for hosts that accept such a limit."""
 
-_PIECE = "hosted"
+_SEARCH_KEY = "hosted"
 
 
 class Searches:
@@ -232,14 +239,14 @@ class Searches:
         return [WebSearched(tuple(self._queries), sources)]
 
 
-def search_mark(source: str, search_item: JsonObject) -> Opaque:
+def search_opaque(source: str, search_item: JsonObject) -> Opaque:
     """Return opaque data of the protocol `source` that contains a part of a search."""
-    return Opaque(source, json.dumps({_PIECE: search_item}, ensure_ascii=False))
+    return Opaque(source, json.dumps({_SEARCH_KEY: search_item}, ensure_ascii=False))
 
 
-def search_item_in(marks: JsonObject) -> JsonObject:
+def search_item_in(opaque_fields: JsonObject) -> JsonObject:
     """Return the part of a search in opaque data of the same protocol, empty if there is none."""
-    return object_in(marks.get(_PIECE))
+    return object_in(opaque_fields.get(_SEARCH_KEY))
 
 
 def own_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
@@ -248,6 +255,7 @@ def own_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
 
 
 def wants_search(request: ModelRequest) -> bool:
+    """Return whether the request offers the web search that the host runs."""
     return any(tool.is_hosted for tool in request.tools)
 
 
@@ -287,6 +295,7 @@ _FENCE_BEGUN = lazy_pattern(
     r"`{1,16}+[ \t]{0,8}(?:j|js|jso|json|t|to|too|tool|tool_\w{0,5})?[ \t]{0,8}\r?\Z", re.IGNORECASE
 )
 _FIRST = lazy_pattern(r"[<\[T`]")
+"""The characters with which a mark may start."""
 _MAX_MARK = 48
 
 
@@ -299,19 +308,20 @@ class MarkSearch:
 
     def __init__(self, before: str, *, finds_objects: bool, finds_lines: bool) -> None:
         self._passed_texts = [before]
-        self._rest = ""
+        self._held_text = ""
         self._finds_objects = finds_objects
         self._finds_lines = finds_lines
         self._is_line_start = not before.strip() or before.endswith("\n")
 
     @property
     def before(self) -> str:
+        """All text before the current position."""
         self._passed_texts[:] = ["".join(self._passed_texts)]
         return self._passed_texts[0]
 
     def feed(self, text: str) -> tuple[str, str]:
         """Return the text before the next mark, and the text from the mark on, empty if there is none."""
-        window, self._rest = self._rest + text, ""
+        window, self._held_text = self._held_text + text, ""
         mark = _MARK.search(window)
         position = len(window) if mark is None else mark.start()
         if self._finds_objects:
@@ -320,13 +330,13 @@ class MarkSearch:
             self.add_plain(window[:position])
             return window[:position], window[position:]
         undecided = _count_undecided(window)
-        self._rest = window[len(window) - undecided :]
+        self._held_text = window[len(window) - undecided :]
         self.add_plain(window[: len(window) - undecided])
         return window[: len(window) - undecided], ""
 
     def flush(self) -> str:
         """Return the text that was held back."""
-        rest, self._rest = self._rest, ""
+        rest, self._held_text = self._held_text, ""
         self.add_plain(rest)
         return rest
 
@@ -336,8 +346,8 @@ class MarkSearch:
             return
         self._passed_texts.append(text)
         if self._finds_objects:
-            blank = text[text.rfind("\n") + 1 :].strip()
-            self._is_line_start = not blank and (self._is_line_start or "\n" in text)
+            last_line = text[text.rfind("\n") + 1 :].strip()
+            self._is_line_start = not last_line and (self._is_line_start or "\n" in text)
             self._finds_objects = self._finds_lines or not text.strip()
 
     def _object_in(self, window: str, end: int) -> int:
@@ -362,7 +372,7 @@ def _count_undecided(text: str) -> int:
     end = text[-_MAX_MARK:]
     if _FIRST.search(end) is None:
         return 0
-    starts = (found.start() for found in _FIRST.finditer(end))
-    tag = next((len(end) - at for at in starts if any(mark.startswith(end[at:]) for mark in _MARKS)), 0)
+    starts = (match.start() for match in _FIRST.finditer(end))
+    tag_length = next((len(end) - start for start in starts if any(mark.startswith(end[start:]) for mark in _MARKS)), 0)
     fence = _FENCE_BEGUN.search(end) if "`" in end else None
-    return max(tag, len(fence.group()) if fence is not None else 0)
+    return max(tag_length, len(fence.group()) if fence is not None else 0)

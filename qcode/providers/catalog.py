@@ -50,10 +50,12 @@ class CatalogTable:
     """The catalog by provider: facts by exact name, and the exact names for each plain name."""
 
     source: str
+    """The public table that the catalog was built from, with its version."""
     date: str
     facts: Mapping[str, Mapping[str, ModelFacts]]
     plain: Mapping[str, Mapping[str, tuple[str, ...]]]
     responses_only: frozenset[str]
+    """The models of OpenAI that only the Responses API serves."""
 
 
 def lookup(provider: str, model: str) -> ModelFacts | None:
@@ -248,7 +250,7 @@ def _claude_4(output: int, prices: tuple[str, str, str, str]) -> ModelFacts:
 _OPUS_4 = _claude_4(32_000, ("15", "75", "1.5", "18.75"))
 _SONNET_4 = _claude_4(64_000, ("3", "15", "0.3", "3.75"))
 _RETIRED_ROW = "no longer in the public table, still served in places; figures of Anthropic's model page"
-_GEMINI_2_5 = "the API counts the cap exclusively: 65,536 is refused, 65,535 is taken"
+_GEMINI_2_5 = "the API counts the cap exclusively: it refuses 65,536 and accepts 65,535"
 _O1_FIRST = "the first o1 models had smaller limits than o1 itself (OpenAI's model pages)"
 
 CORRECTIONS: Mapping[tuple[str, str], Correction] = {

@@ -69,6 +69,7 @@ class Connection:
 
     @property
     def origin(self) -> ConnectionOrigin:
+        """The facts about this connection for error messages."""
         from qcode.text.proxies import proxy_variable  # for errors only
 
         return ConnectionOrigin(
@@ -84,6 +85,7 @@ class Connection:
 
     @property
     def idle_limit(self) -> float:
+        """The limit of silence after the first event, in seconds."""
         return self.timeouts.idle_local if is_local(self.base_url) else self.timeouts.idle
 
 
@@ -95,13 +97,14 @@ def describe_key(source: str) -> str:
 
 
 def is_command(source: str) -> bool:
+    """Return whether the source of a key is a command such as `qcode auth login openai`, not a variable."""
     return source.startswith("qcode ")
 
 
 def is_local(url: str) -> bool:
     """Return whether `url` is on this machine or its network.
 
-    These are loopback and private addresses, and names without a domain or with a local one such as `.lan`.
+    Local hosts are loopback and private addresses, and names without a domain or with a local domain such as `.lan`.
     """
     host = host_of(url)
     try:
@@ -112,6 +115,7 @@ def is_local(url: str) -> bool:
 
 
 def host_of(url: str) -> str:
+    """Return the host of `url` in lower case, without a port; empty if it has none."""
     return (urlsplit(url).hostname or "").lower()
 
 

@@ -23,11 +23,11 @@ from qcode.protocol.model import ModelRequest
 from qcode.providers.connection import Connection
 from qcode.providers.http1 import (
     ACCEPTED,
-    AnswerReader,
     ConnectFailed,
     ConnectionBroken,
     HttpConnection,
     Inflater,
+    ResponseReader,
     connect,
     write_head,
 )
@@ -51,7 +51,8 @@ IDLE_LIMIT_S = 30.0
 _MAX_ERROR_BYTES = 1024 * 1024
 _ERROR_LIMIT_S = 10.0
 
-_PLAIN = lazy_pattern(
+# A URL without user name, query or escapes, which needs no further processing.
+_PLAIN_URL = lazy_pattern(
     r"https?://(?:[A-Za-z0-9_](?:[A-Za-z0-9._-]*[A-Za-z0-9_])?|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?(?:/[A-Za-z0-9._~/-]*)?"
 )
 
@@ -82,13 +83,13 @@ class ErrorResponse(Exception):  # noqa: N818
 _FAILURES = (ConnectFailed, ConnectionBroken, BadHeader, ErrorResponse)
 
 
-class DirectAnswer:
+class DirectResponse:
     """A response with an unread body. `first_bytes` is the part of the body that arrived with the head."""
 
-    def __init__(self, reader: AnswerReader, first_bytes: bytes, wire: HttpConnection) -> None:
+    def __init__(self, reader: ResponseReader, first_bytes: bytes, wire: HttpConnection) -> None:
         self.reader = reader
         self.wire = wire
-        self._read_head = first_bytes
+        self._first_bytes = first_bytes
 
     @property
     def is_connection_reusable(self) -> bool:
@@ -100,7 +101,7 @@ class DirectAnswer:
         reader = self.reader
         try:
             inflater = Inflater(reader.headers.get("content-encoding", ""))
-            body = self._read_head
+            body = self._first_bytes
             while True:
                 for chunk in inflater.feed(body):
                     yield chunk
@@ -133,31 +134,31 @@ class DirectClient:
                 self._tls.set_alpn_protocols(["http/1.1"])
 
     @asynccontextmanager
-    async def open(self, post: Post) -> AsyncIterator[DirectAnswer]:
+    async def open(self, post: Post) -> AsyncIterator[DirectResponse]:
         """Send `post`. On exit, the connection is kept for the next request or closed at once.
 
         Raise `ConnectFailed`, `ConnectionBroken`, `BadHeader`, or `ErrorResponse` for a status other than 2xx.
         """
-        answer = await self._exchange(post.url, _request_bytes(post))
+        response = await self._exchange(post.url, _request_bytes(post))
+        reader = response.reader
         is_reusable = False
         try:
-            reader = answer.reader
             if not 200 <= reader.status < 300:
-                raise ErrorResponse(reader.status, reader.headers, await _content(answer))
-            yield answer
-            is_reusable = answer.is_connection_reusable
+                raise ErrorResponse(reader.status, reader.headers, await _error_content(response))
+            yield response
+            is_reusable = response.is_connection_reusable
         finally:
             if is_reusable:
-                self._keep_open(answer.wire, answer.reader.headers.get("keep-alive", ""))
+                self._keep_open(response.wire, reader.headers.get("keep-alive", ""))
             else:
-                answer.wire.abort()
+                response.wire.abort()
 
     def close(self) -> None:
         """Close every idle connection. Idempotent."""
         while self._idle:
             self._idle.pop().abort()
 
-    async def _exchange(self, url: str, request: bytes) -> DirectAnswer:
+    async def _exchange(self, url: str, request: bytes) -> DirectResponse:
         """Send a request and return its response once the head is complete.
 
         The host may close an idle connection just as it is used again. If the host has sent no byte, the request is
@@ -232,7 +233,7 @@ def _request_bytes(post: Post) -> bytes:
         raise BadHeader(str(error)) from error
 
 
-async def _send(wire: HttpConnection, request: bytes) -> DirectAnswer:
+async def _send(wire: HttpConnection, request: bytes) -> DirectResponse:
     """Send `request` and return its response with its head read. Close the connection on failure."""
     try:
         wire.send(request)
@@ -242,25 +243,25 @@ async def _send(wire: HttpConnection, request: bytes) -> DirectAnswer:
         raise
 
 
-async def _read_head(wire: HttpConnection) -> DirectAnswer:
+async def _read_head(wire: HttpConnection) -> DirectResponse:
     try:
-        reader, body = AnswerReader(), b""
+        reader, body = ResponseReader(), b""
         while not reader.status:
             data = await wire.read()
             if not data:
                 reader.close()
             body = reader.feed(data)
-        return DirectAnswer(reader, body, wire)
+        return DirectResponse(reader, body, wire)
     except ValueError as error:
         raise ConnectionBroken(str(error)) from error
 
 
-async def _content(answer: DirectAnswer) -> bytes:
+async def _error_content(response: DirectResponse) -> bytes:
     """Return the body of an error response, or the part of it that arrives."""
     content = b""
     with contextlib.suppress(ConnectionBroken, TimeoutError):
         async with asyncio.timeout(_ERROR_LIMIT_S):
-            async for chunk in answer.aiter_bytes():
+            async for chunk in response.aiter_bytes():
                 content += chunk
                 if len(content) > _MAX_ERROR_BYTES:
                     break
@@ -272,7 +273,7 @@ def is_plain(connection: Connection, variables: tuple[str, ...], environ: Mappin
 
     `variables` are environment variables that change the SDK's requests in other ways than key and address.
     """
-    if not _PLAIN.fullmatch(connection.base_url) or any(environ.get(name) for name in variables):
+    if not _PLAIN_URL.fullmatch(connection.base_url) or any(environ.get(name) for name in variables):
         return False
     return not _has_proxy(connection.base_url, environ)
 
@@ -306,18 +307,18 @@ class DirectProvider(SdkProvider[ClientT]):
         await super().close()
 
     @asynccontextmanager
-    async def _answer(self, request: ModelRequest) -> AsyncIterator[ResponseStream]:
-        opened = super()._answer(request) if self._direct is None else self._direct.open(self._post(request))
-        async with opened as answer:
-            yield answer
+    async def _open_response(self, request: ModelRequest) -> AsyncIterator[ResponseStream]:
+        opened = super()._open_response(request) if self._direct is None else self._direct.open(self._post(request))
+        async with opened as response:
+            yield response
 
     def _connection_errors(self) -> tuple[type[Exception], ...]:
         return super()._connection_errors() if self._direct is None else (ConnectionBroken,)
 
-    def _stream_failures(self) -> tuple[type[Exception], ...]:
-        return super()._stream_failures() if self._direct is None else _FAILURES
+    def _stream_errors(self) -> tuple[type[Exception], ...]:
+        return super()._stream_errors() if self._direct is None else _FAILURES
 
-    def _failure(self, error: Exception) -> ProviderError:
+    def _convert_error(self, error: Exception) -> ProviderError:
         match error:
             case ErrorResponse():
                 return response_error(self._connection, error.status, error.headers, error.content)
@@ -330,16 +331,16 @@ class DirectProvider(SdkProvider[ClientT]):
             case ConnectionBroken():
                 return connection_lost_error(self._connection)
             case _:
-                return super()._failure(error)
+                return super()._convert_error(error)
 
 
-_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+_PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 
 
 def _has_proxy(url: str, environ: Mapping[str, str]) -> bool:
     """Return whether a proxy may apply. Exceptions in NO_PROXY are left to the SDK's client."""
     is_mac = os.uname().sysname == "Darwin"
-    variables = {name: value for name, value in environ.items() if name.lower() in _PROXIES}
+    variables = {name: value for name, value in environ.items() if name.lower() in _PROXY_VARIABLES}
     if not (is_mac or variables):
         return False
     from qcode.text.proxies import is_loopback, proxy_variable

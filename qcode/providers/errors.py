@@ -37,7 +37,7 @@ _CONTEXT = (
     r"|too many (input )?tokens|reduce the length of|request_too_large|input is too long"
 )
 _MODEL = lazy_pattern(r"\bmodels?\b|\bdeployment\b", re.IGNORECASE)
-_NO_SUCH = (
+_UNKNOWN_NAME = (
     r"(?i)model_not_found|(does not|doesn't|not) exist|not[ _]found|is not a valid model|unknown model|invalid model"
     r"|model identifier is invalid|not supported"
 )
@@ -96,13 +96,13 @@ _BY_AWS_TYPE: Mapping[str, ErrorKind] = {
 """Amazon's error names that are more precise than the status (API reference, "Common Errors" and Converse)."""
 
 
-def from_answer(
+def from_response(
     origin: ConnectionOrigin, status: int, headers: Mapping[str, str], content: bytes, *, now: datetime
 ) -> ProviderError:
     """Convert a response with a status other than 2xx. `now` has a zone."""
     body = read_body(status, content)
-    if not body.type and (named := headers.get("x-amzn-errortype", "")):
-        body = replace(body, type=named.partition(":")[0])
+    if not body.type and (aws_type := headers.get("x-amzn-errortype", "")):
+        body = replace(body, type=aws_type.partition(":")[0])
     kind = _kind_of_status(status, body)
     reset = _reset(kind, headers, body, now)
     return ProviderError(
@@ -207,7 +207,7 @@ def _kind_of_bad_request(body: ErrorBody) -> ErrorKind:
 
 def _is_about_unknown_model(message: str) -> bool:
     match = re.search(r"\bmodel\b", message, re.IGNORECASE)
-    if match is None or not re.search(_NO_SUCH, message):
+    if match is None or not re.search(_UNKNOWN_NAME, message):
         return False
     # "temperature is not supported with this model" is about a parameter. An unknown model is named at the start.
     return "not supported" not in message.lower() or match.start() < 20
@@ -285,7 +285,7 @@ def _address_hint(origin: ConnectionOrigin) -> str:
 
 
 def is_error_object(data: Mapping[str, Json]) -> bool:
-    """Return whether an object of a stream is an error: it has an `error`, or its type says so (vLLM, Mistral)."""
+    """Return whether an object of a stream is an error: it has an `error`, or `"object": "error"` (vLLM, Mistral)."""
     return bool(data.get("error")) or data.get("object") == "error"
 
 
@@ -298,7 +298,7 @@ _TAG = lazy_pattern(r"<[^<>]+>")
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """The fields of an error, empty if absent. `message` is one line and never empty."""
+    """The parsed error in a response, its fields empty if absent. `message` is one line and never empty."""
 
     message: str
     type: str = ""
@@ -307,7 +307,9 @@ class ErrorBody:
     status: int | None = None
     request_id: str = ""
     error: JsonObject = field(default_factory=dict)
+    """The error object as the server sent it."""
     quota_ids: tuple[str, ...] = ()
+    """The limits that Gemini names as exceeded."""
 
     @property
     def has_reset_time(self) -> bool:
@@ -318,6 +320,7 @@ class ErrorBody:
 
     @property
     def all_text(self) -> str:
+        """The type, code and message, which the patterns search."""
         return f"{self.type} {self.code} {self.message}"
 
 
@@ -353,13 +356,14 @@ def read_object(data: JsonObject, status: int | None = None) -> ErrorBody:
     if raw:
         message = f"{message}: {raw}"
     code = error.get("code")
-    named = next((text_in(detail.get("error_code")) for detail in details if detail.get("error_code")), "")
+    error_code = next((text_in(detail.get("error_code")) for detail in details if detail.get("error_code")), "")
+    reason = next((text_in(detail.get("reason")) for detail in details if detail.get("reason")), "")
     return ErrorBody(
-        single_spaced(message, MAX_MESSAGE) or _status_line(status or _number(code)),
+        single_spaced(message, MAX_MESSAGE) or _status_line(status or _http_status(code)),
         type=text_in(error.get("type")) or text_in(error.get("status")) or _shape_name(error.get("__type")),
-        code=named or next((text_in(d.get("reason")) for d in details if d.get("reason")), "") or _word(code),
+        code=error_code or reason or text_in(code),
         param=text_in(error.get("param")),
-        status=status if status is not None else _number(code),
+        status=status if status is not None else _http_status(code),
         request_id=text_in(data.get("request_id")),
         error=error,
         quota_ids=_quota_ids(details),
@@ -372,13 +376,14 @@ def page_title(text: str) -> str:
     from html import unescape
 
     for pattern in (_TITLE, _HEADING):
-        found = pattern.search(text)
-        if found and (title := single_spaced(unescape(_TAG.sub(" ", found.group(1))), MAX_MESSAGE)):
+        match = pattern.search(text)
+        if match and (title := single_spaced(unescape(_TAG.sub(" ", match.group(1))), MAX_MESSAGE)):
             return title
     return ""
 
 
 def is_page(text: str) -> bool:
+    """Return whether `text` is an HTML page, by its beginning."""
     head = text[:512].lstrip("\ufeff \t\r\n").lower()
     return head.startswith(("<!doctype", "<html", "<head", "<body", "<?xml", "<h1", "<title"))
 
@@ -426,14 +431,11 @@ def _quota_ids(details: list[JsonObject]) -> tuple[str, ...]:
     )
 
 
-def _number(code: Json) -> int | None:
+def _http_status(code: Json) -> int | None:
+    """Return a `code` that is an HTTP status, None for any other."""
     return code if isinstance(code, int) and not isinstance(code, bool) and 100 <= code < 600 else None
 
 
 def _shape_name(value: Json) -> str:
     """Return the last part of an Amazon shape such as `com.amazon.coral.service#ThrottlingException`."""
     return text_in(value).rpartition("#")[2]
-
-
-def _word(code: Json) -> str:
-    return code if isinstance(code, str) else ""

@@ -47,6 +47,7 @@ def alternate(
 
 
 def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str], used_ids: set[str]) -> list[Message]:
+    """Return the messages with an accepted and unused id for each call and its result; see `alternate`."""
     renamed: dict[str, str] = {}
     result: list[Message] = []
     for message in messages:
@@ -151,10 +152,12 @@ class EncodedMessages:
     def __init__(self, field: str = "messages", writer: json.JSONEncoder = COMPACT) -> None:
         self._field = field
         self._writer = writer
+        # The JSON of each encoded value by the `id` of the value, for the current and the previous request.
         self._texts: dict[int, tuple[Json, str]] = {}
-        self._texts_before: dict[int, tuple[Json, str]] = {}
-        self._before: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
+        self._previous_texts: dict[int, tuple[Json, str]] = {}
+        # The encoding of each message by the `id` and the variant of the message, for the same requests.
         self._current: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
+        self._previous: dict[tuple[int, str], tuple[Message, list[Json]]] = {}
         self._conversations: dict[int, _SettledPart] = {}
         self._settled_part = _SettledPart("")
         self._first: Sequence[Json] = ()
@@ -162,8 +165,8 @@ class EncodedMessages:
     def begin(self, first: Sequence[Json] = ()) -> None:
         """Begin another request. `first` are items of the history before its messages, such as the system prompt."""
         self._first = first
-        self._before, self._current = self._current, {}
-        self._texts_before, self._texts = self._texts, {}
+        self._previous, self._current = self._current, {}
+        self._previous_texts, self._texts = self._texts, {}
 
     def encode_settled(
         self,
@@ -216,7 +219,7 @@ class EncodedMessages:
     def encode_once(self, message: Message, encode: Callable[[], list[Json]], variant: str) -> list[Json]:
         """Return the encoded message from the cache, or `encode()` if it is not cached in this variant."""
         key = (id(message), variant)
-        cached = self._before.get(key)
+        cached = self._previous.get(key)
         if cached is None or cached[0] is not message:
             cached = (message, encode())
         self._current[key] = cached
@@ -234,8 +237,9 @@ class EncodedMessages:
             parts.append(f"{start}[".encode())
             first, unsettled = (comma.join(map(self._message, items)).encode() for items in (self._first, value))
             encoded = [part for part in (first, self._settled_part.json, unsettled) if part]
-            for part in encoded:
-                parts += [part, comma.encode()] if part is not encoded[-1] else [part]
+            # The settled part may be megabytes large, so the parts are joined only once, below.
+            for index, part in enumerate(encoded):
+                parts += [comma.encode(), part] if index else [part]
             parts.append(b"]")
         return b"".join((*parts, b"}"))
 
@@ -254,7 +258,7 @@ class EncodedMessages:
         return f"{{{comma.join(parts)}}}"
 
     def _cached_json(self, value: Json) -> str:
-        cached = self._texts_before.get(id(value))
+        cached = self._previous_texts.get(id(value))
         if cached is None or cached[0] is not value:
             cached = (value, self._writer.encode(value))
         self._texts[id(value)] = cached
@@ -263,7 +267,8 @@ class EncodedMessages:
 
 def _last_independent(messages: Sequence[Message], start: int, end: int) -> int:
     """Return the last index after `start`, up to `end`, at which the encoding can be split, otherwise `start`."""
-    return next((at for at in range(end, start, -1) if _is_independent(messages[at - 1], messages[at])), start)
+    indexes = range(end, start, -1)
+    return next((index for index in indexes if _is_independent(messages[index - 1], messages[index])), start)
 
 
 def _is_independent(before: Message, after: Message) -> bool:
@@ -390,7 +395,7 @@ class OwnOpaque:
         previous, filtered = self._cache.pop(id(messages[0]), ((), ()))
         count = min(len(previous), len(messages))
         if not all(map(operator.is_, previous[:count], messages)):
-            count = next(at for at in range(count) if previous[at] is not messages[at])
+            count = next(index for index in range(count) if previous[index] is not messages[index])
         added = (_with_own_opaque(message, f"@{self.origin}") for message in messages[count:])
         filtered = (*filtered[:count], *added)
         while len(self._cache) >= _CONVERSATIONS:
@@ -413,11 +418,11 @@ def _with_own_opaque(message: Message, ending: str) -> Message:
 
 
 def _block_with_own_opaque(block: Block, ending: str) -> Block:
-    mark = _opaque_of(block)
-    if mark is None or not isinstance(block, Text | Reasoning | ToolCall):
+    opaque = _opaque_of(block)
+    if opaque is None or not isinstance(block, Text | Reasoning | ToolCall):
         return block
-    is_own = mark.source.endswith(ending)
-    return replace(block, opaque=replace(mark, source=mark.source.removesuffix(ending)) if is_own else None)
+    is_own = opaque.source.endswith(ending)
+    return replace(block, opaque=replace(opaque, source=opaque.source.removesuffix(ending)) if is_own else None)
 
 
 def _opaque_of(block: Block) -> Opaque | None:

@@ -26,6 +26,7 @@ ACCEPTED = "gzip, deflate"
 """The content codings that `Inflater` decodes."""
 
 Address: TypeAlias = tuple[int, int, int, str, object]
+"""A row of `socket.getaddrinfo`: family, type, protocol, canonical name, socket address."""
 
 HEAD_START_S = 0.25
 """The time after which the next address is tried as well."""
@@ -57,7 +58,7 @@ def write_head(method: str, target: str, headers: Mapping[str, str], version: st
     return "\r\n".join((*lines, "", "")).encode("latin-1")
 
 
-class AnswerReader:
+class ResponseReader:
     """A parser of the response to one request, from bytes split anywhere. Raises `ValueError` for an invalid response.
 
     `headers` has lower-case names; repeated values are joined with a comma. Interim responses (1xx) and trailers are
@@ -76,8 +77,10 @@ class AnswerReader:
         self.has_extra = False
         """Whether unexpected data followed the body."""
         self._received: list[bytes] = []
-        self._size_of_body = 0
-        self._bytes_in_a_row = 0
+        """The parts of the body that httptools found in the bytes of the current `feed`."""
+        self._part_count = 0
+        """The number of parts in `_received` at the end of the body."""
+        self._bytes_without_body = 0
         self.on_body = self._received.append
         self._parser_error = HttpParserError
         self._parser = HttpResponseParser(self)
@@ -88,7 +91,7 @@ class AnswerReader:
 
     def feed(self, data: bytes) -> bytes:
         """Parse `data` and return the bytes of the body in it."""
-        had_ended = self.is_done
+        had_ended = self.is_done  # a copy: mypy does not know that `feed_data` sets `is_done`
         if had_ended:
             self.has_extra = self.has_extra or bool(data)
             return b""
@@ -99,8 +102,8 @@ class AnswerReader:
                 section = "chunk or length" if self.status else "HTTP/1.1 head"
                 raise ValueError(f"invalid {section}: {error.__context__ or error}") from error
             self.has_extra = True
-        received = self._received[: self._size_of_body] if self.is_done else self._received
-        body = b"".join(received)
+        parts = self._received[: self._part_count] if self.is_done else self._received
+        body = b"".join(parts)
         self._received.clear()
         self._check_size(0 if body else len(data))
         return body
@@ -115,10 +118,10 @@ class AnswerReader:
         self.is_done = True
 
     def _check_size(self, bytes_without_body: int) -> None:
-        self._bytes_in_a_row = self._bytes_in_a_row + bytes_without_body if bytes_without_body else 0
+        self._bytes_without_body = self._bytes_without_body + bytes_without_body if bytes_without_body else 0
         if self.is_done:
             return
-        if self._bytes_in_a_row > (MAX_LINE_BYTES if self.status else MAX_HEAD_BYTES):
+        if self._bytes_without_body > (MAX_LINE_BYTES if self.status else MAX_HEAD_BYTES):
             raise ValueError("a chunk size or trailer without an end" if self.status else "a head without an end")
 
     def on_message_begin(self) -> None:
@@ -145,12 +148,12 @@ class AnswerReader:
             raise ValueError("unexpected transfer encoding")
         self.status = status
         self.is_persistent = self._parser.should_keep_alive()
-        self._bytes_in_a_row = 0
+        self._bytes_without_body = 0
 
     def on_message_complete(self) -> None:
         if self.status and not self.is_done:
             self.is_done = True
-            self._size_of_body = len(self._received)
+            self._part_count = len(self._received)
 
 
 class Inflater:
@@ -218,7 +221,9 @@ class HttpConnection(asyncio.Protocol):
     def __init__(self) -> None:
         self.loop = asyncio.get_running_loop()
         self.idle_since = 0.0
+        """The time of the event loop at which the last response ended."""
         self.idle_limit = 0.0
+        """The seconds for which the connection may stay idle."""
         self.has_received = False
         """Whether a byte was received since the last request was sent."""
         self._received: list[bytes] = []
@@ -331,31 +336,32 @@ def _is_number(host: str) -> bool:
 
 async def first_to_answer(addresses: list[Address]) -> socket.socket:
     """Return a socket to the address that connects first. If none does, raise the error of the first address."""
-    waiting = list(addresses)
-    trying: dict[asyncio.Task[socket.socket], int] = {}
+    untried = list(addresses)
+    attempts: dict[asyncio.Task[socket.socket], int] = {}
     failures: list[tuple[int, OSError]] = []
     try:
-        while waiting or trying:
-            if waiting:
-                trying[asyncio.create_task(open_address(waiting.pop(0)))] = len(addresses) - len(waiting)
-            head_start = HEAD_START_S if waiting else None
-            done, _ = await asyncio.wait(trying, timeout=head_start, return_when=asyncio.FIRST_COMPLETED)
+        while untried or attempts:
+            if untried:
+                attempts[asyncio.create_task(open_address(untried.pop(0)))] = len(addresses) - len(untried)
+            head_start = HEAD_START_S if untried else None
+            done, _ = await asyncio.wait(attempts, timeout=head_start, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
-                candidate = trying.pop(task)
+                number = attempts.pop(task)
                 error = task.exception()
                 if error is None:
                     return task.result()
                 if not isinstance(error, OSError):
                     raise error
-                failures.append((candidate, error))
+                failures.append((number, error))
     finally:
-        for task in trying:
+        for task in attempts:
             task.add_done_callback(_close_late)
             task.cancel()
     raise min(failures, key=lambda failure: failure[0])[1]
 
 
 async def open_address(address: Address) -> socket.socket:
+    """Return a socket that is connected to `address`. Raise `OSError`; the socket is then closed."""
     family, kind, protocol, _, socket_address = address
     sock = socket.socket(family, kind, protocol)
     try:
@@ -365,7 +371,7 @@ async def open_address(address: Address) -> socket.socket:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_KEEPIDLE"):
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
-        await asyncio.get_running_loop().sock_connect(sock, socket_address)  # type: ignore[arg-type]  # its family's own shape
+        await asyncio.get_running_loop().sock_connect(sock, socket_address)  # type: ignore[arg-type]  # the family determines the type
     except BaseException:
         sock.close()
         raise

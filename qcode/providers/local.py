@@ -24,6 +24,7 @@ _MAX_QUERIED = 8
 _NOT_FOR_CHAT = ("embed", "rerank", "bge-", "whisper", "tts", "clip-")
 
 Finder = Callable[[str], Awaitable[str]]
+"""Returns the first usable model of the server at an address, empty if it has none."""
 
 
 async def find_local_server(
@@ -52,7 +53,7 @@ async def find_local_servers(
         servers[name] = (spec, f"http://127.0.0.1:{port}")
     servers |= {spec.name: (spec, strip_version(spec.base_url)) for spec in configured}
     tasks = [
-        (spec, asyncio.create_task(_ask(_FINDERS.get(name, _find_listed), address)))
+        (spec, asyncio.create_task(_find_or_empty(_FINDERS.get(name, _find_listed), address)))
         for name, (spec, address) in servers.items()
     ]
     try:
@@ -64,7 +65,7 @@ async def find_local_servers(
     return tuple((spec, task.result()) for spec, task in answered if task.result())
 
 
-async def _ask(finder: Finder, address: str) -> str:
+async def _find_or_empty(finder: Finder, address: str) -> str:
     try:
         return await finder(address)
     except (OSError, ValueError):
@@ -73,10 +74,10 @@ async def _ask(finder: Finder, address: str) -> str:
 
 async def _find_ollama(address: str) -> str:
     """Return the first model of an Ollama server that can call tools; Ollama reports the abilities of each model."""
-    listed = object_in(await ask(address, "/api/tags"))
+    listed = object_in(await request_json(address, "/api/tags"))
     names = [name for name in (text_in(model.get("name")) for model in objects_in(listed.get("models"))) if name]
     names = [name for name in names if is_for_chat(name)][:_MAX_QUERIED]
-    details = await asyncio.gather(*(_show(address, name) for name in names))
+    details = await asyncio.gather(*(_ollama_details(address, name) for name in names))
     for name, facts in zip(names, details, strict=True):
         abilities = facts.get("capabilities")
         if isinstance(abilities, list) and "tools" in abilities:
@@ -85,28 +86,29 @@ async def _find_ollama(address: str) -> str:
     return "" if any("capabilities" in facts for facts in details) else next(iter(names), "")
 
 
-async def _show(address: str, name: str) -> JsonObject:
+async def _ollama_details(address: str, name: str) -> JsonObject:
     try:
-        return object_in(await ask(address, "/api/show", {"model": name}))
+        return object_in(await request_json(address, "/api/show", {"model": name}))
     except (OSError, ValueError):
         return {}
 
 
 async def _find_lmstudio(address: str) -> str:
     try:
-        models = objects_in(object_in(await ask(address, "/api/v0/models")).get("data"))
+        models = objects_in(object_in(await request_json(address, "/api/v0/models")).get("data"))
     except (OSError, ValueError):
         models = []
-    able = [
+    with_tools = [
         text_in(model.get("id"))
         for model in models
         if isinstance(abilities := model.get("capabilities"), list) and "tool_use" in abilities
     ]
-    return next(iter(able), "") or await _find_listed(address)
+    return next(iter(with_tools), "") or await _find_listed(address)
 
 
 async def _find_listed(address: str) -> str:
-    models = objects_in(object_in(await ask(address, "/v1/models")).get("data"))
+    """Return the first chat model of a server that does not report abilities."""
+    models = objects_in(object_in(await request_json(address, "/v1/models")).get("data"))
     return next((name for name in (text_in(model.get("id")) for model in models) if name and is_for_chat(name)), "")
 
 
@@ -127,7 +129,7 @@ async def list_models(address: str, limit_s: float = 2.0) -> tuple[str, ...]:
     """Return the chat models of the server at `address` (including `/v1`), none if it does not answer."""
     try:
         async with asyncio.timeout(limit_s):
-            listed = object_in(await ask(address, "/models"))
+            listed = object_in(await request_json(address, "/models"))
     except (OSError, ValueError, TimeoutError):
         return ()
     names = (text_in(model.get("id")) for model in objects_in(listed.get("data")))
@@ -184,8 +186,8 @@ def is_known_server(provider: str, base_url: str) -> bool:
         return False
 
 
-class WindowQuestion:
-    """A query of one server for the window of one model. `provider` is its name in qcode, often that of its kind.
+class WindowQuery:
+    """A query of one server for the window of one model. `provider` is the name of the server in qcode, often its kind.
 
     A server of unknown kind gets one request, for its list of models. The response identifies the kind.
     """
@@ -201,7 +203,7 @@ class WindowQuestion:
         self.is_settled = False
         """Whether no other query is needed: the window is known, or this server never reports it."""
 
-    async def ask(self, timeout: float = 0.3) -> LocalWindow | None:  # noqa: ASYNC109 - a limit on all questions together
+    async def send(self, timeout: float = 0.3) -> LocalWindow | None:  # noqa: ASYNC109 - a limit on all requests together
         """Return the window, or None if the server does not report it, possibly because the model is not loaded yet."""
         if self.is_settled:
             return None
@@ -220,8 +222,8 @@ class WindowQuestion:
         if kind not in ("ollama", "lmstudio"):
             kind, listed = await self._kind()
         tokens = listed
-        if tokens is None and kind in _QUESTIONS:
-            tokens = await _QUESTIONS[kind](self)
+        if tokens is None and kind in _WINDOW_READERS:
+            tokens = await _WINDOW_READERS[kind](self)
         elif tokens is None:
             self.is_settled = True
         advice = _ADVICE.get(kind, "start its server with a larger context")
@@ -231,7 +233,7 @@ class WindowQuestion:
         """Return the kind of the server, and the window if its list of models contains it."""
         suffix = "/models" if self._base_url != self._root else "/v1/models"
         models = objects_in(object_in(await self._get(self._base_url, suffix)).get("data"))
-        entry = _entry(models, self._model, "id")
+        entry = _find_entry(models, self._model, "id")
         kind = _OWNERS.get(text_in((entry or (models[0] if models else {})).get("owned_by")), self._provider)
         if kind in ("ollama", "lmstudio", "llamacpp"):
             return kind, None
@@ -246,7 +248,7 @@ class WindowQuestion:
         The server reports its default window only after the model is loaded.
         """
         loaded = objects_in(object_in(await self._get(self._root, "/api/ps")).get("models"))
-        entry = _entry(loaded, self._model, "model") or _entry(loaded, self._model, "name")
+        entry = _find_entry(loaded, self._model, "model") or _find_entry(loaded, self._model, "name")
         if entry is not None and (tokens := count_in(entry.get("context_length"))):
             return tokens
         details = object_in(await self._get(self._root, "/api/show", {"model": self._model}))
@@ -255,7 +257,7 @@ class WindowQuestion:
 
     async def _lmstudio(self) -> int | None:
         models = objects_in(object_in(await self._get(self._root, "/api/v0/models")).get("data"))
-        entry = _entry(models, self._model, "id") or {}
+        entry = _find_entry(models, self._model, "id") or {}
         return count_in(entry.get("loaded_context_length"))
 
     async def _llamacpp(self) -> int | None:
@@ -269,18 +271,18 @@ class WindowQuestion:
         return count_in(info.get("context_length"))
 
     async def _get(self, address: str, path: str, body: JsonObject | None = None) -> JsonObject:
-        return object_in(await ask(address, path, body, self._headers))
+        return object_in(await request_json(address, path, body, self._headers))
 
 
-_QUESTIONS: Mapping[str, Callable[[WindowQuestion], Awaitable[int | None]]] = {
-    "ollama": WindowQuestion._ollama,
-    "lmstudio": WindowQuestion._lmstudio,
-    "llamacpp": WindowQuestion._llamacpp,
-    "sglang": WindowQuestion._sglang,
+_WINDOW_READERS: Mapping[str, Callable[[WindowQuery], Awaitable[int | None]]] = {
+    "ollama": WindowQuery._ollama,
+    "lmstudio": WindowQuery._lmstudio,
+    "llamacpp": WindowQuery._llamacpp,
+    "sglang": WindowQuery._sglang,
 }
 
 
-def _entry(models: list[JsonObject], model: str, name: str) -> JsonObject | None:
+def _find_entry(models: list[JsonObject], model: str, name: str) -> JsonObject | None:
     """Return the entry of a model, None if there is none. Ollama adds `:latest` to a name without a tag."""
     names = {model, f"{model}:latest"}
     return next((row for row in models if text_in(row.get(name)) in names), None)
@@ -289,7 +291,7 @@ def _entry(models: list[JsonObject], model: str, name: str) -> JsonObject | None
 _MAX_ANSWER = 1024 * 1024
 
 
-async def ask(
+async def request_json(
     address: str, path: str, body: JsonObject | None = None, headers: Mapping[str, str] | None = None
 ) -> Json:
     """Return the JSON at `path` of the server at `address`. The request is a POST if there is a `body`.
@@ -297,7 +299,7 @@ async def ask(
     Raise `OSError` or `ValueError` without a server, without plain HTTP, and for any answer except JSON with status
     200. The caller sets a time limit.
     """
-    from qcode.providers.http1 import AnswerReader, connect, write_head
+    from qcode.providers.http1 import ResponseReader, connect, write_head
 
     parts = urlsplit(address)
     if parts.scheme != "http" or not parts.hostname:
@@ -316,7 +318,7 @@ async def ask(
     wire = await connect(parts.hostname, parts.port or 80, None, None)
     try:
         wire.send(head + content)
-        reader, answer = AnswerReader(), bytearray()
+        reader, answer = ResponseReader(), bytearray()
         while not reader.is_done:
             if data := await wire.read():
                 answer += reader.feed(data)

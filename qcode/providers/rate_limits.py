@@ -54,8 +54,9 @@ def read_reset(
 ) -> Reset:
     """Return the end of the rate limit in a refused request.
 
-    `error` is the error object of the body, `quota_ids` are the limits that Gemini names, `now` has a zone. A clock
-    that differs from the server's is corrected by the `Date` of the response. A time in the past is ignored.
+    `error` is the error object of the body, `quota_ids` are the limits that Gemini names, `now` has a zone. Times are
+    compared with the `Date` of the response, because the clock of this machine may be wrong. A time in the past is
+    ignored.
     """
     server_time = _date(headers.get("date", "")) or now
     period = _period(headers, error, message, quota_ids)
@@ -237,7 +238,6 @@ def _pacific() -> tzinfo:
 
     try:
         return ZoneInfo("America/Los_Angeles")
-    except (
-        ZoneInfoNotFoundError
-    ):  # a machine without time zones: winter time all year, because in summer too late is better than too early
+    except ZoneInfoNotFoundError:
+        # A machine without time zones. Winter time is used all year: in summer, the wait is an hour too long.
         return timezone(timedelta(hours=-8))

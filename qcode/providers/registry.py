@@ -1,7 +1,7 @@
 """The providers by name, as data, and one function that creates a client. Imports no SDK and no client module.
 
-A provider from the config file is a `ProviderSpec` like the built-in ones (`custom`). `config` reads files, and
-`agent.models` chooses the provider. The environment is always passed in as a mapping.
+`custom_provider` returns a provider from the config file as a `ProviderSpec`, like the built-in ones. `config` reads
+files, and `agent.models` chooses the provider. The environment is always passed in as a mapping.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
 from qcode.providers import azure
 from qcode.providers.connection import Connection, Timeouts, check_address, describe_key, is_local, strip_version
-from qcode.providers.openai.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, for_openai, is_openai
+from qcode.providers.openai.quirks import COMPATIBLE, ChatQuirks, MaxTokensField, is_openai, openai_quirks
 from qcode.values import dataclass
 
 WireProtocol: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock", "demo"]
@@ -39,6 +39,7 @@ class ProviderSpec:
     max_tokens_field: MaxTokensField | None = None
     reasoning_field: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Additional headers of each request."""
     key_path: str = ""
     """A path that requires a valid key, for hosts that list their models without a key."""
     is_vertex: bool = False
@@ -60,7 +61,8 @@ _GOOGLE_CHAIN = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "ANTH
 _GOOGLE_SIGN_IN = "gcloud auth application-default login"
 
 _OPENAIS = ("openai", "openai-responses")
-_PLAIN = ChatQuirks(prefill="plain")
+_PLAIN_PREFILL = ChatQuirks(prefill="plain")
+"""A host that continues an assistant message at the end of a request, without a special field."""
 
 PROVIDERS: Mapping[str, ProviderSpec] = {
     spec.name: spec
@@ -73,7 +75,8 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
             ("ANTHROPIC_BASE_URL",),
         ),
         ProviderSpec(
-            "openai", "openai", "https://api.openai.com/v1", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL",), quirks=_PLAIN
+            "openai", "openai", "https://api.openai.com/v1", ("OPENAI_API_KEY",), ("OPENAI_BASE_URL",),
+            quirks=_PLAIN_PREFILL,
         ),
         ProviderSpec(
             "gemini",
@@ -111,9 +114,9 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
                 sends_stream_options=False, effort="mistral", prefill="prefix", call_ids="mistral", answers_results=True
             ),
         ),
-        ProviderSpec("groq", "openai", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), quirks=_PLAIN),
-        ProviderSpec("xai", "openai", "https://api.x.ai/v1", ("XAI_API_KEY",), quirks=_PLAIN),
-        ProviderSpec("together", "openai", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), quirks=_PLAIN),
+        ProviderSpec("groq", "openai", "https://api.groq.com/openai/v1", ("GROQ_API_KEY",), quirks=_PLAIN_PREFILL),
+        ProviderSpec("xai", "openai", "https://api.x.ai/v1", ("XAI_API_KEY",), quirks=_PLAIN_PREFILL),
+        ProviderSpec("together", "openai", "https://api.together.xyz/v1", ("TOGETHER_API_KEY",), quirks=_PLAIN_PREFILL),
         ProviderSpec(
             "qwen", "openai", "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
             ("DASHSCOPE_API_KEY", "QWEN_API_KEY"), ("DASHSCOPE_BASE_URL",),
@@ -129,7 +132,7 @@ PROVIDERS: Mapping[str, ProviderSpec] = {
 }  # fmt: skip
 
 
-def custom(
+def custom_provider(
     name: str,
     protocol: WireProtocol,
     base_url: str,
@@ -145,8 +148,9 @@ def custom(
 
     Without `api_key_env` and without a key command, the provider needs no key, because a header may contain it.
     """
-    known = PROVIDERS.get(name)
-    base = known if known is not None and known.protocol == protocol else ProviderSpec(name, protocol, needs_key=False)
+    base = PROVIDERS.get(name)
+    if base is None or base.protocol != protocol:
+        base = ProviderSpec(name, protocol, needs_key=False)
     return replace(
         base,
         base_url=base_url or base.base_url,
@@ -166,8 +170,8 @@ def key_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
 
 def key_name(spec: ProviderSpec) -> str:
     """Return the name under which the key of `spec` is stored. Providers with the same variables share a key."""
-    known = PROVIDERS.get(spec.name)
-    if known is None or known.key_variables != spec.key_variables or not spec.key_variables:
+    built_in = PROVIDERS.get(spec.name)
+    if built_in is None or built_in.key_variables != spec.key_variables or not spec.key_variables:
         return spec.name
     return next(
         provider_spec.name for provider_spec in PROVIDERS.values() if provider_spec.key_variables == spec.key_variables
@@ -293,7 +297,7 @@ def _client(connection: Connection, spec: ProviderSpec) -> Provider:
 
 def quirks_of(spec: ProviderSpec, base_url: str) -> ChatQuirks:
     """Return the quirks of a server: those of OpenAI if it is OpenAI's address, otherwise those of the provider."""
-    quirks = for_openai() if is_openai(base_url) else spec.quirks
+    quirks = openai_quirks() if is_openai(base_url) else spec.quirks
     return replace(
         quirks,
         max_tokens_field=spec.max_tokens_field or quirks.max_tokens_field,
@@ -307,14 +311,14 @@ def _checked_key(spec: ProviderSpec, address: str, api_key: str, key_source: str
         if spec.needs_key and not is_local(address):
             variables = " or ".join(spec.key_variables)
             hint = f"set {variables}" if variables else "set api_key_env in the config"
-            command = login_command(spec)
-            raise ProviderError(
-                ErrorKind.NO_CREDENTIAL, f"{spec.name} needs a key: {hint}, or store one with {command}"
-            )
+            message = f"{spec.name} needs a key: {hint}, or store one with {login_command(spec)}"
+            raise ProviderError(ErrorKind.NO_CREDENTIAL, message)
         return ""
     if not is_sendable(key):
-        words = describe_key(key_source)
-        raise ProviderError(ErrorKind.AUTH, f"{words} contains characters that no {spec.name} key has; copy it again")
+        key_text = describe_key(key_source)
+        raise ProviderError(
+            ErrorKind.AUTH, f"{key_text} contains characters that no {spec.name} key has; copy it again"
+        )
     return key
 
 

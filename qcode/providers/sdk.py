@@ -24,13 +24,13 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import Connection, host_of
-from qcode.providers.errors import from_answer, redact
+from qcode.providers.errors import from_response, redact
 from qcode.text.pattern import lazy_pattern
 
 if TYPE_CHECKING:
     import httpx2
 
-_HASHED = lazy_pattern(r"[0-9a-fA-F]{8}\.[0-9]")
+_HASHED_NAME = lazy_pattern(r"[0-9a-fA-F]{8}\.[0-9]")
 _REDIRECTS = (301, 302, 303, 307, 308)
 _PROXY_AUTHENTICATION_REQUIRED = 407
 
@@ -56,7 +56,7 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
             follow_redirects=False,
         )
     except (ValueError, httpx2.InvalidURL):
-        # Not with the error's text: for a password with a slash it says `Invalid port: 'secr'`.
+        # The text of the error may contain a part of the password: for one with a slash, `Invalid port: 'secr'`.
         raise ProviderError(ErrorKind.UNREACHABLE, proxy_problem(connection.origin.proxy)) from None
 
 
@@ -73,8 +73,8 @@ def tls_context(connection: Connection) -> ssl.SSLContext:
     except OSError as error:
         source = connection.ca_file or _ca_variable()
         # For a file without certificates OpenSSL says: [X509: NO_CERTIFICATE_OR_CRL_FOUND] ... (_ssl.c:4154).
-        why = "it contains no certificate" if isinstance(error, ssl.SSLError) else error.strerror or str(error)
-        raise ProviderError(ErrorKind.TLS, f"cannot read the CA certificates in {source}: {why}") from error
+        reason = "it contains no certificate" if isinstance(error, ssl.SSLError) else error.strerror or str(error)
+        raise ProviderError(ErrorKind.TLS, f"cannot read the CA certificates in {source}: {reason}") from error
 
 
 def _ca_variable() -> str:
@@ -88,9 +88,9 @@ def _tls_of_system() -> ssl.SSLContext:
         return ssl.create_default_context(cafile=ca_file)
     if ca_folder := os.environ.get("SSL_CERT_DIR"):
         return ssl.create_default_context(capath=ca_folder)
-    known = ssl.get_default_verify_paths()
-    file = known.openssl_cafile if Path(known.openssl_cafile).is_file() else None
-    folder = known.openssl_capath if _contains_certificates(Path(known.openssl_capath)) else None
+    defaults = ssl.get_default_verify_paths()
+    file = defaults.openssl_cafile if Path(defaults.openssl_cafile).is_file() else None
+    folder = defaults.openssl_capath if _contains_certificates(Path(defaults.openssl_capath)) else None
     if os.uname().sysname == "Darwin" or not (file or folder):
         import httpx2
 
@@ -103,7 +103,7 @@ def _tls_of_system() -> ssl.SSLContext:
 def _contains_certificates(folder: Path) -> bool:
     """Return whether OpenSSL finds certificates in `folder`: files that are named by a hash."""
     try:
-        return any(_HASHED.fullmatch(path.name) for path in folder.iterdir())
+        return any(_HASHED_NAME.fullmatch(path.name) for path in folder.iterdir())
     except OSError:
         return False
 
@@ -116,7 +116,7 @@ def quiet(*loggers: str) -> None:
             logger.addHandler(logging.NullHandler())
 
 
-def failure(connection: Connection, error: Exception) -> ProviderError:
+def convert_error(connection: Connection, error: Exception) -> ProviderError:
     """Convert an exception of an SDK or of httpx2."""
     import httpx2
 
@@ -157,7 +157,7 @@ def response_error(connection: Connection, status: int, headers: Mapping[str, st
             "address, set it as the base URL",
             status=status,
         )
-    return from_answer(connection.origin, status, headers, content, now=datetime.now(UTC))
+    return from_response(connection.origin, status, headers, content, now=datetime.now(UTC))
 
 
 def _transport_error(connection: Connection, error: Exception) -> ProviderError:
@@ -225,16 +225,16 @@ def reason_of(error: Exception) -> str:
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, the errors that it wraps, and its causes, without duplicates."""
     visited: set[int] = set()
-    waiting: list[BaseException] = [error]
-    while waiting:
-        current = waiting.pop(0)
+    unvisited: list[BaseException] = [error]
+    while unvisited:
+        current = unvisited.pop(0)
         if id(current) in visited:
             continue
         visited.add(id(current))
         yield current
         if isinstance(current, BaseExceptionGroup):
-            waiting += current.exceptions
-        waiting += [cause for cause in (current.__cause__, current.__context__) if cause is not None]
+            unvisited += current.exceptions
+        unvisited += [cause for cause in (current.__cause__, current.__context__) if cause is not None]
 
 
 T = TypeVar("T")
@@ -242,15 +242,15 @@ T = TypeVar("T")
 
 async def run_in_thread(work: Callable[[], T]) -> T:
     """Run `work` in a daemon thread; return its result or raise its exception. Cancellation does not stop the work."""
-    waiting = _ThreadResult[T]()
+    transfer = _ThreadResult[T]()
 
     def run() -> None:
-        with waiting:
-            waiting.result.append(work())
+        with transfer:
+            transfer.result.append(work())
 
     threading.Thread(target=run, name="qcode-provider", daemon=True).start()
-    await waiting.done
-    return waiting.result[0]
+    await transfer.done
+    return transfer.result[0]
 
 
 class _ThreadResult(Generic[T]):

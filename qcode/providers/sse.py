@@ -31,8 +31,10 @@ class SseParser:
     def __init__(self, *, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self._max_event_bytes = max_event_bytes
         self._partial: list[bytes] = []
+        """The chunks of a line whose end was not received yet."""
         self._partial_size = 0
         self._data: list[bytes] = []
+        """The data lines of the current event."""
         self._data_size = 0
         self._event = b""
         self._is_first_line = True
@@ -99,8 +101,9 @@ class SseParser:
         self._check(self._partial_size)
         self._partial.append(data)
 
-    def _take_partial(self, rest: bytes) -> bytes:
-        line = b"".join((*self._partial, rest))
+    def _take_partial(self, line_end: bytes) -> bytes:
+        """Return the line whose start was buffered, and clear the buffer."""
+        line = b"".join((*self._partial, line_end))
         self._partial.clear()
         self._partial_size = 0
         self._check(len(line))

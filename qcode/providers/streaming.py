@@ -25,7 +25,7 @@ from qcode.providers.blocks import CallHabits, MarkSearch
 from qcode.providers.connection import Connection
 from qcode.providers.errors import attribute_error, is_page, page_title
 from qcode.providers.history import OwnOpaque, opaque_origin, tag_opaque, text_to_continue
-from qcode.providers.sdk import failure, run_in_thread
+from qcode.providers.sdk import convert_error, run_in_thread
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
 from qcode.text.json import Json, JsonObject
 
@@ -103,7 +103,7 @@ def decode_event(event: SseEvent, decoder: Decoder) -> list[ReplyEvent]:
         if (
             event.event not in ("ping", "error")
             and not decoder.is_complete
-            and any(map(event.data.__contains__, '{}"'))
+            and any(character in event.data for character in '{}"')
         ):
             return [EventDamaged()]
     if event.event == "error" and not (isinstance(data, dict) and data.get("error")):
@@ -178,12 +178,14 @@ class _Body:
     """A reader of the body of a response: a stream of events or, if the server does not stream, one JSON value."""
 
     def __init__(self, decoder: Decoder, parser: Parser) -> None:
+        self.has_begun = False
+        """Whether a part of the reply was received: text, reasoning or a call."""
         self._decoder = decoder
         self._parser = parser
         self._whole_body: bytearray | None = None
+        """The bytes of a body without events, None if the server streams."""
         self._is_sniffed = False
         self._size = 0
-        self.has_begun = False
 
     def feed(self, chunk: bytes) -> Iterator[ReplyEvent]:
         self._size += len(chunk)
@@ -195,7 +197,8 @@ class _Body:
         if self._whole_body is not None:
             self._whole_body += chunk
         if self._size > (MAX_REPLY_BYTES if self._whole_body is None else MAX_EVENT_BYTES):
-            raise ProviderError(ErrorKind.BAD_RESPONSE, "the reply is too large; it was stopped to save memory")
+            limit = (MAX_REPLY_BYTES if self._whole_body is None else MAX_EVENT_BYTES) // (1024 * 1024)
+            raise ProviderError(ErrorKind.BAD_RESPONSE, f"the reply is larger than {limit} MB; it was stopped")
         if self._whole_body is None:
             yield from self._decode(self._parser.feed(chunk))
 
@@ -265,7 +268,7 @@ class SdkProvider(ABC, Generic[ClientT]):
     async def _list_models(self, client: ClientT) -> list[str]: ...
 
     @abstractmethod
-    def _failures(self) -> tuple[type[Exception], ...]:
+    def _sdk_errors(self) -> tuple[type[Exception], ...]:
         """Return the exceptions of the SDK, without those of httpx2."""
         ...
 
@@ -280,7 +283,7 @@ class SdkProvider(ABC, Generic[ClientT]):
             async with AsyncExitStack() as stack:
                 try:
                     async with asyncio.timeout(limits.first_event):
-                        response = await stack.enter_async_context(self._answer(request))
+                        response = await stack.enter_async_context(self._open_response(request))
                 except TimeoutError as error:
                     raise ProviderError(ErrorKind.TIMEOUT, f"no answer within {limits.first_event:g} s") from error
                 reply = read_reply(response, decoder, self._connection, self._parser(), self._connection_errors())
@@ -291,26 +294,26 @@ class SdkProvider(ABC, Generic[ClientT]):
         except (asyncio.CancelledError, GeneratorExit):
             # Handled first, because the next line may have to wait for an import.
             raise
-        except self._stream_failures() as error:
-            raise self._failure(error) from error
+        except self._stream_errors() as error:
+            raise self._convert_error(error) from error
 
     async def model_names(self) -> tuple[str, ...]:
         """Return the sorted names of the models that the host serves. Raise `ProviderError`."""
         return tuple(sorted(set(await self._list_safely(self._list_models))))
 
-    async def _list_safely(self, ask: Callable[[ClientT], Awaitable[list[str]]]) -> list[str]:
-        """Return the result of `ask`, a small request. Failures are converted like those of a reply."""
+    async def _list_safely(self, send: Callable[[ClientT], Awaitable[list[str]]]) -> list[str]:
+        """Return the result of `send`, a small request. Raise `ProviderError` if it fails or takes too long."""
         try:
             async with asyncio.timeout(_MODEL_LIST_LIMIT_S):
-                return await ask(await self._open_client())
+                return await send(await self._open_client())
         except TimeoutError as error:
             raise ProviderError(
                 ErrorKind.TIMEOUT, f"{self.name} did not list its models within {_MODEL_LIST_LIMIT_S:g} s"
             ) from error
         except (ProviderError, asyncio.CancelledError):
             raise
-        except self._all_failures() as error:
-            raise self._failure(error) from error
+        except self._all_errors() as error:
+            raise self._convert_error(error) from error
 
     async def close(self) -> None:
         """Release connections. Idempotent; also safe before the first request."""
@@ -319,7 +322,7 @@ class SdkProvider(ABC, Generic[ClientT]):
             await self._close_client(client)
 
     @asynccontextmanager
-    async def _answer(self, request: ModelRequest) -> AsyncIterator[ResponseStream]:
+    async def _open_response(self, request: ModelRequest) -> AsyncIterator[ResponseStream]:
         """Send the request. The response is open and unread inside the context, and closed at once on exit."""
         client = await self._open_client()
         async with self._open(client, request) as response:
@@ -331,13 +334,13 @@ class SdkProvider(ABC, Generic[ClientT]):
 
         return (httpx2.HTTPError, httpx2.StreamError)
 
-    def _stream_failures(self) -> tuple[type[Exception], ...]:
+    def _stream_errors(self) -> tuple[type[Exception], ...]:
         """Return the exceptions that may end `stream`, apart from `ProviderError`."""
-        return self._all_failures()
+        return self._all_errors()
 
-    def _failure(self, error: Exception) -> ProviderError:
-        """Convert one of `_stream_failures` or `_all_failures`."""
-        return failure(self._connection, error)
+    def _convert_error(self, error: Exception) -> ProviderError:
+        """Convert one of `_stream_errors` or `_all_errors`."""
+        return convert_error(self._connection, error)
 
     def warm_up(self) -> None:
         """Import the SDK now, so that the first request does not wait for it. Blocks: call it in a thread."""
@@ -352,10 +355,11 @@ class SdkProvider(ABC, Generic[ClientT]):
                 self._client = self._make_client()
             return self._client
 
-    def _all_failures(self) -> tuple[type[Exception], ...]:
+    def _all_errors(self) -> tuple[type[Exception], ...]:
+        """Return the exceptions that a request with the SDK may raise, apart from `ProviderError`."""
         import httpx2
 
-        return (*self._failures(), httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError)
+        return (*self._sdk_errors(), httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError)
 
 
 class TextCallWatch:
@@ -376,18 +380,18 @@ class TextCallWatch:
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         """Yield the events of one reply; see `Provider.stream`."""
         if not request.tools or not request.allows_calls:
-            async with aclosing(self._send(request)) as plain:
-                async for event in plain:
+            async with aclosing(self._send(request)) as events:
+                async for event in events:
                     yield event
             return
-        reader = _WatchedReply(request, self._habits)
+        watched = _WatchedReply(request, self._habits)
         # If the stream breaks, text that was held back is dropped as if never received: the retry requests it again.
         async with aclosing(self._send(request)) as events:
             async for event in events:
-                for changed in reader.feed(event):
-                    if reader.is_reading and type(changed) is ToolCallStarted:
-                        self._text_call_ids.add(changed.call_id)
-                    yield changed
+                for watched_event in watched.feed(event):
+                    if watched.is_reading and type(watched_event) is ToolCallStarted:
+                        self._text_call_ids.add(watched_event.call_id)
+                    yield watched_event
 
     async def _send(self, request: ModelRequest) -> AsyncGenerator[ReplyEvent, None]:
         """Send the request. If the host rejects its own earlier calls as text, send these calls as text."""
@@ -443,55 +447,59 @@ class _WatchedReply:
     def __init__(self, request: ModelRequest, habits: CallHabits) -> None:
         self._request = request
         self._habits = habits
-        finds_lines = habits.form == "json"
         before = text_to_continue(request.messages)
         self._search = MarkSearch(
-            before, finds_objects=habits.accepts_bare_json and not before, finds_lines=finds_lines
+            before,
+            finds_objects=habits.accepts_bare_json and not before,
+            finds_lines=habits.form == "json",
         )
         self._reader: TailEvents | None = None
-        self._is_off = False
+        self._has_native_call = False
         self._blocks: set[int] = set()
-        self._text: int | None = None
+        """The numbers of the blocks of which an event was returned."""
+        self._text_block: int | None = None
+        """The number of the latest text block."""
 
     @property
     def is_reading(self) -> bool:
+        """Whether a mark was found, so that the events may come from a call written as text."""
         return self._reader is not None
 
     def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
         if self._reader is not None:
             return self._reader.feed(event)
-        if self._is_off:
+        if self._has_native_call:
             return [event]
         if type(event) is TextDelta:
-            return self._take_text(event)
-        events = self._held_text()
+            return self._feed_text(event)
+        events = self._release_text()
         if isinstance(event, ToolCallStarted):
-            self._is_off = True
+            self._has_native_call = True
             self._habits.note_native()
         block = getattr(event, "block", None)
         if block is not None:
             self._blocks.add(block)
         return [*events, event]
 
-    def _held_text(self) -> list[ReplyEvent]:
-        """Return the text that was held back."""
+    def _release_text(self) -> list[ReplyEvent]:
+        """Return the text that was held back because it may be the start of a mark."""
         text = self._search.flush()
-        return [TextDelta(self._text or 0, text)] if text else []
+        return [TextDelta(self._text_block or 0, text)] if text else []
 
-    def _take_text(self, event: TextDelta) -> list[ReplyEvent]:
+    def _feed_text(self, event: TextDelta) -> list[ReplyEvent]:
         block = event.block
-        events = self._held_text() if self._text not in (None, block) else []
+        events = self._release_text() if self._text_block not in (None, block) else []
         passed, marked = self._search.feed(event.text)
-        is_open = self._text == block and block in self._blocks
-        self._text = block
+        is_open = self._text_block == block and block in self._blocks
+        self._text_block = block
         if passed or not event.text:
             events.append(event if passed == event.text else TextDelta(block, passed))
             self._blocks.add(block)
             is_open = True
         if marked:
-            from qcode.providers.text_calls.tail import begin
+            from qcode.providers.text_calls.tail import begin_tail
 
             blocks = sorted(self._blocks)
-            self._reader = begin(self._request, self._habits, self._search, blocks, block if is_open else None)
+            self._reader = begin_tail(self._request, self._habits, self._search, blocks, block if is_open else None)
             events += self._reader.feed(TextDelta(block, marked))
         return events

@@ -1,8 +1,8 @@
 """Offline token counts with one vocabulary from the package (o200k_base).
 
-Used for prompts that the provider has not counted yet, if their size in bytes does not show whether they fit. For
-models with another vocabulary the count is an estimate. tiktoken is imported with the vocabulary. Its `get_encoding` is
-never called, because with an empty cache it downloads the vocabulary without a time limit.
+A prompt is counted if the provider has not counted it yet, and its size in bytes does not show whether it fits. For
+models with another vocabulary the count is an estimate. tiktoken is imported when the vocabulary is loaded. Its
+`get_encoding` is never called, because with an empty cache it downloads the vocabulary without a time limit.
 `scripts/build_vocabulary.py` creates `data/o200k_base.*`. Text is encoded in slices, because a very long run of white
 space makes tiktoken's pattern overflow and print a traceback.
 """
@@ -27,6 +27,7 @@ SLICE_CHARS = 65_536
 _log = logging.getLogger(__name__)
 _lock = threading.Lock()
 loaded: list[Encoding | None] = []
+"""The result of `load_vocabulary` after its first call, otherwise empty."""
 
 
 def load_vocabulary() -> Encoding | None:
@@ -57,20 +58,20 @@ def read_vocabulary(folder: Path) -> Encoding:
 
     facts = json.loads((folder / f"{NAME}.json").read_text(encoding="utf-8"))
     try:
-        listed = lzma.decompress((folder / f"{NAME}.tiktoken.xz").read_bytes())
+        rank_file = lzma.decompress((folder / f"{NAME}.tiktoken.xz").read_bytes())
     except lzma.LZMAError as error:
         raise ValueError(f"{NAME}.tiktoken.xz is corrupted: {error}") from error
     return Encoding(
         NAME,
         pat_str=facts["pattern"],
-        mergeable_ranks=ranks_in(listed),
+        mergeable_ranks=ranks_in(rank_file),
         special_tokens=facts["special_tokens"],
     )
 
 
-def ranks_in(listed: bytes) -> dict[bytes, int]:
+def ranks_in(rank_file: bytes) -> dict[bytes, int]:
     """Parse a rank file. Each line contains a token in base64 and its rank."""
-    words = listed.split()
+    words = rank_file.split()
     return dict(zip(map(a2b_base64, words[::2]), map(int, words[1::2]), strict=True))
 
 

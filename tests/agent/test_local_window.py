@@ -9,7 +9,7 @@ from pathlib import Path
 from qcode.engine.model_facts import Learn, LearnedLimit
 from qcode.protocol.events import Notice, TurnEvent, UsageUpdated
 from qcode.protocol.reply import Outcome
-from qcode.providers.local import WindowQuestion
+from qcode.providers.local import WindowQuery
 from tests.fakes.conversation import Model, Talk, ended, talk
 from tests.fakes.scripted import text_reply
 from tests.providers.loopback import Answer, Loopback, Stall
@@ -17,7 +17,7 @@ from tests.providers.test_local_windows import Server, listed, serving
 
 
 def asking(base: Path, address: str, *replies: object) -> Talk:
-    return talk(base, *replies, model=Model(question=WindowQuestion("mine", address, "qwen3")))  # type: ignore[arg-type]  # builders of the fake give its own steps
+    return talk(base, *replies, model=Model(question=WindowQuery("mine", address, "qwen3")))  # type: ignore[arg-type]  # builders of the fake give its own steps
 
 
 def warnings(events: list[TurnEvent]) -> list[str]:

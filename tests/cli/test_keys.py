@@ -14,7 +14,7 @@ from qcode.agent.keys.keys import KeyCommands, Keys, key_store
 from qcode.agent.keys.store import KeyStore
 from qcode.agent.models.selection import choose
 from qcode.config.settings import Settings
-from qcode.providers.registry import PROVIDERS, connect, custom, key_name
+from qcode.providers.registry import PROVIDERS, connect, custom_provider, key_name
 from qcode.safety.secret import Secret
 from tests.agent.keys.backends import Locked, Working, make
 from tests.agent.keys.conftest import UseKeyring, use_keyring
@@ -42,12 +42,12 @@ def test_variable_takes_precedence_over_a_stored_key(tmp_path: Path) -> None:
 def test_providers_that_read_the_same_variable_share_a_key(tmp_path: Path) -> None:
     keys = Keys({}, lambda: stored(tmp_path, "openai"))
     assert keys.key_of(PROVIDERS["openai-responses"]) == (CANARY, "qcode auth login openai")
-    own = custom("openai-responses", "openai-responses", "", api_key_env="WORK_KEY")
+    own = custom_provider("openai-responses", "openai-responses", "", api_key_env="WORK_KEY")
     assert (key_name(own), keys.key_of(own)) == ("openai-responses", ("", ""))
 
 
 def test_provider_of_the_configuration_has_its_own_key(tmp_path: Path) -> None:
-    lab = custom("lab", "openai", "https://lab.example/v1", api_key_env="OPENAI_API_KEY")
+    lab = custom_provider("lab", "openai", "https://lab.example/v1", api_key_env="OPENAI_API_KEY")
     assert Keys({}, lambda: stored(tmp_path, "openai")).key_of(lab) == ("", "")
     assert Keys({}, lambda: stored(tmp_path, "lab")).key_of(lab) == (CANARY, "qcode auth login lab")
 

@@ -24,7 +24,7 @@ from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.events import TurnEnded, TurnEvent
 from qcode.protocol.model import ModelFacts, RetrySettings
 from qcode.protocol.provider import Provider
-from qcode.providers.local import WindowQuestion
+from qcode.providers.local import WindowQuery
 from qcode.providers.tokens import TokenCounter
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
@@ -67,7 +67,7 @@ class Model:
     facts: ModelFacts = ModelFacts()  # noqa: RUF009  # a frozen value
     output: OutputSettings | None = None
     retries: RetrySettings | None = None
-    question: WindowQuestion | None = None
+    question: WindowQuery | None = None
     tokens: Callable[[], TokenCounter] | None = None
 
     def client(self, provider: Provider, limits: LimitStore) -> ModelClient:

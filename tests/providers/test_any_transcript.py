@@ -29,7 +29,7 @@ from qcode.protocol.messages import (
 from qcode.protocol.model import EFFORTS, ModelRequest
 from qcode.providers.history import alternate, fit_call_id
 from qcode.providers.openai.chat import encode as encode_chat
-from qcode.providers.openai.quirks import for_openai
+from qcode.providers.openai.quirks import openai_quirks
 from qcode.providers.registry import PROVIDERS, quirks_of
 from qcode.text.json import JsonObject
 from tests.providers.cases import LIST_FILES, READ_FILE, SIGNATURES
@@ -117,7 +117,7 @@ def test_any_prepared_transcript_is_a_valid_request(
 ) -> None:
     model = data.draw(st.sampled_from(_MODELS[protocol])) if data is not None else _MODELS[protocol][0]
     request = replace(request, model=model)
-    body = encode_chat(request, for_openai()) if protocol == "openai" else encode(protocol, request)
+    body = encode_chat(request, openai_quirks()) if protocol == "openai" else encode(protocol, request)
     assert RULES[protocol](body) == []
     sent = json.dumps(body, ensure_ascii=False)
     assert sent.encode("utf-8")

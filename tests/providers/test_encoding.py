@@ -30,7 +30,7 @@ from qcode.providers.bedrock.codec import encode as encode_bedrock
 from qcode.providers.gemini.codec import encode as encode_gemini
 from qcode.providers.history import EncodedMessages, fit_call_id, stripped_prefill
 from qcode.providers.openai.chat import encode as encode_chat
-from qcode.providers.openai.quirks import COMPATIBLE, for_openai
+from qcode.providers.openai.quirks import COMPATIBLE, openai_quirks
 from qcode.providers.openai.responses import encode as encode_responses
 from qcode.providers.registry import PROVIDERS
 from qcode.text.json import Json, JsonObject
@@ -83,7 +83,7 @@ def test_anthropic_sdk_accepts_every_body(name: str) -> None:
 def test_openai_sdk_accepts_every_message(name: str) -> None:
     from openai.types.chat import ChatCompletionMessageParam, ChatCompletionToolParam
 
-    body: dict[str, Any] = dict(encode_chat(replace(CASES[name], model="m"), for_openai()))
+    body: dict[str, Any] = dict(encode_chat(replace(CASES[name], model="m"), openai_quirks()))
     adapter(list[ChatCompletionMessageParam]).validate_python(body["messages"])
     adapter(list[ChatCompletionToolParam]).validate_python(body.get("tools", []))
 
@@ -147,7 +147,7 @@ def test_gemini_3_gets_images_inside_a_result() -> None:
 
 
 def test_openai_gets_its_own_field_for_the_cap() -> None:
-    own, other = encode_chat(PLAIN, for_openai()), encode_chat(PLAIN, COMPATIBLE)
+    own, other = encode_chat(PLAIN, openai_quirks()), encode_chat(PLAIN, COMPATIBLE)
     assert (own.get("max_completion_tokens"), own.get("max_tokens")) == (8000, None)
     assert (other.get("max_completion_tokens"), other.get("max_tokens")) == (None, 8000)
 
@@ -178,7 +178,7 @@ def test_prefill_is_marked_as_each_server_expects() -> None:
     deepseek = encode_chat(request, PROVIDERS["deepseek"].quirks)
     assert "continue_final_message" not in deepseek
     assert _tail(deepseek) == {"role": "assistant", "content": "1, 2,\n", "prefix": True}
-    assert _tail(encode_chat(request, for_openai())) == {"role": "assistant", "content": "1, 2,\n"}
+    assert _tail(encode_chat(request, openai_quirks())) == {"role": "assistant", "content": "1, 2,\n"}
 
 
 def test_reasoning_is_returned_only_in_the_current_tool_loop_and_if_wanted() -> None:

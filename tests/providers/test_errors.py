@@ -9,7 +9,7 @@ import pytest
 
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import ConnectionOrigin
-from qcode.providers.errors import attribute_error, from_answer, from_stream, redact
+from qcode.providers.errors import attribute_error, from_response, from_stream, redact
 from qcode.text.json import Json, JsonObject
 
 NOW = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -19,7 +19,7 @@ ORIGIN = ConnectionOrigin(provider="acme", address="https://acme.test/v1", key_s
 
 def answer(status: int, body: Json | bytes, headers: dict[str, str] | None = None) -> ProviderError:
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    return from_answer(ORIGIN, status, headers or {}, content, now=NOW)
+    return from_response(ORIGIN, status, headers or {}, content, now=NOW)
 
 
 def openai(
@@ -171,7 +171,7 @@ def test_refused_key_is_named_by_its_variable_and_never_shown() -> None:
 
 
 def test_missing_key_for_a_server_that_needs_one_is_reported() -> None:
-    error = from_answer(ConnectionOrigin("local"), 401, {}, b'{"error":"Unauthorized"}', now=NOW)
+    error = from_response(ConnectionOrigin("local"), 401, {}, b'{"error":"Unauthorized"}', now=NOW)
     assert error.message == (
         "local requires a key: Unauthorized; store one with qcode auth login local, "
         "or set api_key_env in the config to the variable that holds it"

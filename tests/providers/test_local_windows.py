@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import pytest
 
-from qcode.providers.local import LocalWindow, WindowQuestion, is_known_server
+from qcode.providers.local import LocalWindow, WindowQuery, is_known_server
 from qcode.text.json import Json, JsonObject
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
@@ -63,8 +63,8 @@ async def serving(server: Server) -> AsyncIterator[Server]:
 def asked_of(server: Server, provider: str = "mine", model: str = "qwen3", times: int = 1) -> list[LocalWindow | None]:
     async def main() -> list[LocalWindow | None]:
         async with serving(server):
-            question = WindowQuestion(provider, server.url, model, key="k-1", headers={"X-Team": "blue"})
-            return [await question.ask(5) for _ in range(times)]
+            question = WindowQuery(provider, server.url, model, key="k-1", headers={"X-Team": "blue"})
+            return [await question.send(5) for _ in range(times)]
 
     return asyncio.run(main())
 
@@ -182,7 +182,7 @@ def test_invalid_window_is_ignored(figure: Json) -> None:
 def test_other_server_at_the_address_gives_no_window(answer: Answer) -> None:
     async def main() -> LocalWindow | None:
         async with Loopback(answer) as server:
-            return await WindowQuestion("mine", f"{server.url}/v1", "m").ask(5)
+            return await WindowQuery("mine", f"{server.url}/v1", "m").send(5)
 
     assert asyncio.run(main()) is None
 
@@ -191,9 +191,9 @@ def test_silent_or_missing_server_costs_at_most_the_time_limit() -> None:
     async def main() -> None:
         started = time.monotonic()
         async with Loopback(Answer([Stall()])) as server:
-            assert await WindowQuestion("mine", f"{server.url}/v1", "m").ask(0.1) is None
-        assert await WindowQuestion("mine", f"http://127.0.0.1:{free_port()}/v1", "m").ask(0.1) is None
-        assert await WindowQuestion("mine", "https://127.0.0.1/v1", "m").ask(0.1) is None
+            assert await WindowQuery("mine", f"{server.url}/v1", "m").send(0.1) is None
+        assert await WindowQuery("mine", f"http://127.0.0.1:{free_port()}/v1", "m").send(0.1) is None
+        assert await WindowQuery("mine", "https://127.0.0.1/v1", "m").send(0.1) is None
         assert time.monotonic() - started < 2
 
     asyncio.run(main())

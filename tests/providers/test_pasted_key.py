@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.agent.keys.connect import read_key
-from qcode.providers.registry import PROVIDERS, custom
+from qcode.providers.registry import PROVIDERS, custom_provider
 
 KEY = "sk-canary-0123456789abcdef"
 OPENAI = PROVIDERS["openai"]
@@ -86,7 +86,7 @@ def test_invalid_key_is_refused_without_being_shown(pasted: str, part: str) -> N
 
 def test_custom_address_accepts_any_key_format() -> None:
     assert read_key("sk-ant-api03-0123456789", OPENAI, "https://gateway.example/v1") == "sk-ant-api03-0123456789"
-    lab = custom("lab", "openai", "https://lab.example/v1")
+    lab = custom_provider("lab", "openai", "https://lab.example/v1")
     assert read_key("AIzaSyA0123456789", lab) == "AIzaSyA0123456789"
 
 
@@ -95,7 +95,7 @@ def test_local_server_accepts_a_short_key() -> None:
 
 
 def test_configured_provider_has_its_own_variable() -> None:
-    lab = custom("lab", "openai", "https://lab.example/v1", api_key_env="LAB_KEY")
+    lab = custom_provider("lab", "openai", "https://lab.example/v1", api_key_env="LAB_KEY")
     assert read_key(f"LAB_KEY={KEY}", lab) == KEY
 
 

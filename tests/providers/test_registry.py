@@ -18,7 +18,7 @@ from qcode.providers.registry import (
     base_url_of,
     connect,
     credential_of,
-    custom,
+    custom_provider,
     key_of,
     quirks_of,
 )
@@ -141,9 +141,9 @@ def test_amazon_profile_is_never_treated_as_a_key() -> None:
 
 
 def test_configured_bedrock_provider_has_its_own_key_or_amazon_credentials() -> None:
-    own = custom("work", "bedrock", "", api_key_env="WORK_KEY")
+    own = custom_provider("work", "bedrock", "", api_key_env="WORK_KEY")
     assert credential_of(own, {"AWS_PROFILE": "x"}) == ""
-    chained = custom("work", "bedrock", "")
+    chained = custom_provider("work", "bedrock", "")
     assert connect(chained).host == "work"
     with pytest.raises(ProviderError, match="WORK_KEY"):
         connect(own)
@@ -175,25 +175,27 @@ def test_cap_field_follows_the_address_unless_configured() -> None:
     assert quirks_of(spec, "https://me.openai.azure.com/openai/v1").max_tokens_field == "max_completion_tokens"
     assert quirks_of(spec, "https://openai.com.evil.test/v1").max_tokens_field == "max_tokens"
     assert quirks_of(spec, "http://localhost:8000/v1").max_tokens_field == "max_tokens"
-    own = custom("mine", "openai", "http://x.test", max_tokens_field="max_completion_tokens", reasoning_field="why")
+    own = custom_provider(
+        "mine", "openai", "http://x.test", max_tokens_field="max_completion_tokens", reasoning_field="why"
+    )
     assert quirks_of(own, own.base_url).max_tokens_field == "max_completion_tokens"
     assert quirks_of(own, own.base_url).reasoning_field == "why"
 
 
 def test_custom_provider_needs_a_key_only_if_it_names_a_variable() -> None:
-    keyless = custom("mine", "openai", "https://x.test/v1", headers={"authorization": "Bearer t"})
+    keyless = custom_provider("mine", "openai", "https://x.test/v1", headers={"authorization": "Bearer t"})
     assert connect(keyless).name == "mine"
-    keyed = custom("mine", "anthropic", "https://x.test", api_key_env="MY_KEY")
+    keyed = custom_provider("mine", "anthropic", "https://x.test", api_key_env="MY_KEY")
     assert key_of(keyed, {"MY_KEY": "k"}) == ("k", "MY_KEY")
     with pytest.raises(ProviderError, match="MY_KEY"):
         connect(keyed)
 
 
 def test_custom_provider_with_a_known_name_keeps_its_preset() -> None:
-    spec = custom("deepseek", "openai", "", api_key_env="MY_KEY")
+    spec = custom_provider("deepseek", "openai", "", api_key_env="MY_KEY")
     assert spec.base_url == PROVIDERS["deepseek"].base_url
     assert spec.quirks == PROVIDERS["deepseek"].quirks
-    assert custom("deepseek", "anthropic", "https://x.test").quirks != PROVIDERS["deepseek"].quirks
+    assert custom_provider("deepseek", "anthropic", "https://x.test").quirks != PROVIDERS["deepseek"].quirks
 
 
 @pytest.mark.parametrize(

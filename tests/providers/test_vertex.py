@@ -19,7 +19,7 @@ from qcode.protocol.messages import Message, Text
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEnded, StopReason, TextDelta
 from qcode.providers.registry import PROVIDERS, connect
-from qcode.providers.vertex.address import parts, vertex_address
+from qcode.providers.vertex.address import split_address, vertex_address
 from tests.e2e.running import CliRunner
 from tests.fakes.anthropic_wire import AnthropicWire
 from tests.fakes.gemini_wire import GeminiWire
@@ -200,7 +200,7 @@ def test_missing_project_is_named(name: str) -> None:
 def test_address_names_project_and_location(environ: dict[str, str], given: dict[str, str], address: str) -> None:
     found, _ = vertex_address(environ, **given)
     assert found == address
-    assert "/".join(parts(found)[1:]) in found.replace("/locations", "")
+    assert "/".join(split_address(found)[1:]) in found.replace("/locations", "")
 
 
 def test_hosts_are_those_of_the_sdks() -> None:
@@ -209,7 +209,7 @@ def test_hosts_are_those_of_the_sdks() -> None:
     from google.oauth2.credentials import Credentials
 
     for location in ("global", "eu", "us", "europe-west1"):
-        host = parts(vertex_address({}, project="p", location=location)[0])[0]
+        host = split_address(vertex_address({}, project="p", location=location)[0])[0]
         token = Credentials(token="t")  # type: ignore[no-untyped-call]
         google = Client(vertexai=True, project="p", location=location, credentials=token)
         assert str(google._api_client._http_options.base_url).rstrip("/") == host

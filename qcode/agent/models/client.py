@@ -40,7 +40,7 @@ from qcode.safety.policy import Policy
 if TYPE_CHECKING:
     from qcode.agent.models.recording import Recording
     from qcode.agent.telemetry import Observer
-    from qcode.providers.local import LocalWindow, WindowQuestion
+    from qcode.providers.local import LocalWindow, WindowQuery
     from qcode.providers.tokens import TokenCounter
 
 
@@ -69,7 +69,7 @@ class ModelClient:
         output: OutputSettings | None = None,
         retries: RetrySettings | None = None,
         hosted: tuple[ToolSpec, ...] = (),
-        question: WindowQuestion | None = None,
+        question: WindowQuery | None = None,
         tokens: Callable[[], TokenCounter] | None = None,
         log: Observer | None = None,
     ) -> None:
@@ -218,11 +218,11 @@ class Clients:
         is_known = spec.protocol in ("demo", "bedrock") or client.model.window is not None
         if is_known or not is_local(provider.host):
             return client
-        from qcode.providers.local import WindowQuestion, is_known_server
+        from qcode.providers.local import WindowQuery, is_known_server
 
         if is_known_server(spec.name, provider.host):
             # A local server is asked for its context window if that is not known otherwise.
-            client.question = WindowQuestion(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
+            client.question = WindowQuery(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
         return client
 
     def _client(self, provider: Provider, selection: Selection) -> ModelClient:
@@ -383,7 +383,7 @@ class ContextSizing:
         """Ask for the window if it is not known yet; return a warning if it is small, otherwise an empty string."""
         if client.window is not None or client.question is None or client.question.is_settled:
             return ""
-        task = asyncio.ensure_future(client.question.ask())
+        task = asyncio.ensure_future(client.question.send())
         await self._wait_for(task)
         window = None if task.cancelled() else task.result()
         if window is None:
@@ -451,9 +451,9 @@ def _at_base_url(spec: registry.ProviderSpec, address: str, host: str) -> str:
         return host
     if not address:
         return ""  # the project is missing, which the registry reports
-    from qcode.providers.vertex.address import at_host
+    from qcode.providers.vertex.address import move_to_host
 
-    return at_host(address, host)
+    return move_to_host(address, host)
 
 
 def facts_of(provider: str, model: str, configured: ModelSettings | None) -> ModelFacts:

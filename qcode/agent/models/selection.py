@@ -75,7 +75,7 @@ def _configured(name: str, provider: ProviderSettings, spec: ProviderSpec | None
     protocol = cast(WireProtocol, provider.type)
     if spec is not None and name in PROVIDERS:
         protocol = spec.protocol
-    return registry.custom(
+    return registry.custom_provider(
         name,
         protocol,
         provider.base_url or "",

@@ -87,7 +87,7 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
     async def _list_models(self, client: AsyncAnthropic) -> list[str]:
         return [model.id async for model in client.models.list(limit=1000)]
 
-    def _failures(self) -> tuple[type[Exception], ...]:
+    def _sdk_errors(self) -> tuple[type[Exception], ...]:
         from anthropic import AnthropicError
 
         return (AnthropicError,)

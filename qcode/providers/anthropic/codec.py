@@ -28,7 +28,7 @@ from qcode.providers.blocks import (
     normalize_stop,
     own_tools,
     search_item_in,
-    search_mark,
+    search_opaque,
     wants_search,
 )
 from qcode.providers.claude import thinking_fields
@@ -131,19 +131,26 @@ def _user(message: Message) -> list[Json]:
 
 
 def _assistant(message: Message, *, is_last: bool) -> list[Json]:
-    """Return the blocks of an assistant message. If it is the last, the request continues a search without a result."""
+    """Return the blocks of an assistant message.
+
+    `is_last`: the request ends with the message, so it may end with a search that has no result yet: the host resumes
+    the search.
+    """
     content: list[Json] = []
-    ended = message.blocks
-    if not (is_last and ended and _search_part(ended[-1])):
-        ended = tuple(without_trailing_thoughts(ended))
-    answered = _answered_searches(message, is_last=is_last)
-    for block in assistant_blocks(ended):
+    blocks = message.blocks
+    if not (is_last and blocks and _search_part(blocks[-1])):
+        blocks = tuple(without_trailing_thoughts(blocks))
+    sendable_ids = _sendable_searches(message, is_last=is_last)
+    for block in assistant_blocks(blocks):
         match block:
             case Text(text=text):
                 if text.strip():
                     content.append({**_text(text), **_citations(block)})
             case Reasoning() if search_item := _search_part(block):
-                if text_in(search_item.get("id")) in answered or text_in(search_item.get("tool_use_id")) in answered:
+                if (
+                    text_in(search_item.get("id")) in sendable_ids
+                    or text_in(search_item.get("tool_use_id")) in sendable_ids
+                ):
                     content.append(search_item)
             case Reasoning():
                 if (thinking := _signed_thinking(block)) is not None:
@@ -164,10 +171,10 @@ def _signed_thinking(block: Reasoning) -> JsonObject | None:
     """Return a thinking block unchanged, or None if this protocol did not sign it."""
     if block.opaque is None or block.opaque.source != PROTOCOL:
         return None
-    marks = parse_object(block.opaque.data) or {}
-    if data := text_in(marks.get("data")):
+    opaque_fields = parse_object(block.opaque.data) or {}
+    if data := text_in(opaque_fields.get("data")):
         return {"type": "redacted_thinking", "data": data}
-    if signature := text_in(marks.get("signature")):
+    if signature := text_in(opaque_fields.get("signature")):
         return {"type": "thinking", "thinking": sendable(block.text), "signature": signature}
     return None
 
@@ -179,18 +186,15 @@ def _search_part(block: Block) -> JsonObject:
     return search_item_in(parse_object(block.opaque.data) or {})
 
 
-def _answered_searches(message: Message, *, is_last: bool) -> set[str]:
+def _sendable_searches(message: Message, *, is_last: bool) -> set[str]:
     """Return the ids of searches that can be sent back: those with a result, and an unfinished one at the very end."""
     search_items = [search_item for block in message.blocks if (search_item := _search_part(block))]
-    call_ids = {
-        text_in(search_item.get("id")) for search_item in search_items if search_item.get("type") == "server_tool_use"
-    }
-    results = {
-        text_in(search_item.get("tool_use_id"))
-        for search_item in search_items
-        if search_item.get("type") != "server_tool_use"
-    }
-    return call_ids & (results | {text_in(search_items[-1].get("id"))} if is_last and search_items else results)
+    calls = [search_item for search_item in search_items if search_item.get("type") == "server_tool_use"]
+    results = [search_item for search_item in search_items if search_item.get("type") != "server_tool_use"]
+    answered_ids = {text_in(result.get("tool_use_id")) for result in results}
+    if is_last and search_items:
+        answered_ids.add(text_in(search_items[-1].get("id")))
+    return answered_ids & {text_in(call.get("id")) for call in calls}
 
 
 def _citations(block: Text) -> JsonObject:
@@ -299,9 +303,11 @@ class AnthropicDecoder(Ending):
         self._tag = tag
         self._prefilled_space = PrefilledSpace(prefilled_space)
         self._blocks = BlockWriter()
+        # By the index of a block in the stream: its number, the JSON arguments that no delta contained, its signature
+        # or redacted data, a block of a hosted search, and the citations of a text.
         self._numbers: dict[int, int] = {}
         self._whole_inputs: dict[int, str] = {}
-        self._marks: dict[int, dict[str, str]] = {}
+        self._opaque_fields: dict[int, dict[str, str]] = {}
         self._hosted_blocks: dict[int, JsonObject] = {}
         self._citations: dict[int, list[Json]] = {}
         self._searches = Searches()
@@ -339,8 +345,8 @@ class AnthropicDecoder(Ending):
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         raw = self._raw_stop or ""
         stop = normalize_stop(STOPS, raw, has_calls=self._calls > 0)
-        unstopped = [event for index in list(self._whole_inputs) for event in self._block_stop({"index": index})]
-        return [*unstopped, *self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, raw, self._detail)]
+        unfinished = [event for index in list(self._whole_inputs) for event in self._block_stop({"index": index})]
+        return [*unfinished, *self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, raw, self._detail)]
 
     def _message_start(self, message: JsonObject) -> list[ReplyEvent]:
         if self._has_started:
@@ -366,7 +372,7 @@ class AnthropicDecoder(Ending):
         if _is_hosted(block) and index not in self._numbers:
             self._numbers[index] = number = self._blocks.begin(BlockKind.REASONING)
             self._hosted_blocks[index] = block
-            return self._blocks.name(number)
+            return self._blocks.announce(number)
         kind = _KINDS.get(text_in(block.get("type")))
         if kind is None or index in self._numbers:
             _log.info("skipped a block of type %r", block.get("type"))
@@ -374,12 +380,14 @@ class AnthropicDecoder(Ending):
         if kind is BlockKind.CALL:
             return self._call_start(index, block)
         self._numbers[index] = number = self._blocks.begin(kind)
-        marks = {name: text_in(block.get(name)) for name in ("signature", "data") if text_in(block.get(name))}
-        if marks:
-            self._marks[index] = marks
+        opaque_fields = {name: text_in(block.get(name)) for name in ("signature", "data") if text_in(block.get(name))}
+        if opaque_fields:
+            self._opaque_fields[index] = opaque_fields
         text = text_in(block.get("text")) or text_in(block.get("thinking"))
         # Reasoning may have no text (redacted, or not shown); an empty delta announces the block.
-        return self._blocks.write(number, text) or (self._blocks.name(number) if kind is BlockKind.REASONING else [])
+        return self._blocks.write(number, text) or (
+            self._blocks.announce(number) if kind is BlockKind.REASONING else []
+        )
 
     def _call_start(self, index: int, block: JsonObject) -> list[ReplyEvent]:
         name = text_in(block.get("name"))
@@ -398,8 +406,8 @@ class AnthropicDecoder(Ending):
         delta = object_in(event.get("delta"))
         kind = text_in(delta.get("type"))
         if kind == "signature_delta":
-            marks = self._marks.setdefault(index, {})
-            marks["signature"] = marks.get("signature", "") + text_in(delta.get("signature"))
+            opaque_fields = self._opaque_fields.setdefault(index, {})
+            opaque_fields["signature"] = opaque_fields.get("signature", "") + text_in(delta.get("signature"))
             return []
         if index not in self._numbers:
             if kind not in _KIND_OF_DELTA:
@@ -439,8 +447,8 @@ class AnthropicDecoder(Ending):
         events: list[ReplyEvent] = []
         if whole := self._whole_inputs.pop(index, ""):
             events.append(ToolArgsDelta(number, whole))
-        marks = self._marks.pop(index, {})
-        opaque = Opaque(PROTOCOL, json.dumps(marks)) if marks else None
+        opaque_fields = self._opaque_fields.pop(index, {})
+        opaque = Opaque(PROTOCOL, json.dumps(opaque_fields)) if opaque_fields else None
         if citations := self._citations.pop(index, []):
             opaque = Opaque(PROTOCOL, json.dumps({"citations": citations}, ensure_ascii=False))
         return events + self._blocks.end(number, opaque)
@@ -456,7 +464,7 @@ class AnthropicDecoder(Ending):
             search_item = {**search_item, "input": values or object_in(search_item.get("input"))}
             line = self._searches.record_query(text_in(object_in(search_item["input"]).get("query")))
             events = self._blocks.write(number, line)
-        return events + self._blocks.end(number, search_mark(PROTOCOL, search_item))
+        return events + self._blocks.end(number, search_opaque(PROTOCOL, search_item))
 
     def _usage(self, usage: JsonObject) -> list[ReplyEvent]:
         """Report usage. Counts are cumulative, a later event may omit some, and `input_tokens` excludes the cache."""
@@ -469,8 +477,8 @@ class AnthropicDecoder(Ending):
         self._counts["thinking"] = self._counts.get("thinking") if thinking is None else thinking
         counts = self._counts.get
         read, write = counts("cache_read_input_tokens"), counts("cache_creation_input_tokens")
-        plain = counts("input_tokens")
-        total = None if plain is None else sum_of(plain, read, write)
+        uncached = counts("input_tokens")
+        total = None if uncached is None else sum_of(uncached, read, write)
         return [UsageReported(Usage(total, counts("output_tokens"), read, write, counts("thinking")))]
 
 

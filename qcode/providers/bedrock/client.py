@@ -24,7 +24,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.providers.bedrock.codec import BedrockDecoder, encode
 from qcode.providers.bedrock.frames import FrameParser
 from qcode.providers.connection import Connection, ConnectionOrigin
-from qcode.providers.errors import attribute_error, from_answer
+from qcode.providers.errors import attribute_error, from_response
 from qcode.providers.history import EncodedMessages, stripped_prefill
 from qcode.providers.sdk import http_client, quiet, run_in_thread
 from qcode.providers.streaming import SdkProvider
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _BedrockClient:
+    """The parts of a connection: the SDK signs requests and lists models, `http` sends the requests for replies."""
+
     signer: Signer
     control: Callable[[], BedrockControl]
     http: httpx2.AsyncClient
@@ -53,11 +55,11 @@ class BedrockProvider(SdkProvider[_BedrockClient]):
 
     def _make_client(self) -> _BedrockClient:
         quiet("botocore", "urllib3", "httpx2", "httpcore2")
-        amazon = connect(self._given_connection)
+        clients = connect(self._given_connection)
         self._connection = replace(
-            self._given_connection, base_url=amazon.runtime.meta.endpoint_url, ca_file=amazon.ca_file
+            self._given_connection, base_url=clients.runtime.meta.endpoint_url, ca_file=clients.ca_file
         )
-        return _BedrockClient(Signer(amazon.runtime), amazon.control, http_client(self._connection))
+        return _BedrockClient(Signer(clients.runtime), clients.control, http_client(self._connection))
 
     async def _close_client(self, client: _BedrockClient) -> None:
         await client.http.aclose()
@@ -85,12 +87,12 @@ class BedrockProvider(SdkProvider[_BedrockClient]):
     async def _list_models(self, client: _BedrockClient) -> list[str]:
         return await run_in_thread(lambda: _model_names(client.control()))
 
-    def _failures(self) -> tuple[type[Exception], ...]:
+    def _sdk_errors(self) -> tuple[type[Exception], ...]:
         exceptions = importlib.import_module("botocore.exceptions")
         return (exceptions.BotoCoreError, exceptions.ClientError)
 
-    def _failure(self, error: Exception) -> ProviderError:
-        return from_sdk_error(self._connection.origin, error, now=datetime.now(UTC)) or super()._failure(error)
+    def _convert_error(self, error: Exception) -> ProviderError:
+        return from_sdk_error(self._connection.origin, error, now=datetime.now(UTC)) or super()._convert_error(error)
 
 
 def _model_names(control: BedrockControl) -> list[str]:
@@ -124,13 +126,13 @@ class Events(Protocol):
     def register_last(self, name: str, handler: Callable[..., None]) -> None: ...
 
 
-class ResponseMetadata(Protocol):
+class ClientMeta(Protocol):
     events: Events
     endpoint_url: str
 
 
 class Runtime(Protocol):
-    meta: ResponseMetadata
+    meta: ClientMeta
 
     def converse_stream(self, **fields: object) -> object: ...
 
@@ -140,14 +142,14 @@ class Paginator(Protocol):
 
 
 class BedrockControl(Protocol):
-    meta: ResponseMetadata
+    meta: ClientMeta
 
     def list_foundation_models(self, **fields: object) -> JsonObject: ...
     def get_paginator(self, name: str) -> Paginator: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Amazon:
+class AmazonClients:
     """The SDK clients of one region, and the certificate file from Amazon's settings.
 
     `control` creates the client that lists models. Few runs need it.
@@ -168,7 +170,7 @@ class SignedRequest:
     body: bytes
 
 
-def connect(connection: Connection) -> Amazon:
+def connect(connection: Connection) -> AmazonClients:
     """Return the SDK's clients. Raise `ProviderError` if the SDK is not installed, or an exception of the SDK.
 
     An API key is sent as a bearer token in an unsigned request. The region is `AWS_REGION`, as in Amazon's other SDKs,
@@ -179,7 +181,7 @@ def connect(connection: Connection) -> Amazon:
         config_class = importlib.import_module("botocore.config").Config
         unsigned = importlib.import_module("botocore").UNSIGNED
     except ImportError as error:
-        raise ProviderError(ErrorKind.INTERNAL, INSTALL) from error
+        raise ProviderError(ErrorKind.INTERNAL, INSTALL_HINT) from error
     key = connection.api_key
     config = config_class(
         connect_timeout=connection.timeouts.connect,
@@ -203,7 +205,7 @@ def connect(connection: Connection) -> Amazon:
             client.meta.events.register_first("before-send", add_key)
         return client
 
-    return Amazon(runtime, control, session.get_config_variable("ca_bundle") or "")
+    return AmazonClients(runtime, control, session.get_config_variable("ca_bundle") or "")
 
 
 class Signer:
@@ -220,7 +222,7 @@ class Signer:
         self._thread_data.body = body
         try:
             self._runtime.converse_stream(modelId=model, messages=[])
-        except _SignedRequest as captured:
+        except _RequestCaptured as captured:
             request = captured.request
             headers = {name: _text(value) for name, value in request.headers.items()}
             return SignedRequest(request.method, request.url, headers, body)
@@ -230,10 +232,10 @@ class Signer:
         params["body"] = self._thread_data.body
 
     def _capture_request(self, request: BuiltRequest, **_: object) -> None:
-        raise _SignedRequest(request)
+        raise _RequestCaptured(request)
 
 
-class _SignedRequest(Exception):  # noqa: N818 - not an error: it carries the signed request out of the SDK before sending
+class _RequestCaptured(Exception):  # noqa: N818 - not an error: it carries the signed request out of the SDK before sending
     def __init__(self, request: BuiltRequest) -> None:
         super().__init__("captured")
         self.request = request
@@ -243,7 +245,7 @@ def _text(value: str | bytes) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 
-INSTALL = "Amazon Bedrock needs boto3, which is not installed: run pip install '.[bedrock]' in your clone of qcode"
+INSTALL_HINT = "Amazon Bedrock needs boto3, which is not installed: run pip install '.[bedrock]' in your clone of qcode"
 SIGN_IN = "check AWS_PROFILE or AWS_ACCESS_KEY_ID, and that your account has access to the model"
 _SET_CREDENTIALS = "set AWS_PROFILE, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_BEARER_TOKEN_BEDROCK"
 
@@ -290,8 +292,8 @@ def _client_error(origin: ConnectionOrigin, response: JsonObject, *, now: dateti
     error, meta = response.get("Error"), response.get("ResponseMetadata")
     error, meta = error if isinstance(error, dict) else {}, meta if isinstance(meta, dict) else {}
     status, headers = meta.get("HTTPStatusCode"), meta.get("HTTPHeaders")
-    named = {name: str(value) for name, value in headers.items()} if isinstance(headers, dict) else {}
+    texts = {name: str(value) for name, value in headers.items()} if isinstance(headers, dict) else {}
     if isinstance(request_id := meta.get("RequestId"), str):
-        named.setdefault("x-amzn-requestid", request_id)
+        texts.setdefault("x-amzn-requestid", request_id)
     content = json.dumps({"__type": error.get("Code"), "message": error.get("Message")}).encode()
-    return from_answer(origin, status if isinstance(status, int) else 500, named, content, now=now)
+    return from_response(origin, status if isinstance(status, int) else 500, texts, content, now=now)

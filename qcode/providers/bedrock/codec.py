@@ -40,9 +40,9 @@ PROTOCOL = "bedrock"
 MAX_CALL_ID = 64
 
 # According to the API reference, only Nova and Claude accept `status` and images in results.
-_RICH_RESULTS = re.compile(r"anthropic|claude|nova")
+_RICH_RESULT_MODEL = re.compile(r"anthropic|claude|nova")
 # Models that accept cache points, according to "Prompt caching" in the user guide.
-_CACHING = re.compile(r"claude-(?:3-7|3-5-haiku|[a-z]+-(?:[4-9]|\d\d))")
+_CACHING_MODEL = re.compile(r"claude-(?:3-7|3-5-haiku|[a-z]+-(?:[4-9]|\d\d))")
 _CACHED_USER_MESSAGES = 2
 _GPT_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low", "max": "high"}
 _FORMATS = {"jpg": "jpeg"}
@@ -53,7 +53,7 @@ _EMPTY_RESULT = "(no output)"
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
     """Return the request body. With `encoded`, it lacks the settled messages, which `encoded.body` adds."""
     name = request.model.lower()
-    is_caching, is_rich = _CACHING.search(name) is not None, _RICH_RESULTS.search(name) is not None
+    is_caching, is_rich = _CACHING_MODEL.search(name) is not None, _RICH_RESULT_MODEL.search(name) is not None
     rest: Sequence[Message] = request.messages
     used_ids: set[str] = set()
     if encoded is not None:
@@ -76,6 +76,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
 
 
 def _messages(is_rich: bool, messages: Sequence[Message], used_ids: set[str]) -> list[JsonObject]:
+    """Return messages in the form of the API. `is_rich`: results may have a status and images."""
     api_messages: list[JsonObject] = []
     for message in alternate(messages, _call_id, used_ids):
         content = _user(message, is_rich=is_rich) if message.role == "user" else _assistant(message)
@@ -129,10 +130,10 @@ def _signed_reasoning(block: Reasoning) -> JsonObject | None:
     """Return reasoning unchanged, or None if this protocol did not sign it."""
     if block.opaque is None or block.opaque.source != PROTOCOL:
         return None
-    marks = parse_object(block.opaque.data) or {}
-    if redacted := text_in(marks.get("redactedContent")):
+    opaque_fields = parse_object(block.opaque.data) or {}
+    if redacted := text_in(opaque_fields.get("redactedContent")):
         return {"redactedContent": redacted}
-    if signature := text_in(marks.get("signature")):
+    if signature := text_in(opaque_fields.get("signature")):
         return {"reasoningText": {"text": sendable(block.text), "signature": signature}}
     return None
 
@@ -160,9 +161,9 @@ def _tools(request: ModelRequest) -> list[Json]:
         return []
     tools: list[Json] = []
     for tool in request.tools:
-        described: JsonObject = {"description": tool.description} if tool.description else {}
+        description: JsonObject = {"description": tool.description} if tool.description else {}
         schema: JsonObject = {"json": {"type": "object", **tool.parameters}}
-        tools.append({"toolSpec": {"name": tool.name, **described, "inputSchema": schema}})
+        tools.append({"toolSpec": {"name": tool.name, **description, "inputSchema": schema}})
     if not tools and has_calls(request):
         tools = [
             {"toolSpec": {"name": name, "inputSchema": {"json": {"type": "object"}}}} for name in called_names(request)
@@ -243,9 +244,10 @@ class BedrockDecoder(Ending):
         self._tag = tag
         self._prefilled_space = PrefilledSpace(prefilled_space)
         self._blocks = BlockWriter()
+        # By the index of a block in the stream: its number, its kind, and its signature or redacted data.
         self._numbers: dict[int, int] = {}
         self._kinds: dict[int, BlockKind] = {}
-        self._marks: dict[int, dict[str, str]] = {}
+        self._opaque_fields: dict[int, dict[str, str]] = {}
         self._calls = 0
         self._has_started = False
         self._detail = ""
@@ -269,8 +271,8 @@ class BedrockDecoder(Ending):
         if self._raw_stop is None or not self._has_started:
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         stop = normalize_stop(STOPS, self._raw_stop, has_calls=self._calls > 0)
-        unstopped = [event for index in list(self._numbers) for event in self._block_stop(index)]
-        return [*unstopped, ReplyEnded(stop, self._raw_stop, self._detail)]
+        unfinished = [event for index in list(self._numbers) for event in self._block_stop(index)]
+        return [*unfinished, ReplyEnded(stop, self._raw_stop, self._detail)]
 
     def _event(self, kind: str, body: JsonObject) -> list[ReplyEvent]:
         match kind:
@@ -321,24 +323,24 @@ class BedrockDecoder(Ending):
         if call := object_in(delta.get("toolUse")):
             return self._write(index, BlockKind.CALL, text_in(call.get("input")))
         if reasoning := object_in(delta.get("reasoningContent")):
-            events = self._write(index, BlockKind.REASONING, text_in(reasoning.get("text")), is_marked=True)
-            marks = self._marks.setdefault(index, {})
+            events = self._write(index, BlockKind.REASONING, text_in(reasoning.get("text")), is_signed=True)
+            opaque_fields = self._opaque_fields.setdefault(index, {})
             for name in ("signature", "redactedContent"):
                 if fragment := text_in(reasoning.get(name)):
-                    marks[name] = marks.get(name, "") + fragment
+                    opaque_fields[name] = opaque_fields.get(name, "") + fragment
             return events
         return []
 
-    def _write(self, index: int, kind: BlockKind, text: str, *, is_marked: bool = False) -> list[ReplyEvent]:
-        """Append to a block. Its first text starts a text or reasoning block; with `is_marked`, empty text does too."""
+    def _write(self, index: int, kind: BlockKind, text: str, *, is_signed: bool = False) -> list[ReplyEvent]:
+        """Append to a block. Its first text starts a text or reasoning block; with `is_signed`, empty text does too."""
         events: list[ReplyEvent] = []
         if index not in self._numbers:
-            if kind is BlockKind.CALL or not (text or is_marked):
+            if kind is BlockKind.CALL or not (text or is_signed):
                 return []
             self._numbers[index] = self._blocks.begin(kind)
             self._kinds[index] = kind
             if not text:
-                events += self._blocks.name(self._numbers[index])
+                events += self._blocks.announce(self._numbers[index])
         if self._kinds[index] is not kind:
             return []
         return events + self._blocks.write(self._numbers[index], text)
@@ -347,8 +349,8 @@ class BedrockDecoder(Ending):
         number = self._numbers.get(index)
         if number is None:
             return []
-        marks = self._marks.pop(index, {})
-        return self._blocks.end(number, Opaque(PROTOCOL, json.dumps(marks)) if marks else None)
+        opaque_fields = self._opaque_fields.pop(index, {})
+        return self._blocks.end(number, Opaque(PROTOCOL, json.dumps(opaque_fields)) if opaque_fields else None)
 
 
 def _usage_in(usage: JsonObject) -> list[ReplyEvent]:

@@ -16,7 +16,7 @@ from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent
 _PRELUDE = struct.Struct(">III")
 _CHECKSUM = struct.Struct(">I")
 _SHORT = struct.Struct(">H")
-_SMALLEST = _PRELUDE.size + _CHECKSUM.size
+_MIN_MESSAGE_BYTES = _PRELUDE.size + _CHECKSUM.size
 _STRING = 7
 # Header types by number: the length of a value in bytes, None if a two-byte length precedes it.
 _SIZES: dict[int, int | None] = {0: 0, 1: 0, 2: 1, 3: 2, 4: 4, 5: 8, 6: None, _STRING: None, 8: 8, 9: 16}
@@ -53,7 +53,7 @@ class FrameParser:
 
     def _read_prelude(self, start: int) -> tuple[int, int]:
         size, headers_size, checksum = _PRELUDE.unpack_from(self._data, start)
-        if crc32(self._data[start : start + 8]) != checksum or not _SMALLEST + headers_size <= size:
+        if crc32(self._data[start : start + 8]) != checksum or not _MIN_MESSAGE_BYTES + headers_size <= size:
             raise self._corruption_error()
         if size > self._max_event_bytes:
             limit = self._max_event_bytes // (1024 * 1024)

@@ -47,9 +47,9 @@ def plan_edit(prompt: str, path: str, text: str) -> DemoEdit | None:
     The edit is a replacement that the prompt contains, or for Python the first missing docstring. Otherwise it is a
     comment as a new last line, unless the prompt asks for a docstring.
     """
-    asked = _REPLACE.search(prompt[-MAX_PROMPT_CHARS:])
-    if asked:
-        return _replacement(asked["old"], asked["new"], text)
+    wanted = _REPLACE.search(prompt[-MAX_PROMPT_CHARS:])
+    if wanted:
+        return _replacement(wanted["old"], wanted["new"], text)
     if path.endswith(".py"):
         edit = _docstring(path, text)
         if edit or "docstring" in prompt.lower():
@@ -100,9 +100,9 @@ def _docstring(path: str, text: str) -> DemoEdit | None:
     except (SyntaxError, ValueError, RecursionError):
         return None
     lines = text.split("\n")
-    bare = [node for node in ast.walk(tree) if isinstance(node, _NAMED) and _has_room(node, lines)]
-    if bare:
-        node = min(bare, key=lambda each: each.lineno)
+    undocumented = [node for node in ast.walk(tree) if isinstance(node, _NAMED) and _can_get_docstring(node, lines)]
+    if undocumented:
+        node = min(undocumented, key=lambda candidate: candidate.lineno)
         words = node.name.strip("_").replace("_", " ").capitalize() or node.name
         return _insertion(text, _first_line(node.body[0]), f'"""{words}."""', f"a docstring to `{node.name}`")
     if ast.get_docstring(tree) is None and tree.body:
@@ -111,7 +111,7 @@ def _docstring(path: str, text: str) -> DemoEdit | None:
     return None
 
 
-def _has_room(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: list[str]) -> bool:
+def _can_get_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, lines: list[str]) -> bool:
     """Return whether `node` has no docstring and its body starts on a separate line."""
     first = node.body[0]
     return ast.get_docstring(node) is None and not lines[first.lineno - 1][: first.col_offset].strip()
@@ -123,28 +123,30 @@ def _first_line(node: ast.stmt) -> int:
 
 
 def _insertion(text: str, number: int, line: str, noun: str) -> DemoEdit:
+    """Return the edit that inserts `line` before line `number` (from 1), indented like it."""
     lines = text.split("\n")
     below = lines[number - 1]
     indent = below[: len(below) - len(below.lstrip())]
-    start, end = _unique(lines, number - 1)
+    start, end = _unique_range(lines, number - 1)
     before, after = lines[start : number - 1], lines[number - 1 : end]
     gap = [] if indent else [""]
     return DemoEdit("\n".join(before + after), "\n".join([*before, indent + line, *gap, *after]), f"added {noun}")
 
 
 def _last_line(path: str, text: str) -> DemoEdit | None:
+    """Return the edit that adds a comment as the last line, None for a blank file."""
     lines = text.split("\n")
-    filled = [number for number, line in enumerate(lines) if line.strip()]
-    if not filled:
+    non_blank = [number for number, line in enumerate(lines) if line.strip()]
+    if not non_blank:
         return None
-    start, end = _unique(lines, filled[-1])
+    start, end = _unique_range(lines, non_blank[-1])
     old = "\n".join(lines[start:end])
-    last = lines[filled[-1]]
+    last = lines[non_blank[-1]]
     indent = "" if path.endswith(".py") else last[: len(last) - len(last.lstrip())]
     return DemoEdit(old, f"{old}\n{indent}{comment(path, _NOTE)}", "added a comment as the last line")
 
 
-def _unique(lines: list[str], index: int) -> tuple[int, int]:
+def _unique_range(lines: list[str], index: int) -> tuple[int, int]:
     """Return the smallest range around line `index`, extended upwards first, whose text occurs once."""
     text = "\n".join(lines)
     start, end = index, index + 1

@@ -56,10 +56,10 @@ DEMO_FACTS = ModelFacts(
 )
 """The catalog's entry for `demo/demo`. The model also accepts a prefill; it is off here to show the resume message."""
 
-_PACE = 0.01
-_CHUNKS = 180
-_MIN_CHUNK = 14
-_RETRY_AFTER = 3.0
+_PACE_S = 0.01
+_MAX_CHUNKS = 180
+_MIN_CHUNK_CHARS = 14
+_RETRY_AFTER_S = 3.0
 LIMIT_MODEL = "limit"
 """Refuses each request once, with a limit that ends after `LIMIT_S` seconds."""
 LIMIT_S = 5.0
@@ -74,7 +74,7 @@ class DemoProvider:
     way; the input is the system prompt, the messages (without images) and the tool definitions.
     """
 
-    def __init__(self, pace: float = _PACE, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
+    def __init__(self, pace: float = _PACE_S, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
         self.name = "demo"
         self.host = "demo"
         self._pace = pace
@@ -94,11 +94,11 @@ class DemoProvider:
         )
         yield ReplyStarted(DEMO_MODEL, f"demo-{zlib.crc32(repr(request.messages[-1:]).encode()):08x}")
         yield UsageReported(Usage(input=usage.input))
-        chunk = max(_MIN_CHUNK, size_of(cut) // _CHUNKS)
+        chunk_size = max(_MIN_CHUNK_CHARS, size_of(cut) // _MAX_CHUNKS)
         for number, block in enumerate(cut):
             if isinstance(block, ToolCall):
                 yield ToolCallStarted(number, block.call_id, block.name)
-            for text in slices(body_of(block), chunk):
+            for text in slices(body_of(block), chunk_size):
                 await self._sleep(self._pace)
                 yield _delta(number, block, text)
             if not (is_cut and number == len(cut) - 1 and body_of(block) != body_of(script[number])):
@@ -159,7 +159,7 @@ class DemoProvider:
             ErrorKind.RATE_LIMIT,
             "Too many requests (simulated by the demo model; the retry will succeed).",
             status=429,
-            retry_after=_RETRY_AFTER,
+            retry_after=_RETRY_AFTER_S,
         )
 
 

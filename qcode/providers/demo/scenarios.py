@@ -258,12 +258,12 @@ def play_init(scene: Scene) -> Script:
 
 def play_plan(scene: Scene) -> Script:
     """Submit a plan in plan mode, and again with each change that the user asks for; then carry out its one step."""
-    path, wishes, step = file_in(scene.prompt, "planned.py"), requested_plan_changes(scene), scene.last
-    for wish in wishes:
-        path = file_in(wish, path)
-    if step is None or (step.result.is_error and wishes and step.call.name == "exit_plan_mode"):
-        plan = "\n\n".join([_PLAN.format(path=path), *(f"Changed as you asked: {wish}" for wish in wishes)])
-        return call(scene, f"My {'new ' if wishes else ''}plan is ready.", "exit_plan_mode", plan=plan)
+    path, changes, step = file_in(scene.prompt, "planned.py"), requested_plan_changes(scene), scene.last
+    for change in changes:
+        path = file_in(change, path)
+    if step is None or (step.result.is_error and changes and step.call.name == "exit_plan_mode"):
+        plan = "\n\n".join([_PLAN.format(path=path), *(f"Changed as you asked: {change}" for change in changes)])
+        return call(scene, f"My {'new ' if changes else ''}plan is ready.", "exit_plan_mode", plan=plan)
     if step.call.name == "write":
         return failure_reply(step) or reply(f"Done, as planned: `{path}`.\n")
     if step.result.is_error:
@@ -473,8 +473,8 @@ def _edit(scene: Scene, path: str, edit: DemoEdit) -> Script:
 
 def _command_in(prompt: str) -> str:
     """Return the command in `prompt`: the text in backquotes, otherwise the rest of its line."""
-    found = last_match(_COMMAND, prompt)
-    line = found[1].strip() if found else "ls"
+    match = last_match(_COMMAND, prompt)
+    line = match[1].strip() if match else "ls"
     quoted = re.search(r"`([^`]+)`", line)
     return quoted[1] if quoted else re.sub(r"(?<=\w)[.!?]+$", "", line)
 

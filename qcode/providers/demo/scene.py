@@ -89,7 +89,7 @@ def read_scene(request: ModelRequest, *, may_resume: bool = True) -> Scene:
     latest = _message_text(messages[-1]) if messages else ""
     tails = () if request.allows_calls and request.tools else _quoted(latest)
     partial, is_typed = _pop_partial(messages, bool(tails)) if may_resume else (None, False)
-    start = max((at for at, message in enumerate(messages) if _is_prompt(message)), default=0)
+    start = max((index for index, message in enumerate(messages) if _is_prompt(message)), default=0)
     turn = messages[start:]
     return Scene(
         prompt=_request_text(turn[0]) if turn else "",
@@ -115,11 +115,12 @@ def _pop_partial(messages: list[Message], is_repair: bool) -> tuple[str | None, 
     if messages and messages[-1].role == "assistant":
         partial = messages.pop().text
     while len(messages) > 1 and _is_text_reply(messages[-2]) and _is_prompt(messages[-1]):
-        asked = _message_text(messages[-1])
-        typed = bool(_TYPED_CONTINUE.fullmatch(asked))
-        if not (typed or is_repair or (_CONTINUE.search(asked) and _TRUNCATED.search(asked))):
+        request_text = _message_text(messages[-1])
+        is_typed_continue = bool(_TYPED_CONTINUE.fullmatch(request_text))
+        is_resume_message = _CONTINUE.search(request_text) and _TRUNCATED.search(request_text)
+        if not (is_typed_continue or is_repair or is_resume_message):
             break
-        is_typed = is_typed or typed
+        is_typed = is_typed or is_typed_continue
         partial = messages[-2].text + (partial or "")
         del messages[-2:]
         is_repair = False
@@ -165,6 +166,7 @@ def _typed_text(text: str) -> str:
 
 
 def _quoted(text: str) -> tuple[str, ...]:
+    """Return the passages that a message of qcode quotes, in tags or code fences."""
     start = text[:_MAX_QUOTED]
     return tuple(match[2] for pattern in (_TAGGED, _FENCED) for match in pattern.finditer(start) if match[2].strip())
 
@@ -173,8 +175,9 @@ CHARS_PER_TOKEN = 4
 ScriptBlock: TypeAlias = Reasoning | Text | ToolCall
 Script: TypeAlias = tuple[ScriptBlock, ...]
 
-_TAIL = 120
-_WORD = 24
+_TAIL_CHARS = 120
+"""The number of characters at the end of a text by which its continuation is found."""
+_MAX_WORD_CHARS = 24
 
 
 def tokens_of(characters: int) -> int:
@@ -228,9 +231,9 @@ def rest_of_text(script: Script, partial: str) -> Script | None:
 
 def end_of(partial: str, whole: str) -> int | None:
     """Return the position in `whole` after the last characters of `partial`, None if they do not occur."""
-    needle = partial[-_TAIL:]
-    found = whole.find(needle) if needle.strip() else -1
-    return None if found < 0 else found + len(needle)
+    needle = partial[-_TAIL_CHARS:]
+    position = whole.find(needle) if needle.strip() else -1
+    return None if position < 0 else position + len(needle)
 
 
 def slices(text: str, size: int) -> Iterator[str]:
@@ -238,7 +241,7 @@ def slices(text: str, size: int) -> Iterator[str]:
     start = 0
     while start < len(text):
         end = start + size
-        space = text.find(" ", end, end + _WORD)
+        space = text.find(" ", end, end + _MAX_WORD_CHARS)
         end = space + 1 if space >= 0 else end
         yield text[start:end]
         start = end
@@ -290,8 +293,8 @@ def unfinished_reply(step: DemoStep) -> Script:
 
 def requested_plan_changes(scene: Scene) -> list[str]:
     """Return the changes that the user asked for in the plans of this turn."""
-    found = (_PLAN_CHANGE.match(step.result.content) for step in scene.steps if step.result.is_error)
-    return [match[1].strip() for match in found if match is not None]
+    matches = (_PLAN_CHANGE.match(step.result.content) for step in scene.steps if step.result.is_error)
+    return [match[1].strip() for match in matches if match is not None]
 
 
 def failure_reply(step: DemoStep) -> Script:
@@ -350,13 +353,13 @@ def shortened(text: str) -> str:
     return fenced("\n".join([*lines[:_SHOWN_LINES], *more]))
 
 
-def file_in(prompt: str, otherwise: str) -> str:
-    """Return the file that `prompt` names, or `otherwise`."""
-    found = last_match(_FILE, prompt)
-    return str(found[1] or found[2]) if found else otherwise
+def file_in(prompt: str, default: str) -> str:
+    """Return the file that `prompt` names, or `default`."""
+    match = last_match(_FILE, prompt)
+    return str(match[1] or match[2]) if match else default
 
 
 def last_match(pattern: re.Pattern[str], prompt: str) -> re.Match[str] | None:
     """Return the first match in the last matching paragraph of `prompt`: piped input comes before the prompt."""
     parts = reversed(paragraphs(prompt[-MAX_PROMPT_CHARS:]))
-    return next((found for part in parts if (found := pattern.search(part))), None)
+    return next((match for part in parts if (match := pattern.search(part))), None)

@@ -34,10 +34,13 @@ API_VERSION = "v1beta"
 """`v1` supports neither the `*-latest` names nor `parametersJsonSchema`."""
 
 _responses: ContextVar[list[httpx2.Response] | None] = ContextVar("qcode_gemini_responses", default=None)
+"""The responses that the HTTP client received during the current call of the SDK."""
 
 
 @dataclass(frozen=True, slots=True)
 class _GeminiClient:
+    """The client of the SDK, and the HTTP client inside it, which is closed separately."""
+
     sdk: Client
     http: httpx2.AsyncClient
 
@@ -137,7 +140,7 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
                 names.append(model.name.removeprefix("models/"))
         return names
 
-    def _failures(self) -> tuple[type[Exception], ...]:
+    def _sdk_errors(self) -> tuple[type[Exception], ...]:
         from google.genai.errors import APIError
 
         return (APIError,)

@@ -26,7 +26,7 @@ from qcode.providers.blocks import (
     normalize_stop,
     own_tools,
     search_item_in,
-    search_mark,
+    search_opaque,
     wants_search,
 )
 from qcode.providers.errors import from_stream
@@ -109,7 +109,7 @@ def _contents(wants_signatures: bool, messages: Sequence[Message], used_ids: set
     names: dict[str, str] = {}
     for message in alternate(messages, used_ids=used_ids):
         if message.role == "user":
-            role, parts = "user", _user(message, names, in_results=wants_signatures) or [{"text": _EMPTY}]
+            role, parts = "user", _user(message, names, images_in_results=wants_signatures) or [{"text": _EMPTY}]
         else:
             names = {call.call_id: call.name for call in message.calls}
             role, parts = "model", _assistant(message, wants_signatures=wants_signatures)
@@ -123,21 +123,21 @@ def _contents(wants_signatures: bool, messages: Sequence[Message], used_ids: set
     return list(contents)
 
 
-def _user(message: Message, names: Mapping[str, str], *, in_results: bool) -> list[Json]:
+def _user(message: Message, names: Mapping[str, str], *, images_in_results: bool) -> list[Json]:
     """Return the parts of a user message. `names` are the names of the pending calls by id; results must repeat them.
 
-    With `in_results`, images are sent inside the results (from generation 3 on, according to Google's page on function
-    calling), otherwise after them.
+    With `images_in_results`, images are sent inside the results (from generation 3 on, according to Google's page on
+    function calling), otherwise after them.
     """
     results, rest = results_first(message.blocks)
     parts: list[Json] = []
     for result in results:
-        answer = _result(result, names.get(result.call_id, result.name))
-        if result.images and in_results:
-            answer["parts"] = [_image(image) for image in result.images]
-        parts.append({"functionResponse": answer})
+        response = _result(result, names.get(result.call_id, result.name))
+        if result.images and images_in_results:
+            response["parts"] = [_image(image) for image in result.images]
+        parts.append({"functionResponse": response})
     for result in results:
-        if result.images and not in_results:
+        if result.images and not images_in_results:
             parts += [{"text": f"Images returned by {result.name}:"}, *(_image(image) for image in result.images)]
     for block in rest:
         if isinstance(block, Image):
@@ -216,9 +216,9 @@ def _thinking(request: ModelRequest) -> JsonObject | None:
     if request.effort is None:
         return config
     if generation >= (3, 0):
-        is_quick = "flash" in model
         level = _LEVELS[request.effort]
-        config["thinkingLevel"] = "LOW" if level == "MINIMAL" and not is_quick else level
+        # Only flash models have the level MINIMAL.
+        config["thinkingLevel"] = "LOW" if level == "MINIMAL" and "flash" not in model else level
         return config
     budget = min(_BUDGETS[request.effort], max(_MIN_BUDGET, request.max_tokens // 2))
     # Thinking cannot be turned off for the pro model.
@@ -228,9 +228,9 @@ def _thinking(request: ModelRequest) -> JsonObject | None:
 
 def _generation(model: str) -> tuple[int, int]:
     """Return the version in a model's name; an alias without a version (`gemini-flash-latest`) counts as 2.5."""
-    found = _GENERATION.search(model.lower())
-    if found:
-        return int(found.group(1)), int(found.group(2) or 0)
+    match = _GENERATION.search(model.lower())
+    if match:
+        return int(match.group(1)), int(match.group(2) or 0)
     return (2, 5) if re.search(r"gemini-[a-z-]{1,40}-latest", model.lower()) else (0, 0)
 
 
@@ -330,20 +330,20 @@ class GeminiDecoder(Ending):
             page = object_in(chunk.get("web"))
             self._searches.add_source(text_in(page.get("uri")), text_in(page.get("title")))
 
-    def _hosted(self, part: JsonObject) -> list[ReplyEvent]:
-        """Keep a part of a search that the host ran, unchanged."""
-        events = self._blocks.end_flow()
+    def _hosted_search(self, part: JsonObject) -> list[ReplyEvent]:
+        """Return a part of a search that the host ran as reasoning, with the unchanged part as its opaque data."""
+        events = self._blocks.end_current()
         block = self._blocks.begin(BlockKind.REASONING)
         args = object_in(object_in(part.get("toolCall")).get("args"))
         queries = args.get("queries")
-        asked = [text_in(query) for query in queries] if isinstance(queries, list) else [text_in(args.get("query"))]
-        lines = "".join(self._searches.record_query(query) for query in asked if query)
-        events += self._blocks.write(block, lines) or self._blocks.name(block)
-        return [*events, *self._blocks.end(block, search_mark(PROTOCOL, part))]
+        texts = [text_in(query) for query in queries] if isinstance(queries, list) else [text_in(args.get("query"))]
+        lines = "".join(self._searches.record_query(query) for query in texts if query)
+        events += self._blocks.write(block, lines) or self._blocks.announce(block)
+        return [*events, *self._blocks.end(block, search_opaque(PROTOCOL, part))]
 
     def _part(self, part: JsonObject) -> list[ReplyEvent]:
         if object_in(part.get("toolCall")) or object_in(part.get("toolResponse")):
-            return self._hosted(part)
+            return self._hosted_search(part)
         signature = text_in(part.get("thoughtSignature"))
         opaque = Opaque(PROTOCOL, json.dumps({"thoughtSignature": signature})) if signature else None
         call = object_in(part.get("functionCall"))
@@ -352,11 +352,11 @@ class GeminiDecoder(Ending):
         if not isinstance(part.get("text"), str) and opaque is None:
             return []
         kind = BlockKind.REASONING if part.get("thought") is True else BlockKind.TEXT
-        events = self._blocks.flow(kind, text_in(part.get("text")), is_signed=opaque is not None)
+        events = self._blocks.append(kind, text_in(part.get("text")), is_signed=opaque is not None)
         if opaque is not None:
-            self._blocks.sign(opaque)
+            self._blocks.attach_opaque(opaque)
             # The signature belongs to this part, so the next text starts a new one.
-            events += self._blocks.end_flow()
+            events += self._blocks.end_current()
         return events
 
     def _call(self, call: JsonObject, opaque: Opaque | None) -> list[ReplyEvent]:

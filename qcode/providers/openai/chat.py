@@ -33,7 +33,7 @@ from qcode.providers.history import (
     start_of_tool_loop,
     with_request_note,
 )
-from qcode.providers.openai.quirks import ChatQuirks, for_model
+from qcode.providers.openai.quirks import ChatQuirks, model_quirks
 from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, parse_object, sendable, text_in
 from qcode.values import dataclass
 
@@ -47,7 +47,7 @@ def encode(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages |
 
     With `encoded`, it lacks the settled messages, which `encoded.body` adds.
     """
-    quirks = for_model(quirks, request.model)
+    quirks = model_quirks(quirks, request.model)
     messages = _messages(request, quirks, encoded)
     body: JsonObject = {"model": request.model, "messages": messages, "stream": True}
     body[quirks.max_tokens_field] = request.max_tokens
@@ -79,15 +79,17 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
         )
         api_messages = []
     messages = _sendable_messages(rest, quirks, used_ids)
-    loop = start_of_tool_loop(messages)
-    variant, known = request.model, encoded or EncodedMessages()
+    loop_start = start_of_tool_loop(messages)
+    cache = encoded or EncodedMessages()
     for index, message in enumerate(messages):
         is_prefill = request.is_prefill and index == len(messages) - 1 and message.role == "assistant"
-        echoes = quirks.echoes_reasoning and index >= loop
+        echoes_reasoning = quirks.echoes_reasoning and index >= loop_start
         if is_prefill and quirks.prefill in ("prefix", "partial"):
-            api_messages.append({**_assistant(message, quirks, echoes_reasoning=echoes), quirks.prefill: True})
+            api_messages.append(
+                {**_assistant(message, quirks, echoes_reasoning=echoes_reasoning), quirks.prefill: True}
+            )
         else:
-            api_messages += _encoded(message, quirks, known, variant, echoes=echoes)
+            api_messages += _encode_message(message, quirks, cache, request.model, echoes_reasoning=echoes_reasoning)
     return api_messages
 
 
@@ -95,7 +97,11 @@ def _encode_settled(
     quirks: ChatQuirks, encoded: EncodedMessages, variant: str, messages: Sequence[Message], used_ids: set[str]
 ) -> list[Json]:
     non_empty = _sendable_messages(messages, quirks, used_ids)
-    return [item for message in non_empty for item in _encoded(message, quirks, encoded, variant, echoes=False)]
+    return [
+        item
+        for message in non_empty
+        for item in _encode_message(message, quirks, encoded, variant, echoes_reasoning=False)
+    ]
 
 
 def _sendable_messages(messages: Sequence[Message], quirks: ChatQuirks, used_ids: set[str]) -> list[Message]:
@@ -103,12 +109,14 @@ def _sendable_messages(messages: Sequence[Message], quirks: ChatQuirks, used_ids
     return alternate(non_empty, partial(_call_id, quirks=quirks), used_ids)
 
 
-def _encoded(
-    message: Message, quirks: ChatQuirks, encoded: EncodedMessages, variant: str, *, echoes: bool
+def _encode_message(
+    message: Message, quirks: ChatQuirks, encoded: EncodedMessages, variant: str, *, echoes_reasoning: bool
 ) -> list[Json]:
     if message.role == "user":
         return encoded.encode_once(message, partial(_user, message, quirks), variant)
-    return encoded.encode_once(message, partial(_assistant_items, message, quirks, echoes), f"{variant} {echoes}")
+    return encoded.encode_once(
+        message, partial(_assistant_items, message, quirks, echoes_reasoning), f"{variant} {echoes_reasoning}"
+    )
 
 
 def _assistant_items(message: Message, quirks: ChatQuirks, echoes_reasoning: bool) -> list[Json]:
@@ -223,6 +231,8 @@ def _effort(effort: Effort, quirks: ChatQuirks, model: str) -> JsonObject:
 
 @dataclass(slots=True)
 class _StreamedCall:
+    """A call of the reply. `index` is the number that the server gave it, `fragments` its argument text so far."""
+
     block: int
     index: int | None
     name: str
@@ -230,6 +240,7 @@ class _StreamedCall:
 
     @property
     def is_closed(self) -> bool:
+        """Whether the arguments are complete, so that the next delta with a name starts another call."""
         return parse_object("".join(self.fragments)) is not None
 
 
@@ -268,10 +279,11 @@ class CallDeltas:
         return events
 
     def _find(self, call_id: str, index: int | None, name: str) -> _StreamedCall | None:
-        known = self._by_id.get(call_id) if call_id else None
-        if known is not None:
-            is_other = name and index is not None and known.index is not None and index != known.index
-            return None if is_other else known
+        """Return the call that a delta continues, None if the delta starts a call; see the rule of this module."""
+        same_id = self._by_id.get(call_id) if call_id else None
+        if same_id is not None:
+            is_other = name and index is not None and same_id.index is not None and index != same_id.index
+            return None if is_other else same_id
         if call_id and name:
             return None
         call = self._last if index is None else self._by_index.get(index, self._last if not name else None)
@@ -386,12 +398,12 @@ class ChatDecoder(Ending):
         events: list[ReplyEvent] = []
         for name in self._reasoning_fields:
             if reasoning := text_in(delta.get(name)):
-                events += self._blocks.flow(BlockKind.REASONING, reasoning)
+                events += self._blocks.append(BlockKind.REASONING, reasoning)
                 break
         events += self._content(delta.get("content"))
         if refusal := text_in(delta.get("refusal")):
             self._refusal += refusal
-            events += self._blocks.flow(BlockKind.TEXT, refusal)
+            events += self._blocks.append(BlockKind.TEXT, refusal)
         for call in [*objects_in(delta.get("tool_calls")), *objects_in(delta.get("function_call"))]:
             events += self._calls.feed(call, self._response_id)
         self._read_stop(choice)
@@ -400,15 +412,15 @@ class ChatDecoder(Ending):
     def _content(self, content: Json) -> list[ReplyEvent]:
         """Return the events of `content`: a text, or a list of parts, as Mistral's reasoning models send it."""
         if isinstance(content, str):
-            return self._blocks.flow(BlockKind.TEXT, content)
+            return self._blocks.append(BlockKind.TEXT, content)
         events: list[ReplyEvent] = []
         for part in objects_in(content):
             if part.get("type") == "thinking":
                 inner = part.get("thinking")
                 text = text_in(inner) or "".join(text_in(part.get("text")) for part in objects_in(inner))
-                events += self._blocks.flow(BlockKind.REASONING, text)
+                events += self._blocks.append(BlockKind.REASONING, text)
             else:
-                events += self._blocks.flow(BlockKind.TEXT, text_in(part.get("text")))
+                events += self._blocks.append(BlockKind.TEXT, text_in(part.get("text")))
         return events
 
     def _read_stop(self, choice: JsonObject) -> None:

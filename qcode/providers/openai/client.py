@@ -87,7 +87,7 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
 
         await self._list_safely(get)
 
-    def _failures(self) -> tuple[type[Exception], ...]:
+    def _sdk_errors(self) -> tuple[type[Exception], ...]:
         from openai import OpenAIError
 
         return (OpenAIError,)

@@ -21,7 +21,7 @@ _MISTRAL = lazy_pattern(r"mistral|ministral|mixtral|magistral|devstral|codestral
 
 @dataclass(frozen=True, slots=True)
 class ChatQuirks:
-    """The quirks of a server. The defaults suit most compatible servers; `for_openai` is OpenAI itself."""
+    """The quirks of a server. The defaults suit most compatible servers; `openai_quirks` are those of OpenAI."""
 
     max_tokens_field: MaxTokensField = "max_tokens"
     reasoning_field: str = ""
@@ -53,11 +53,12 @@ COMPATIBLE = ChatQuirks()
 """The quirks of an unknown server."""
 
 
-def for_openai() -> ChatQuirks:
+def openai_quirks() -> ChatQuirks:
+    """Return the quirks of OpenAI's own servers."""
     return ChatQuirks(max_tokens_field="max_completion_tokens", effort="openai", prefill="plain", call_ids="openai")
 
 
-def for_model(quirks: ChatQuirks, model: str) -> ChatQuirks:
+def model_quirks(quirks: ChatQuirks, model: str) -> ChatQuirks:
     """Return the quirks of the server and the model: Mistral's chat templates check ids and roles on any host."""
     if not _MISTRAL.search(model.lower()):
         return quirks

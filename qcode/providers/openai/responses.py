@@ -25,7 +25,7 @@ from qcode.providers.blocks import (
     normalize_stop,
     own_tools,
     search_item_in,
-    search_mark,
+    search_opaque,
     wants_search,
 )
 from qcode.providers.errors import from_stream, read_object
@@ -123,14 +123,14 @@ def _user(message: Message) -> list[Json]:
 def _assistant(message: Message) -> list[Json]:
     """Return the items of a reply, without reasoning at the end, because the API rejects it there."""
     items: list[Json] = []
-    thoughts: list[Json] = []
+    pending_reasoning: list[Json] = []
     for block in assistant_blocks(message.blocks):
         match block:
-            case Reasoning() if search_item := search_item_in(_marks(block.opaque)):
+            case Reasoning() if search_item := search_item_in(_opaque_fields(block.opaque)):
                 item = search_item
             case Reasoning():
-                if (thought := _encrypted(block.opaque)) is not None:
-                    thoughts.append(thought)
+                if (reasoning := _encrypted(block.opaque)) is not None:
+                    pending_reasoning.append(reasoning)
                 continue
             case Text(text=text):
                 if not text.strip():
@@ -143,27 +143,27 @@ def _assistant(message: Message) -> list[Json]:
                     "name": block.name,
                     "arguments": sendable(block.arguments),
                 }
-        items += [*thoughts, item]
-        thoughts = []
+        items += [*pending_reasoning, item]
+        pending_reasoning = []
     return items
 
 
 def _encrypted(opaque: Opaque | None) -> JsonObject | None:
     """Return a reasoning item unchanged, or None if this protocol did not encrypt it."""
-    marks = _marks(opaque)
-    if not (text_in(marks.get("id")) and text_in(marks.get("encrypted_content"))):
+    fields = _opaque_fields(opaque)
+    if not (text_in(fields.get("id")) and text_in(fields.get("encrypted_content"))):
         return None
-    summary = marks.get("summary")
-    return {"type": "reasoning", **marks, "summary": summary if isinstance(summary, list) else []}
+    summary = fields.get("summary")
+    return {"type": "reasoning", **fields, "summary": summary if isinstance(summary, list) else []}
 
 
 def _phase(opaque: Opaque | None) -> JsonObject:
     """Return the phase of a text (commentary or final answer). Newer models require it in requests."""
-    phase = text_in(_marks(opaque).get("phase"))
+    phase = text_in(_opaque_fields(opaque).get("phase"))
     return {"phase": phase} if phase else {}
 
 
-def _marks(opaque: Opaque | None) -> JsonObject:
+def _opaque_fields(opaque: Opaque | None) -> JsonObject:
     return parse_object(opaque.data) or {} if opaque is not None and opaque.source == PROTOCOL else {}
 
 
@@ -256,7 +256,7 @@ _BEGINNING = ("response.created", "response.queued", "response.in_progress")
 
 @dataclass(slots=True)
 class _Item:
-    """An output item: its open block, whether it has content, and the part that is being written."""
+    """An output item: its open block, whether it has content, and the index of the part that is being written."""
 
     block: int
     kind: BlockKind
@@ -277,7 +277,7 @@ class ResponsesDecoder:
         self._has_started = False
         self._raw_stop: str | None = None
         self._refusal = ""
-        self._is_over = False
+        self._has_end_mark = False
         self._searches = Searches()
 
     @property
@@ -286,15 +286,15 @@ class ResponsesDecoder:
 
     @property
     def is_ended(self) -> bool:
-        return self._raw_stop is not None or self._is_over
+        return self._raw_stop is not None or self._has_end_mark
 
     def end(self) -> None:
-        self._is_over = True
+        self._has_end_mark = True
 
     def feed(self, event: JsonObject) -> list[ReplyEvent]:
         kind = text_in(event.get("type"))
         if kind == "error" or event.get("error"):
-            raise _failed(event if "error" in event else {"error": event})
+            raise _error(event if "error" in event else {"error": event})
         if kind in _BEGINNING:
             return self._start(object_in(event.get("response")))
         if kind in _TERMINAL:
@@ -371,15 +371,15 @@ class ResponsesDecoder:
         match item.get("type"):
             case "message":
                 kind, text = BlockKind.TEXT, _message_text(item)
-                self._refusal = self._refusal or _refused_in(item)
+                self._refusal = self._refusal or _refusal_in(item)
                 phase = text_in(item.get("phase"))
                 opaque = _opaque({"phase": phase}) if phase else None
                 for citation in _citations_in(item):
                     self._searches.add_source(text_in(citation.get("url")), text_in(citation.get("title")))
             case "reasoning":
-                kind, text, opaque = BlockKind.REASONING, _thought_in(item), _encrypted_in(item)
+                kind, text, opaque = BlockKind.REASONING, _reasoning_in(item), _encrypted_in(item)
             case "web_search_call" if object_in(item.get("action")):
-                kind, text, opaque = BlockKind.REASONING, self._search(item), search_mark(PROTOCOL, item)
+                kind, text, opaque = BlockKind.REASONING, self._search(item), search_opaque(PROTOCOL, item)
             case "function_call":
                 kind, text, opaque = BlockKind.CALL, text_in(item.get("arguments")), None
             case other:
@@ -393,7 +393,7 @@ class ResponsesDecoder:
         if open_item is None and kind is BlockKind.REASONING and opaque is not None:
             # Reasoning that is not shown must still be sent back.
             open_item = _Item(self._blocks.begin(kind), kind)
-            events += self._blocks.name(open_item.block)
+            events += self._blocks.announce(open_item.block)
         self._items.pop(index, None)
         self._done_indexes.add(index)
         return events if open_item is None else [*events, *self._blocks.end(open_item.block, opaque)]
@@ -404,14 +404,14 @@ class ResponsesDecoder:
         if url := text_in(action.get("url")):
             return f"Opened {url}\n"
         queries = action.get("queries")
-        several = [text_in(query) for query in queries] if isinstance(queries, list) else []
-        return "".join(self._searches.record_query(query) for query in several or [text_in(action.get("query"))])
+        texts = [text_in(query) for query in queries] if isinstance(queries, list) else []
+        return "".join(self._searches.record_query(query) for query in texts or [text_in(action.get("query"))])
 
     def _terminate(self, response: JsonObject, status: str) -> list[ReplyEvent]:
         events = self._start(response)
         status = text_in(response.get("status")) or status
         if status == "failed" or response.get("error"):
-            raise _failed({"error": response.get("error") or {"message": "the reply failed"}})
+            raise _error({"error": response.get("error") or {"message": "the reply failed"}})
         for index, item in enumerate(objects_in(response.get("output"))):
             events += self._item_done(index, item)
         reason = text_in(object_in(response.get("incomplete_details")).get("reason"))
@@ -422,7 +422,7 @@ class ResponsesDecoder:
         return events if usage is None else [*events, UsageReported(usage)]
 
 
-def _failed(event: JsonObject) -> ProviderError:
+def _error(event: JsonObject) -> ProviderError:
     body = read_object(event)
     if body.code in REFUSED:
         return ProviderError(ErrorKind.BAD_REQUEST, body.message, code=body.code, param=body.param or None)
@@ -442,11 +442,11 @@ def _citations_in(item: JsonObject) -> list[JsonObject]:
     ]
 
 
-def _refused_in(item: JsonObject) -> str:
+def _refusal_in(item: JsonObject) -> str:
     return "".join(text_in(part.get("refusal")) for part in objects_in(item.get("content")))
 
 
-def _thought_in(item: JsonObject) -> str:
+def _reasoning_in(item: JsonObject) -> str:
     parts = objects_in(item.get("summary")) or objects_in(item.get("content"))
     return "\n\n".join(text_in(part.get("text")) for part in parts)
 
@@ -458,8 +458,8 @@ def _encrypted_in(item: JsonObject) -> Opaque | None:
     return _opaque({name: item[name] for name in ("id", "summary", "encrypted_content") if name in item})
 
 
-def _opaque(marks: JsonObject) -> Opaque:
-    return Opaque(PROTOCOL, json.dumps(marks, ensure_ascii=False))
+def _opaque(fields: JsonObject) -> Opaque:
+    return Opaque(PROTOCOL, json.dumps(fields, ensure_ascii=False))
 
 
 def _usage_in(usage: JsonObject) -> Usage | None:

@@ -29,7 +29,7 @@ from qcode.providers.text_calls.forms import (
 from qcode.values import dataclass
 
 State: TypeAlias = Literal["open", "closed", "broken", "unrelated"]
-_Position: TypeAlias = Literal["json", "value", "after value", "end of function", "tail", "else"]
+_Position: TypeAlias = Literal["json", "value", "after value", "end of function", "tail", "other"]
 """The kind of the current position. If the reply ends there, it determines how the candidate is completed."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
@@ -67,26 +67,31 @@ class Candidate:
         self.state: State = "open"
         self.end = 0
         self.size = 0
-        self._held_texts: list[str] = []
-        self._rest = ""
+        """The number of characters of `body` that the grammar has consumed."""
+        self._consumed_texts: list[str] = []
+        self._unconsumed = ""
         self._items: list[tuple[int, int] | _Function] = []
+        """The calls so far: the start and end of their JSON, or a function."""
         self._scanner = JsonScanner()
         self._item_start = 0
         self._function: _Function | None = None
+        """The function that is being read."""
         self._parameter = ("", 0, 0)
+        """The name of the latest parameter, and the start and end of its value."""
         self._has_begun = False
-        self._position: _Position = "else"
+        """Whether the text certainly starts like a call."""
+        self._position: _Position = "other"
         self._reader = self._read_all()
 
     @property
     def body(self) -> str:
         """The text after the opening mark."""
-        self._held_texts[:] = ["".join(self._held_texts)]
-        return self._held_texts[0] + self._rest
+        self._consumed_texts[:] = ["".join(self._consumed_texts)]
+        return self._consumed_texts[0] + self._unconsumed
 
     def feed(self, text: str) -> None:
         """Add text. All of it is held, even the text after the call."""
-        self._rest += text
+        self._unconsumed += text
         if self.state != "open":
             return
         try:
@@ -102,8 +107,8 @@ class Candidate:
             self._end_item(self._function)
         if self._position == "tail":
             self.state = "closed"
-            if self._rest and any(end.startswith(self._rest) for end in self.form.ends):
-                self.end = self.size + len(self._rest)
+            if self._unconsumed and any(end.startswith(self._unconsumed) for end in self.form.ends):
+                self.end = self.size + len(self._unconsumed)
 
     def calls(self, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
         """Return the calls of a closed candidate; raise `UnreadableError`."""
@@ -126,7 +131,7 @@ class Candidate:
         if self._position == "after value":
             parameters.append((name, body[start:end]))
         open_name = name if self._position == "value" else ""
-        return [*calls, forms.cut_parameters(function.name, parameters, open_name, body[start:], tools)]
+        return [*calls, forms.read_cut_parameters(function.name, parameters, open_name, body[start:], tools)]
 
     @property
     def is_attempt(self) -> bool:
@@ -149,34 +154,34 @@ class Candidate:
     # The next token
 
     def _consume(self, count: int) -> None:
-        self._held_texts.append(self._rest[:count])
-        self._rest = self._rest[count:]
+        self._consumed_texts.append(self._unconsumed[:count])
+        self._unconsumed = self._unconsumed[count:]
         self.size += count
 
     def _skip_space(self) -> Iterator[None]:
         """Skip white space up to the next character."""
         while True:
-            space = _SPACE.match(self._rest)
+            space = _SPACE.match(self._unconsumed)
             self._consume(space.end() if space else 0)
-            if self._rest:
+            if self._unconsumed:
                 return
             yield
 
     def _next_of(self, *marks: str, position: int = 0) -> Generator[None, None, str]:
-        """Return the one of `marks` that comes next, empty if none does."""
+        """Return the one of `marks` that comes next, `position` characters ahead; empty if none does."""
         while True:
-            rest = self._rest[position:]
-            found = next((mark for mark in marks if rest.startswith(mark)), "")
-            if found or not any(mark.startswith(rest) for mark in marks):
-                return found
+            text = self._unconsumed[position:]
+            next_mark = next((mark for mark in marks if text.startswith(mark)), "")
+            if next_mark or not any(mark.startswith(text) for mark in marks):
+                return next_mark
             yield
 
     def _run_of(self, pattern: re.Pattern[str]) -> Generator[None, None, int]:
         """Return the number of next characters that match, at least one. Waits for a character after them."""
         while True:
-            found = pattern.match(self._rest)
-            length = found.end() if found else 0
-            if length < len(self._rest):
+            match = pattern.match(self._unconsumed)
+            length = match.end() if match else 0
+            if length < len(self._unconsumed):
                 break
             yield
         if not length:
@@ -190,7 +195,7 @@ class Candidate:
             yield from self._read_function()
         else:
             yield from self._skip_space()
-            if self._rest[0] in "{[":
+            if self._unconsumed[0] in "{[":
                 yield from self._read_object()
             elif self.form.name == "tag":
                 yield from self._read_marked_function()
@@ -207,11 +212,11 @@ class Candidate:
         self._has_begun, self._position = True, "json"
         self._scanner, self._item_start = JsonScanner(), self.size
         while True:
-            self._consume(self._scanner.feed(self._rest))
+            self._consume(self._scanner.feed(self._unconsumed))
             if self._scanner.is_broken or not (self.form.is_marked or CALL_KEYS.issuperset(self._scanner.keys)):
                 raise _NoCallError
             if self._scanner.is_closed:
-                self._position = "else"
+                self._position = "other"
                 return self._item_start, self.size
             yield
 
@@ -222,7 +227,7 @@ class Candidate:
         self._position = "tail"
 
     def _read_marked_function(self) -> Iterator[None]:
-        self._position = "else"
+        self._position = "other"
         if not (yield from self._next_of(FUNCTION)):
             raise _NoCallError
         self._consume(len(FUNCTION))
@@ -232,13 +237,15 @@ class Candidate:
         """Read a name and `>`, then JSON or parameters, then the end tag; in Mistral's form only a name and JSON."""
         is_mistral = self.form.name == "mistral"
         length = yield from self._run_of(_NAME)
-        behind = yield from self._next_of(*(("{", MISTRAL_ARGUMENTS) if is_mistral else (">",)), position=length)
-        if not behind:
+        name_ends = ("{", MISTRAL_ARGUMENTS) if is_mistral else (">",)
+        name_end = yield from self._next_of(*name_ends, position=length)
+        if not name_end:
             raise _NoCallError
-        self._function = function = _Function(self._rest[:length])
-        self._consume(length + len(behind.removeprefix("{")))
+        self._function = function = _Function(self._unconsumed[:length])
+        # A brace belongs to the JSON, which is read next.
+        self._consume(length + len(name_end.removeprefix("{")))
         yield from self._skip_space()
-        if self._rest[0] == "{":
+        if self._unconsumed[0] == "{":
             function.json = yield from self._read_json()
         elif is_mistral:
             raise _NoCallError
@@ -265,9 +272,9 @@ class Candidate:
             self._has_begun = True
             self._consume(len(PARAMETER))
             length = yield from self._run_of(_PARAMETER_NAME)
-            if self._rest[length] != ">":
+            if self._unconsumed[length] != ">":
                 raise _NoCallError
-            name = self._rest[:length].strip()
+            name = self._unconsumed[:length].strip()
             self._consume(length + 1)
             yield from self._read_value(name)
             function.parameters.append(self._parameter)
@@ -277,16 +284,16 @@ class Candidate:
         start = self.size
         self._parameter, self._position = (name, start, start), "value"
         while True:
-            position = self._rest.find(END_PARAMETER)
+            position = self._unconsumed.find(END_PARAMETER)
             if position < 0:
-                self._consume(max(0, len(self._rest) - len(END_PARAMETER) + 1))
+                self._consume(max(0, len(self._unconsumed) - len(END_PARAMETER) + 1))
                 yield
                 continue
             self._parameter, self._position = (name, start, self.size + position), "after value"
             self._consume(position + len(END_PARAMETER))
             yield from self._skip_space()
             if (yield from self._next_of(PARAMETER, END_FUNCTION)):
-                self._position = "else"
+                self._position = "other"
                 return
             self._position = "value"
 
@@ -294,27 +301,31 @@ class Candidate:
         """Read the end mark after a complete call, or further calls under the same opening mark."""
         while True:
             yield from self._skip_space()
-            end = next((end for end in self.form.ends if self._rest.startswith(end)), "")
+            end = next((end for end in self.form.ends if self._unconsumed.startswith(end)), "")
             if end:
                 self._consume(len(end))
                 self.end = self.size
                 return
-            between = _SEPARATOR.match(self._rest) if self.form.name == "llama" else None
-            behind = self._rest[between.end() :] if between else ""
-            opens = opens_call(self._rest)
-            if self.form.name == "tag" and self._rest[0] in "{[":
+            separator = _SEPARATOR.match(self._unconsumed) if self.form.name == "llama" else None
+            after_separator = self._unconsumed[separator.end() :] if separator else ""
+            opens = opens_call(self._unconsumed)
+            if self.form.name == "tag" and self._unconsumed[0] in "{[":
                 yield from self._read_object()
-            elif self.form.name == "tag" and self._rest.startswith(FUNCTION):
+            elif self.form.name == "tag" and self._unconsumed.startswith(FUNCTION):
                 yield from self._read_marked_function()
-            elif between and behind.startswith("{"):
-                self._consume(between.end())
+            elif separator and after_separator.startswith("{"):
+                self._consume(separator.end())
                 yield from self._read_object()
-            elif opens is None or (between and not behind) or any(end.startswith(self._rest) for end in self.form.ends):
+            elif opens is None or (separator and not after_separator) or self._may_be_end():
                 yield
             elif self.form.needs_end and not opens:
                 raise _NoCallError
             else:
                 return
+
+    def _may_be_end(self) -> bool:
+        """Return whether more text may complete an end mark."""
+        return any(end.startswith(self._unconsumed) for end in self.form.ends)
 
 
 _Expected: TypeAlias = Literal["value", "value or end", "key", "key or end", "colon", "comma or end"]
@@ -338,16 +349,19 @@ class JsonScanner:
         self.is_broken = False
         self.keys: list[str] = []
         self._stack: list[str] = []
+        """The open brackets."""
         self._expected_next: _Expected = "value"
         self._is_in_string = self._is_escaped = self._is_key = False
         self._word = ""
+        """The number, literal or key that is being read."""
 
     def feed(self, text: str) -> int:
         """Return the number of characters of `text` that belong to the value: all, unless it ends or is broken."""
-        at = 0
-        while at < len(text) and not self.is_closed and not self.is_broken:
-            at = self._read_string(text, at) if self._is_in_string else self._read_structure(text, at)
-        return at
+        position = 0
+        while position < len(text) and not self.is_closed and not self.is_broken:
+            read = self._read_string if self._is_in_string else self._read_structure
+            position = read(text, position)
+        return position
 
     def _read_string(self, text: str, position: int) -> int:
         if self._is_escaped:
@@ -395,10 +409,10 @@ class JsonScanner:
         space = _SPACE.match(text, position)
         if space and space.end() > position:
             return space.end()
-        self._read_mark(text[position])
+        self._read_punctuation(text[position])
         return position + (not self.is_broken)
 
-    def _read_mark(self, mark: str) -> None:
+    def _read_punctuation(self, mark: str) -> None:
         expected = self._expected_next
         if mark in "{[" and expected in ("value", "value or end"):
             self._stack.append(mark)

@@ -89,13 +89,13 @@ def opens_call(text: str) -> bool | None:
     return None if any(mark.startswith(text) for mark in _OPENERS) else False
 
 
-def undecided(text: str) -> int:
+def count_undecided(text: str) -> int:
     """Return the number of characters at the end of `text` that may be the start of a mark."""
     # Every mark starts with one of these characters and contains it only there.
-    begins = (text.rfind(first) for first in "<[")
-    for at in sorted(begin for begin in begins if begin >= 0):
-        if any(mark.startswith(text[at:]) for mark in _MARKS):
-            return len(text) - at
+    starts = (text.rfind(first) for first in "<[")
+    for start in sorted(start for start in starts if start >= 0):
+        if any(mark.startswith(text[start:]) for mark in _MARKS):
+            return len(text) - start
     if "`" not in text[-_MAX_FENCE:]:
         return 0
     fence = _FENCE_BEGUN.search(text[-_MAX_FENCE:])
@@ -139,11 +139,12 @@ class WrittenCall:
     is_complete: bool = True
 
 
-def _refuse(name: str) -> NoReturn:
+def _refuse_constant(name: str) -> NoReturn:
+    """Raise `ValueError` for `NaN` and `Infinity`, which Python reads although they are not JSON."""
     raise ValueError(f"{name} is not JSON")
 
 
-_DECODER = json.JSONDecoder(parse_constant=_refuse, object_pairs_hook=unique_keys)
+_DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
 
 
 def read_json(text: str, tools: Mapping[str, ToolSpec], *, needs_arguments: bool = False) -> list[WrittenCall]:
@@ -154,7 +155,7 @@ def read_json(text: str, tools: Mapping[str, ToolSpec], *, needs_arguments: bool
 def parse(text: str) -> Json:
     """Return the JSON value of `text`."""
     try:
-        value: Json = json.loads(text, parse_constant=_refuse, object_pairs_hook=unique_keys)
+        value: Json = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=unique_keys)
     except DuplicateKeyError as error:
         raise UnreadableError(str(error)) from None
     except (ValueError, RecursionError):
@@ -162,8 +163,8 @@ def parse(text: str) -> Json:
     return value
 
 
-def unique_value(text: str, *, is_attempt: bool = True) -> tuple[Json, int]:
-    """Return the JSON value at the start of `text` and its length; raise `UnreadableError`."""
+def decode_prefix(text: str, *, is_attempt: bool = True) -> tuple[Json, int]:
+    """Return the JSON value at the start of `text` and its length; raise `UnreadableError` if there is none."""
     try:
         value, end = _DECODER.raw_decode(text)
     except (ValueError, RecursionError):
@@ -197,7 +198,7 @@ def read_parameters(name: str, parameters: Sequence[tuple[str, str]], tools: Map
 
 def read_cut_json(text: str, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]:
     """Return the calls in truncated JSON. The last call is incomplete."""
-    position = _skip(text, 0)
+    position = _skip_space(text, 0)
     if text[position : position + 1] == "[":
         position += 1
     calls: list[WrittenCall] = []
@@ -212,7 +213,7 @@ def read_cut_json(text: str, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]
     return [*calls, _cut_call(text[position:], tools)] if position < len(text) else calls
 
 
-def cut_parameters(
+def read_cut_parameters(
     name: str, parameters: Sequence[tuple[str, str]], open_key: str, open_text: str, tools: Mapping[str, ToolSpec]
 ) -> WrittenCall:
     """Return a call that was truncated in its parameters, as JSON that ends at the same point.
@@ -221,9 +222,10 @@ def cut_parameters(
     """
     raw = read_parameters(name, parameters, tools).arguments.removesuffix("}") if parameters else ""
     if open_key:
-        lead = f"{raw}, " if parameters else "{"
+        before = f"{raw}, " if parameters else "{"
+        # The JSON of a truncated text has no closing quote.
         value = as_json(_from_first_line(open_text))[:-1] if _takes_text(tools[name], open_key) else open_text.strip()
-        raw = f"{lead}{as_json(open_key)}: {value}"
+        raw = f"{before}{as_json(open_key)}: {value}"
     return WrittenCall(name, raw, is_complete=False)
 
 
@@ -268,22 +270,22 @@ def _cut_call(text: str, tools: Mapping[str, ToolSpec]) -> WrittenCall:
     if not text.startswith("{"):
         raise UnreadableError("it is not a JSON object with a name and arguments")
     members: JsonObject = {}
-    position = _skip(text, 1)
+    position = _skip_space(text, 1)
     open_key, open_at = "", len(text)
     while text[position : position + 1] == '"':
         try:
             key, position = _DECODER.raw_decode(text, position)
-            position = _skip(text, position)
+            position = _skip_space(text, position)
             if text[position : position + 1] != ":":
                 break
-            open_key, open_at = str(key), _skip(text, position + 1)
+            open_key, open_at = str(key), _skip_space(text, position + 1)
             members[open_key], position = _DECODER.raw_decode(text, open_at)
         except (ValueError, RecursionError):
             break
         open_key = ""
-        position = _skip(text, position)
+        position = _skip_space(text, position)
         if text[position : position + 1] == ",":
-            position = _skip(text, position + 1)
+            position = _skip_space(text, position + 1)
     if open_key == "function":
         return _cut_call(text[open_at:], tools)
     name = members.get("name", NO_NAME)
@@ -296,23 +298,25 @@ def _cut_call(text: str, tools: Mapping[str, ToolSpec]) -> WrittenCall:
     return WrittenCall(name, raw, is_complete=False)
 
 
-def _skip(text: str, position: int) -> int:
+def _skip_space(text: str, position: int) -> int:
     space = _SPACE.match(text, position)
     return space.end() if space else position
 
 
 def _parameter_value(text: str, tool: ToolSpec, key: str) -> Json:
     """Return the text of a parameter as the type in the schema of the tool; as text if it does not fit."""
-    plain = _without_line_ends(text)
+    value = _without_line_ends(text)
     if _takes_text(tool, key):
-        return plain
+        return value
     try:
-        return parse(plain)
+        return parse(value)
     except UnreadableError:
-        return {"true": True, "false": False, "none": None}.get(plain.strip().lower(), plain)
+        # Python's spelling, which models trained on Python code write: True, False, None.
+        return {"true": True, "false": False, "none": None}.get(value.strip().lower(), value)
 
 
 def _takes_text(tool: ToolSpec, key: str) -> bool:
+    """Return whether the parameter `key` may be a string, or its type is unknown."""
     properties = tool.parameters.get("properties")
     types = schema_types(properties.get(key) if isinstance(properties, dict) else None)
     return not types or "string" in types
@@ -322,8 +326,8 @@ def schema_types(schema: Json) -> set[str]:
     """Return the JSON types that a schema accepts; empty if it does not say."""
     if not isinstance(schema, dict):
         return set()
-    named = schema.get("type")
-    types = {str(name) for name in (named if isinstance(named, list) else [named]) if name}
+    declared = schema.get("type")
+    types = {str(name) for name in (declared if isinstance(declared, list) else [declared]) if name}
     for key in ("anyOf", "oneOf"):
         choices = schema.get(key)
         for choice in choices if isinstance(choices, list) else []:
@@ -338,4 +342,5 @@ def _without_line_ends(text: str) -> str:
 
 
 def _from_first_line(text: str) -> str:
+    """Return the text without a line break at its start."""
     return text.removeprefix("\r\n") if text.startswith("\r") else text.removeprefix("\n")

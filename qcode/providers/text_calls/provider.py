@@ -120,13 +120,14 @@ class CallEvents:
         self._response_id = ""
         self._output: int | None = None
         self._next = 0
+        # The new number of each block of the provider that is not text.
         self._numbers: dict[int, int] = {}
         # The text blocks of the provider, the current one, and its end event if that has arrived.
         self._sources: set[int] = set()
         self._source: int | None = None
         self._source_ended: BlockEnded | None = None
         # The new number of the open text block, None between a call and the text after it.
-        self._text: int | None = None
+        self._text_block: int | None = None
         self._minted_ids = 0
         self._is_last_complete = True
 
@@ -134,7 +135,7 @@ class CallEvents:
         """Return the events that replace `event`."""
         match event:
             case TextDelta():
-                return self._take_text(event)
+                return self._feed_text(event)
             case ReasoningDelta() | ToolArgsDelta():
                 before, number = self._number(event.block)
                 return [*before, replace(event, block=number)]
@@ -157,7 +158,7 @@ class CallEvents:
         self._source_ended = None
         return self._events_of(self._calls.flush(is_cut=True), ends_cut_call=False)
 
-    def _take_text(self, event: TextDelta) -> list[ReplyEvent]:
+    def _feed_text(self, event: TextDelta) -> list[ReplyEvent]:
         before = self._end_source() if self._source not in (None, event.block) or self._source_ended else []
         self._source = event.block
         self._sources.add(event.block)
@@ -187,7 +188,7 @@ class CallEvents:
         events = self._events_of(self._calls.flush(is_cut=is_cut))
         ended, self._source, self._source_ended = self._source_ended, None, None
         opaque = ended.opaque if ended else None
-        if self._text is None and opaque is not None:
+        if self._text_block is None and opaque is not None:
             return [*events, *self._opaque_block(opaque)]
         return events + self._end_text(opaque)
 
@@ -200,9 +201,8 @@ class CallEvents:
             if self._minted_ids and self._is_last_complete:
                 event = replace(event, stop=StopReason.TOOL_USE)
             elif self._calls.ends_rejected and not self._minted_ids:
-                reason = (
-                    self._calls.rejected_candidates[-1].reason if self._calls.rejected_candidates else "it is malformed"
-                )
+                rejected = self._calls.rejected_candidates
+                reason = rejected[-1].reason if rejected else "it is malformed"
                 event = replace(event, stop=StopReason.MALFORMED_CALL, detail=f"a call written as text: {reason}")
         return [*events, event]
 
@@ -210,9 +210,9 @@ class CallEvents:
         events: list[ReplyEvent] = []
         for part in parts:
             if isinstance(part, VisibleText):
-                if self._text is None:
-                    self._text = self._begin()
-                events.append(TextDelta(self._text, part.text))
+                if self._text_block is None:
+                    self._text_block = self._begin()
+                events.append(TextDelta(self._text_block, part.text))
                 continue
             for call in part.calls:
                 events += self._end_text()
@@ -239,7 +239,7 @@ class CallEvents:
         return [TextDelta(number, ""), BlockEnded(number, opaque)]
 
     def _end_text(self, opaque: Opaque | None = None) -> list[ReplyEvent]:
-        number, self._text = self._text, None
+        number, self._text_block = self._text_block, None
         return [] if number is None else [BlockEnded(number, opaque)]
 
 

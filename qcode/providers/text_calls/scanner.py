@@ -22,9 +22,9 @@ from qcode.providers.text_calls.forms import (
     CallMark,
     UnreadableError,
     WrittenCall,
+    count_undecided,
     find_mark,
     is_mark_begun,
-    undecided,
 )
 from qcode.values import dataclass
 
@@ -88,8 +88,10 @@ class TextCalls:
         self._candidate: Candidate | None = None
         self._is_after_call = False
         self._has_invalid_call = False
+        """Whether no more calls are extracted, because one was invalid."""
         self._is_in_invalid_call = False
         self._broken_end = ""
+        """The end mark of the invalid call, empty if it has none."""
         self._parts: list[ScannedPart] = []
 
     def feed(self, text: str) -> list[ScannedPart]:
@@ -113,11 +115,15 @@ class TextCalls:
         return self._merged_parts()
 
     def _merged_parts(self) -> list[ScannedPart]:
+        """Return and clear the parts so far, with adjacent visible text joined."""
         parts, self._parts = self._parts, []
-        runs = groupby(parts, key=lambda part: isinstance(part, VisibleText))
-        return [
-            part for is_visible, run in runs for part in ([VisibleText("".join(_texts(run)))] if is_visible else run)
-        ]
+        merged: list[ScannedPart] = []
+        for is_visible, run in groupby(parts, key=lambda part: isinstance(part, VisibleText)):
+            if is_visible:
+                merged.append(VisibleText("".join(_texts(run))))
+            else:
+                merged.extend(run)
+        return merged
 
     def _read(self, text: str) -> None:
         while text:
@@ -144,7 +150,8 @@ class TextCalls:
                 return text
         position = text.find(_END_THINK)
         if position < 0:
-            undecided = next((n for n in range(len(_END_THINK) - 1, 0, -1) if text.endswith(_END_THINK[:n])), 0)
+            lengths = range(len(_END_THINK) - 1, 0, -1)
+            undecided = next((length for length in lengths if text.endswith(_END_THINK[:length])), 0)
             self._rest = text[len(text) - undecided :]
             self._append(text[: len(text) - undecided])
             return ""
@@ -169,7 +176,7 @@ class TextCalls:
             start = position = mark.end
             self._show(text[mark.start : position])
             self._end_invalid_call(text[mark.start : position])
-        length = undecided(text[start:])
+        length = count_undecided(text[start:])
         self._show(text[start : len(text) - length])
         self._rest = text[len(text) - length :]
         return ""
@@ -204,7 +211,7 @@ class TextCalls:
             return body[candidate.end :]
         form = candidate.form
         self.forms.add(f"marked {form.name}" if form.name == "fence" and form.is_marked else form.name)
-        self._take(candidate.opener + body[: candidate.end], calls)
+        self._extract(candidate.opener + body[: candidate.end], calls)
         return body[candidate.end :]
 
     def _end_candidate(self, candidate: Candidate, *, is_cut: bool) -> str:
@@ -218,7 +225,7 @@ class TextCalls:
             except UnreadableError as error:
                 return self._reject(candidate, str(error))
             self._candidate = None
-            self._take(candidate.opener + candidate.body, calls)
+            self._extract(candidate.opener + candidate.body, calls)
             return ""
         return self._reject(candidate, "it was never closed")
 
@@ -247,12 +254,12 @@ class TextCalls:
 
     def _record_rejection(self, candidate: Candidate, reason: str) -> None:
         if len(self.rejected_candidates) < MAX_REJECTED:
-            known = (
-                candidate.body if candidate.state == "open" else candidate.body[: max(candidate.end, candidate.size)]
-            )
-            self.rejected_candidates.append(RejectedCandidate((candidate.opener + known)[:_EXCERPT_CHARS], reason))
+            body = candidate.body
+            if candidate.state != "open":
+                body = body[: max(candidate.end, candidate.size)]
+            self.rejected_candidates.append(RejectedCandidate((candidate.opener + body)[:_EXCERPT_CHARS], reason))
 
-    def _take(self, raw: str, calls: list[WrittenCall]) -> None:
+    def _extract(self, raw: str, calls: list[WrittenCall]) -> None:
         self._parts.append(ExtractedCalls(raw, tuple(calls)))
         self._is_after_call = True
         self.ends_rejected = False
@@ -281,7 +288,7 @@ def _texts(parts: Iterable[ScannedPart]) -> Iterator[str]:
     return (part.text for part in parts if isinstance(part, VisibleText))
 
 
-_PIECE = re.compile(r"\n|`+|~+|[ \t\r]+|[^\n`~ \t\r]+")
+_TOKEN = re.compile(r"\n|`+|~+|[ \t\r]+|[^\n`~ \t\r]+")
 _MIN_FENCE = 3
 _MAX_RUN = 64
 
@@ -291,15 +298,22 @@ class CodeSpans:
 
     def __init__(self) -> None:
         self._fence = ""
-        self._is_info_line = self._may_close = False
+        """The backticks or tildes that opened the current fence, empty outside fences."""
+        self._is_info_line = False
+        """Whether the current line opened the fence."""
+        self._may_close = False
+        """Whether the current line closes the fence, if nothing but white space follows."""
         self._span = ""
-        self._fence_run = ""
+        """The backticks that opened the current code span, empty outside spans."""
+        self._run = ""
+        """The backticks or tildes directly before the current position."""
         self._is_blank = True
+        """Whether the current line has only white space so far."""
 
     @property
     def is_at_line_start(self) -> bool:
         """Whether only white space precedes the current position on its line."""
-        return self._is_blank and not self._fence_run
+        return self._is_blank and not self._run
 
     @property
     def is_in_fence(self) -> bool:
@@ -311,12 +325,12 @@ class CodeSpans:
         return bool(self._fence or self._span)
 
     def feed(self, text: str) -> None:
-        for found in _PIECE.finditer(text):
-            part = found.group()
+        for match in _TOKEN.finditer(text):
+            part = match.group()
             if part[0] in "`~":
-                if self._fence_run and self._fence_run[0] != part[0]:
+                if self._run and self._run[0] != part[0]:
                     self._end_run()
-                self._fence_run = (self._fence_run + part)[:_MAX_RUN]
+                self._run = (self._run + part)[:_MAX_RUN]
                 continue
             self._end_run()
             if part == "\n":
@@ -325,7 +339,7 @@ class CodeSpans:
                 self._is_blank = self._may_close = False
 
     def _end_run(self) -> None:
-        run, self._fence_run = self._fence_run, ""
+        run, self._run = self._run, ""
         if not run:
             return
         if self._fence:

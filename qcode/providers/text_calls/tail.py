@@ -23,10 +23,10 @@ from qcode.providers.text_calls.forms import (
     CALL_KEYS,
     UnreadableError,
     WrittenCall,
+    decode_prefix,
     read_function,
     read_parameters,
     schema_types,
-    unique_value,
 )
 from qcode.providers.text_calls.provider import CallEvents
 from qcode.providers.text_calls.scanner import (
@@ -68,20 +68,23 @@ class TailCalls:
         self._tools = {tool.name: tool for tool in request.tools if not tool.is_hosted}
         self._search = search
         self._code = CodeSpans()
-        self._code_at = 0
+        self._code_position = 0
+        """The length of the text that `_code` has read."""
         self._held_texts: list[str] = []
         self._held_size = 0
+        # How the held text is followed: as the forms of `TextCalls`, as bare JSON, or up to the end of the reply.
         self._scanner: TextCalls | None = None
-        self._objects: _Objects | None = None
+        self._objects: _ObjectScanner | None = None
         self._is_special = False
         self._releases = 0
-        self._is_off = False
+        """How often held text was released because it was not a call."""
+        self._is_disabled = False
 
     def feed(self, text: str) -> list[ScannedPart]:
         """Add text; return the text that is certainly not part of a call."""
         visible: list[str] = []
         while text:
-            if self._is_off:
+            if self._is_disabled:
                 visible.append(text)
                 break
             if self._held_texts:
@@ -96,7 +99,7 @@ class TailCalls:
         """Return the held text: as calls if it is the end of the reply and consists of calls, otherwise as text."""
         pending, undecided = "".join(self._held_texts), self._search.flush()
         self._held_texts.clear()
-        if pending and self.is_final and not is_cut and not self._is_off:
+        if pending and self.is_final and not is_cut and not self._is_disabled:
             calls = self._read(pending)
             if calls:
                 return [ExtractedCalls(pending, tuple(calls))]
@@ -104,26 +107,30 @@ class TailCalls:
 
     def disable(self) -> None:
         """Treat everything as text, because the reply has a native call."""
-        self._is_off = True
+        self._is_disabled = True
 
     def _begin(self, marked: str, visible: list[str]) -> str:
         """Hold the text from a mark on, if a call may begin there; return the text to read next."""
         before = self._search.before
-        self._code.feed(before[self._code_at :])
-        self._code_at = len(before)
+        self._code.feed(before[self._code_position :])
+        self._code_position = len(before)
         is_object = _is_object(marked)
-        is_fence = marked[0] == "`"
-        is_code = self._code.is_in_fence or not self._code.is_at_line_start if is_fence else self._code.is_inside()
         if (
-            is_code
+            self._is_in_code(marked)
             or _is_thinking(before)
             or _is_in_block(before)
             or (is_object and not self._habits.accepts_bare_json)
         ):
             return self._show_mark(marked, visible)
-        self._objects = _Objects() if is_object else None
+        self._objects = _ObjectScanner() if is_object else None
         self._scanner, self._is_special = None, False
         return self._follow(marked, visible)
+
+    def _is_in_code(self, marked: str) -> bool:
+        """Return whether the mark at the start of `marked` is in code, or is a fence inside a line."""
+        if marked[0] == "`":
+            return self._code.is_in_fence or not self._code.is_at_line_start
+        return self._code.is_inside()
 
     def _show_mark(self, marked: str, visible: list[str]) -> str:
         """Show the first character of a mark that begins no call, or all its backticks; return the text after it."""
@@ -142,7 +149,7 @@ class TailCalls:
         self._held_texts.clear()
         self._held_size = 0
         self._releases += 1
-        self._is_off = self._releases > MAX_RELEASES or len(pending) > MAX_CALL_CHARS
+        self._is_disabled = self._releases > MAX_RELEASES or len(pending) > MAX_CALL_CHARS
         return self._show_mark(pending, visible)
 
     def _may_be_call(self, text: str) -> bool:
@@ -190,9 +197,8 @@ class TailCalls:
         parts = [*scanner.feed(pending), *scanner.flush()]
         calls = [call for part in parts if isinstance(part, ExtractedCalls) for call in part.calls]
         if any(isinstance(part, VisibleText) and part.text.strip() for part in parts) or len(scanner.forms) != 1:
-            reason = (
-                scanner.rejected_candidates[-1].reason if scanner.rejected_candidates else "it is not a complete call"
-            )
+            rejected = scanner.rejected_candidates
+            reason = rejected[-1].reason if rejected else "it is not a complete call"
             raise UnreadableError(reason, is_attempt=scanner.ends_rejected)
         return next(iter(scanner.forms)), calls
 
@@ -216,12 +222,12 @@ def _is_in_block(before: str) -> bool:
 class TailEvents(CallEvents):
     """The events of a reply from the first mark of a call on.
 
-    `blocks` are the numbers of the blocks before the mark, which are in use. `text` is the number of the text block
-    with the mark, None if no text of this block was emitted.
+    `blocks` are the numbers of the blocks before the mark, which are in use. `text_block` is the number of the text
+    block with the mark, None if no text of this block was emitted.
     """
 
     def __init__(
-        self, request: ModelRequest, habits: CallHabits, calls: TailCalls, blocks: set[int], text: int | None
+        self, request: ModelRequest, habits: CallHabits, calls: TailCalls, blocks: set[int], text_block: int | None
     ) -> None:
         super().__init__(calls, tag=str(len(request.messages)), cap=request.max_tokens)
         self._is_recognized = True
@@ -229,10 +235,10 @@ class TailEvents(CallEvents):
         self._habits = habits
         self._has_reported = False
         self._next = max(blocks, default=-1) + 1
-        self._numbers = {block: block for block in blocks if block != text}
-        if text is not None:
-            self._sources.add(text)
-            self._source = self._text = text
+        self._numbers = {block: block for block in blocks if block != text_block}
+        if text_block is not None:
+            self._sources.add(text_block)
+            self._source = self._text_block = text_block
 
     def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
         if isinstance(event, ToolCallStarted):
@@ -249,7 +255,7 @@ class TailEvents(CallEvents):
         return [TextCallRead(self._tail.form, is_first=is_first), *events]
 
 
-class _Objects:
+class _ObjectScanner:
     """A scanner of one or more JSON values that may be calls."""
 
     def __init__(self) -> None:
@@ -316,7 +322,7 @@ def _user_texts(request: ModelRequest) -> Iterable[str]:
 def _values(text: str) -> list[Json]:
     values: list[Json] = []
     while text := text.lstrip(" \t\r\n,;"):
-        value, end = unique_value(text, is_attempt=False)
+        value, end = decode_prefix(text, is_attempt=False)
         values += value if isinstance(value, list) else [value]
         text = text[end:]
     return values
@@ -370,7 +376,7 @@ def _types_of(value: Json) -> set[str]:
 
 def _read_special(text: str, tools: Mapping[str, ToolSpec]) -> tuple[str, list[WrittenCall]]:
     """Read the forms of DeepSeek, GLM, MiniMax, Kimi, gpt-oss and a Mistral mark without brackets."""
-    reader = _Reader(text, tools)
+    reader = _FormReader(text, tools)
     for mark, form, read in (
         ("<tool_call>", "glm", reader.read_glm),
         ("<｜tool▁call", "deepseek", reader.read_deepseek),
@@ -390,8 +396,8 @@ def _read_special(text: str, tools: Mapping[str, ToolSpec]) -> tuple[str, list[W
     raise UnreadableError("no known form", is_attempt=False)
 
 
-class _Reader:
-    """A cursor over the end of a reply; each method reads one form to its end, or raises `UnreadableError`."""
+class _FormReader:
+    """A cursor over the end of a reply. Each `read_…` method reads the calls of one form; raises `UnreadableError`."""
 
     def __init__(self, text: str, tools: Mapping[str, ToolSpec]) -> None:
         self.rest = text
@@ -406,9 +412,9 @@ class _Reader:
             name, pairs = self._name(), []
             while self._skip_mark("<arg_key>"):
                 key = self._read_until("</arg_key>").strip()
-                self._take("<arg_value>")
+                self._expect("<arg_value>")
                 pairs.append((key, self._read_until("</arg_value>")))
-            self._take("</tool_call>")
+            self._expect("</tool_call>")
             calls.append(read_parameters(name, pairs, self._tools))
         return calls
 
@@ -419,30 +425,30 @@ class _Reader:
             name = self._read_until("<｜tool▁sep｜>").strip()
             if name == "function":
                 name = self._read_until("\n").strip()
-                self._take("```json")
+                self._expect("```json")
                 arguments = self._json()
-                self._take("```")
+                self._expect("```")
             else:
                 arguments = self._json()
-            self._take("<｜tool▁call▁end｜>")
+            self._expect("<｜tool▁call▁end｜>")
             calls.append(read_function(name, arguments, self._tools))
         if has_frame:
-            self._take("<｜tool▁calls▁end｜>")
+            self._expect("<｜tool▁calls▁end｜>")
         return calls
 
     def read_dsml(self) -> list[WrittenCall]:
-        self._take("<｜DSML｜")
+        self._expect("<｜DSML｜")
         frame = self._read_until(">")
         if frame not in ("function_calls", "tool_calls"):
             raise UnreadableError("its frame is unknown")
         calls = self._invocations("<｜DSML｜", "</｜DSML｜")
-        self._take(f"</｜DSML｜{frame}>")
+        self._expect(f"</｜DSML｜{frame}>")
         return calls
 
     def read_minimax(self) -> list[WrittenCall]:
-        self._take("<minimax:tool_call>")
+        self._expect("<minimax:tool_call>")
         calls = self._invocations("<", "</")
-        self._take("</minimax:tool_call>")
+        self._expect("</minimax:tool_call>")
         return calls
 
     def read_kimi(self) -> list[WrittenCall]:
@@ -452,10 +458,10 @@ class _Reader:
             numbered = self._read_until("<|tool_call_argument_begin|>").strip()
             name = re.sub(r":\d+$", "", numbered.removeprefix("functions."))
             arguments = self._json()
-            self._take("<|tool_call_end|>")
+            self._expect("<|tool_call_end|>")
             calls.append(read_function(name, arguments, self._tools))
         if has_frame:
-            self._take("<|tool_calls_section_end|>")
+            self._expect("<|tool_calls_section_end|>")
         return calls
 
     def read_harmony(self) -> list[WrittenCall]:
@@ -468,7 +474,7 @@ class _Reader:
         while self.rest:
             self._skip_mark("<|start|>assistant")
             self._skip_mark("<|channel|>commentary") or self._skip_mark("<|channel|>analysis")
-            self._take("to=")
+            self._expect("to=")
             if "<|message|>" not in self.rest:
                 raise UnreadableError("it is not complete", is_attempt=False)
             recipient = self._read_until("<|message|>").partition("<|")[0].split()
@@ -493,28 +499,28 @@ class _Reader:
         calls = []
         while self._skip_mark(f'{opener}invoke name="'):
             name, pairs = self._read_until('"'), []
-            self._take(">")
+            self._expect(">")
             while self._skip_mark(f'{opener}parameter name="'):
                 key = self._read_until('"')
                 self._read_until(">")
                 pairs.append((key, self._read_until(f"{closer}parameter>")))
-            self._take(f"{closer}invoke>")
+            self._expect(f"{closer}invoke>")
             calls.append(read_parameters(name, pairs, self._tools))
         return calls
 
     def _skip_mark(self, mark: str) -> bool:
         self.skip()
-        is_there = self.rest.startswith(mark)
+        is_next = self.rest.startswith(mark)
         self.rest = self.rest.removeprefix(mark)
-        return is_there
+        return is_next
 
-    def _take(self, mark: str) -> None:
+    def _expect(self, mark: str) -> None:
         if not self._skip_mark(mark):
             raise UnreadableError("it is not complete")
 
     def _read_until(self, mark: str) -> str:
-        text, found, self.rest = self.rest.partition(mark)
-        if not found:
+        text, separator, self.rest = self.rest.partition(mark)
+        if not separator:
             raise UnreadableError("it is not complete")
         return text
 
@@ -528,13 +534,13 @@ class _Reader:
 
     def _json(self) -> Json:
         self.skip()
-        value, end = unique_value(self.rest)
+        value, end = decode_prefix(self.rest)
         self.rest = self.rest[end:]
         return value
 
 
-def begin(
-    request: ModelRequest, habits: CallHabits, search: MarkSearch, blocks: Sequence[int], text: int | None
+def begin_tail(
+    request: ModelRequest, habits: CallHabits, search: MarkSearch, blocks: Sequence[int], text_block: int | None
 ) -> TailEvents:
     """Return the reader of a reply from the first mark of a call on. `search` has found this mark."""
-    return TailEvents(request, habits, TailCalls(request, habits, search), set(blocks), text)
+    return TailEvents(request, habits, TailCalls(request, habits, search), set(blocks), text_block)

@@ -35,13 +35,13 @@ def vertex_address(
     return f"{host.rstrip('/') or _host(location)}/projects/{quote(project)}/locations/{quote(location)}", variable
 
 
-def at_host(address: str, host: str) -> str:
+def move_to_host(address: str, host: str) -> str:
     """Return the address of the same project and location at another host."""
-    _, project, location = parts(address)
+    _, project, location = split_address(address)
     return f"{host.rstrip('/')}/projects/{project}/locations/{location}"
 
 
-def parts(address: str) -> tuple[str, str, str]:
+def split_address(address: str) -> tuple[str, str, str]:
     """Return the host, project and location in a result of `vertex_address`."""
     match = _ADDRESS.fullmatch(address)
     assert match is not None

@@ -20,7 +20,7 @@ from qcode.providers.connection import Connection
 from qcode.providers.errors import attribute_error
 from qcode.providers.gemini.client import GeminiProvider
 from qcode.providers.sdk import http_client, quiet
-from qcode.providers.vertex.address import parts
+from qcode.providers.vertex.address import split_address
 
 if TYPE_CHECKING:
     import httpx2
@@ -46,7 +46,7 @@ class VertexGeminiProvider(GeminiProvider):
     def _sdk(self, options: HttpOptions) -> Client:
         from google.genai import Client
 
-        host, project, location = parts(self._connection.base_url)
+        host, project, location = split_address(self._connection.base_url)
         options.base_url = host
         credentials = _credentials(self._connection)
         return Client(vertexai=True, project=project, location=location, credentials=credentials, http_options=options)
@@ -57,13 +57,13 @@ class VertexGeminiProvider(GeminiProvider):
     async def _list_models(self, client: object) -> list[str]:
         return []  # the host lists the models of all vendors, whether the project may use them or not
 
-    def _failures(self) -> tuple[type[Exception], ...]:
+    def _sdk_errors(self) -> tuple[type[Exception], ...]:
         from google.auth.exceptions import GoogleAuthError
 
-        return (*super()._failures(), GoogleAuthError)
+        return (*super()._sdk_errors(), GoogleAuthError)
 
-    def _failure(self, error: Exception) -> ProviderError:
-        return _sign_in_failure(self._connection, error) or super()._failure(error)
+    def _convert_error(self, error: Exception) -> ProviderError:
+        return _sign_in_failure(self._connection, error) or super()._convert_error(error)
 
 
 class VertexAnthropicProvider(AnthropicProvider):
@@ -78,7 +78,7 @@ class VertexAnthropicProvider(AnthropicProvider):
 
         quiet("anthropic", "httpx2", "httpcore2")
         http = http_client(self._connection)
-        host, project, location = parts(self._connection.base_url)
+        host, project, location = split_address(self._connection.base_url)
         client: Any = AsyncAnthropicVertex(
             region=location,
             project_id=project,
@@ -102,13 +102,13 @@ class VertexAnthropicProvider(AnthropicProvider):
     async def _list_models(self, client: object) -> list[str]:
         return []
 
-    def _failures(self) -> tuple[type[Exception], ...]:
+    def _sdk_errors(self) -> tuple[type[Exception], ...]:
         from google.auth.exceptions import GoogleAuthError
 
-        return (*super()._failures(), GoogleAuthError)
+        return (*super()._sdk_errors(), GoogleAuthError)
 
-    def _failure(self, error: Exception) -> ProviderError:
-        return _sign_in_failure(self._connection, error) or super()._failure(error)
+    def _convert_error(self, error: Exception) -> ProviderError:
+        return _sign_in_failure(self._connection, error) or super()._convert_error(error)
 
 
 def _credentials(connection: Connection) -> Credentials:
@@ -123,15 +123,21 @@ def _credentials(connection: Connection) -> Credentials:
     if connection.api_key:
         return Token(token=connection.api_key)  # type: ignore[no-untyped-call]  # google-auth has no types
     try:
-        found: Credentials = google.auth.default(scopes=[_SCOPE])[0]
+        credentials: Credentials = google.auth.default(scopes=[_SCOPE])[0]
     except DefaultCredentialsError as error:
         raise _no_credentials(error) from error
-    return found
+    return credentials
 
 
 def _no_credentials(error: Exception) -> ProviderError:
-    why = str(error.args[0] if error.args else error).partition("\n")[0].partition(" To set up")[0].rstrip(".")[:200]
-    return ProviderError(ErrorKind.NO_CREDENTIAL, f"cannot sign in to Google Cloud: {why}; {_ADVICE}")
+    # google-auth appends a pointer to its documentation: " To set up Application Default Credentials, see https://…".
+    reason = _first_line(error).partition(" To set up")[0].rstrip(".")
+    return ProviderError(ErrorKind.NO_CREDENTIAL, f"cannot sign in to Google Cloud: {reason[:200]}; {_ADVICE}")
+
+
+def _first_line(error: Exception) -> str:
+    """Return the first line of an error of google-auth, whose first argument is the message."""
+    return str(error.args[0] if error.args else error).partition("\n")[0]
 
 
 def _sign_in_failure(connection: Connection, error: Exception) -> ProviderError | None:
@@ -139,11 +145,11 @@ def _sign_in_failure(connection: Connection, error: Exception) -> ProviderError 
     from google.auth import exceptions
 
     if isinstance(error, exceptions.RefreshError):
-        why = str(error.args[0] if error.args else error).partition("\n")[0][:200]
-        text = f"{connection.name}: Google Cloud refused the credentials ({why}); {_ADVICE}"
+        text = f"{connection.name}: Google Cloud refused the credentials ({_first_line(error)[:200]}); {_ADVICE}"
         return ProviderError(ErrorKind.AUTH, text)
     if isinstance(error, exceptions.TransportError):
-        text = f"{connection.name} cannot reach Google Cloud to sign in: {str(error).partition(chr(10))[0][:200]}"
+        reason = str(error).partition("\n")[0][:200]
+        text = f"{connection.name} cannot reach Google Cloud to sign in: {reason}"
         return ProviderError(ErrorKind.UNREACHABLE, text)
     if isinstance(error, exceptions.GoogleAuthError):
         return attribute_error(_no_credentials(error), connection.origin)

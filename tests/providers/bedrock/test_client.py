@@ -20,7 +20,7 @@ import pytest
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import ReplyEnded
-from qcode.providers.bedrock.client import INSTALL
+from qcode.providers.bedrock.client import INSTALL_HINT
 from qcode.providers.registry import PROVIDERS, connect
 from tests.providers.clients import FAST, JSON_HEADERS, collect, request_for, stream_of
 from tests.providers.loopback import Answer, Loopback, Request
@@ -53,7 +53,7 @@ def failure_of(provider: Provider) -> ProviderError:
 def test_missing_sdk_error_names_the_package_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "botocore.session", None)
     error = failure_of(bedrock())
-    assert (error.kind, error.message) == (ErrorKind.INTERNAL, f"bedrock: {INSTALL}")
+    assert (error.kind, error.message) == (ErrorKind.INTERNAL, f"bedrock: {INSTALL_HINT}")
     assert "pip install '.[bedrock]'" in error.message
 
 

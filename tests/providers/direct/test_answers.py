@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.providers.http1 import MAX_HEAD_BYTES, MAX_LINE_BYTES, AnswerReader, write_head
+from qcode.providers.http1 import MAX_HEAD_BYTES, MAX_LINE_BYTES, ResponseReader, write_head
 
 HEAD = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nX-Two: a\r\nx-two: b\r\ncontent-length: 4\r\n\r\n"
 
@@ -19,26 +19,26 @@ def cut(data: bytes, places: list[int]) -> list[bytes]:
     return [data[begin:end] for begin, end in pairwise(edges)]
 
 
-def reader_of(*lines: str, status: int = 200) -> AnswerReader:
-    reader = AnswerReader()
+def reader_of(*lines: str, status: int = 200) -> ResponseReader:
+    reader = ResponseReader()
     reader.feed("\r\n".join((f"HTTP/1.1 {status} OK", *lines, "", "")).encode())
     assert reader.status == status
     return reader
 
 
-def chunked() -> AnswerReader:
+def chunked() -> ResponseReader:
     return reader_of("transfer-encoding: chunked")
 
 
-def body_of(reader: AnswerReader, pieces: list[bytes]) -> bytes:
+def body_of(reader: ResponseReader, pieces: list[bytes]) -> bytes:
     return b"".join(reader.feed(piece) for piece in pieces)
 
 
 def test_response_head_is_read_once_it_is_complete() -> None:
     for size in range(len(HEAD)):
-        reader = AnswerReader()
+        reader = ResponseReader()
         assert (reader.feed(HEAD[:size]), reader.status) == (b"", 0)
-    reader = AnswerReader()
+    reader = ResponseReader()
     assert (reader.feed(HEAD + b"body"), reader.status, reader.is_persistent) == (b"body", 200, True)
     assert reader.headers == {"content-type": "text/event-stream", "x-two": "a, b", "content-length": "4"}
 
@@ -46,13 +46,13 @@ def test_response_head_is_read_once_it_is_complete() -> None:
 @given(st.lists(st.integers(0, 2000)))
 def test_response_head_does_not_depend_on_how_it_is_split(places: list[int]) -> None:
     early = b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n"
-    reader = AnswerReader()
+    reader = ResponseReader()
     assert body_of(reader, cut(early + HEAD + b"body", places)) == b"body"
     assert reader.headers == {"content-type": "text/event-stream", "x-two": "a, b", "content-length": "4"}
 
 
 def test_head_with_bare_line_feeds_is_read() -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     assert reader.feed(b"HTTP/1.1 429 Slow\nretry-after: 3\n\nx") == b"x"
     assert (reader.status, reader.headers) == (429, {"retry-after": "3"})
 
@@ -73,11 +73,11 @@ def test_head_with_bare_line_feeds_is_read() -> None:
 )
 def test_invalid_head_is_an_error(head: bytes) -> None:
     with pytest.raises(ValueError, match=r"head|status"):
-        AnswerReader().feed(head)
+        ResponseReader().feed(head)
 
 
 def test_head_sent_byte_by_byte_has_the_same_bound() -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     reader.feed(b"HTTP/1.1 200 OK\r\n")
     with pytest.raises(ValueError, match="a head without an end"):
         for _ in range(MAX_HEAD_BYTES // 1000 + 1):
@@ -89,7 +89,7 @@ def test_head_sent_byte_by_byte_has_the_same_bound() -> None:
     [("1.1", "", True), ("1.1", "Close", False), ("1.0", "", False), ("1.0", "keep-alive", True)],
 )
 def test_host_decides_about_keep_alive(first: str, connection: str, is_persistent: bool) -> None:
-    reader = AnswerReader()
+    reader = ResponseReader()
     reader.feed(f"HTTP/{first} 200 OK\r\nconnection: {connection}\r\ncontent-length: 0\r\n\r\n".encode())
     assert (reader.is_done, reader.is_persistent) == (True, is_persistent)
 
