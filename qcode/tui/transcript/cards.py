@@ -49,7 +49,6 @@ _WORDS = {
 _VERB_CELLS = max(map(len, VERBS.values()))
 
 
-_FAILED = frozenset({"failed", "denied", "rejected"})
 _READ_TOOLS = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
 _HEAD, _TAIL = 3, 5
 _DIFF_HEAD, _DIFF_TAIL = 24, 6
@@ -219,8 +218,6 @@ class Card(Foldable):
             self._started_at, self._seconds = self._started_at or self._clock(), None
         elif self.state == "running" and self._started_at is not None:
             self._seconds = self._clock() - self._started_at
-        if (state in _FAILED) != (self.state in _FAILED):
-            self._unfolded_rows.clear()
         self.state = state
 
     def _append_output(self, text: str) -> None:
@@ -355,8 +352,7 @@ class Card(Foldable):
             spans = [(keep_tabs(visible)[:limit], ink("output"))]
         else:
             spans = styled_spans(visible, ink("output"), pen_after(before, pen), limit)
-        # The output of a call that failed is mostly sentences.
-        rows = wrap(spread(spans), width, is_code=self.state not in _FAILED)
+        rows = wrap(spread(spans), width, is_code=True)
         if self.is_unfolded or len(rows) <= _ROWS_PER_LINE:
             return rows
         first_rows = rows[:_ROWS_PER_LINE]

@@ -16,6 +16,8 @@ from qcode.tui.transcript.line import Line, Span, crop, ink, over, prefix, sprea
 BAND = ink("code-block")
 _LABEL = ink("code-block", "code-label")
 _MARGIN: Span = (" ", BAND)
+_CONTINUED: Span = ("↳", _LABEL)
+"""The margin of a row that continues the line above it, so that a long line does not look like two."""
 Token = tuple[int, Any, str]
 _MAX_LINE = 2_000
 """Characters of a line. A block with a longer one stays plain, as does one over `_MAX_BLOCK` characters."""
@@ -132,7 +134,7 @@ class CodeBlock:
     def _lay_out(self, lines: Iterable[list[Span]]) -> list[Line]:
         rows: list[Line] = []
         for spans in lines:
-            rows += prefix(wrap(spread(spans), max(1, self._width - 2), is_code=True), _MARGIN, _MARGIN)
+            rows += prefix(wrap(spread(spans), max(1, self._width - 2), is_code=True), _MARGIN, _CONTINUED)
         for row in rows:
             row.fill = BAND
         return rows

@@ -8,10 +8,11 @@ markup. Imports neither Textual nor Rich styles.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from itertools import pairwise
+from itertools import accumulate
 from typing import NamedTuple, TypeAlias
 
 from rich.cells import cell_len, chop_cells
@@ -238,12 +239,43 @@ def break_text(text: str, width: int) -> list[Range]:
     return rows
 
 
-def break_cells(text: str, width: int) -> list[Range]:
-    """Wrap one line of code exactly at `width`, also inside words; no white space is swallowed."""
+def break_code(text: str, width: int) -> list[Range]:
+    """Wrap one line of code at a space in the second half of the row, otherwise exactly at `width`.
+
+    Only the space at the break is swallowed. Example: `break_code("f(alpha, beta)", 10)` is `[(0, 8, 9), (9, 14, 14)]`.
+    """
     if cell_len(text) <= width:
         return [(0, len(text), len(text))]
-    edges = [0, *_cut_indexes(text, width), len(text)]
-    return [(start, end, end) for start, end in pairwise(edges)]
+    row_end = _row_ends(text, max(1, width))
+    rows: list[Range] = []
+    start = 0
+    while start < len(text):
+        end = following = row_end(start)
+        if end < len(text):
+            space = text.rfind(" ", start + (end - start) // 2, min(end + 1, len(text) - 1))
+            if space > start and not text[start:space].isspace():
+                end, following = space, space + 1
+        rows.append((start, end, following))
+        start = following
+    return rows
+
+
+def _row_ends(text: str, width: int) -> Callable[[int], int]:
+    """Return the function from the start of a row to its end, at most `width` cells further but at least one cluster.
+
+    A start is the end of a row, or the index after a space there.
+    """
+    if text.isascii():
+        return lambda start: min(len(text), start + width)
+    edges = [0, *accumulate(len(cluster) for cluster in clusters(text))]
+    cells = [0, *accumulate(cell_len(cluster) for cluster in clusters(text))]
+
+    def row_end(start: int) -> int:
+        first = bisect_left(edges, start)
+        last = bisect_right(cells, cells[first] + width) - 1
+        return edges[min(max(last, first + 1), len(edges) - 1)]
+
+    return row_end
 
 
 def _cut_indexes(text: str, width: int) -> list[int]:
@@ -267,7 +299,7 @@ def wrap(spans: Sequence[Span], width: int, *, is_code: bool = False) -> list[Li
     lines: list[Line] = []
     for line in _split_lines(spans):
         text = "".join([piece for piece, _ in line])
-        rows = break_cells(text, width) if is_code else break_text(text, width)
+        rows = break_code(text, width) if is_code else break_text(text, width)
         if len(rows) == 1 and rows[0][1] == len(text):
             lines.append(Line(tuple(line)))
             continue

@@ -187,19 +187,19 @@ def test_failed_read_call_wraps_if_its_reason_does_not_fit_one_row() -> None:
     ]
 
 
-def test_output_of_a_failed_call_wraps_between_words() -> None:
+@pytest.mark.parametrize("is_unfolded", [False, True])
+@pytest.mark.parametrize("state", ["done", "failed"])
+def test_output_wraps_between_words(state: CardState, is_unfolded: bool) -> None:
     card = running(Clock())
     text = "There is no tool of this name. The tools are: agent, diagnostics, edit, fetch"
-    card.change(CardUpdate(output=text))
-    assert rows(card)[1:] == [f"  │ {text[:56]}", f"  │ {text[56:]}"]
-    for is_unfolded in (False, True):
-        card.is_unfolded = is_unfolded
-        card.change(CardUpdate(state="failed"))
-        assert rows(card)[1:] == [
-            "  │ There is no tool of this name. The tools are: agent,",
-            "  │ diagnostics, edit, fetch",
-        ]
-        assert extract(card.rows(60)[1:]) == text
+    card.change(CardUpdate(output=text, state=state))
+    card.is_unfolded = is_unfolded
+    first, second = rows(card)[1:]
+    assert (first, second) == (
+        "  │ There is no tool of this name. The tools are: agent,",
+        "  │ diagnostics, edit, fetch",
+    )
+    assert extract(card.rows(60)[1:]) == text
 
 
 def test_output_colors_continue_across_rows_and_other_sequences_are_removed() -> None:

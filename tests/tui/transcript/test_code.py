@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from qcode.tui.transcript.code import CodeBlock, Highlighter
-from qcode.tui.transcript.line import Span, ink
+from qcode.tui.transcript.line import Span, extract, ink
 from tests.tui.transcript.rendering import facts, slots_of
 
 DOCSTRING = ["def f():", '    """One', "    if two", '    """', "    return 1  # three"]
@@ -88,3 +88,14 @@ def test_long_code_is_highlighted_once_for_all_widths(monkeypatch: pytest.Monkey
     rows = [CodeBlock("python", width).finish(source) for width in (60, 12, 60)]
     assert blocks == [400]
     assert [row.spans for row in rows[0]] == [row.spans for row in rows[2]]
+
+
+def test_long_line_breaks_at_a_space_and_its_next_row_has_a_mark_that_is_not_copied() -> None:
+    source = ["def process(items: list[str], *, separator: str) -> int:", "    return 1"]
+    rows = CodeBlock("", 38).finish(source)
+    assert [row.text for row in rows] == [
+        " def process(items: list[str], *,",
+        "↳separator: str) -> int:",
+        "     return 1",
+    ]
+    assert extract(rows) == "\n".join(source)

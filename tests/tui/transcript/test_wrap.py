@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from qcode.tui.transcript.line import break_cells, break_text, clusters, crop, extract, ink, wrap
+from qcode.tui.transcript.line import break_code, break_text, clusters, crop, extract, ink, wrap
 
 
 def rows(text: str, width: int) -> list[str]:
@@ -39,9 +39,30 @@ def test_leading_spaces_are_kept() -> None:
     assert rows("    indented text here", 14) == ["    indented", "text here"]
 
 
-def test_code_is_cut_at_the_width_and_drops_nothing() -> None:
-    text = "if x:  return y  "
-    assert "".join(text[start:end] for start, end, _ in break_cells(text, 6)) == text
+def code_rows(text: str, width: int) -> list[str]:
+    return [text[start:end] for start, end, _ in break_code(text, width)]
+
+
+def test_code_breaks_at_a_space_in_the_second_half_of_the_row() -> None:
+    assert code_rows("def process(items: list[str], *, separator: str)", 36) == [
+        "def process(items: list[str], *,",
+        "separator: str)",
+    ]
+    assert code_rows("return total", 6) == ["return", "total"]
+    assert code_rows("return total", 11) == ["return", "total"]
+
+
+def test_code_without_a_space_there_is_cut_at_the_width() -> None:
+    assert code_rows("x = " + "y" * 16, 10) == ["x = yyyyyy", "yyyyyyyyyy"]
+    assert code_rows(" " * 8 + "y" * 8, 10) == [" " * 8 + "yy", "yyyyyy"]
+    assert code_rows("日本 語のテキスト", 7) == ["日本", "語のテ", "キスト"]
+
+
+@given(st.text(alphabet=" ab\u00e9\u0301日👨\u200d", max_size=60), st.integers(1, 20))
+def test_wrapped_code_fits_its_rows_and_copies_as_its_original_text(text: str, width: int) -> None:
+    lines = wrap([(text, ink())], width, is_code=True)
+    assert extract(lines) == text
+    assert all(line.width <= width or len(list(clusters(line.text))) == 1 for line in lines)
 
 
 def test_wrapped_rows_copy_as_their_original_text() -> None:
