@@ -57,6 +57,10 @@ _ROWS_PER_LINE = 2
 # Combining marks take no cell, but legible text has fewer characters per cell than this; the rest is not measured.
 _CHARACTERS_PER_CELL = 8
 _MIN_FOLD = 2
+# A command such as `yes` sends 100,000 lines a second; all of them would fill the memory and slow down every frame.
+_MAX_LIVE_LINES = 2_000
+_LIVE_HEAD, _LIVE_TAIL = 500, 1_000
+_MAX_LIVE_LINE = 20_000
 _INDENT: Span = ("  ", ink())
 _GUTTER: Span = ("  │ ", ink("dim"))
 _MIN_SHOWN_S = 1.0
@@ -84,6 +88,21 @@ class CardUpdate:
     seconds: float | None = None
     is_hidden: bool | None = None
     plan: str | None = None
+
+
+@values.dataclass(frozen=True, slots=True)
+class Omission:
+    """The lines that a row of the output counts as omitted, or the characters omitted inside one line."""
+
+    lines: int
+    chars: int
+
+    @classmethod
+    def from_match(cls, match: re.Match[str]) -> Omission:
+        """Return the omission of a match of `OMISSION`. The two parts of a line around it count as one line."""
+        if match["lines"]:
+            return cls(_number(match["lines"]) - 1, 0)
+        return cls(0, _number(match["chars"]))
 
 
 def is_reading(tool: str) -> bool:
@@ -129,7 +148,7 @@ class Card(Foldable):
         self._partial_line = ""
         self._pen = PLAIN_PEN
         self._pens: dict[int, Pen] = {}
-        self._omissions: dict[int, re.Match[str]] = {}
+        self._omissions: dict[int, Omission] = {}
         self._detail: list[str] = []
         self._partial_detail = ""
         self._diff: list[DiffRow] = []
@@ -148,6 +167,7 @@ class Card(Foldable):
             self._append_output(update.output)
         if update.append is not None:
             self._append_output(update.append)
+            self._limit_live_output()
         if update.detail is not None:
             *complete, self._partial_detail = (self._partial_detail + update.detail).split("\n")
             self._detail += complete
@@ -223,13 +243,43 @@ class Card(Foldable):
     def _append_output(self, text: str) -> None:
         *complete, self._partial_line = (self._partial_line + text).split("\n")
         for line in complete:
-            if line.startswith("[... ") and (omission := OMISSION.fullmatch(line)) is not None:
-                self._omissions[len(self._output)] = omission
+            if line.startswith("[... ") and (match := OMISSION.fullmatch(line)) is not None:
+                self._omissions[len(self._output)] = Omission.from_match(match)
             self._output.append(line)
             if has_sequences(line):
                 self._pen = pen_after(line, self._pen)
             if self._pen != PLAIN_PEN:
                 self._pens[len(self._output)] = self._pen
+
+    def _limit_live_output(self) -> None:
+        """Shorten live output that is too long; the complete output replaces it when the call ends."""
+        if len(self._output) > _MAX_LIVE_LINES:
+            self._omit_middle()
+        if len(self._partial_line) <= _MAX_LIVE_LINE:
+            return
+        overwritten, has_return, line = self._partial_line.rpartition("\r")
+        if has_return and line:
+            # A progress bar that a command draws again and again: only its last state is visible.
+            self._pen = self._pens[len(self._output)] = pen_after(overwritten, self._pen)
+            self._partial_line = line
+        else:
+            self._append_output("\n")
+
+    def _omit_middle(self) -> None:
+        """Replace the middle of long live output by a line that counts the lines left out."""
+        first, last = _LIVE_HEAD, len(self._output) - _LIVE_TAIL
+        lines, chars = self._left_out(first, last)
+        chars += sum(
+            len(line) + 1 for at, line in enumerate(self._output[first:last], first) if at not in self._omissions
+        )
+        self._output[first:last] = [f"[... {lines:,} lines, {chars:,} characters omitted ...]"]
+        shift = last - first - 1
+        self._pens = {at if at < first else at - shift: pen for at, pen in self._pens.items() if not first <= at < last}
+        kept = {at: omission for at, omission in self._omissions.items() if not first <= at < last}
+        self._omissions = {at if at < first else at - shift: omission for at, omission in kept.items()}
+        self._omissions[first] = Omission(lines, 0)
+        if len(self._unfolded_rows) > first:
+            self._unfolded_rows[first:last] = [self._output_line(self._output[first], self._unfolded_width, first)]
 
     def _slot(self) -> str:
         return _SLOTS.get(self.state, f"card-{self.state}")
@@ -318,14 +368,17 @@ class Card(Foldable):
 
     def _hidden_lines_row(self, first: int, last: int) -> Line:
         """Return the row that counts the lines from `first` up to `last`, and what the output itself leaves out."""
-        hidden, chars = last - first, 0
-        for at, omission in self._omissions.items():
-            if first <= at < last and omission["lines"]:
-                # The row of the omission does not count, and the two parts of a line around it are one line.
-                hidden += _number(omission["lines"]) - 2
-            elif first <= at < last:
-                hidden, chars = hidden - 1, chars + _number(omission["chars"])
-        return _fold_line(hidden, "line", f" and {chars:,} characters" if chars else "")
+        lines, chars = self._left_out(first, last)
+        return _fold_line(lines, "line", f" and {chars:,} characters" if chars else "")
+
+    def _left_out(self, first: int, last: int) -> tuple[int, int]:
+        """Return the number of lines from `first` up to `last`, and of characters omitted inside them.
+
+        The lines include those that the output omits, and not the rows that say so.
+        """
+        omissions = [omission for at, omission in self._omissions.items() if first <= at < last]
+        lines = last - first - len(omissions) + sum(omission.lines for omission in omissions)
+        return lines, sum(omission.chars for omission in omissions)
 
     def _some_rows(self, source: Sequence[str], first: int, last: int, width: int) -> list[Line]:
         return [row for at in range(first, last) for row in self._output_line(source[at], width, at)]

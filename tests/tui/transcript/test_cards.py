@@ -227,3 +227,41 @@ def test_output_full_of_sequences_takes_linear_time() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="\x1b[31mx\x1b[m" * 200_000))
     assert len(card.rows(60)) == 3
+
+
+def test_live_output_keeps_its_beginning_and_end_and_counts_the_lines_between() -> None:
+    card = running(Clock())
+    card.unfold(True)
+    for start in range(0, 30_000, 300):
+        card.change(CardUpdate(append="".join(f"line {number}\n" for number in range(start, start + 300))))
+        shown = rows(card)[1:]
+        assert len(shown) <= 2_001
+        assert shown[0] == "  │ line 0"
+        assert shown[-1] == f"  │ line {start + 299}"
+    at = next(index for index, row in enumerate(shown) if "omitted" in row)
+    before, after = int(shown[at - 1].split()[-1]), int(shown[at + 1].split()[-1])
+    assert f"[... {after - before - 1:,} lines, " in shown[at]
+    card.unfold(False)
+    assert rows(card)[4] == "  │ … 29,992 more lines"
+    card.change(CardUpdate(output="all\nof it"))
+    assert rows(card)[1:] == ["  │ all", "  │ of it"]
+
+
+def test_colors_of_live_output_stay_with_their_lines_when_the_middle_is_omitted() -> None:
+    card = running(Clock())
+    card.unfold(True)
+    card.change(CardUpdate(append="plain\n" * 1_990 + "\x1b[31mred from here\n" + "still red\n" * 100))
+    red = [line.text for line in card.lay_out(60) if any("sgr-31" in paint.slots for _, paint in line.spans)]
+    assert red == ["  │ red from here", *["  │ still red"] * 100]
+
+
+def test_live_line_without_end_is_bounded() -> None:
+    card = running(Clock())
+    for number in range(100):
+        card.change(CardUpdate(append="".join(f"\r\x1b[32m{number}.{step} %" for step in range(300))))
+    card.unfold(True)
+    assert rows(card)[1:] == ["  │ 99.299 %"]
+    assert len(card.source()) < 40_000
+    for _ in range(10):
+        card.change(CardUpdate(append="." * 15_000))
+    assert max(map(len, card.source().split("\n"))) < 40_000
