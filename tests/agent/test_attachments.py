@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.context import attachments as module
-from qcode.agent.context.attachments import attached_lines, attachments, mentions
+from qcode.agent.context.attachments import attached_lines, attachment_line, attachments, mentions, shell_block
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Block, Image, Text
+from qcode.protocol.tools import ToolOutcome
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 8
 
@@ -207,3 +208,10 @@ def test_a_name_like_that_of_a_file_that_is_missing_is_reported_once() -> None:
     assert problems[-1] == "4 more files not found, left as text"
     assert mentions("@nofile.txt", nowhere, foreign=((0, 11),)) == ((), ())
     assert mentions("@no\x1b[31mfile.txt", nowhere)[1] == ("no\\x1b[31mfile.txt not found, left as text",)
+
+
+def test_attachment_line_of_a_moved_command_stays_true_after_its_job_ended() -> None:
+    moved = shell_block("make", ToolOutcome("building", summary="running in the background (job 2)"))
+    assert attachment_line(moved) == "! make  moved to background job 2"
+    failed = shell_block("make", ToolOutcome("no rule", is_error=True, summary="exit 2"))
+    assert attachment_line(failed) == "! make  exit 2"

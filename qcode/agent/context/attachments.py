@@ -246,7 +246,12 @@ def attachment_line(block: Block) -> str:
         return "image" if isinstance(block, Image) else "text"
     match attached.kind:
         case "shell":
-            return f"! {visible(attached.name)}  {attached.result}".rstrip()
+            from qcode.tools.shell import background_job  # loads with the first command
+
+            # The job may have ended since; that it was moved stays true.
+            job = background_job(attached.result)
+            result = attached.result if job is None else f"moved to background job {job}"
+            return f"! {visible(attached.name)}  {result}".rstrip()
         case "job":
             return f"{attached.result}  {visible(attached.name)}"
         case "aside":

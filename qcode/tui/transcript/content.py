@@ -6,7 +6,7 @@ The live blocks are those since the last `settle`: text, reasoning, and cards of
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from qcode.tui.transcript.entries import (
     Attached,
@@ -32,6 +32,13 @@ _PROMPT = (PromptEntry, Attached)
 _NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}
 
 
+class Replaced(NamedTuple):
+    """Removed entries. The entries from the index `at` on show the same rows, or new rows one for one."""
+
+    at: int
+    entries: Sequence[Entry]
+
+
 class Content:
     """The entries of a transcript. `take_changed` returns the first entry that must be laid out again.
 
@@ -50,6 +57,7 @@ class Content:
         self._clock = clock
         self._first_changed: int | None = None
         self._has_moved = False
+        self._replaced: Replaced | None = None
         self._cards: dict[str, Card] = {}
         self._last_card: Card | None = None
         self._running_entries: set[Entry] = set()
@@ -76,6 +84,11 @@ class Content:
     def take_moved(self) -> bool:
         has_moved, self._has_moved = self._has_moved, False
         return has_moved
+
+    def take_replaced(self) -> Replaced | None:
+        """Return the entries replaced since the last call, if any."""
+        replaced, self._replaced = self._replaced, None
+        return replaced
 
     @property
     def has_running(self) -> bool:
@@ -173,12 +186,14 @@ class Content:
             self._add(Divider(label), gap=0)
             return
         self.held, self.held_at = SupersededEntry(old, label), at
+        self._replaced = Replaced(at, old)
         self.entries.insert(at, self.held)
         self._mark_changed(at)
 
     def restore(self, text: str, reasoning: str = "") -> None:
         """Replace the live blocks with this text, which becomes live."""
-        at, _ = self._take_live()
+        at, old = self._take_live()
+        self._replaced = Replaced(at, old)
         if reasoning and self.thinking != "hidden":
             thinking = Thinking(self._clock)
             thinking.append(reasoning)

@@ -29,7 +29,7 @@ from textual.timer import Timer
 from textual.types import AnimationLevel, CallbackType, EasingFunction
 
 from qcode.tui.terminal.textual_internals import CrashApp
-from qcode.tui.transcript.content import Content
+from qcode.tui.transcript.content import Content, Replaced
 from qcode.tui.transcript.entries import Entry
 from qcode.tui.transcript.line import Line, ink, terminal_text
 from qcode.tui.transcript.palette import CSS, Palette, painted_over
@@ -288,13 +288,16 @@ class Pane(ScrollView):
     def _find_target_row(self, is_resized: bool) -> int:
         """Lay out the rows around the view and return the row that belongs at its top."""
         column, view = self.column, self.size.height
-        position = self._reading_position
+        position, replaced = self._reading_position, self.content.take_replaced()
         if position is None or not column.entries:
             column.lay_out_up(len(column.entries), 2 * view)
             return max(0, column.height - view)
         index = column.index(position.entry)
         is_rewritten = self.content.held is not None and index is not None and index >= self.content.held_at
-        if index is None or (is_rewritten and not is_resized):
+        if index is None and replaced is not None and position.entry in replaced.entries:
+            index, position = self._position_after(position, replaced)
+            self._reading_position = position
+        elif index is None or (is_rewritten and not is_resized):
             # The entry is gone or its rows are being replaced one for one: stay at the same height.
             index, row = column.find(round(self.scroll_y))
             letters = position.letters if position.entry is column.entries[index] and position.is_in(row) else None
@@ -305,6 +308,26 @@ class Pane(ScrollView):
         column.lay_out_down(index, 2 * view)
         column.lay_out_up(index, 2 * view)
         return column.top(index) + max(0, min(position.row, position.entry.height(column.width) - 1))
+
+    def _position_after(self, position: ReadingPosition, replaced: Replaced) -> tuple[int, ReadingPosition]:
+        """Return the position, and the index of its entry, in the entries that replace the one of `position`.
+
+        Count rows from the first of them: `scroll_y` also counts entries above, whose heights may have been estimates
+        while a fast reply was received, and become exact when it is replaced.
+        """
+        column, old = self.column, replaced.entries
+        above = sum(len(entry.rows(column.width)) for entry in old[: old.index(position.entry)])
+        last = len(position.entry.rows(column.width)) - 1
+        if position.letters is not None:
+            position.row = position.entry.row_with(position.letters)
+        row = above + max(0, min(position.row, last))
+        index = min(replaced.at, len(column.entries) - 1)
+        column.lay_out(index)
+        while index < len(column.entries) - 1 and row >= column.entries[index].height(column.width):
+            row -= column.entries[index].height(column.width)
+            index += 1
+            column.lay_out(index)
+        return index, ReadingPosition(column.entries[index], row)
 
     def _remember_letters(self) -> None:
         """Remember which text is at the top of the view, before a new width changes the rows."""

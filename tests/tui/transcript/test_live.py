@@ -216,6 +216,30 @@ def test_rows_do_not_move_while_a_reply_is_rewritten(up: int) -> None:
     play(scene)
 
 
+@pytest.mark.parametrize("ending", ["restart", "restore"])
+def test_view_stays_when_a_fast_reply_with_unpainted_parts_is_replaced(ending: str) -> None:
+    # All of it comes within one frame, so only the parts near the end are laid out and the height is an estimate.
+    text = "\n\n".join(f"# h{number}\n\n- a{number}\n\n\n\n" + f"word{number} " * 40 for number in range(60))
+
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        transcript = app.transcript
+        transcript.append_text(text)
+        await settle(app, pilot)
+        transcript.scroll_to(y=app.top - 15)
+        await pilot.pause()
+        before = app.view()
+        if ending == "restart":
+            transcript.restart("again")
+            transcript.append_text("new\n")
+        else:
+            transcript.restore(text)
+        await settle(app, pilot)
+        assert app.view() == before
+        assert not app.is_anchored()
+
+    play(scene)
+
+
 @pytest.mark.parametrize("width", [33, 24, 95])
 def test_resize_keeps_the_text_in_view_while_a_reply_is_written_anew(width: int) -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
