@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
+import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pexpect
@@ -285,6 +288,27 @@ def test_app_exits_if_its_terminal_disappears(cli: CliRunner, is_writing: bool) 
         assert terminal.hang_up() == 143
 
 
+def test_app_exits_if_its_terminal_disappears_without_a_signal(cli: CliRunner) -> None:
+    ours, theirs = os.openpty()
+    termios.tcsetwinsize(ours, (24, 80))
+    # A new session without a controlling terminal gets no SIGHUP: only reading and writing fail.
+    app = subprocess.Popen(
+        cli.command("--model", "demo/demo"),
+        cwd=cli.work,
+        env=cli.environment({"TERM": "xterm-256color"}),
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown = b""
+    while b"? keys" not in shown:
+        shown += os.read(ours, 65_536)
+    os.close(ours)
+    assert app.wait(20) == 143
+
+
 def test_linear_mode_has_every_command_without_a_screen(cli: CliRunner) -> None:
     exported = cli.work / "talk.md"
     typed = {
@@ -294,7 +318,7 @@ def test_linear_mode_has_every_command_without_a_screen(cli: CliRunner) -> None:
         "/rename a good name": "Session renamed to 'a good name'",
         f"/export {exported.name}": r"Exported to\s",
         "/fork": "Forked to ",
-        "/theme light": "Unknown command /theme",
+        "/theme light": "/theme is not available in the linear mode",
     }
     child = pexpect.spawn(
         sys.executable,

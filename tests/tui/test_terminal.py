@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import signal
 import subprocess
@@ -17,8 +18,9 @@ import pyte
 import pytest
 from textual import events
 from textual._xterm_parser import XTermParser
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding
+from textual.drivers.headless_driver import HeadlessDriver
 from textual.widget import Widget
 
 from qcode.tui.prompt.prompt import NEW_LINE_KEYS
@@ -53,6 +55,21 @@ def test_shift_enter_alt_enter_and_ctrl_j_are_new_lines_in_every_encoding(sequen
     keys = [event.key for event in XTermParser().feed(sequence)]  # type: ignore[attr-defined]  # only keys come here
     assert len(keys) == 1
     assert keys[0] in NEW_LINE_KEYS
+
+
+def test_lost_terminal_ends_the_app_if_a_read_notices_it_first() -> None:
+    codes: list[int] = []
+
+    class LostTerminal(HeadlessDriver):
+        def run_input_thread(self) -> None:
+            raise OSError(errno.EIO, "Input/output error")
+
+    async def body() -> None:
+        lost = driver.survive_hangup(LostTerminal, codes.append)(App[None]())
+        await asyncio.to_thread(lost.run_input_thread)  # type: ignore[attr-defined]  # only drivers of terminals have it
+
+    asyncio.run(body())
+    assert codes == [143]
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="there Option with a digit types a character")

@@ -286,6 +286,8 @@ class LinearApp:
         command = find(name.lower(), self.context.commands)
         if command is None and ":" in name and self.agent.servers is not None:
             await self._turn(text)  # a prompt of a tool server, which may start only now
+        elif command is None and find(name.lower(), COMMANDS) is not None:
+            self.view.add_notice("warning", f"/{name} is not available in the linear mode. /help lists the commands.")
         elif command is None:
             self.view.add_notice("warning", unknown_command(name, self.context.commands))
         elif problem := unexpected_argument(name, argument, command):

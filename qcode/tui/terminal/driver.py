@@ -265,14 +265,22 @@ def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type
     The Windows driver writes to no file; it keeps its behavior.
     """
 
-    def hangup_safe(file: IO[str]) -> HangupSafeFile:
-        loop = asyncio.get_running_loop()
-        return HangupSafeFile(file, lambda: loop.call_soon_threadsafe(leave, ExitCode.TERMINATED))
-
     class HangupSafeDriver(driver):  # type: ignore[misc,valid-type]  # the class is chosen at run time
         def __init__(self, *arguments: object, **named: object) -> None:
             super().__init__(*arguments, **named)
-            wrap_file(self, hangup_safe)
+            self._event_loop = asyncio.get_running_loop()
+            wrap_file(self, lambda file: HangupSafeFile(file, self._leave))
+
+        def _leave(self) -> None:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._event_loop.call_soon_threadsafe(leave, ExitCode.TERMINATED)
+
+        def run_input_thread(self) -> None:
+            # Reading from a lost terminal fails. Textual would report that as a crash, with the exit code 1.
+            try:
+                super().run_input_thread()
+            except OSError:
+                self._leave()
 
         def stop_application_mode(self) -> None:
             # The painter leaves the style of its last cell set.
