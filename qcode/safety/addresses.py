@@ -89,7 +89,7 @@ def _target(scheme: str, host: str, port: int, *, is_bracketed: bool) -> UrlTarg
         if "%" in host:
             return "an address with a zone is on the local network"
         return UrlTarget(scheme, f"[{address}]", port, is_global(address), _is_loopback(address))
-    name = _ascii(host)
+    name = _ascii_host(host)
     if name is None:
         return "the host is not a valid internet name"
     labels = name.split(".")
@@ -103,7 +103,7 @@ def _target(scheme: str, host: str, port: int, *, is_bracketed: bool) -> UrlTarg
     return UrlTarget(scheme, name, port, not is_local, _LOOPBACK_NAME.fullmatch(name) is not None)
 
 
-def _ascii(host: str) -> str | None:
+def _ascii_host(host: str) -> str | None:
     """Return a host name in ASCII (IDNA) without a trailing dot, None if it is not a valid name."""
     folded = unicodedata.normalize("NFKC", host).casefold().removesuffix(".")
     try:

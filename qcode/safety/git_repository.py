@@ -45,7 +45,7 @@ OVERRIDES = (
 )
 """Settings that prevent reading commands from starting programs and writing files, as far as settings can."""
 
-_HARD = {
+_HARDENED = {
     "GIT_CONFIG_NOSYSTEM": "1",
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
@@ -55,6 +55,7 @@ _HARD = {
     "GIT_TRACE2_EVENT": "0",
     "GIT_TRACE2_PERF": "0",
 }
+"""Variables that prevent git from asking, fetching, paging, writing locks and writing trace files."""
 _HARMLESS = re.compile(
     r"core\.(?:repositoryformatversion|filemode|bare|logallrefupdates|ignorecase|precomposeunicode|symlinks|autocrlf|"
     r"eol|safecrlf|quotepath|abbrev|compression|loosecompression|bigfilethreshold|preloadindex|sparsecheckout|"
@@ -92,10 +93,10 @@ _CREDENTIALS = re.compile(
     rb"(?i)(?<![a-z0-9+.-])(?!(?:git\+)?ssh://)[a-z][a-z0-9+.-]*://[^/\s@]+@|://[^/\s:@]*:[^/\s@]+@"
 )
 _CREDENTIAL_NAMES = re.compile(r"extraheader|token|(?<!ask)pass|secret|oauth|api-?key|cookie", re.IGNORECASE)
-_LINKED = b"\x00\x00\xe0\x00"
+_SUBMODULE_MODE = b"\x00\x00\xe0\x00"
 """The mode of an index entry that is another repository (https://git-scm.com/docs/index-format)."""
 
-_SMALL = 4096
+_MAX_POINTER_BYTES = 4096
 
 
 def numbered(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -108,14 +109,17 @@ def numbered(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
 
 def overrides() -> dict[str, str]:
     """Return the environment under which reading commands of git run."""
-    return {**_HARD, **numbered(OVERRIDES)}
+    return {**_HARDENED, **numbered(OVERRIDES)}
 
 
-def hardened(env: Mapping[str, str], path: str, more: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
-    """Return an environment in which neither qcode's variables nor the repository change the behavior of git."""
+def hardened(env: Mapping[str, str], path: str, settings: Sequence[tuple[str, str]] = ()) -> dict[str, str]:
+    """Return an environment in which neither qcode's variables nor the repository change the behavior of git.
+
+    `settings` are added to `OVERRIDES`.
+    """
     allowed = {name: env[name] for name in ("HOME", "XDG_CONFIG_HOME", "TMPDIR") if name in env}
     fixed = {"PATH": path, "LC_ALL": "C"}
-    return allowed | fixed | _HARD | numbered((*OVERRIDES, *more))
+    return allowed | fixed | _HARDENED | numbered((*OVERRIDES, *settings))
 
 
 def risky_settings(fields: Sequence[bytes]) -> Iterator[str]:
@@ -130,6 +134,7 @@ def risky_settings(fields: Sequence[bytes]) -> Iterator[str]:
 
 
 def _settings(fields: Sequence[bytes]) -> Iterator[tuple[bytes, bytes, bytes]]:
+    """Yield scope, origin and entry of each setting; an entry is its name, a newline and its value."""
     yield from zip(fields[::3], fields[1::3], fields[2::3], strict=False)
 
 
@@ -138,8 +143,11 @@ class _Location:
     """The location of a folder's repository, as absolute paths with links resolved."""
 
     top: Path
+    """The folder of the work tree."""
     git: Path
+    """The `.git` folder."""
     common: Path
+    """The `.git` folder that all work trees of the repository share; usually the same as `git`."""
 
 
 class GitConfig:
@@ -243,6 +251,7 @@ class GitConfig:
         return output if code == 0 else None
 
     def _location_problem(self, location: _Location) -> str:
+        """Return the reason why git needs approval: a folder outside the workspace; empty if all are inside."""
         for folder in (location.top, location.git, location.common):
             if not self._is_inside(folder):
                 return f"the git repository is {folder}, outside the workspace"
@@ -289,7 +298,7 @@ def _has_submodules(location: _Location) -> bool:
         return True
     for index in (location.git / "index", *location.git.glob("sharedindex.*")):
         try:
-            if _LINKED in index.read_bytes():
+            if _SUBMODULE_MODE in index.read_bytes():
                 return True
         except OSError:
             continue
@@ -314,6 +323,7 @@ def _config_files(root: Path, env: Mapping[str, str]) -> Iterator[str]:
 
 
 def _git_folder(folder: Path) -> Path | None:
+    """Return the git folder of the work tree `folder`, which may be named in a `.git` file; None if it has none."""
     git_folder_path = folder / ".git"
     if (git_folder_path / "HEAD").exists():
         return git_folder_path
@@ -321,9 +331,10 @@ def _git_folder(folder: Path) -> Path | None:
 
 
 def _pointer_target(file: Path, base: Path, prefix: str = "") -> Path | None:
+    """Return the path in a file such as `.git` of a linked work tree (`gitdir: ../x`), relative to `base`."""
     try:
         with file.open("rb") as opened:
-            text = opened.read(_SMALL).decode("utf-8", "replace").strip()
+            text = opened.read(_MAX_POINTER_BYTES).decode("utf-8", "replace").strip()
     except OSError:
         return None
     return base / text.removeprefix(prefix).strip() if text.startswith(prefix) else None
@@ -550,6 +561,7 @@ def _folders_of(files: Iterable[str]) -> set[str]:
 
 
 def is_secret_path(path: str) -> bool:
+    """Return whether the name of a file in a repository is that of a secret or a private key."""
     name = path.rpartition("/")[2]
     return _CANDIDATE.search(os.fsencode(name)) is not None and (
         protected_paths.is_secret(name) or protected_paths.is_key(name)

@@ -21,10 +21,14 @@ from qcode.safety.paths import MAX_PATH, PathJudge, SessionFolders, absolute_pat
 from qcode.safety.protected_paths import CREDENTIALS, PROTECTED_RULES, STARTUP, fold, is_history, is_within
 from qcode.values import dataclass
 
+# The characters that bash removes from a word: quotes, backslashes, and line breaks after a backslash.
 _QUOTES = re.compile(r"""\\\n|\$?['"]|\\""")
+# A string with escapes: `$'\\x2e'`.
 _ESCAPED = re.compile(r"\$'(?:[^'\\]|\\.)*'?", re.DOTALL)
 _EXPANSION = re.compile(r"\$\w+|\$?\{[^}]*\}?|\$\([^)]*\)?|`[^`]*`?")
+# A word, or its part between braces, commas, colons and equals signs.
 _TOKEN = re.compile(r"[^\s;&|<>()`=,{}:]+")
+# A redirection to a file that only bash can name: `> $file`.
 _UNKNOWN_TARGET = re.compile(r"(?:>[>|&]?|&>>?)\s*[^\s;&|<>]*[$`*?\[{]")
 _PROTECTED_NAMES = (*(name.rsplit("/", 1)[-1] for name in (*CREDENTIALS, *STARTUP)), ".ssh")
 _DOTTED_NAMES = frozenset(name for name in _PROTECTED_NAMES if name.startswith("."))
@@ -32,6 +36,7 @@ _DOTTED_PATHS = tuple(location for location in (*CREDENTIALS, *STARTUP) if locat
 _IN_GIT = re.compile(
     r"(?:^|/)(?:\.git[. ]*|git~\d+)(?:/|$)|^(?:--git-(?:common-)?dir|--git-path|GIT_DIR)$", re.IGNORECASE
 )
+# Options between `git` and its command, with their values.
 _OPTIONS = r"(?:\s+-\S+(?:\s+[^-\s]\S*)?){0,20}\s+"
 _WRITES_SETTINGS = re.compile(
     rf"\bgit{_OPTIONS}(?:config\s+(?!--get|--list|-l\b|--show)|remote{_OPTIONS}(?:add|remove|rename|rm|set-\w+)\b)"
@@ -137,7 +142,9 @@ _GIT_CREATES = frozenset({"init", "clone", "worktree", "checkout-index", "apply"
 _FIND_CHANGES = ("-delete", "-exec", "-ok", "-fprint", "-fls")
 _MAX_PROGRAMS = 20
 _MAX_JUDGED = 500
+"""The maximum number of paths that are judged for one command."""
 _MAX_COMPARED = 50_000
+"""The maximum number of file names that are compared with wildcards for one command."""
 _MAX_FOLDER_CHANGES = 20
 _COST_OF_PATH = 10
 """The cost of resolving the links of one path, in comparisons of a name."""
@@ -171,22 +178,23 @@ class _FolderWrites:
         return _FolderWrites(session_folders, root, root)
 
     def reason_to_refuse(self, command: str) -> str:
-        here = self
+        """Return why a program in `command` may write a protected file that it does not name, empty if none may."""
+        current = self
         for segment in _SEPARATORS.split(_QUOTES.sub("", command.replace("${HOME}", "$HOME"))):
             words = segment.split()
-            found = [index for index, word in enumerate(words) if word.rpartition("/")[2] in _PROGRAMS]
-            if len(found) > _MAX_PROGRAMS:
+            starts = [index for index, word in enumerate(words) if word.rpartition("/")[2] in _PROGRAMS]
+            if len(starts) > _MAX_PROGRAMS:
                 return "it names very many programs that write files"
-            for index in found:
+            for index in starts:
                 name = words[index].rpartition("/")[2]
-                if here._may_write(name, words[index + 1 :]):
+                if current._may_write(name, words[index + 1 :]):
                     return f"{name} may change protected files that the command does not name, such as .git/config"
-            here = here._after(words)
-            if here.folder_changes > _MAX_FOLDER_CHANGES:
+            current = current._after_segment(words)
+            if current.folder_changes > _MAX_FOLDER_CHANGES:
                 return "it changes the folder very often"
         return ""
 
-    def _after(self, words: list[str]) -> _FolderWrites:
+    def _after_segment(self, words: list[str]) -> _FolderWrites:
         """Return the judge for the commands after this simple command, which may be a `cd`."""
         start = next((index for index, word in enumerate(words[:3]) if word in _CHANGES_FOLDER), None)
         if start is None:
@@ -204,13 +212,13 @@ class _FolderWrites:
         text = _HOME_VALUE.sub(
             lambda _: home_of(self.session_folders), _PROCESS_ROOT.sub("", _PROCESS_FOLDER.sub(".", command))
         )
-        here = self
+        current = self
         for segment in _SEPARATORS_BUT_BRACES.split(_QUOTES.sub("", _ESCAPED_BLANK.sub("?", text))):
             tokens = (*_TOKEN.findall(_VALUE.sub("*", segment)), *_TOKEN.findall(segment))
-            found = judged.reason_against(here.folder, dict.fromkeys(tokens))
-            if found:
-                return found
-            here = here._after(segment.split())
+            reason = judged.reason_against(current.folder, dict.fromkeys(tokens))
+            if reason:
+                return reason
+            current = current._after_segment(segment.split())
         quoted = (first or second for first, second in _QUOTED.findall(text))
         return judged.reason_against(self.folder, dict.fromkeys(name for name in quoted if " " in name))
 
@@ -228,7 +236,7 @@ class _FolderWrites:
             )
         operands = [word for word in words if not word.startswith("-") and not set(word) & set("<>")]
         if name == "find":
-            starts = words[: next((at for at, word in enumerate(words) if word.startswith("-")), len(words))]
+            starts = words[: next((index for index, word in enumerate(words) if word.startswith("-")), len(words))]
             return any(word.startswith(_FIND_CHANGES) for word in words) and self._any_reaches_protected(
                 starts or ["."]
             )
@@ -292,8 +300,8 @@ class _FolderWrites:
         home = home_of(self.session_folders)
         word = _IN_HOME.sub(lambda _: home, word, count=1)
         known = word
-        if found := _UNKNOWN.search(word):
-            start = word[: found.start()]
+        if unknown := _UNKNOWN.search(word):
+            start = word[: unknown.start()]
             known = os.path.dirname(start) or ("." if start else "")  # noqa: PTH120  # text
         if not known or known.startswith("~") or (self.folder is None and not known.startswith("/")):
             return None

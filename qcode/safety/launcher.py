@@ -20,13 +20,13 @@ class Unavailable(Exception):  # noqa: N818  # a finding, not a failure
     """The program could not be started or timed out; the text is the reason in a few words."""
 
 
-def find_program(name: str, path: str, outside: Path | Iterable[Path]) -> str | None:
-    """Return the absolute path of a program on `path` that is not in the folders `outside`, None if there is none.
+def find_program(name: str, path: str, excluded: Path | Iterable[Path]) -> str | None:
+    """Return the absolute path of a program on `path` that is not in the `excluded` folders, None if there is none.
 
     Neither the program nor the target of its links may be in these folders; otherwise a workspace could provide its
     own git.
     """
-    folders = [outside] if isinstance(outside, Path) else list(outside)
+    folders = [excluded] if isinstance(excluded, Path) else list(excluded)
     for part in safe_parts(path, *folders):
         program = shutil.which(name, path=part)
         if program is not None and not any(
@@ -36,10 +36,10 @@ def find_program(name: str, path: str, outside: Path | Iterable[Path]) -> str | 
     return None
 
 
-def safe_parts(path: str, *outside: Path) -> list[str]:
-    """Return the absolute parts of PATH that are, with links resolved, not in a folder of `outside`."""
+def safe_parts(path: str, *excluded: Path) -> list[str]:
+    """Return the absolute parts of PATH that are, with links resolved, in none of the `excluded` folders."""
     parts = [part for part in path.split(os.pathsep) if Path(part).is_absolute()]
-    forbidden = [candidate.resolve() for candidate in outside]
+    forbidden = [candidate.resolve() for candidate in excluded]
     return [
         part for part in parts if not any(Path(part).resolve().is_relative_to(candidate) for candidate in forbidden)
     ]
@@ -93,20 +93,20 @@ _MAX_ANSWERS = 2_000
 class BashSyntax:
     """The syntax check of bash, cached. Call it with a command for the error, empty if bash accepts it."""
 
-    def __init__(self, path: str, outside: Iterable[Path]) -> None:
-        self._bash = find_program("bash", f"{path}:/usr/bin:/bin", outside)
+    def __init__(self, path: str, excluded: Iterable[Path]) -> None:
+        self._bash = find_program("bash", f"{path}:/usr/bin:/bin", excluded)
         self._cached_answers: OrderedDict[str, str] = OrderedDict()
 
     def __call__(self, command: str) -> str:
         if self._bash is None:
             return "bash was not found, so the syntax of the command could not be checked"
         if command not in self._cached_answers:
-            self._cached_answers[command] = self._ask(self._bash, command)
+            self._cached_answers[command] = self._check(self._bash, command)
             if len(self._cached_answers) > _MAX_ANSWERS:
                 self._cached_answers.popitem(last=False)
         return self._cached_answers[command]
 
-    def _ask(self, bash: str, command: str) -> str:
+    def _check(self, bash: str, command: str) -> str:
         argv = (bash, "--noprofile", "--norc", "-n", "-c", command)
         try:
             code, _ = run(argv, {"PATH": "/usr/bin:/bin", "LC_ALL": "C.UTF-8"}, _BASH_TIMEOUT_S)

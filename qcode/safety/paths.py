@@ -37,6 +37,7 @@ _MAX_FILES_WITHOUT_KEY = 10_000
 TICK_NS, _COARSE_TICK_NS = 20_000_000, 2_000_000_000
 """The maximum tick of a file system's clock, for timestamps with fractions of a second and for whole seconds."""
 _UNUSED_NAME = "qcode-unused-name"
+"""An ordinary name that no file has: it stands for every ordinary name in a folder."""
 _MIN_NAMES = 4
 """The minimum number of names in a folder for which judging the folder first is faster."""
 
@@ -187,12 +188,12 @@ class PathJudge:
             return follow(absolute)
         if folder not in self._folders:
             self._folders[folder] = follow(folder)
-        above = self._folders[folder]
-        target = f"{above.target.rstrip('/')}/{name}"
+        parent = self._folders[folder]
+        target = f"{parent.target.rstrip('/')}/{name}"
         info = _stat(target)
-        if above.is_loop or (info is not None and stat.S_ISLNK(info.st_mode)):
+        if parent.is_loop or (info is not None and stat.S_ISLNK(info.st_mode)):
             return follow(absolute)
-        return ResolvedPath(tuple(f"{linked.rstrip('/')}/{name}" for linked in above.chain), target, info)
+        return ResolvedPath(tuple(f"{linked.rstrip('/')}/{name}" for linked in parent.chain), target, info)
 
     def _objections(self, resolved: ResolvedPath, access: Access) -> Iterator[Verdict]:
         """Yield a verdict for each reason against the access, in the order of the path's symlink chain.

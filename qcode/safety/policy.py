@@ -263,8 +263,8 @@ class Policy:
     def _judge_shell(self, command: str) -> Verdict:
         try:
             flow = self._flow(command)
-        except UnsupportedSyntax as found:
-            return self._judge_unclear(command, str(found))
+        except UnsupportedSyntax as error:
+            return self._judge_unclear(command, str(error))
         commands = [part.command for part in flow.parts]
         if any(word.may_differ for command in commands for word in command.words):
             return self._judge_unresolved(command, flow)
@@ -295,11 +295,11 @@ class Policy:
             return verdict
         from qcode.safety.hidden_writes import may_write_protected
 
-        found = may_write_protected(command, self._session_folders)
-        return Verdict("deny", f"{found}, and {why}", "path:protected") if found else verdict
+        reason = may_write_protected(command, self._session_folders)
+        return Verdict("deny", f"{reason}, and {why}", "path:protected") if reason else verdict
 
     def _judge_unresolved(self, command: str, flow: Flow) -> Verdict:
-        """Judge a command with unresolved words; a deny rule that might match makes it ask."""
+        """Judge a command with unresolved words, such as `rm $FILE`; a deny rule that might match makes it ask."""
         unclear = self._judge_unclear(command, "it depends on values that are known only when it runs")
         rules = [rule for rule in (*self.rules.deny, *self.rules.ask) if rule.kind == "shell"]
         is_ruled = any(may_restrict(rule, part.command) for rule in rules for part in flow.parts)
@@ -321,7 +321,7 @@ class Policy:
     def _judge_parts(self, flow: Flow) -> Verdict:
         """Allow if each part only reads or a rule allows it; otherwise ask, and propose a rule for a single part."""
         undecided: list[tuple[FlowPart, Verdict]] = []
-        used: Rule | None = None
+        last_rule: Rule | None = None
         parts, judge = flow.parts, self._judge_of(flow)
         for part in parts:
             verdict = judge.judge_part(part)
@@ -330,17 +330,14 @@ class Policy:
             rule = self._allowing_rule(part, verdict, judge) if self.is_trusted and self.mode != "plan" else None
             if rule is None:
                 undecided.append((part, verdict))
-            used = rule or used
-        if used is not None and used.body and not undecided:
+            last_rule = rule or last_rule
+        if last_rule is not None and last_rule.body and not undecided:
             undecided = self._parts_only_safe_in_sandbox(flow)
         if not undecided:
-            verdict = _READS if used is None else verdict_of_rule(used, "allow")
-            covers_all = used is not None and not used.body
-            return (
-                self._deny_protected_outputs(parts, verdict)
-                if covers_all
-                else self._with_output_verdicts(parts, verdict)
-            )
+            verdict = _READS if last_rule is None else verdict_of_rule(last_rule, "allow")
+            if last_rule is not None and not last_rule.body:  # `shell`, which covers every command
+                return self._deny_protected_outputs(parts, verdict)
+            return self._with_output_verdicts(parts, verdict)
         if self.mode == "plan":
             return replace(_PLAN_SHELL, reason=f"{_PLAN_SHELL.reason}: {undecided[0][1].reason}")
         if not self.is_trusted:
@@ -430,10 +427,11 @@ class Policy:
         return verdict
 
     def _outputs(self, parts: tuple[FlowPart, ...]) -> list[tuple[Word, str]]:
+        """Return each file to which a redirection writes, with the word that names it."""
         from qcode.safety.shell.judge import resolve
 
-        found = [(word, part.folders) for part in parts for word in part.command.outputs]
-        return [(word, path) for word, folders in found for path in resolve(self._session_folders, word, folders)]
+        outputs = [(word, part.folders) for part in parts for word in part.command.outputs]
+        return [(word, path) for word, folders in outputs for path in resolve(self._session_folders, word, folders)]
 
     def _checked_by_bash(self, command: str, verdict: Verdict) -> Verdict:
         """Allow only commands that bash can parse, because tree-sitter accepts some incomplete ones."""

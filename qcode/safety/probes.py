@@ -108,6 +108,6 @@ def _paths_below(paths: tuple[str, ...], folder: str) -> tuple[str, ...]:
     base = folder.rstrip("/")
     first = bisect_left(paths, f"{base}/")
     last = bisect_left(paths, f"{base}0")  # "0" is the character after "/"
-    at = bisect_left(paths, base)
-    is_itself = at < len(paths) and paths[at] == base
-    return (*((base,) if is_itself else ()), *paths[first:last])
+    index = bisect_left(paths, base)
+    is_listed = index < len(paths) and paths[index] == base
+    return (*((base,) if is_listed else ()), *paths[first:last])

@@ -20,6 +20,7 @@ from qcode.text.pattern import lazy_pattern
 _BIDI = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _INVISIBLE_LETTERS = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0\u2800")
 
+# The short name that FAT and NTFS give `.git`: `GIT~1`.
 _SHORT_GIT = lazy_pattern(r"git~\d+")
 _SECRET = lazy_pattern(
     r"\.env([._~-].*)?|\.envrc(\..*)?"
@@ -192,7 +193,7 @@ def judge_kernel_path(path: str) -> LocationVerdict | None:
 def judge_home_path(below_home: str) -> LocationVerdict | None:
     """Return the verdict for a protected path, which is relative to the home folder; None for other paths."""
     name = "/".join(fold(part) for part in below_home.split("/"))
-    ancestors = {name, *(name[: found.start()] for found in _SLASH.finditer(name))}
+    ancestors = {name, *(name[: slash.start()] for slash in _SLASH.finditer(name))}
     if not ancestors.isdisjoint(CREDENTIALS):
         return "deny", "deny", "it holds credentials", "path:credentials"
     if _HISTORY.fullmatch(name):
@@ -220,9 +221,9 @@ def judge_outside_path(path: str, homes: tuple[str, ...]) -> LocationVerdict:
     """Return the verdict for a path outside every root."""
     if _SECRET_SYSTEM.fullmatch(path):
         return "deny", "deny", "it holds secrets of the system", "path:credentials"
-    other = _HOMES.match(path)
+    home_folder = _HOMES.match(path)
     is_ours = any(is_within(path, home) or is_within(home, path) for home in homes)
-    if other is not None and not is_ours:
+    if home_folder is not None and not is_ours:
         return "deny", "deny", "it is in another user's home folder", "path:home"
     if path == "/" or (any(is_within(path, folder) for folder in _SYSTEM) and not is_ours and not _is_scratch(path)):
         return "ask", "deny", "it is in a system folder", "path:system"

@@ -55,15 +55,16 @@ _IN_URL = lazy_pattern(
 )
 
 
-_BEGUN = lazy_pattern(
+_PARTIAL_SECRET = lazy_pattern(
     r"(?:\b(?:sk-|AIza|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|AKIA|ASIA|hf_|npm_|pypi-|[rs]k_live_|SG\.|eyJ)"
     r"[A-Za-z0-9_.-]*+|(?i:\b(?:bearer|basic|token)\s+|x-(?:goog-)?api-key[\"']?\s*[:=]\s*[\"']?)[A-Za-z0-9._~+/=-]*+"
     r"|://[^\s:/@]*+:[^\s/@]*+)\Z"
 )
 """Matches the start of a secret with a known format at the end of a text that is still arriving."""
-_MAX_BEGUN = 2_000
-_MAX_NAME = 40
-_MIN_BEGUN = 4
+_MAX_PARTIAL_CHARS = 2_000
+_MAX_NAME_CHARS = 40
+"""The maximum length of a name before a secret, such as `x-goog-api-key: `."""
+_MIN_PARTIAL_CHARS = 4
 """The minimum number of characters of a loaded value to hold back: fewer reveal nothing and end many words."""
 
 
@@ -113,21 +114,24 @@ class Redactor:
         """
         if text[-1:].isspace() and not self._has_blanks:
             return 0
-        end = text[-_MAX_BEGUN:]
+        end = text[-_MAX_PARTIAL_CHARS:]
         # A key of a known format has no blank, and its name is directly before it.
-        unfinished = _BEGUN.search(end, max(0, max(end.rfind(" "), end.rfind("\n")) - _MAX_NAME))
+        unfinished = _PARTIAL_SECRET.search(end, max(0, max(end.rfind(" "), end.rfind("\n")) - _MAX_NAME_CHARS))
         secret_end = len(end) if unfinished is None else unfinished.start()
         for value in self._values:
-            start = end.find(value[:_MIN_BEGUN])
+            start = end.find(value[:_MIN_PARTIAL_CHARS])
             while 0 <= start < secret_end:
                 if value.startswith(end[start:]):
                     secret_end = start
-                start = end.find(value[:_MIN_BEGUN], start + 1)
+                start = end.find(value[:_MIN_PARTIAL_CHARS], start + 1)
         return len(end) - secret_end
 
 
 def _redact_shapes(text: str) -> str:
-    """Return `text` without keys that are recognized by their format, leftmost first."""
+    """Return `text` without keys that are recognized by their format, leftmost first.
+
+    `copied` is the end of the text already in `parts`. No web token starts before `excluded`.
+    """
     parts: list[str] = []
     copied = searched = excluded = 0
     while (match := _SHAPES.search(text, searched)) is not None:

@@ -53,14 +53,17 @@ class Rule:
         return any(word.has_glob for word in self.words)
 
     def matches_words(self, words: tuple[Word, ...], *, folds: bool = False) -> bool:
-        """Return whether a shell rule covers a simple command of these words; `folds`: accents may be composed."""
+        """Return whether a shell rule covers a simple command of these words.
+
+        `folds`: words are compared in composed form (NFC), because `e` with an accent can be one character or two.
+        """
         if not self.body:
             return True
-        is_open = self.words[-1] == _ANY
-        pattern = self.words[:-1] if is_open else self.words
-        is_long_enough = len(words) >= len(pattern) if is_open else len(words) == len(pattern)
+        is_prefix = self.words[-1] == _ANY  # `git log *`
+        pattern = self.words[:-1] if is_prefix else self.words
+        has_length = len(words) >= len(pattern) if is_prefix else len(words) == len(pattern)
         pairs = zip(pattern, words, strict=False)
-        return is_long_enough and all(_matches_word(want, word, folds=folds) for want, word in pairs)
+        return has_length and all(_matches_word(want, word, folds=folds) for want, word in pairs)
 
     def matches_path(self, path: str, root: str, home: str, *, folds: bool = False) -> bool:
         """Return whether a path rule covers the absolute, normalized `path`; `folds`: case and accents may differ."""
@@ -135,9 +138,9 @@ def _words_of(text: str, body: str, position: int) -> tuple[Word, ...]:
 
     try:
         words = split_words(body)
-    except UnsupportedSyntax as found:
+    except UnsupportedSyntax as error:
         raise _invalid_rule(
-            text, position, f"{found}; a shell rule is one plain command, with special characters quoted"
+            text, position, f"{error}; a shell rule is one plain command, with special characters quoted"
         ) from None
     if words[0].has_glob:
         raise _invalid_rule(text, position, "the name of the program must be written out")
@@ -201,6 +204,7 @@ _WRAPPING = frozenset(
         "chroot", "flock", "taskset", "chrt", "systemd-run", "bwrap",
     }
 )  # fmt: skip
+"""Programs that run a command from their arguments or their input: `timeout 5 git push`."""
 
 
 def first_rule(rules: Iterable[Rule], kind: str, test: Callable[[Rule], bool]) -> Rule | None:
@@ -226,30 +230,32 @@ def covers_command(rule: Rule, words: tuple[Word, ...]) -> bool:
         return False
     if not rule.body or not rule.has_wildcard:
         return True
-    literal = [word.text for word in rule.words if not word.has_glob]
-    named = {text for text in literal if text.startswith("-")}
+    rule_words = [word.text for word in rule.words if not word.has_glob]
+    rule_options = {text for text in rule_words if text.startswith("-")}
     is_literal = [index < len(rule.words) and not rule.words[index].has_glob for index in range(len(words))]
-    matched = ["" if is_named else word.text for word, is_named in zip(words, is_literal, strict=True)]
+    # The texts that wildcards match, with "" for a word that the rule contains.
+    matched = ["" if is_in_rule else word.text for word, is_in_rule in zip(words, is_literal, strict=True)]
     if any(foreign_host(words[0].text, text) for text in matched):
         return False
     pairs = zip(words, matched, strict=True)
-    rest = tuple(replace(word, is_quoted=False) for word, text in pairs if text or word.text not in named)
-    program = row_of(rest)
-    is_version = program is not None and not program.operands.roles and program.operands.minimum > 0
-    if program is None or is_version or _names_command(program, literal):
+    # The command without the options of the rule: the table decides whether the other words only read.
+    checked = tuple(replace(word, is_quoted=False) for word, text in pairs if text or word.text not in rule_options)
+    program = row_of(checked)
+    only_prints_version = program is not None and not program.operands.roles and program.operands.minimum > 0
+    if program is None or only_prints_version or _names_command(program, rule_words):
         return not may_run_or_write(words[0].text, matched[1:])
-    if is_table_command(rest):
+    if is_table_command(checked):
         return True
     is_script = not {"sed", "awk", "jq"}.isdisjoint(program.operands.roles)
-    does_more = any(not has_option(program, text) for text in named)
-    options = (word.text for word in rest[1:] if word.text.startswith("-"))
+    does_more = any(not has_option(program, text) for text in rule_options)
+    options = (word.text for word in checked[1:] if word.text.startswith("-"))
     return does_more and not is_script and all(has_option(program, text) for text in options)
 
 
-def _names_command(program: ProgramSpec, literal: list[str]) -> bool:
+def _names_command(program: ProgramSpec, rule_words: list[str]) -> bool:
     """Return whether a rule names a subcommand of a command without operands, such as `add` in `git remote add`."""
-    words = [text for text in literal[1:] if not text.startswith("-")]
-    return not program.operands.roles and len(words) > program.name.count("/") + (literal[0] == "git")
+    words = [text for text in rule_words[1:] if not text.startswith("-")]
+    return not program.operands.roles and len(words) > program.name.count("/") + (rule_words[0] == "git")
 
 
 def is_rule(text: str) -> bool:
@@ -307,8 +313,9 @@ def contains_rule_words(command: str, rule: Rule) -> bool:
     """Return whether a command that cannot be analyzed contains the fixed words of a rule as adjacent words."""
     plain_text = re.sub(r"['\"\\]", "", unicodedata.normalize("NFC", command))
     words = tuple(Word(text) for text in re.findall(r"[\w./@%+:=-]+", plain_text))
-    plain = tuple(replace(word, text=word.text.rsplit("/", 1)[-1]) for word in words)
-    return any(rule.matches_words(seen[start:], folds=True) for seen in (words, plain) for start in range(len(seen)))
+    without_folders = tuple(replace(word, text=word.text.rsplit("/", 1)[-1]) for word in words)
+    starts = range(len(words))
+    return any(rule.matches_words(form[start:], folds=True) for form in (words, without_folders) for start in starts)
 
 
 _ALIAS = lazy_pattern(r"(?:-c|--config-env=)?alias\.[^=]*=", re.IGNORECASE)
@@ -399,6 +406,7 @@ _NEVER_PROPOSED_SECOND = frozenset(
 _PATHS_ONLY = frozenset({"touch", "mkdir", "rmdir", "cp", "mv"})
 """Programs whose second word is a path, never a command such as `npm x`."""
 _RUNNERS = frozenset({"uv", "poetry", "pipenv", "hatch", "pdm", "rye", "pixi"})
+# Programs whose first argument is a command: a rule such as `shell(git *)` would cover all of them.
 _MANY_IN_ONE = frozenset({"git", "npm", "pnpm", "yarn", "cargo", "go", "dotnet", "mvn", "gradle", "composer", "bundle"})
 
 
@@ -441,7 +449,7 @@ def propose_prefix(command: SimpleCommand) -> str:
     if command.inputs or command.outputs or any(word.has_glob or word.is_home for word in command.words):
         return ""
     words = tuple(word.text for word in command.words)
-    runner = next((known for known in _TEST_RUNNERS if words[: len(known)] == known), None)
+    runner = next((runner for runner in _TEST_RUNNERS if words[: len(runner)] == runner), None)
     return f"shell({' '.join(runner)} *)" if runner is not None else ""
 
 

@@ -76,9 +76,9 @@ MAX_REASONS = 2
 
 def joined_reasons(reasons: Iterable[str]) -> str:
     """Return different reasons in one line. The first two are named, the others counted."""
-    found = list(dict.fromkeys(reasons))
-    more = [f"and {len(found) - MAX_REASONS} more"] if len(found) > MAX_REASONS else []
-    return "; ".join((*found[:MAX_REASONS], *more))
+    different = list(dict.fromkeys(reasons))
+    others = [f"and {len(different) - MAX_REASONS} more"] if len(different) > MAX_REASONS else []
+    return "; ".join((*different[:MAX_REASONS], *others))
 
 
 def strictest(first: Verdict, *others: Verdict) -> Verdict:

@@ -547,7 +547,7 @@ def test_every_command_asks_outside_a_repository(command: str, tmp_path: Path) -
     assert "no repository" in reason(folder, command)
 
 
-def test_default_is_a_clean_repository() -> None:
+def test_default_repository_is_harmless() -> None:
     use = read_git((Word("show"),), ())
     assert isinstance(use, GitUse)
     assert why_not(use, Repository()) == ""

@@ -135,7 +135,7 @@ def test_calibration_rows(row: dict[str, str], machine: Machine) -> None:
         ("/", "ask", "deny"),
     ],
 )
-def test_protected_names_and_paths(path: str, read: str, write: str, machine: Machine) -> None:
+def test_protected_names_and_paths_get_their_verdicts(path: str, read: str, write: str, machine: Machine) -> None:
     if path.startswith("deploy/"):
         machine.add(path)
     assert machine.verdicts(path) == (read, write)
@@ -163,13 +163,13 @@ def test_link_through_proc_is_denied_even_if_it_ends_inside(machine: Machine) ->
     assert machine.verdicts(f"way{machine.root}/src/app.py") == ("deny", "deny")
 
 
-def test_loops_are_denied(machine: Machine) -> None:
+def test_path_through_a_loop_of_links_is_denied(machine: Machine) -> None:
     (machine.root / "a").symlink_to("b")
     (machine.root / "b").symlink_to("a")
     assert machine.verdicts("a/x") == ("deny", "deny")
 
 
-def test_several_hard_links_ask(machine: Machine) -> None:
+def test_file_with_several_hard_links_asks(machine: Machine) -> None:
     os.link(machine.root / "src/app.py", machine.root / "second.py")
     assert machine.verdicts("second.py") == ("ask", "ask")
 

@@ -73,7 +73,7 @@ def program_folders(search_path: str, home: str) -> tuple[str, ...]:
     folders: list[str] = []
     for part in search_path.split(":"):
         if part.startswith("/"):
-            folders += _needed_for(os.path.realpath(part), home)
+            folders += _program_paths(os.path.realpath(part), home)
     return tuple(dict.fromkeys(path for path in folders if _may_be_shown(path, home)))
 
 
@@ -93,7 +93,8 @@ def toolchain_folders(scope: SandboxScope) -> tuple[str, ...]:
     return tuple(dict.fromkeys(path for path in toolchains if _may_be_shown(path, scope.home_path)))
 
 
-def _needed_for(folder: str, home: str) -> Iterator[str]:
+def _program_paths(folder: str, home: str) -> Iterator[str]:
+    """Yield the paths that the programs in one folder of the search path need; none for a folder of the system."""
     is_in_home = bool(home) and is_within(folder, home)  # the home may be in a system folder: /opt/jenkins
     is_system = not is_in_home and any(is_within(folder, system) for system in SYSTEM_FOLDERS)
     if is_system or not os.path.isdir(folder):  # noqa: PTH112  # text
@@ -105,7 +106,7 @@ def _needed_for(folder: str, home: str) -> Iterator[str]:
         yield prefix
         base = os.path.dirname(os.path.realpath(f"{folder}/python"))  # noqa: PTH120  # text
         if not is_within(base, prefix):
-            yield from _needed_for(base, home)
+            yield from _program_paths(base, home)
     else:
         yield folder
         if name in ("bin", "sbin") and prefix not in ("/", home):
@@ -121,12 +122,16 @@ def _may_be_shown(path: str, home: str) -> bool:
     return not any(is_within(f"{home}/{name}", path) for name in CREDENTIALS)
 
 
+_MAX_LINKS = 40
+"""The maximum number of links in a path on Linux (path_resolution(7))."""
+
+
 def links_to(paths: Sequence[str], visible: Sequence[str]) -> tuple[tuple[str, str], ...]:
     """Return the links on these paths outside the `visible` folders: path and target of each."""
     links: dict[str, str] = {}
     for path in paths:
         pending, current, count = path.split("/")[1:], "", 0
-        while pending and count < 40:
+        while pending and count < _MAX_LINKS:
             part = pending.pop(0)
             step = f"{current}/{part}"
             if not os.path.islink(step):  # noqa: PTH114  # text
@@ -169,7 +174,7 @@ def machine_view(scope: SandboxScope) -> MachineView:
     visible = [path for path in system if not os.path.islink(path)]  # noqa: PTH114  # text
     visible += [path for path in programs if not is_within_any(path, folders)]
     readable = tuple(path for path in visible if not is_within_any(path, set(visible) - {path}))
-    paths = [*system, str(scope.root), *map(str, scope.added_folders), *_parts(scope.search_path)]
+    paths = [*system, str(scope.root), *map(str, scope.added_folders), *_absolute_parts(scope.search_path)]
     return MachineView(readable, links_to(paths, (*readable, *folders)), tuple(_system_secrets()))
 
 
@@ -331,7 +336,7 @@ def _parents(paths: Iterable[str], folders: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(parents))
 
 
-def _parts(search_path: str) -> list[str]:
+def _absolute_parts(search_path: str) -> list[str]:
     return [part for part in search_path.split(":") if part.startswith("/")]
 
 

@@ -100,7 +100,7 @@ def find_sandbox(*, allows: Sequence[Kind] = ("bubblewrap", "landlock")) -> Sand
     if sys.platform != "linux":
         return None
     with _DETECTION_LOCK:
-        return next((found for kind in allows if (found := _first_effective(kind)) is not None), None)
+        return next((sandbox for kind in allows if (sandbox := _first_effective(kind)) is not None), None)
 
 
 def candidates(kind: Kind) -> list[Sandbox]:
@@ -129,8 +129,8 @@ def candidates(kind: Kind) -> list[Sandbox]:
 
 def is_effective(sandbox: Sandbox) -> bool:
     """Return whether a command runs in the sandbox and every attempt to escape fails."""
-    with tempfile.TemporaryDirectory(prefix="qcode-probe-") as made:
-        folder = os.path.realpath(made)
+    with tempfile.TemporaryDirectory(prefix="qcode-probe-") as created:
+        folder = os.path.realpath(created)
         Path(folder, "seen").write_text("visible\n")
         Path(folder, "hidden").write_text("secret\n")
         system = tuple(path for path in SYSTEM_FOLDERS if os.path.isdir(path) and not os.path.islink(path))  # noqa: PTH112, PTH114  # text

@@ -24,6 +24,7 @@ MAX_TOTAL_BYTES = 8 * 1024 * 1024
 """The maximum size of all recorded contents."""
 MAX_REPORTED = 20
 _CLOCK_GRAIN_NS = 20_000_000
+"""The maximum tick of a file system's clock."""
 
 _Identity = tuple[int, int, int, int, int]
 
@@ -192,7 +193,7 @@ def _write(path: str, recorded: RecordedPath) -> bool:
     return True
 
 
-_MAX_CONFIG = 64 * 1024
+_MAX_CONFIG_BYTES = 64 * 1024
 _SECTION = re.compile(r'\[(core|remote|branch|user|init)(?: "([^"\\]*)")?\]', re.IGNORECASE)
 _HARMLESS_SETTINGS = {
     "core": frozenset(
@@ -264,9 +265,10 @@ def _points_into_git(path: str) -> bool:
 
 
 def _small_text(path: str) -> str:
+    """Return the content of a small file; raise `OSError` for a larger file, a link or a device."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
-        data = file.read(_MAX_CONFIG + 1)
-    if not stat.S_ISREG(os.lstat(path).st_mode) or len(data) > _MAX_CONFIG:
+        data = file.read(_MAX_CONFIG_BYTES + 1)
+    if not stat.S_ISREG(os.lstat(path).st_mode) or len(data) > _MAX_CONFIG_BYTES:
         raise OSError(errno.EINVAL, "not a small file")
     return data.decode()

@@ -27,6 +27,7 @@ LARGE_TREE = 5_000
 LARGE_TREE_S = 2.0
 """The minimum time between two refreshes of the index of a large tree."""
 _STEPS_PER_CLOCK_CHECK = 64
+"""The number of folders between two comparisons of the time with the limit."""
 
 _ENVIRONMENT_FILE = re.compile(r"\.env([._~-].*)?|\.envrc(\..*)?")
 _GIT_CONFIGS = frozenset({"config", "config.worktree"})
@@ -40,6 +41,7 @@ _SECRET, _CONTROL, _DEPENDENCY, _GIT, _NESTED_CONTROL = 1, 2, 4, 8, 16
 """The categories of a name. `_NESTED_CONTROL` names count only in certain folders: `workflows` in `.github`."""
 
 _NOT_SCANNED, _MISSING = -1, -2
+"""The values of `_Folder.ctime_ns` before a scan, and after the scan of a folder that does not exist."""
 
 
 @mutable_dataclass(slots=True)

@@ -82,8 +82,8 @@ def forbid_new_privileges() -> None:
 def load_filter(program: bytes) -> None:
     """Load a seccomp filter. Call `forbid_new_privileges` first."""
     buffer = ctypes.create_string_buffer(program, len(program))
-    head = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))
-    call("seccomp", "prctl", _SET_SECCOMP, _FILTER_MODE, head, 0, 0)
+    header = struct.pack("@HP", len(program) // 8, ctypes.addressof(buffer))  # struct sock_fprog
+    call("seccomp", "prctl", _SET_SECCOMP, _FILTER_MODE, header, 0, 0)
 
 
 def drop_capabilities() -> None:
@@ -101,10 +101,10 @@ def drop_capabilities() -> None:
             call("bounding set", "prctl", _BOUNDING_DROP, number, 0, 0, 0)
     with contextlib.suppress(OSError):
         call("ambient set", "prctl", _AMBIENT, _AMBIENT_CLEAR_ALL, 0, 0, 0)
-    head = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
-    call("capset", "syscall", _CAPSET, head, bytes(24))
+    header = struct.pack("=Ii", _CAPABILITY_VERSION, 0)
+    call("capset", "syscall", _CAPSET, header, bytes(24))
     remaining = ctypes.create_string_buffer(24)
-    call("capget", "syscall", _CAPGET, head, remaining)
+    call("capget", "syscall", _CAPGET, header, remaining)
     if any(remaining.raw):
         raise OSError(errno.EPERM, "capabilities are left")
 
@@ -128,8 +128,8 @@ def bind(source: str, target: str) -> None:
 def restrict_mount(target: str, *, is_read_only: bool, is_recursive: bool = True) -> None:
     """Forbid device nodes and set-user-ID bits at a mount and the mounts below it, and optionally writes."""
     flags = struct.pack("=4Q", _NO_SUID | _NO_DEV | (_READ_ONLY if is_read_only else 0), 0, 0, 0)
-    at = _AT_RECURSIVE if is_recursive else 0
-    call(f"mount {target}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(target), at, flags, len(flags))
+    at_flags = _AT_RECURSIVE if is_recursive else 0
+    call(f"mount {target}", "syscall", _MOUNT_SETATTR, _AT_CWD, os.fsencode(target), at_flags, flags, len(flags))
 
 
 def forbid_setuid(target: str) -> None:

@@ -26,6 +26,7 @@ _SCOPES_VERSION = 6
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR, _TRUNCATE, _IOCTL_DEV = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 14, 1 << 15
 _READING = _EXECUTE | _READ_FILE | _READ_DIR
+# Both rights of TCP (bind and connect), and both scopes (abstract UNIX sockets and signals).
 _TCP, _SCOPES = 0b11, 0b11
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 # Not /proc/self: the grant would be for the /proc folder of qcode itself. Open file descriptors need no grant.

@@ -28,9 +28,9 @@ def opened_parent(path: str) -> Iterator[tuple[int, str]]:
     descriptor = os.open("/", _FOLDER)
     try:
         for folder in folders:
-            inner = os.open(folder, _FOLDER, dir_fd=descriptor)
+            child = os.open(folder, _FOLDER, dir_fd=descriptor)
             os.close(descriptor)
-            descriptor = inner
+            descriptor = child
         yield descriptor, name
     finally:
         os.close(descriptor)

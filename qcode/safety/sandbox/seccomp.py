@@ -24,11 +24,15 @@ _X32 = 0x40000000
 
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 _EPERM, _ENOSYS = 0x00050001, 0x00050026
+"""The results of a filter: the last two refuse the call with an error."""
 _LOAD, _AND, _RETURN = 0x20, 0x54, 0x06
 _EQUALS, _AT_LEAST, _ANY_BIT = 0x15, 0x35, 0x45
-_NUMBER_AT, _ARCH_AT = 0, 4
+"""Opcodes of BPF; those in the second line jump."""
+_NUMBER_AT, _ARCH_AT, _ARGUMENTS_AT = 0, 4, 16
+"""Offsets in struct seccomp_data, which describes the call."""
 
 Instruction: TypeAlias = tuple[int, int, int, int]
+"""Opcode, how many instructions to skip if the test is true, how many if it is false, and the operand."""
 Numbers: TypeAlias = tuple[int | None, int | None]
 
 # Numbers on x86_64 and aarch64, None if the machine has no such call.
@@ -99,18 +103,18 @@ def filter_program(name: FilterName, machine: str) -> bytes:
     if machine not in AUDIT_ARCH:
         raise UnknownMachine(machine)
     column = COLUMN[machine]
-    rows: list[Instruction] = [(_LOAD, 0, 0, _ARCH_AT), (_EQUALS, 1, 0, AUDIT_ARCH[machine]), _returns(_KILL)]
-    rows.append((_LOAD, 0, 0, _NUMBER_AT))
+    program: list[Instruction] = [(_LOAD, 0, 0, _ARCH_AT), (_EQUALS, 1, 0, AUDIT_ARCH[machine]), _returns(_KILL)]
+    program.append((_LOAD, 0, 0, _NUMBER_AT))
     if machine == "x86_64":
-        rows += [(_AT_LEAST, 0, 1, _X32), _returns(_ENOSYS)]
+        program += [(_AT_LEAST, 0, 1, _X32), _returns(_ENOSYS)]
     for numbers in _refused_numbers(name):
         if (number := numbers[column]) is not None:
-            rows += [(_EQUALS, 0, 1, number), _returns(_EPERM)]
+            program += [(_EQUALS, 0, 1, number), _returns(_EPERM)]
     for numbers, block in _conditions(name):
         if (number := numbers[column]) is not None:
-            rows += [(_EQUALS, 0, len(block), number), *block]
-    rows.append(_returns(_ALLOW))
-    return b"".join(struct.pack("=HBBI", *row) for row in rows)
+            program += [(_EQUALS, 0, len(block), number), *block]
+    program.append(_returns(_ALLOW))
+    return b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
 
 
 def _refused_numbers(name: FilterName) -> Iterator[Numbers]:
@@ -151,12 +155,15 @@ def _returns(action: int) -> Instruction:
 
 def _load(argument: int, mask: int | None) -> list[Instruction]:
     # Load the lower half: the kernel ignores the upper half of these arguments. Both machines are little-endian.
-    load: Instruction = (_LOAD, 0, 0, 16 + 8 * argument)
+    load: Instruction = (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * argument)
     return [load] if mask is None else [load, (_AND, 0, 0, mask)]
 
 
 def _tests(values: Sequence[int]) -> list[Instruction]:
-    """Return tests that skip the next instruction if the loaded value is one of `values`."""
+    """Return tests that skip the instruction after them if the loaded value is one of `values`.
+
+    Example: of two tests, the first skips two instructions if it is true, the second test and the instruction after it.
+    """
     return [(_EQUALS, len(values) - index, 0, value) for index, value in enumerate(values)]
 
 

@@ -73,7 +73,7 @@ class OddCharacter(UnsupportedSyntax):
 
 def has_hidden(text: str) -> bool:
     """Return whether a command has a character that is not seen or not read as what it is, even inside quotes."""
-    return _VISIBLE_ASCII.fullmatch(text) is None and any(True for _ in _hidden(text))
+    return _VISIBLE_ASCII.fullmatch(text) is None and any(True for _ in _hidden_reasons(text))
 
 
 def is_plain(text: str, index: int) -> bool:
@@ -95,7 +95,8 @@ def is_unsplit(text: str) -> bool:
 
 def describe(text: str, char: str = "") -> str:
     """Return which characters of a command need approval, in one line. `char` is one of them, if it is known."""
-    return f"it has {joined_reasons((*_hidden(text), *map(_disallowed_reason, char), *_disallowed_characters(text)))}"
+    reasons = (*_hidden_reasons(text), *map(_disallowed_reason, char), *_disallowed_characters(text))
+    return f"it has {joined_reasons(reasons)}"
 
 
 def name_of(char: str) -> str:
@@ -119,10 +120,10 @@ def foreign_host(program: str, text: str) -> str:
     """
     if text.isascii():
         return ""
-    found = _URL.match(text)
-    authority = re.split(r"[/?#]", text[found.end() :] if found else text, maxsplit=1)[0]
+    scheme = _URL.match(text)
+    authority = re.split(r"[/?#]", text[scheme.end() :] if scheme else text, maxsplit=1)[0]
     is_copied = program in _COPYING and ":" in authority
-    if found is None and not is_copied and (program not in _NETWORK or text.startswith("-")):
+    if scheme is None and not is_copied and (program not in _NETWORK or text.startswith("-")):
         return ""
     host = authority.rpartition("@")[2].partition(":")[0]
     return "" if host.isascii() else host
@@ -146,7 +147,8 @@ def _lookalike(char: str) -> str:
     return compatible if is_syntax else _LOOKALIKES.get(char) or _LOOKALIKES.get(compatible, "")
 
 
-def _hidden(text: str) -> Iterator[str]:
+def _hidden_reasons(text: str) -> Iterator[str]:
+    """Yield the reason for each character that may not be seen or not be read as what it is."""
     return filter(None, (_hidden_reason(text, index) for index in range(len(text))))
 
 
@@ -157,8 +159,8 @@ def _hidden_reason(text: str, index: int) -> str:
         return ""
     category = unicodedata.category(char)
     before = text[index - 1] if index else " "
-    if category in _KINDS:
-        return f"the {_KINDS[category]} U+{ord(char):04X}"
+    if category in _HIDDEN_CATEGORIES:
+        return f"the {_HIDDEN_CATEGORIES[category]} U+{ord(char):04X}"
     if category.startswith("Z"):
         return f"{name_of(char)}, which is not an ordinary space"
     if char in _EMOJI_STYLE and unicodedata.category(before) == "So":
@@ -173,7 +175,7 @@ def _hidden_reason(text: str, index: int) -> str:
     return ""
 
 
-_KINDS = {
+_HIDDEN_CATEGORIES = {
     "Cc": "control character",
     "Cs": "invalid character",
     "Co": "private character",
@@ -191,6 +193,6 @@ def _disallowed_characters(text: str) -> Iterator[str]:
 
 
 def _disallowed_reason(char: str) -> str:
-    looks = _lookalike(char)
-    like = f", which looks like {'a quote' if looks in _QUOTES else repr(looks)}" if looks else ""
-    return f"{name_of(char)} outside quotes{like}"
+    lookalike = _lookalike(char)
+    shown = "a quote" if lookalike in _QUOTES else repr(lookalike)
+    return f"{name_of(char)} outside quotes{f', which looks like {shown}' if lookalike else ''}"

@@ -163,7 +163,7 @@ class ReadChecker:
         if sum(len(names) for _, names in groups) > MAX_MATCHES:
             raise NeedsApproval("a wildcard matches very many files")
         starts = (names if len(parts) == 1 else [prefix[len(self.folder) + 1 :]] for prefix, names in groups)
-        if is_leading and any(start.startswith("-") for some in starts for start in some):
+        if is_leading and any(start.startswith("-") for group_starts in starts for start in group_starts):
             raise NeedsApproval("a wildcard matches a name that would be read as an option")
         return groups or [_split_path(pattern)]
 

@@ -102,6 +102,11 @@ def fill_holes(word: Word, values: Sequence[Word]) -> Word:
 
 @dataclass(frozen=True, slots=True)
 class _FlowPass:
+    """One walk through a script. `parts` and `features` are collected; `variables` has the values set by loops.
+
+    A pass for a subshell shares the first two, and has a copy of the variables.
+    """
+
     parts: list[FlowPart]
     features: set[Feature]
     variables: dict[str, Word]

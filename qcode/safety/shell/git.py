@@ -120,6 +120,7 @@ _ATOMS = re.compile(
 )
 """Fields of a ref that are neither computed by a program nor the raw content of an object."""
 
+# The ref in `git reflog REF`, the operand of `git symbolic-ref`, and a file in the index: `:README`, `:0:README`.
 _REFLOG = re.compile(r"(?:HEAD|@|stash|refs/)\S*")
 _SYMBOLIC = re.compile(r"HEAD|refs/(?:[\w@+-][\w.@+-]*/)*[\w@+-][\w.@+-]*", re.ASCII)
 _INDEX_FORM = re.compile(r":(?:[0-3]:)?([\w.@+-][\w.@+/-]*)", re.ASCII)

@@ -50,9 +50,11 @@ _AWK_DIVISION = re.compile(
 _AWK_STRUCTURE = re.compile(r"\bprint|[{}()>]")
 _AWK_UNKNOWN = re.compile(r"[@#\\`'\"]|\bgetline\b|(?<!\|)\|(?!\|)")
 
+# jq: the characters of a filter outside strings; a string up to its end or an expression in it, a parenthesis, or other
+# text; the rest of a string after such an expression; and the names that read anything but the input.
 _JQ_PLAIN = re.compile(r"[\w.\[\]|,:;@$\s(){}?<>=!+*/%-]*")
-_JQ_PIECES = re.compile(r'"(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()|[()]|[^"()]+')
-_JQ_AFTER = re.compile(r'(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()')
+_JQ_PARTS = re.compile(r'"(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()|[()]|[^"()]+')
+_JQ_STRING_REST = re.compile(r'(?:[^"\\\n]|\\["\\/bfnrt])*(?P<opens>"|\\\()')
 _JQ_REACHES_OUT = re.compile(
     r"\b(env|include|import|input|inputs|input_filename|debug|stderr|halt|halt_error|modulemeta|"
     r"get_search_list|ENV|__prog_args)\b"
@@ -98,7 +100,7 @@ def _jq_code(script: str) -> str | None:
     position, code, open_counts = 0, list[str](), [0]
     while position < len(script):
         ends_expression = open_counts[-1] == 0 and len(open_counts) > 1 and script[position] == ")"
-        match = (_JQ_AFTER if ends_expression else _JQ_PIECES).match(script, position + ends_expression)
+        match = (_JQ_STRING_REST if ends_expression else _JQ_PARTS).match(script, position + ends_expression)
         if match is None:
             return None
         position = match.end()

@@ -38,6 +38,7 @@ _HOLES = frozenset(
 """Node kinds of expansions."""
 _WORDS = frozenset({"word", "number", "raw_string", "string", "concatenation", "brace_expression"}) | _HOLES
 _LEAVES = _WORDS | {"string_content", '"', "$", "[", "]", "{", "}", "..", "command_name"}
+# The text between words (with continued lines), and between statements.
 _BLANKS = re.compile(r"[ \t]*|[ \t]+(?:\\\n[ \t]*)+")
 _LINES = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n[ \t])*")
 _REASONS = {
@@ -80,7 +81,9 @@ _RESERVED = frozenset(
         "select", "function", "coproc", "in",
     }
 )  # fmt: skip
-_FRAME = ("  ", " \t", "\t ", "\t\t")
+# The first and last character inside `[ … ]`: bash needs a blank at both ends.
+_TEST_BLANKS = ("  ", " \t", "\t ", "\t\t")
+# The accepted expansions: `$name`, `${name}`, `$?`, `$#`, and arithmetic with literal numbers.
 _VALUE = re.compile(r"\$(?:(?P<name>[A-Za-z_]\w*)|\{(?P<braced>[A-Za-z_]\w*)\}|[?#])", re.ASCII)
 _ARITHMETIC = re.compile(r"\$\(\([ \d+*/%()<>=!&|^~-]*\)\)", re.ASCII)
 _VARIABLE = re.compile(r"(?!.*_proxy)[a-z][a-z0-9_]{0,40}|[A-Z]")
@@ -276,7 +279,7 @@ class _SyntaxReader(_Nodes):
         text, holes = self._with_marks(node, checks=False)
         size = 2 if text.startswith("[[") else 1
         inside = text[size:-size]
-        if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _FRAME:
+        if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _TEST_BLANKS:
             raise UnsupportedSyntax("it has a test that qcode cannot check")
         opening, closing = Word(text[:size]), Word(text[-size:])
         (_, first), *rest = split_tests(inside, holes)
@@ -323,7 +326,7 @@ class _SyntaxReader(_Nodes):
         if not children or any(child.type not in _WORDS for child in children):
             raise UnsupportedSyntax("it has a redirection that qcode cannot check")
         target = _single_word(self._words(children[0]))
-        more = [word for child in children[1:] for word in self._words(child)]
+        further_words = [word for child in children[1:] for word in self._words(child)]
         inputs, outputs = command.inputs, command.outputs
         if operator == ">&":
             if target not in (Word("1"), Word("2")):
@@ -334,25 +337,25 @@ class _SyntaxReader(_Nodes):
             raise UnsupportedSyntax("it writes to a file whose name is known only when it runs")
         elif target != Word("/dev/null"):
             outputs = (*outputs, target)
-        return SimpleCommand((*command.words, *more), inputs, outputs)
+        return SimpleCommand((*command.words, *further_words), inputs, outputs)
 
     def _words(self, node: Node) -> tuple[Word, ...]:
         return read_words(*self._with_marks(node))
 
     def _with_marks(self, node: Node, *, checks: bool = True) -> tuple[str, tuple[Expansion, ...]]:
         """Return the text of a node with a mark in place of each hole, and the holes."""
-        pieces: list[bytes] = []
+        parts: list[bytes] = []
         holes: list[Expansion] = []
-        at = node.start_byte
+        position = node.start_byte
         for hole in self.holes(node, checks=checks):
             if hole.type == "process_substitution":
                 raise UnsupportedSyntax(_reason(hole.type, ""))
-            pieces += [self.source[at : hole.start_byte], MARK.encode()]
-            holes.append(self._hole(hole))
-            at = hole.end_byte
-        return b"".join([*pieces, self.source[at : node.end_byte]]).decode("utf-8"), tuple(holes)
+            parts += [self.source[position : hole.start_byte], MARK.encode()]
+            holes.append(self._expansion(hole))
+            position = hole.end_byte
+        return b"".join([*parts, self.source[position : node.end_byte]]).decode("utf-8"), tuple(holes)
 
-    def _hole(self, node: Node) -> Expansion:
+    def _expansion(self, node: Node) -> Expansion:
         text = self.text(node)
         if node.type in ("simple_expansion", "expansion"):
             match = _VALUE.fullmatch(text)
@@ -374,10 +377,12 @@ class _SyntaxReader(_Nodes):
 
 _ESCAPABLE = frozenset(" ()[]{}*?;&|<>#!$'\"`~\\")
 _PLAIN_BRACES = re.compile(r"[@^]\{[A-Za-z0-9-]*\}|\{\}")
-_STOPS = frozenset(" \t\n|&;<>()`")
-_LISTED = r"\w@%+=:./^*?\x80-\U0010ffff-"
+_WORD_ENDS = frozenset(" \t\n|&;<>()`")
+_BRACE_CHARS = r"\w@%+=:./^*?\x80-\U0010ffff-"
 _BRACED = re.compile(
-    rf"(?P<before>[{_LISTED},]*)\{{(?P<list>[{_LISTED}]*(?:,[{_LISTED}]*)+)\}}(?P<after>[{_LISTED},]*)", re.ASCII
+    rf"(?P<before>[{_BRACE_CHARS},]*)\{{(?P<list>[{_BRACE_CHARS}]*(?:,[{_BRACE_CHARS}]*)+)\}}"
+    rf"(?P<after>[{_BRACE_CHARS},]*)",
+    re.ASCII,
 )
 MAX_EXPANDED = 100
 
@@ -397,15 +402,15 @@ def read_word(text: str, holes: tuple[Expansion, ...] = ()) -> Word:
     """Return `text` as one word; raise `UnsupportedSyntax` if it is not exactly one."""
     lexer = _Lexer(text, holes)
     word = lexer.word()
-    if lexer.at != len(text) or lexer.holes:
+    if lexer.position != len(text) or lexer.holes:
         raise UnsupportedSyntax("it has a word without a clear end")
     return word
 
 
 def split_words(text: str) -> tuple[Word, ...]:
     """Return the words of `text`; raise `UnsupportedSyntax` for any operator."""
-    (_, words), *more = split_tests(text)
-    if more:
+    (_, words), *further_tests = split_tests(text)
+    if further_tests:
         raise UnsupportedSyntax("it contains an operator where a word is expected")
     return words
 
@@ -417,12 +422,12 @@ def split_tests(text: str, holes: tuple[Expansion, ...] = ()) -> list[tuple[Oper
     operator: Operator = ";"
     words: list[Word] = []
     while lexer.skip_blanks():
-        joint = text[lexer.at : lexer.at + 3]
-        if joint in ("&& ", "|| "):
+        following = text[lexer.position : lexer.position + 3]
+        if following in ("&& ", "|| "):
             tests.append((operator, tuple(words)))
-            operator, words = "&&" if joint == "&& " else "||", []
-            lexer.at += 3
-        elif text[lexer.at] == "#":
+            operator, words = "&&" if following == "&& " else "||", []
+            lexer.position += 3
+        elif text[lexer.position] == "#":
             raise UnsupportedSyntax("it contains a comment")
         else:
             words.append(lexer.word())
@@ -445,30 +450,30 @@ class _Lexer:
     def __init__(self, text: str, holes: tuple[Expansion, ...] = ()) -> None:
         self.text = text
         self.holes = holes
-        self.at = 0
+        self.position = 0
 
     def skip_blanks(self) -> bool:
         """Skip to the next word; return whether there is one."""
-        while self.at < len(self.text) and self.text[self.at] in " \t":
-            self.at += 1
-        return self.at < len(self.text)
+        while self.position < len(self.text) and self.text[self.position] in " \t":
+            self.position += 1
+        return self.position < len(self.text)
 
     def word(self) -> Word:
-        start, parts, is_quoted, is_split = self.at, list[str](), False, False
+        start, parts, is_quoted, is_split = self.position, list[str](), False, False
         if start == len(self.text):
             raise UnsupportedSyntax("it lacks a word")
         is_home = self._starts_at_home()
-        while self.at < len(self.text) and self.text[self.at] not in _STOPS:
-            char = self.text[self.at]
+        while self.position < len(self.text) and self.text[self.position] not in _WORD_ENDS:
+            char = self.text[self.position]
             if char in "'\"\\":
                 is_quoted = True
                 parts.append(self._quoted(char))
             else:
                 is_split = is_split or char == MARK
-                parts.append(self._bare_text(char, is_first=self.at == start))
-        if self.at == start:
+                parts.append(self._bare_text(char, is_first=self.position == start))
+        if self.position == start:
             raise UnsupportedSyntax("it contains an operator where a word is expected")
-        raw = self.text[start : self.at]
+        raw = self.text[start : self.position]
         _check_braces(raw, is_quoted=is_quoted)
         has_glob = not is_quoted and ("*" in raw or "?" in raw)
         word = "".join(parts)
@@ -479,24 +484,28 @@ class _Lexer:
         return Word(word, is_quoted, is_home, has_glob, holes, is_split)
 
     def _starts_at_home(self) -> bool:
-        if self.text[self.at] != "~":
+        if self.text[self.position] != "~":
             return False
-        follower = self.text[self.at + 1 : self.at + 2]
-        if follower and follower != "/" and follower not in _STOPS:
+        follower = self.text[self.position + 1 : self.position + 2]
+        if follower and follower != "/" and follower not in _WORD_ENDS:
             raise UnsupportedSyntax("it names a home folder that qcode cannot check")
         return True
 
     def _bare_text(self, char: str, *, is_first: bool) -> str:
-        if char == "~" and not is_first and not (self.text[self.at - 1].isalnum() or self.text[self.at - 1] in "_.^-"):
+        if (
+            char == "~"
+            and not is_first
+            and not (self.text[self.position - 1].isalnum() or self.text[self.position - 1] in "_.^-")
+        ):
             raise UnsupportedSyntax("it has a ~ that may be a home folder")
         if char == MARK:
-            self.at += 1
+            self.position += 1
             return char
-        if char in "*?~{}!" or is_plain(self.text, self.at):
-            self.at += 1
+        if char in "*?~{}!" or is_plain(self.text, self.position):
+            self.position += 1
             return char
         if char in "[]" and is_first and self._is_alone():
-            self.at += 1
+            self.position += 1
             return char
         if char == "$":
             raise UnsupportedSyntax("it contains an expansion")
@@ -505,45 +514,45 @@ class _Lexer:
         raise UnsupportedSyntax(f"it contains {char!r} where its meaning is ambiguous")
 
     def _is_alone(self) -> bool:
-        follower = self.text[self.at + 1 : self.at + 2]
+        follower = self.text[self.position + 1 : self.position + 2]
         return not follower or follower in " \t\n;|&"
 
     def _quoted(self, char: str) -> str:
         if char == "\\":
-            escaped = self.text[self.at + 1 : self.at + 2]
+            escaped = self.text[self.position + 1 : self.position + 2]
             if escaped not in _ESCAPABLE:
                 raise UnsupportedSyntax("it has a backslash that can be read in two ways")
-            self.at += 2
+            self.position += 2
             return escaped
         if char == "'":
-            end = self.text.find("'", self.at + 1)
+            end = self.text.find("'", self.position + 1)
             if end < 0:
                 raise UnsupportedSyntax("a quote is not closed")
-            inside = self.text[self.at + 1 : end]
-            self.at = end + 1
+            inside = self.text[self.position + 1 : end]
+            self.position = end + 1
             return self._plain_or_refuse(inside)
         return self._double_quoted()
 
     def _double_quoted(self) -> str:
-        self.at += 1
+        self.position += 1
         parts: list[str] = []
-        while self.at < len(self.text):
-            char = self.text[self.at]
-            self.at += 1
+        while self.position < len(self.text):
+            char = self.text[self.position]
+            self.position += 1
             if char == '"':
                 self._plain_or_refuse("".join(parts).replace(MARK, ""))
                 return "".join(parts)
             # No expansion begins with these: "line (1|2)$" ends with a plain dollar sign.
-            is_plain = char == "$" and self.text[self.at : self.at + 1] in ('"', "|", ")")
+            is_plain = char == "$" and self.text[self.position : self.position + 1] in ('"', "|", ")")
             if char in "$`" and not is_plain:
                 raise UnsupportedSyntax("it contains an expansion")
             if char == "\\":
-                escaped = self.text[self.at : self.at + 1]
+                escaped = self.text[self.position : self.position + 1]
                 if escaped == "\n":
                     raise UnsupportedSyntax("it has a backslash that can be read in two ways")
                 if escaped and escaped in '$`"\\':
                     char = escaped
-                    self.at += 1
+                    self.position += 1
             parts.append(char)
         raise UnsupportedSyntax("a quote is not closed")
 

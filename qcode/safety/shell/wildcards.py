@@ -48,6 +48,8 @@ class _Program:
 
 @dataclass(frozen=True, slots=True)
 class _Table:
+    """The content of wildcards.toml, whose header explains the fields."""
+
     everywhere: tuple[str, ...]
     parts: frozenset[str]
     narrowing: frozenset[str]
@@ -93,12 +95,14 @@ def _option_with_value(word: str, known_options: Collection[str], flags: Collect
 
 
 def _is_refused(text: str, program: _Program, table: _Table) -> bool:
+    """Return whether a word may be an option that writes or runs a program, or another word that the row refuses."""
     name = text.partition("=")[0]
     if program.harmless and (text in program.harmless or name in program.harmless):
         return False
     if not text.startswith("-") or text == "-":
         if program.words is not None and program.words.fullmatch(text) is None:
             return True
+        # Two entries stand for a kind of word: `@` for `@file`, and `=` for an assignment such as `A=x`.
         kinds = {"@": text.startswith("@"), "=": "=" in text}
         return any(kinds.get(option, option == text) for option in program.refused)
     if program.only:
