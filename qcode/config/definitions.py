@@ -401,8 +401,8 @@ def _line_of(text: str, name: str) -> int | None:
     import json
 
     start = max(0, text.find('"mcpServers"'))
-    found = re.compile(re.escape(json.dumps(name, ensure_ascii=False)) + r"\s*:").search(text, start)
-    return text.count("\n", 0, found.start()) + 1 if found is not None else None
+    match = re.compile(re.escape(json.dumps(name, ensure_ascii=False)) + r"\s*:").search(text, start)
+    return text.count("\n", 0, match.start()) + 1 if match is not None else None
 
 
 def _server_values(

@@ -99,7 +99,10 @@ def _without_pair(text: str, path: TomlPath) -> Iterator[str]:
 
 
 def _without_sections(text: str, path: TomlPath) -> str:
-    """Return the lines without those from a header of the table, up to the comment above the next header."""
+    """Return the text without the sections of a table and of the tables in it.
+
+    A section ends before the blank lines and comments above the next header, because they belong to that header.
+    """
     result: list[str] = []
     pending: list[str] = []
     is_dropped = False
@@ -107,8 +110,8 @@ def _without_sections(text: str, path: TomlPath) -> str:
         header = _HEADER.match(line)
         if header is not None:
             with contextlib.suppress(tomllib.TOMLDecodeError):
-                was, is_dropped = is_dropped, parse_key(header[1])[: len(path)] == path
-                result += pending if was and not is_dropped else []
+                was_dropped, is_dropped = is_dropped, parse_key(header[1])[: len(path)] == path
+                result += pending if was_dropped and not is_dropped else []
                 pending = []
         if not is_dropped:
             result.append(line)
@@ -116,8 +119,8 @@ def _without_sections(text: str, path: TomlPath) -> str:
             pending.append(line)
         else:
             pending = []
-    left = "".join(result)
-    return f"{left.rstrip()}\n" if is_dropped and left.strip() else left
+    remaining = "".join(result)
+    return f"{remaining.rstrip()}\n" if is_dropped and remaining.strip() else remaining
 
 
 def literal(value: object) -> str:
@@ -147,6 +150,7 @@ def _set(values: dict[str, Any], path: TomlPath, value: object) -> dict[str, Any
 
 
 def _first_exact(candidates: Iterator[str], expected: dict[str, Any]) -> str:
+    """Return the first candidate that parses as `expected`, apart from empty tables; `ValueError` if none does."""
     for candidate in candidates:
         try:
             if _without_empty(tomllib.loads(candidate)) == _without_empty(expected):

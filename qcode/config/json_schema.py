@@ -40,8 +40,8 @@ def _subtable(table: dict[str, Any], part: str) -> dict[str, Any]:
     parent, name = (table, "additionalProperties") if part == "*" else (table["properties"], part)
     if not parent.get(name):
         parent[name] = _table()
-    found: dict[str, Any] = parent[name]
-    return found
+    subtable: dict[str, Any] = parent[name]
+    return subtable
 
 
 def _put_property(table: dict[str, Any], part: str, value: Mapping[str, Any]) -> None:

@@ -70,10 +70,10 @@ def number(minimum: float, *, is_exclusive: bool = False) -> ValueKind:
     """A finite number of at least `minimum`, or greater than it if `is_exclusive` is set."""
 
     def convert(value: object) -> float:
-        found = float(_decimal(value))
-        if found < minimum or (is_exclusive and found == minimum):
+        number = float(_decimal(value))
+        if number < minimum or (is_exclusive and number == minimum):
             raise ValueError
-        return found
+        return number
 
     schema = {"type": "number", "exclusiveMinimum" if is_exclusive else "minimum": minimum}
     return ValueKind(
@@ -85,10 +85,10 @@ def price() -> ValueKind:
     """USD per million tokens, exact."""
 
     def convert(value: object) -> Decimal:
-        found = _decimal(value)
-        if found < 0:
+        amount = _decimal(value)
+        if amount < 0:
             raise ValueError
-        return found
+        return amount
 
     schema = {"type": "number", "minimum": 0}
     return ValueKind("a number of at least 0 (USD per million tokens)", convert, schema=schema)
@@ -183,7 +183,11 @@ def _rule(value: object) -> str | RuleConfig:
 
 @dataclass(frozen=True, slots=True)
 class HookConfig:
-    """A hook as written in a file. If `timeout_s` or `on_failure` is None, the default of the event applies."""
+    """A hook as written in a file, with either a shell `command` or an `argv` that needs no shell.
+
+    If `timeout_s` or `on_failure` is None, the default of the event applies. `env` are the names of the environment
+    variables that the hook gets in addition. `may_allow`: the hook may allow a call without a question to the user.
+    """
 
     matcher: str = ""
     command: str = ""
@@ -288,10 +292,10 @@ def _hook(value: object) -> HookConfig:
     fields = _hook_fields()
     if not set(value) <= set(fields):
         raise ValueError
-    found: dict[str, Any] = {name: fields[name].convert(item) for name, item in value.items()}
-    if not (found.get("command", "").strip() or any(found.get("argv", ())[:1])):
+    converted: dict[str, Any] = {name: fields[name].convert(item) for name, item in value.items()}
+    if not (converted.get("command", "").strip() or any(converted.get("argv", ())[:1])):
         raise ValueError
-    return HookConfig(**found)
+    return HookConfig(**converted)
 
 
 def _strings(value: object) -> tuple[str, ...]:
@@ -304,10 +308,10 @@ def models(maximum: int) -> ValueKind:
     """A list of at most `maximum` models, converted to a tuple."""
 
     def convert(value: object) -> tuple[str, ...]:
-        found = _strings(value)
-        if len(found) > maximum:
+        names = _strings(value)
+        if len(names) > maximum:
             raise ValueError
-        return found
+        return names
 
     schema = {**_list_schema(minLength=1), "maxItems": maximum}
     return ValueKind(f"a list of at most {maximum} models", convert, schema=schema)
@@ -317,10 +321,10 @@ def subset_of(*choices: str) -> ValueKind:
     """A list of some of the choices, converted to a tuple."""
 
     def convert(value: object) -> tuple[str, ...]:
-        found = _strings(value)
-        if not set(found) <= set(choices):
+        chosen = _strings(value)
+        if not set(chosen) <= set(choices):
             raise ValueError
-        return found
+        return chosen
 
     schema = {"type": "array", "items": {"enum": [*choices]}}
     return ValueKind("a list of " + ", ".join(f'"{text}"' for text in choices), convert, schema=schema)
@@ -343,10 +347,10 @@ def command() -> ValueKind:
     def convert(value: object) -> tuple[str, ...]:
         import shlex  # only a configuration with a command needs it
 
-        found = tuple(shlex.split(_line(value))) if isinstance(value, str) else raw_strings().convert(value)
-        if not isinstance(found, tuple) or not found or not found[0].strip():
+        argv = tuple(shlex.split(_line(value))) if isinstance(value, str) else raw_strings().convert(value)
+        if not isinstance(argv, tuple) or not argv or not argv[0].strip():
             raise ValueError
-        return found
+        return argv
 
     schema = {"anyOf": [_LINE_SCHEMA, {**_list_schema(), "minItems": 1}]}
     return ValueKind('a command: a string, or a list such as ["pass", "show", "work/key"]', convert, schema=schema)
@@ -399,12 +403,13 @@ def _line(value: object) -> str:
 
 
 def _decimal(value: object) -> Decimal:
+    """Return a finite number as a `Decimal`; raise `ValueError` for anything else."""
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         raise ValueError
-    found = Decimal(str(value))
-    if not found.is_finite():
+    number = Decimal(str(value))
+    if not number.is_finite():
         raise ValueError
-    return found
+    return number
 
 
 def toml_type_name(value: object) -> str:

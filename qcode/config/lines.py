@@ -72,6 +72,11 @@ def find_positions(text: str) -> KeyPositions:
 
 
 class _Scanner:
+    """One pass over a TOML text. Each method starts at `position` and moves it behind what it reads.
+
+    `is_recorded`: the key is not inside a list, so its line and position are recorded.
+    """
+
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
@@ -79,8 +84,10 @@ class _Scanner:
         self.key_positions: dict[TomlPath, KeyPosition] = {}
         self.section_ends: dict[TomlPath, int] = {}
         self.items: dict[TomlPath, list[int]] = {}
+        """The line of each item, for each key whose value is a list."""
 
     def document(self) -> None:
+        """Read the whole text."""
         table: TomlPath = ()
         self._skip(_WHITESPACE)
         while self.position < len(self.text):

@@ -100,14 +100,17 @@ def _is_same_file(left: Path, right: Path) -> bool:
 
 
 def _merge_layers(layers: Iterable[Layer]) -> dict[KeyPath, Value]:
+    """Return the values of all layers. A later layer overrides an earlier one, except that lists are joined."""
     merged: dict[KeyPath, Value] = {}
     for layer in layers:
         for path, value in layer.values.items():
             _reject_override(path, value, merged)
             key = find_key(path)
             lower = merged.get(path)
-            is_joined = key is not None and key.meta.is_joined and lower is not None
-            merged[path] = _join_lists(lower, value) if is_joined and lower is not None else value
+            if lower is not None and key is not None and key.meta.is_joined:
+                merged[path] = _join_lists(lower, value)
+            else:
+                merged[path] = value
     return merged
 
 
@@ -122,6 +125,7 @@ def _reject_override(path: KeyPath, upper: Value, lower: Mapping[KeyPath, Value]
 
 
 def _join_lists(lower: Value, upper: Value) -> Value:
+    """Return the items of both lists without duplicates; an item in both has the origin of the lower layer."""
     assert isinstance(lower.value, tuple)
     assert isinstance(upper.value, tuple)
     items: dict[object, Origin] = {}
@@ -137,6 +141,7 @@ def _join_lists(lower: Value, upper: Value) -> Value:
 
 
 def _table_origins(layers: Iterable[Layer]) -> dict[KeyPath, Origin]:
+    """Return the path of each provider, model and tool server, with the origin of its first key or of its table."""
     tables: dict[KeyPath, Origin] = {}
     for layer in layers:
         for path, value in layer.values.items():
@@ -243,8 +248,8 @@ def _mcp_server(name: str, values: Mapping[KeyPath, object], tables: Mapping[Key
     if ("command" in table_values) == ("url" in table_values):
         raise ConfigError(f"{origin}: {prefix} needs either a command or a url")
     env, headers = (_string_table(values, "mcp_servers", name, key) for key in ("env", "headers"))
-    for key, found in (("headers", headers["headers"]), ("transport", table_values.get("transport"))):
-        if found and "url" not in table_values:
+    for key, value in (("headers", headers["headers"]), ("transport", table_values.get("transport"))):
+        if value and "url" not in table_values:
             raise ConfigError(f"{origin}: {prefix} has {key}, which require{'s' if key == 'transport' else ''} a url")
     if (env["env"] or table_values.get("args")) and "command" not in table_values:
         raise ConfigError(f"{origin}: {prefix} has args or env, which require a command")
@@ -393,7 +398,7 @@ class _LayerReader:
             key_path = canonical(path)
             if key_path in layer.values:
                 self._fail(path, f"{dotted(key_path)} is set twice, directly and in a network table; keep one")
-            layer.values[key_path] = Value(value, self._origin(path), self._items(path, value))
+            layer.values[key_path] = Value(value, self._origin(path), self._item_origins(path, value))
         return layer
 
     def _walk(self, table: Mapping[str, object], prefix: KeyPath, layer: Layer) -> Iterator[tuple[KeyPath, object]]:
@@ -452,7 +457,7 @@ class _LayerReader:
     def _location_of(self, path: KeyPath) -> str:
         return f"{self._file}:{self._line(path)}"
 
-    def _items(self, path: KeyPath, value: object) -> tuple[Origin, ...]:
+    def _item_origins(self, path: KeyPath, value: object) -> tuple[Origin, ...]:
         key = find_key(canonical(path))
         if key is None or not key.meta.is_joined or not isinstance(value, tuple):
             return ()

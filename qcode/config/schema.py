@@ -37,6 +37,7 @@ KeyPath: TypeAlias = "tuple[str, ...]"
 
 _BARE = lazy_pattern(r"[A-Za-z0-9_-]+")
 _SAME_TABLE_BONUS, _OTHER_TABLE_WEIGHT = 0.3, 0.95
+"""How the likeness of a suggested key, from 0 to 1, is changed by its table; see `nearest_hint`."""
 _PLACEHOLDERS = {
     "providers": "NAME",
     "models": '"PROVIDER/MODEL"',
@@ -66,7 +67,7 @@ class Key:
 
     @property
     def name(self) -> str:
-        labels = [_PLACEHOLDERS[self.path[at - 1]] if part == "*" else part for at, part in enumerate(self.path)]
+        labels = [_PLACEHOLDERS[self.path[i - 1]] if part == "*" else part for i, part in enumerate(self.path)]
         return ".".join(labels)
 
     @property
@@ -189,20 +190,22 @@ def dotted(path: KeyPath) -> str:
 
 def quoted(part: str) -> str:
     """Return a text as a TOML string."""
-    plain = part.replace("\\", "\\\\").replace('"', '\\"')
-    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda found: f"\\u{ord(found[0]):04x}", plain) + '"'
+    escaped = part.replace("\\", "\\\\").replace('"', '\\"')
+    return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda control: f"\\u{ord(control[0]):04x}", escaped) + '"'
 
 
 def _matches(pattern: KeyPath, path: KeyPath) -> bool:
-    return all(want in ("*", part) for want, part in zip(pattern, path, strict=False))
+    return all(expected in ("*", part) for expected, part in zip(pattern, path, strict=False))
 
 
 def _fill_wildcards(pattern: KeyPath, path: KeyPath) -> KeyPath:
     """Replace each `*` in `pattern` with the name in `path`, as far as `path` is inside that table."""
     filled: KeyPath = ()
-    for at, part in enumerate(pattern):
-        is_inside = len(path) > at and path[:at] == filled
-        filled += (path[at] if is_inside else _PLACEHOLDERS[pattern[at - 1]].strip('"'),) if part == "*" else (part,)
+    for index, part in enumerate(pattern):
+        if part == "*":
+            is_inside = len(path) > index and path[:index] == filled
+            part = path[index] if is_inside else _PLACEHOLDERS[pattern[index - 1]].strip('"')
+        filled = (*filled, part)
     return filled
 
 

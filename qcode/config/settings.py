@@ -471,11 +471,11 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a value. `source` is `file:line`, a variable or a flag, or finds it; empty for a default."""
+    """The origin of a value. `source` is `file:line`, a variable or a flag; empty for a default."""
 
     kind: Literal["default", "env", "file", "flag"]
     source: str | Callable[[], str] = ""
-    """A function, so that the lines of a file are only searched if a message names one."""
+    """A function returns the text later: the line of a key is only searched if a message names it."""
     is_project: bool = False
 
     @property
@@ -539,10 +539,10 @@ class Settings:
 
     def output_for(self, model: str) -> Output:
         """Return the output settings of a `provider/model`: flags, then the model's own, then the global ones."""
-        found = self.models.get(model)
-        return self.output if found is None else found.output
+        settings = self.models.get(model)
+        return self.output if settings is None else settings.output
 
     def network_for(self, provider: str) -> Network:
         """Return the network settings of a provider, which override the global ones."""
-        found = self.providers.get(provider)
-        return self.network if found is None else found.network
+        settings = self.providers.get(provider)
+        return self.network if settings is None else settings.network

@@ -128,6 +128,8 @@ class ToolStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
+    """A running call printed `text`."""
+
     call_id: str
     text: str
 
@@ -280,6 +282,8 @@ class HookEnded:
 
 @dataclass(frozen=True, slots=True)
 class StopReasonObserved:
+    """An attempt ended. `raw` is the provider's own stop reason, `turn` and `step` are counted from 1."""
+
     provider: str
     model: str
     reason: StopReason
@@ -290,6 +294,8 @@ class StopReasonObserved:
 
 @dataclass(frozen=True, slots=True)
 class OutputEscalated:
+    """A truncated reply is requested again: the output cap was `from_tokens` and is now `to_tokens`."""
+
     from_tokens: int
     to_tokens: int
 
@@ -309,6 +315,8 @@ class ContinuationAttempt:
 
 @dataclass(frozen=True, slots=True)
 class ContinuationTerminated:
+    """A reply that had been truncated is over; `completed`: it is complete now, otherwise the reason why it is not."""
+
     reason: Literal[
         "completed", "retry_limit", "budget_exhausted", "no_progress", "safety_blocked", "cancelled", "error"
     ]
@@ -316,6 +324,11 @@ class ContinuationTerminated:
 
 @dataclass(frozen=True, slots=True)
 class ToolPayloadRepair:
+    """A call arrived incomplete or unreadable. `issue` is the fault: `cut_arguments`, `malformed_call` or another one.
+
+    `attempted`: the model was, or will be, asked for the call again or for the rest of it.
+    """
+
     issue: str
     attempted: bool
     succeeded: bool
@@ -343,6 +356,8 @@ class ApiCalls:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
+    """A call that the user, a rule or a hook denied; `reason` may be empty."""
+
     call: ToolCall
     reason: str
 

@@ -26,6 +26,8 @@ class Opaque:
 
 @dataclass(frozen=True, slots=True)
 class Text:
+    """A text of the model or the user; `opaque` is the signature that some providers attach to it."""
+
     text: str
     opaque: Opaque | None = None
 

@@ -20,6 +20,8 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplyStarted:
+    """The host accepted the request. `model` and `response_id` are as the host names them, empty if it does not."""
+
     model: str
     response_id: str
 
@@ -126,7 +128,11 @@ ReplyEvent: TypeAlias = (
 
 
 class StopReason(StrEnum):
-    """A provider's stop reason, normalized; the raw string is kept with it."""
+    """A provider's stop reason, normalized; the raw string is kept with it.
+
+    `REFUSAL`: the reply was refused or filtered. `PAUSED`: the provider wants the reply back, to continue it.
+    `MALFORMED_CALL`: the provider could not parse a call of the model.
+    """
 
     END_TURN = "end_turn"
     TOOL_USE = "tool_use"

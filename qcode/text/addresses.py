@@ -1,4 +1,4 @@
-"""Web addresses in text that no markup makes a link."""
+"""Finds web addresses in text without markup, so that they can be shown as links."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ _ADDRESS = re.compile(r"https?://[^\s<>\"'`|]*[^\s<>\"'`|.,:;!?)\]}*_]")
 
 
 def split_addresses(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield the parts of `text` in order, each with whether it is an address; punctuation after one is not in it."""
+    """Yield the parts of `text` in order, each with whether it is an address.
+
+    Punctuation after an address is not part of it: in `see https://a.b/c.` the address ends before the full stop.
+    """
     position = 0
     for match in _ADDRESS.finditer(text) if "://" in text else ():
         yield text[position : match.start()], False

@@ -92,9 +92,9 @@ def _escaped(text: str, escape: Callable[[str], str], *, is_quoted: bool) -> str
             cluster = cluster + char if fits else ""
         else:
             # Two letters may be equivalent to one, as in Korean: only the normalized spelling is shown unescaped.
-            is_same = bool(cluster) and not unicodedata.is_normalized("NFC", cluster + char)
-            result.append(escape(char) if is_same else char)
-            cluster = char if char.isalpha() and not is_same else ""
+            composes = bool(cluster) and not unicodedata.is_normalized("NFC", cluster + char)
+            result.append(escape(char) if composes else char)
+            cluster = char if char.isalpha() and not composes else ""
     return "".join(result)
 
 
@@ -195,12 +195,13 @@ def plain_line(text: str, limit: int) -> str:
 
 
 def _without_marks(line: str) -> str:
+    """Return a line of Markdown without its marks; the content of code spans is unchanged."""
     mark = _BLOCK_MARK.match(line)
     line = line[mark.end() :] if mark is not None else line
     codes = [match[1] or match[2] for match in _CODE_SPAN.finditer(line)]
     line = _CODE_SPAN.sub("\0", line)  # so that the marks in code stay: cleaned text has no other NUL
-    for pattern, kept in _INLINE_MARKS:
-        line = pattern.sub(kept, line)
+    for pattern, replacement in _INLINE_MARKS:
+        line = pattern.sub(replacement, line)
     return "".join(part for pair in zip_longest(line.split("\0"), codes, fillvalue="") for part in pair)
 
 

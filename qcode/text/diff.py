@@ -26,19 +26,20 @@ MAX_STEPS = 5_000_000
 
 _T = TypeVar("_T", bound=Hashable)
 _Range = tuple[int, int, int, int]
+"""The start and end of a range in the first sequence, and of one in the second."""
 
 
 class Steps:
     """A budget of steps, which several comparisons can share."""
 
-    def __init__(self, left: int = MAX_STEPS) -> None:
-        self.left = left
+    def __init__(self, remaining: int = MAX_STEPS) -> None:
+        self.remaining = remaining
 
     def use(self, count: int) -> bool:
         """Use up `count` steps; return False if fewer are left."""
-        if count > self.left:
+        if count > self.remaining:
             return False
-        self.left -= count
+        self.remaining -= count
         return True
 
 
@@ -58,22 +59,26 @@ class BoundedMatcher(SequenceMatcher[_T]):
         return self._blocks
 
     def _matching_blocks(self) -> list[Match]:
-        places: dict[_T, list[int]] = self.b2j  # type: ignore[attr-defined]  # missing in typeshed
-        costs = [0, *accumulate(1 + len(places.get(element, ())) for element in self._a)]
+        """Return the longest equal range and, recursively, those before and after it, as `difflib` does.
+
+        A part of the sequences for which the steps do not suffice is compared with `_aligned`.
+        """
+        b_indexes: dict[_T, list[int]] = self.b2j  # type: ignore[attr-defined]  # missing in typeshed
+        costs = [0, *accumulate(1 + len(b_indexes.get(element, ())) for element in self._a)]
         pending: list[_Range] = [(0, len(self._a), 0, len(self._b))]
         blocks: list[Match] = []
         while pending:
-            start, end, other, other_end = pending.pop()
-            if not self._steps.use(costs[end] - costs[start]):
-                blocks += _aligned(self._a, self._b, start, end, other, other_end)
+            a_start, a_end, b_start, b_end = pending.pop()
+            if not self._steps.use(costs[a_end] - costs[a_start]):
+                blocks += _aligned(self._a, self._b, a_start, a_end, b_start, b_end)
                 continue
-            block = self.find_longest_match(start, end, other, other_end)
+            block = self.find_longest_match(a_start, a_end, b_start, b_end)
             if block.size:
                 blocks.append(block)
-                if start < block.a and other < block.b:
-                    pending.append((start, block.a, other, block.b))
-                if block.a + block.size < end and block.b + block.size < other_end:
-                    pending.append((block.a + block.size, end, block.b + block.size, other_end))
+                if a_start < block.a and b_start < block.b:
+                    pending.append((a_start, block.a, b_start, block.b))
+                if block.a + block.size < a_end and block.b + block.size < b_end:
+                    pending.append((block.a + block.size, a_end, block.b + block.size, b_end))
         return _joined(sorted(blocks))
 
 
@@ -83,8 +88,8 @@ def unified_diff(a: Sequence[str], b: Sequence[str], name: str, new_name: str, c
         if not index:
             yield f"--- {name}"
             yield f"+++ {new_name}"
-        (_, start, _, other, _), (_, _, end, _, other_end) = group[0], group[-1]
-        yield f"@@ -{_range_shown(start, end)} +{_range_shown(other, other_end)} @@"
+        (_, start, _, new_start, _), (_, _, end, _, new_end) = group[0], group[-1]
+        yield f"@@ -{_range_text(start, end)} +{_range_text(new_start, new_end)} @@"
         for kind, first, last, new_first, new_last in group:
             if kind == "equal":
                 yield from (f" {line}" for line in a[first:last])
@@ -93,7 +98,7 @@ def unified_diff(a: Sequence[str], b: Sequence[str], name: str, new_name: str, c
             yield from (f"+{line}" for line in b[new_first:new_last])
 
 
-def _range_shown(start: int, end: int) -> str:
+def _range_text(start: int, end: int) -> str:
     """Format a range for a hunk header; an empty range is given by the line before it."""
     length = end - start
     return f"{start + 1}" if length == 1 else f"{start + 1 if length else start},{length}"
@@ -123,7 +128,7 @@ def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
     A hunk header gives the number of its lines, so no content line can pass for a header: after `@@ -1 +1 @@`, the line
     `--- a/x` removes the line `-- a/x`.
     """
-    old = new = old_left = new_left = 0
+    old = new = old_left = new_left = 0  # the next line numbers, and how many lines of the hunk are left
     for line in lines:
         if line.startswith("\\"):
             yield DiffLine("note", line)
@@ -205,55 +210,65 @@ def _joined(blocks: Sequence[Match]) -> list[Match]:
     return joined
 
 
-def _aligned(a: Sequence[_T], b: Sequence[_T], start: int, end: int, other: int, other_end: int) -> Iterator[Match]:
-    """Yield blocks at both ends of the ranges and around elements that occur once in each, in n log n steps."""
-    head = _run(a, b, start, other, min(end - start, other_end - other), 1)
-    start, other = start + head, other + head
-    tail = _run(a, b, end - 1, other_end - 1, min(end - start, other_end - other), -1)
-    end, other_end = end - tail, other_end - tail
-    blocks = [Match(start - head, other - head, head), Match(end, other_end, tail)]
-    first, first_other = start, other
-    for index, place in _increasing(_unique_pairs(a[start:end], b[other:other_end])):
-        at, there = first + index, first_other + place
-        if at < start:
+def _aligned(a: Sequence[_T], b: Sequence[_T], a_start: int, a_end: int, b_start: int, b_end: int) -> Iterator[Match]:
+    """Yield blocks at both ends of the ranges and around elements that occur once in each, in n log n steps.
+
+    Example: for "xAyBz" and "xBAyz" the ends give "x" and "z". Between them, "A" and "y" are in the same order in
+    both and give the block "Ay"; "B" has moved, so it is in no block.
+    """
+    head = _count_equal(a, b, a_start, b_start, min(a_end - a_start, b_end - b_start), 1)
+    a_start, b_start = a_start + head, b_start + head
+    tail = _count_equal(a, b, a_end - 1, b_end - 1, min(a_end - a_start, b_end - b_start), -1)
+    a_end, b_end = a_end - tail, b_end - tail
+    blocks = [Match(a_start - head, b_start - head, head), Match(a_end, b_end, tail)]
+    a_first, b_first = a_start, b_start
+    for a_offset, b_offset in _increasing(_unique_pairs(a[a_start:a_end], b[b_start:b_end])):
+        a_index, b_index = a_first + a_offset, b_first + b_offset
+        if a_index < a_start:
             continue  # inside the block before
-        back = _run(a, b, at - 1, there - 1, min(at - start, there - other), -1)
-        size = back + _run(a, b, at, there, min(end - at, other_end - there), 1)
-        blocks.append(Match(at - back, there - back, size))
-        start, other = at - back + size, there - back + size
+        back = _count_equal(a, b, a_index - 1, b_index - 1, min(a_index - a_start, b_index - b_start), -1)
+        size = back + _count_equal(a, b, a_index, b_index, min(a_end - a_index, b_end - b_index), 1)
+        blocks.append(Match(a_index - back, b_index - back, size))
+        a_start, b_start = a_index - back + size, b_index - back + size
     yield from (block for block in blocks if block.size)
 
 
-def _run(a: Sequence[_T], b: Sequence[_T], start: int, other: int, limit: int, step: int) -> int:
-    """Return how many elements, at most `limit`, are equal starting at `start` and `other`, in direction `step`."""
+def _count_equal(a: Sequence[_T], b: Sequence[_T], a_start: int, b_start: int, limit: int, step: int) -> int:
+    """Return how many elements from `a_start` and `b_start` on are equal, at most `limit`; `step` is 1 or -1."""
     size = 0
-    while size < limit and a[start + step * size] == b[other + step * size]:
+    while size < limit and a[a_start + step * size] == b[b_start + step * size]:
         size += 1
     return size
 
 
 def _unique_pairs(a: Sequence[_T], b: Sequence[_T]) -> list[tuple[int, int]]:
-    counts, other_counts = Counter(a), Counter(b)
-    places = {element: index for index, element in enumerate(b) if other_counts[element] == 1}
-    return [(index, places[element]) for index, element in enumerate(a) if counts[element] == 1 and element in places]
+    """Return the indexes in `a` and `b` of each element that occurs exactly once in both, in the order of `a`."""
+    a_counts, b_counts = Counter(a), Counter(b)
+    b_indexes = {element: index for index, element in enumerate(b) if b_counts[element] == 1}
+    unique = ((index, element) for index, element in enumerate(a) if a_counts[element] == 1)
+    return [(index, b_indexes[element]) for index, element in unique if element in b_indexes]
 
 
 def _increasing(pairs: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """Return the longest subsequence of `pairs`, sorted by their first number, that also increases in the second."""
-    lowest: list[int] = []  # the lowest end of a run of each length
-    ends: list[int] = []
-    before: list[int] = []
-    for index, (_, place) in enumerate(pairs):
-        length = bisect_left(lowest, place)
-        before.append(ends[length - 1] if length else -1)
-        lowest[length : length + 1] = [place]
+    """Return the longest subsequence of `pairs`, sorted by their first number, that also increases in the second.
+
+    Example: `[(0, 2), (1, 0), (2, 1)]` gives `[(1, 0), (2, 1)]`. This is patience sorting: among the subsequences of
+    each length, only the one with the lowest last number is kept, because every longer one can be built from it.
+    """
+    lowest: list[int] = []  # for each length, the lowest last number
+    ends: list[int] = []  # and the index of the pair with this number
+    previous: list[int] = []  # for each pair, the index of the pair before it in its subsequence, or -1
+    for index, (_, number) in enumerate(pairs):
+        length = bisect_left(lowest, number)
+        previous.append(ends[length - 1] if length else -1)
+        lowest[length : length + 1] = [number]
         ends[length : length + 1] = [index]
-    run: list[tuple[int, int]] = []
-    at = ends[-1] if ends else -1
-    while at >= 0:
-        run.append(pairs[at])
-        at = before[at]
-    return run[::-1]
+    subsequence: list[tuple[int, int]] = []
+    index = ends[-1] if ends else -1
+    while index >= 0:
+        subsequence.append(pairs[index])
+        index = previous[index]
+    return subsequence[::-1]
 
 
 BEGIN, END = "*** Begin Patch", "*** End Patch"
@@ -398,6 +413,7 @@ def _section(kind: str, path: str, body: Sequence[str], number: int) -> Section:
 
 
 def _content(path: str, body: Sequence[str], number: int) -> str:
+    """Return the content of a new file from its lines, which begin with +."""
     lines = list(body)
     while lines and not lines[-1].strip():
         lines.pop()
@@ -436,11 +452,12 @@ def _hunks(body: Sequence[str], number: int) -> tuple[Hunk, ...]:
 
 
 def _anchor(hunk: Hunk, text: str) -> None:
+    """Add the text after `@@` to the anchors: `def main():`, or the line after the numbers of a unified diff."""
     numbers = _NUMBERS.match(f"{text} ")
     hunk.is_hint = hunk.is_hint or numbers is not None
-    rest = f"{text} "[numbers.end() :].strip() if numbers is not None else text.removesuffix(" @@").strip()
-    if rest:
-        hunk.anchors.append(rest)
+    anchor = f"{text} "[numbers.end() :].strip() if numbers is not None else text.removesuffix(" @@").strip()
+    if anchor:
+        hunk.anchors.append(anchor)
 
 
 def _add_line(hunk: Hunk, line: str, number: int) -> None:
@@ -466,8 +483,9 @@ def _trim(hunk: Hunk) -> None:
 
 MASK = "[hidden]"
 
+# The path in a header of a diff, and a variable in a line of a `.env` file.
 _FILE = lazy_pattern(r"(?:---|\+\+\+) (?:[ab]/)?(.*)")
-_NAMED = lazy_pattern(r"(\s*(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=)\S.*")
+_ASSIGNMENT = lazy_pattern(r"(\s*(?:export\s+)?[A-Za-z_][A-Za-z0-9_]*=)\S.*")
 
 
 def mask_diff(diff: str, is_secret: Callable[[str], bool]) -> str:
@@ -479,16 +497,16 @@ def mask_diff(diff: str, is_secret: Callable[[str], bool]) -> str:
 
 
 def _mask_lines(lines: list[str], is_secret: Callable[[str], bool]) -> Iterator[str]:
-    hides = False
+    is_secret_file = False
     for line in diff_lines(lines):
         file = _FILE.match(line.text) if line.kind == "outside" else None
         if file is not None:
-            hides = (hides and line.text.startswith("+++")) or is_secret(file[1])
-        yield _mask_line(line.text) if hides and line.kind in ("remove", "same") else line.text
+            is_secret_file = (is_secret_file and line.text.startswith("+++")) or is_secret(file[1])
+        yield _mask_line(line.text) if is_secret_file and line.kind in ("remove", "same") else line.text
 
 
 def _mask_line(line: str) -> str:
     if not line[1:].strip():
         return line
-    named = _NAMED.fullmatch(line[1:])
-    return f"{line[0]}{named[1] if named is not None else ''}{MASK}"
+    assignment = _ASSIGNMENT.fullmatch(line[1:])
+    return f"{line[0]}{assignment[1] if assignment is not None else ''}{MASK}"

@@ -10,7 +10,8 @@ from qcode.values import dataclass
 MAX_FENCE_LINE = 200
 
 _FENCE = lazy_pattern(r" {0,3}(`{3,}|~{3,})([^\n]*)")
-_WHOLE = lazy_pattern(r"```[\w+-]*\n(.*\n)```\n?", re.DOTALL)
+# A text that is exactly one fenced block; the group is its content.
+_SINGLE_BLOCK = lazy_pattern(r"```[\w+-]*\n(.*\n)```\n?", re.DOTALL)
 _HOLDS_FENCES = frozenset({"markdown", "md", "mdx", "rmd", "qmd", "rst", "text", "txt", "plain", "plaintext"})
 
 
@@ -44,16 +45,16 @@ def longest_run(text: str) -> int:
 
 def unfenced(text: str) -> str | None:
     """Return the content of a text that is exactly one fenced block; None for any other text."""
-    found = _WHOLE.fullmatch(text)
-    return None if found is None else found[1]
+    match = _SINGLE_BLOCK.fullmatch(text)
+    return None if match is None else match[1]
 
 
 def without_opening(text: str, language: str) -> str:
     """Return `text` without a first line that opens a code block, if that has no language or `language`."""
-    found = _FENCE.match(text, len(text) - len(text.lstrip()))
-    if found is None or not text.startswith("\n", found.end()) or _language(found[2]) not in ("", language):
+    fence = _FENCE.match(text, len(text) - len(text.lstrip()))
+    if fence is None or not text.startswith("\n", fence.end()) or _language(fence[2]) not in ("", language):
         return text
-    return text[found.end() + 1 :]
+    return text[fence.end() + 1 :]
 
 
 def fence_after(marker: str | None, line: str) -> str | None:
@@ -98,8 +99,8 @@ def reopened_fence(text: str, fence: Fence, *, is_inside_line: bool) -> int:
     if language:
         is_same = marker == fence.marker and language == fence.language
         return 0 if fence.may_hold_fences and not is_same else end
-    follows = text[end : end + 1]
-    is_restarted = follows in (" ", "\t") or (is_inside_line and not lead and follows not in ("", "\r", "\n"))
+    next_char = text[end : end + 1]
+    is_restarted = next_char in (" ", "\t") or (is_inside_line and not lead and next_char not in ("", "\r", "\n"))
     return end if marker == fence.marker and is_restarted and text[lead] != " " else 0
 
 
@@ -113,15 +114,16 @@ def bare_fence(text: str, fence: Fence) -> int:
 def may_become_fence(text: str) -> bool:
     """Return whether the start of `text` may become a fence line, or more text is needed after a bare fence."""
     rest = text.lstrip("\r\n")
-    line, newline, behind = rest.partition("\n")
+    line, newline, after = rest.partition("\n")
     if newline:
-        return not behind and bool(line.strip()) and (not line.strip("` \r") or not line.strip("~ \r"))
+        return not after and bool(line.strip()) and (not line.strip("` \r") or not line.strip("~ \r"))
     rest = rest.lstrip(" ")
     if len(rest) > MAX_FENCE_LINE:
         return False
     return not rest or not rest.strip("`") or not rest.strip("~") or rest.startswith(("```", "~~~"))
 
 
-def _language(behind_marker: str) -> str:
-    words = behind_marker.split()
+def _language(info: str) -> str:
+    """Return the language in the text after the marker of a fence, in lower case."""
+    words = info.split()
     return words[0].lower() if words else ""

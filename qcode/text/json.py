@@ -87,8 +87,8 @@ def count_in(value: Json) -> int | None:
 
 def sum_of(*counts: int | None) -> int | None:
     """Return the sum of the counts that are not None; None if all are."""
-    known = [count for count in counts if count is not None]
-    return sum(known) if known else None
+    reported = [count for count in counts if count is not None]
+    return sum(reported) if reported else None
 
 
 def sendable(text: str) -> str:

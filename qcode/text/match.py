@@ -19,10 +19,13 @@ from itertools import islice
 
 from qcode.values import dataclass
 
+# The bit of each letter in a mask; a path is skipped if its mask lacks a letter of the query.
 _LETTERS = {letter: 1 << index for index, letter in enumerate("abcdefghijklmnopqrstuvwxyz0123456789._-/")}
 _RECENT_BONUS = 2
+"""By how many ranks a recently used path is preferred."""
 _MAX_CANDIDATES = 20_000
 _MAX_TOP_LEVEL = 200
+"""How many paths are offered before anything is typed, the topmost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +45,10 @@ class FileMatch:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Many short texts joined into one, so that a single `str.find` searches all of them."""
+    """Many short texts joined into one, so that a single `str.find` searches all of them.
+
+    `starts` are the offsets of the texts in `joined`; a text is named by its index in `texts`, its number.
+    """
 
     texts: tuple[str, ...]
     joined: str
@@ -51,10 +57,10 @@ class Lines:
     @staticmethod
     def of(texts: Iterable[str]) -> Lines:
         lines = tuple(texts)
-        starts, at = [], 1
+        starts, start = [], 1
         for text in lines:
-            starts.append(at)
-            at += len(text) + 1
+            starts.append(start)
+            start += len(text) + 1
         return Lines(lines, "\n" + "\n".join(lines) + "\n", tuple(starts))
 
     def containing(self, words: str) -> Iterator[tuple[int, int]]:
@@ -67,15 +73,19 @@ class Lines:
 
     def starting_with(self, words: str) -> Iterator[int]:
         """Yield the number of each text that starts with `words`."""
-        at = self.joined.find("\n" + words)
-        while at >= 0:
-            yield bisect_right(self.starts, at + 1) - 1
-            at = self.joined.find("\n" + words, at + 1)
+        line_break = self.joined.find("\n" + words)
+        while line_break >= 0:
+            yield bisect_right(self.starts, line_break + 1) - 1
+            line_break = self.joined.find("\n" + words, line_break + 1)
 
 
 @dataclass(frozen=True, slots=True)
 class PathIndex:
-    """An immutable index of paths, sorted by length. `names` are the last components of the paths."""
+    """An immutable index of paths, sorted by length.
+
+    `lower` are the paths in lower case, `names` their last components. `letters` is the mask of the letters of each
+    path, `top` the numbers of the topmost paths, and `positions` maps each path to its number.
+    """
 
     paths: tuple[str, ...]
     lower: Lines
@@ -157,7 +167,7 @@ class FuzzySearch:
     def _match(self, path_number: int, words: str) -> FileMatch:
         path, lower = self._catalog.paths[path_number], self._catalog.lower.texts[path_number]
         # A letter whose lower case is longer would shift the marks.
-        return FileMatch(path, _marks(lower, words) if len(lower) == len(path) else ())
+        return FileMatch(path, _matched_positions(lower, words) if len(lower) == len(path) else ())
 
     def _matches_by_rank(self, words: str) -> Iterator[tuple[int, Iterable[int]]]:
         """Yield the matches of each rank, best first; a match of an earlier rank may appear again."""
@@ -169,13 +179,13 @@ class FuzzySearch:
         else:
             yield 0, names.starting_with(words)
             inside = islice(names.containing(words), _MAX_CANDIDATES)
-            yield 1, (at for at, location in inside if _is_start(names.texts[at], location))
-            yield 2, (at for at, _ in names.containing(words))
-        yield 3, (at for at, _ in lower.containing(words))
+            yield 1, (number for number, start in inside if _is_start(names.texts[number], start))
+            yield 2, (number for number, _ in names.containing(words))
+        yield 3, (number for number, _ in lower.containing(words))
         pool, scattered = self._narrow(words), _scattered_pattern(words).search
         if "/" not in words:
-            yield 4, (at for at in pool if scattered(names.texts[at]))
-        yield 5, (at for at in pool if scattered(lower.texts[at]))
+            yield 4, (number for number in pool if scattered(names.texts[number]))
+        yield 5, (number for number in pool if scattered(lower.texts[number]))
 
     def _narrow(self, words: str) -> Sequence[int]:
         """Return the paths that have every letter of `words`; a longer query narrows the result of the shorter one."""
@@ -183,9 +193,9 @@ class FuzzySearch:
             self._pool = range(len(self._catalog.paths))
         needed, letters = _mask(words, {}), self._catalog.letters
         if isinstance(self._pool, range):
-            self._pool = [at for at, has in enumerate(letters) if needed & has == needed]
+            self._pool = [number for number, mask in enumerate(letters) if needed & mask == needed]
         else:
-            self._pool = [at for at in self._pool if needed & letters[at] == needed]
+            self._pool = [number for number in self._pool if needed & letters[number] == needed]
         self._query = words
         return self._pool
 
@@ -221,12 +231,15 @@ def _mask(text: str, cache: dict[str, int]) -> int:
 
 
 def _scattered_pattern(words: str) -> re.Pattern[str]:
-    """Return a pattern for the letters of `words` in order, with anything between them; it never backtracks."""
-    rest = "".join(f"[^{re.escape(word)}]*{re.escape(word)}" for word in words[1:])
-    return re.compile(re.escape(words[0]) + rest)
+    """Return a pattern for the letters of `words` in order, with anything between them: `a[^b]*b` for `ab`.
+
+    It never backtracks, because no part can match the letter after it.
+    """
+    others = "".join(f"[^{re.escape(letter)}]*{re.escape(letter)}" for letter in words[1:])
+    return re.compile(re.escape(words[0]) + others)
 
 
-def _marks(path: str, words: str) -> tuple[int, ...]:
+def _matched_positions(path: str, words: str) -> tuple[int, ...]:
     """Return the indexes of the letters of `words` in `path`: contiguous if possible, preferably in the file name."""
     start = path.rfind("/", 0, -1) + 1
     position = path.find(words, start)
@@ -238,18 +251,20 @@ def _marks(path: str, words: str) -> tuple[int, ...]:
 
 
 def _letter_positions(path: str, words: str, start: int) -> tuple[int, ...]:
+    """Return the index of each letter of `words` in order, from `start` on; empty if one is missing."""
     positions: list[int] = []
     for letter in words:
-        at = path.find(letter, positions[-1] + 1 if positions else start)
-        if at < 0:
+        position = path.find(letter, positions[-1] + 1 if positions else start)
+        if position < 0:
             return ()
-        positions.append(at)
+        positions.append(position)
     return tuple(positions)
 
 
-_WHOLE = 1_000
-_START = 100
-_WORD_START = 40
+_WHOLE_SCORE = 1_000
+_START_SCORE = 100
+_WORD_START_SCORE = 40
+"""The scores of a word that occurs as a whole, at the start of the text, and at the start of a word in it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -298,14 +313,16 @@ def fold(text: str) -> str:
 def _score(query: str, parts: Sequence[str]) -> int | None:
     score = 0
     for word in query.split():
-        fits = [(position, found) for position, part in enumerate(parts) if (found := match(word, part)) is not None]
-        if not fits:
+        matches = [(index, match(word, part)) for index, part in enumerate(parts)]
+        scores = [found.score - index * _WHOLE_SCORE // 2 for index, found in matches if found is not None]
+        if not scores:
             return None
-        score += max(found.score - position * _WHOLE // 2 for position, found in fits)
+        score += max(scores)
     return score
 
 
 def _match_substring(word: str, text: str) -> Match | None:
+    """Match a word as a whole, at the start of a word of `text` if possible, otherwise where it occurs first."""
     position = text.find(word)
     if position < 0:
         return None
@@ -315,27 +332,35 @@ def _match_substring(word: str, text: str) -> Match | None:
             best = position
             break
         position = text.find(word, position + 1)
-    score = _WHOLE + (_START if best == 0 else 0) + (_WORD_START if _is_word_start(text, best) else 0) - min(best, 30)
+    score = _WHOLE_SCORE - min(best, 30)
+    if best == 0:
+        score += _START_SCORE
+    if _is_word_start(text, best):
+        score += _WORD_START_SCORE
     return Match(score, tuple(range(best, best + len(word))))
 
 
 def _match_in_order(word: str, text: str) -> Match | None:
-    """Match the letters in order, preferring a letter at the start of a word if the rest still fits after it."""
+    """Match the letters in order, preferring a letter at the start of a word if the rest still fits after it.
+
+    Example: in `main config`, `mc` matches the `m` and `c` that start words. In `main.py`, no `y`
+    starts a word, so `my` matches the first one.
+    """
     latest = _latest_positions(word, text)
     if latest is None:
         return None
     positions: list[int] = []
     score = 0
-    at = 0
+    searched = 0
     for letter, limit in zip(word, latest, strict=True):
-        position = text.index(letter, at)
+        position = text.index(letter, searched)
         start = next((i for i in range(position, limit + 1) if text[i] == letter and _is_word_start(text, i)), None)
         if start is not None and not (positions and position == positions[-1] + 1):
             position = start
-        score += _WORD_START if _is_word_start(text, position) else 0
-        score -= min(position - at, 10)
+        score += _WORD_START_SCORE if _is_word_start(text, position) else 0
+        score -= min(position - searched, 10)
         positions.append(position)
-        at = position + 1
+        searched = position + 1
     return Match(score, tuple(positions))
 
 
@@ -385,7 +410,7 @@ def guess(meant: Sequence[str]) -> str:
 
 def nearest_hint(name: str, names: Iterable[str], label: str = "{}") -> str:
     """Return `the nearest is X` for a `name` that is not in `names`, a fixed set that is not empty."""
-    return f"the nearest is {label.format(max(names, key=lambda known: likeness(name, known)))}"
+    return f"the nearest is {label.format(max(names, key=lambda candidate: likeness(name, candidate)))}"
 
 
 def nearest_list(names: Iterable[str]) -> str:

@@ -26,8 +26,8 @@ def proxy_variable(url: str, environ: Mapping[str, str]) -> str:
     parts = urlsplit(url)
     if is_loopback(url) or _is_exempt(parts, environ.get(_spelling("no_proxy", environ), "")):
         return ""
-    found = (_spelling(name, environ) for name in (f"{parts.scheme}_proxy", "all_proxy"))
-    return next((name for name in found if environ.get(name)), "")
+    variables = (_spelling(name, environ) for name in (f"{parts.scheme}_proxy", "all_proxy"))
+    return next((variable for variable in variables if environ.get(variable)), "")
 
 
 def proxy_address(url: str, environ: Mapping[str, str]) -> str:
@@ -37,9 +37,12 @@ def proxy_address(url: str, environ: Mapping[str, str]) -> str:
 
 
 def proxy_problem(variable: str) -> str:
-    """Return that the proxy in `variable` cannot be used, without its address: that may contain a password."""
-    place = variable or "the settings of the system"
-    return f"the proxy in {place} cannot be used: it needs an http, https or socks5 address with a host and a port"
+    """Return the message that the proxy in `variable` cannot be used.
+
+    It does not contain the address, which may have a password.
+    """
+    source = variable or "the settings of the system"
+    return f"the proxy in {source} cannot be used: it needs an http, https or socks5 address with a host and a port"
 
 
 def _spelling(name: str, environ: Mapping[str, str]) -> str:
@@ -48,12 +51,17 @@ def _spelling(name: str, environ: Mapping[str, str]) -> str:
 
 
 def _is_exempt(parts: SplitResult, exceptions: str) -> bool:
+    """Return whether `exceptions`, the value of `NO_PROXY`, contains the host of an address."""
     entries = [entry.strip().lower() for entry in exceptions.split(",")]
     return "*" in entries or any(_matches(entry, parts) for entry in entries if entry)
 
 
 def _matches(entry: str, parts: SplitResult) -> bool:
-    """Return whether an entry of `NO_PROXY` is about an address; one that cannot be read is about none."""
+    """Return whether an entry of `NO_PROXY` matches an address; an invalid entry matches none.
+
+    `example.com` matches the host and its subdomains, `.example.com` and `*.example.com` only the subdomains,
+    `10.0.0.0/8` the addresses of a network, `example.com:8080` one port.
+    """
     host = (parts.hostname or "").lower()
     scheme, _, named = entry.rpartition("://")
     if "/" in named:
@@ -71,8 +79,8 @@ def _matches(entry: str, parts: SplitResult) -> bool:
         return host.endswith(name)
     if name.startswith("*."):
         return host.endswith(name[1:])
-    is_whole = bool(scheme) or name == "localhost" or ":" in name
-    return host == name or (not (is_whole or _is_address(name)) and host.endswith(f".{name}"))
+    is_exact = bool(scheme) or name == "localhost" or ":" in name
+    return host == name or (not (is_exact or _is_address(name)) and host.endswith(f".{name}"))
 
 
 def _host_and_port(named: str) -> tuple[str, int | None]:
