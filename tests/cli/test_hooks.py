@@ -126,7 +126,7 @@ def test_claude_hook_with_invalid_args_never_runs_without_them(
     (folder.parent / "home/config.toml").write_text('[hooks]\nclaude = "own"\n')
     assert main(["hooks"]) == 0
     assert "not run: Stop: /bin/true" in (out := capfd.readouterr().out)
-    assert "its args are not a list of texts" in out
+    assert "its args are not a list of strings" in out
 
 
 def test_failed_matcher_is_not_said_to_match_nothing(

@@ -21,7 +21,9 @@ Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
 """`deny` also stands for `decision: "block"`."""
 
 BLOCKING_EXIT = 2
+"""The exit code with which a command blocks."""
 MAX_FAILURE = 400
+"""The maximum number of characters of the reason of a failure."""
 _MAX_REASON = MAX_FAILURE - 50
 _ORDER: Mapping[Decision, int] = {"": 0, "allow": 1, "ask": 2, "deny": 3}
 _ON_FAILURE: Mapping[OnFailure, Decision] = {"ask": "ask", "block": "deny", "go-on": ""}
@@ -32,24 +34,28 @@ _PERMISSIONS: Mapping[str, Decision] = {
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """The answer of one handler, or the merged answer of several.
-
-    `input` replaces the input of a call, `output` its result for the model. `context` is for the model, `messages` are
-    for the user. `stops` ends the turn with `stop_reason`. `interrupt`: a denial also ends the turn. `failure` is the
-    reason if one handler failed, as one line; `failures` are the lines of all failed handlers for the user.
-    """
+    """The answer of one handler, or the merged answer of several."""
 
     decision: Decision = ""
     reason: str = ""
+    """The reason of the decision."""
     input: JsonObject | None = None
+    """Replaces the input of the call."""
     output: Json = None
+    """Replaces the result of the call for the model."""
     context: tuple[str, ...] = ()
+    """Texts for the model."""
     messages: tuple[str, ...] = ()
+    """Texts for the user."""
     stops: bool = False
+    """Whether the turn ends, for the reason `stop_reason`."""
     stop_reason: str = ""
     interrupt: bool = False
+    """Whether a denial also ends the turn."""
     failure: str = ""
+    """Why the handler failed, in one line; empty if it did not."""
     failures: tuple[str, ...] = field(default=())
+    """Lines for the user about the handlers that failed."""
 
 
 class _InvalidAnswer(Exception):  # noqa: N818  # becomes the failure of an answer
@@ -62,7 +68,7 @@ def failed(why: str) -> HookAnswer:
 
 
 def _end_of(stderr: str) -> str:
-    """Return the end of an error text: a traceback, and a program that quotes another one, say the reason last."""
+    """Return the end of an error text, because a traceback names the reason in its last line."""
     text = single_spaced(stderr)
     return text if len(text) <= _MAX_REASON else f"…{text[-_MAX_REASON:]}"
 
@@ -78,7 +84,7 @@ def answer_from_exit(event: str, code: int, stdout: str, stderr: str) -> HookAns
         values = parse_object(text)
         first = parse_object(text.partition("\n")[0])
         if first is not None and first.get("async") is True:
-            # Claude Code does not wait for such a hook, so its further output is ignored.
+            # Claude Code does not wait for an asynchronous hook, so its further output is ignored.
             parsed = HookAnswer()
         elif values is None and code in (0, BLOCKING_EXIT):
             parsed = failed("its output is not valid JSON")
@@ -117,42 +123,42 @@ def answer_from_function(event: str, value: object) -> HookAnswer:
     if not isinstance(value, Mapping):
         return failed(f"the function returned {type(value).__name__}, not a dict")
     try:
-        plain = json.loads(json.dumps(value, allow_nan=False))
+        values = json.loads(json.dumps(value, allow_nan=False))
     except (TypeError, ValueError, RecursionError):
         return failed("the function returned a dict that is not JSON")
-    if plain.get("async") is True:
+    if values.get("async") is True:
         return HookAnswer()  # an asynchronous hook decides nothing
-    return answer_from_object(event, plain)
+    return answer_from_object(event, values)
 
 
 def _parse_answer(event: str, values: Mapping[str, Any]) -> HookAnswer:
     event_spec = EVENTS[event]
-    special = values.get("hookSpecificOutput")
-    if special is None:
-        special = {}
-    if not isinstance(special, dict):
+    event_output = values.get("hookSpecificOutput")
+    if event_output is None:
+        event_output = {}
+    if not isinstance(event_output, dict):
         raise _InvalidAnswer("hookSpecificOutput is not an object")
     messages = [_text(values, "systemMessage")]
-    if special.get("hookEventName", event) != event:
+    if event_output.get("hookEventName", event) != event:
         if event in ("PreToolUse", "PermissionRequest"):
             raise _InvalidAnswer(f"hookEventName is not {event}")
         # An example of the Claude Agent SDK answers UserPromptSubmit with the output of SessionStart.
         messages.append(f"A hook of {event} answered with the output of another event, which is ignored.")
-        special = {}
+        event_output = {}
     answer = HookAnswer(
         stops=_flag(values, "continue", default=True) is False,
         stop_reason=_text(values, "stopReason"),
         messages=tuple(filter(None, messages)),
     )
     if event_spec.has_context:
-        context = _text(special, "additionalContext")
+        context = _text(event_output, "additionalContext")
         answer = replace(answer, context=(context,) if context else ())
     if event == "PreToolUse":
-        return _with_permission_decision(answer, values, special)
+        return _with_permission_decision(answer, values, event_output)
     if event == "PermissionRequest":
-        return _with_request_decision(answer, special)
+        return _with_request_decision(answer, event_output)
     if event in ("PostToolUse", "PostToolUseFailure"):
-        answer = replace(answer, output=special.get("updatedToolOutput"))
+        answer = replace(answer, output=event_output.get("updatedToolOutput"))
     decision = values.get("decision")
     if decision not in (None, "block", "approve"):
         raise _InvalidAnswer('decision must be "block"')
@@ -161,22 +167,24 @@ def _parse_answer(event: str, values: Mapping[str, Any]) -> HookAnswer:
     return answer
 
 
-def _with_permission_decision(answer: HookAnswer, values: Mapping[str, Any], special: Mapping[str, Any]) -> HookAnswer:
+def _with_permission_decision(
+    answer: HookAnswer, values: Mapping[str, Any], event_output: Mapping[str, Any]
+) -> HookAnswer:
     """Add the decision of a PreToolUse hook, in its new or its old form."""
-    new, old = special.get("permissionDecision"), values.get("decision")
+    new, old = event_output.get("permissionDecision"), values.get("decision")
     decision = old if new is None else new
     if decision is not None and (not isinstance(decision, str) or decision not in _PERMISSIONS):
         raise _InvalidAnswer(
             'decision must be "approve" or "block"' if new is None else "permissionDecision must be allow, deny or ask"
         )
-    reason = _text(special, "permissionDecisionReason") or _text(values, "reason")
-    updated = _object(special, "updatedInput")
+    reason = _text(event_output, "permissionDecisionReason") or _text(values, "reason")
+    updated = _object(event_output, "updatedInput")
     return replace(answer, decision=_PERMISSIONS.get(decision or "", ""), reason=reason, input=updated)
 
 
-def _with_request_decision(answer: HookAnswer, special: Mapping[str, Any]) -> HookAnswer:
+def _with_request_decision(answer: HookAnswer, event_output: Mapping[str, Any]) -> HookAnswer:
     """Add the decision of a PermissionRequest hook."""
-    decision = special.get("decision")
+    decision = event_output.get("decision")
     if decision is None:
         return answer
     if not isinstance(decision, dict):
@@ -217,7 +225,10 @@ def _object(values: Mapping[str, Any], name: str) -> JsonObject | None:
 
 
 def effective_answer(handler: Handler, answer: HookAnswer) -> HookAnswer:
-    """Return the effective answer: a failure becomes a decision, and `allow` is dropped if the hook may not allow."""
+    """Return the answer with its effect: a failure becomes a decision, and what the hook may not do is dropped.
+
+    Only a hook with `may_allow` can allow, and a hook of a project cannot replace a result.
+    """
     if answer.failure:
         line = f"The {handler.event} hook `{one_line(clean(handler.label), 80)}` failed: {answer.failure}"
         decision = _ON_FAILURE[handler.on_failure]

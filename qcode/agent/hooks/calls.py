@@ -32,9 +32,10 @@ _ALLOWED = "a hook allowed it"
 
 
 class CallHooks:
-    """The hooks around the calls of a conversation, or of one sub-agent. `stop` ends the turn after the running calls.
+    """The hooks around the calls of a conversation, or of one sub-agent.
 
-    Paths in calls are relative to `folder`; `policy` returns the policy of the calls.
+    Paths in calls are relative to `folder`. `stop` ends the turn after the running calls, `policy` returns the policy
+    for the calls.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class CallHooks:
         if answer.context:
             self._contexts[call_id] = answer.context
         if answer.stops:
-            return Verdict("deny", self._stop_reason(answer), "hook:PreToolUse"), None
+            return Verdict("deny", self._stop_turn(answer), "hook:PreToolUse"), None
         return self._verdict_of("PreToolUse", answer, name)
 
     async def request(self, call_id: str, name: str, arguments: JsonObject) -> tuple[Verdict | None, JsonObject | None]:
@@ -70,7 +71,7 @@ class CallHooks:
         extra_fields: JsonObject = {"permission_suggestions": []}
         answer = await self._run("PermissionRequest", call_id, name, arguments, extra_fields)
         if answer.stops or answer.interrupt:
-            return Verdict("deny", self._stop_reason(answer), "hook:PermissionRequest"), None
+            return Verdict("deny", self._stop_turn(answer), "hook:PermissionRequest"), None
         if answer.decision == "ask":  # a hook failed, and the call asks anyway
             return None, None
         return self._verdict_of("PermissionRequest", answer, name)
@@ -82,28 +83,29 @@ class CallHooks:
         from qcode.agent.hooks.answers import HookAnswer  # loads with the first call
 
         event = "PostToolUseFailure" if outcome.is_error else "PostToolUse"
-        contexts = self._contexts.pop(call_id, ())
+        before_contexts = self._contexts.pop(call_id, ())
         answer = HookAnswer()
         if self._scope.has(event):
             extra_fields: JsonObject = {"duration_ms": round(seconds * 1000)}
             if outcome.is_error:
                 extra_fields |= {"error": error_text(outcome), "is_interrupt": False}
             else:
-                extra_fields["tool_response"] = self._response(name, arguments, outcome)
+                extra_fields["tool_response"] = self._tool_response(name, arguments, outcome)
             answer = await self._run(event, call_id, name, arguments, extra_fields)
         if answer.stops:
-            self._stop_reason(answer)
-        return self._with_answer(event, outcome, answer, contexts)
+            self._stop_turn(answer)
+        return self._with_answer(event, outcome, answer, before_contexts)
 
     def _with_answer(
-        self, event: str, outcome: ToolOutcome, answer: HookAnswer, contexts: tuple[str, ...]
+        self, event: str, outcome: ToolOutcome, answer: HookAnswer, before_contexts: tuple[str, ...]
     ) -> ToolOutcome:
+        """Return the outcome with the answer of the hooks after a call, and with the texts of the hooks before it."""
         content, display = outcome.content, outcome.shown
         if answer.output is not None:
             output = answer.output if isinstance(answer.output, str) else json.dumps(answer.output, ensure_ascii=False)
             display = content if display is None else display
             content = f"[replaced by a hook]\n{self._scope.bound_text(output)}"
-        added = [self._scope.wrap_text("PreToolUse", text) for text in contexts]
+        added = [self._scope.wrap_text("PreToolUse", text) for text in before_contexts]
         added += [self._scope.wrap_text(event, text) for text in answer.context]
         if answer.decision == "deny":
             added.append(self._scope.wrap_text(event, answer.reason or "The hook objects to this result."))
@@ -112,7 +114,7 @@ class CallHooks:
         display = outcome.content if display is None else display
         return replace(outcome, content="\n".join([content, *added]), shown=display)
 
-    def _response(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> Json:
+    def _tool_response(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> Json:
         from qcode.agent.claude.tool_names import APPLY_PATCH, claude_input
 
         safety = self._toolbox.spec(name).safety
@@ -133,7 +135,7 @@ class CallHooks:
         servers = self._server_tools()
         spec = self._toolbox.spec(name)
 
-        def covered(rules: tuple[str, ...]) -> bool:
+        def is_call_covered(rules: tuple[str, ...]) -> bool:
             return is_covered(self._policy(), spec, arguments, rules)
 
         inputs = []
@@ -145,12 +147,12 @@ class CallHooks:
                 "tool_use_id": call_id,
                 **(extra_fields or {}),
             }
-            inputs.append(HookInput(fields, names, call_id, call.is_part, covered))
+            inputs.append(HookInput(fields, names, call_id, call.is_part, is_call_covered))
         whole_patch = None
         if name == APPLY_PATCH and any(hook_input.is_part for hook_input in inputs):
             patch = claude_input(name, arguments, self._folder)
             fields = {"tool_name": name, "tool_input": patch, "tool_use_id": call_id, **(extra_fields or {})}
-            whole_patch = HookInput(fields, (name,), call_id, is_covered=covered)
+            whole_patch = HookInput(fields, (name,), call_id, is_covered=is_call_covered)
         return await self._scope.run(event, inputs, whole_patch)
 
     def _server_tools(self) -> Mapping[str, str]:
@@ -190,7 +192,8 @@ class CallHooks:
         check(spec, arguments)
         return arguments
 
-    def _stop_reason(self, answer: HookAnswer) -> str:
+    def _stop_turn(self, answer: HookAnswer) -> str:
+        """End the turn after the running calls, and return the reason."""
         reason = answer.stop_reason or answer.reason
         text = f"A hook stopped the turn{f': {reason}' if reason else '.'}"
         self._stop(HookStopped(text))
@@ -200,9 +203,8 @@ class CallHooks:
 def is_covered(policy: Policy, spec: ToolSpec, arguments: JsonObject, rules: tuple[str, ...]) -> bool:
     """Return whether one of `rules` covers a call or may cover it: as deny rules, they would change the verdict."""
     without_rules = replace(policy, mode="bypass", rules=Rules.of(), is_trusted=True, limit=None, never_asks=False)
-    return replace(without_rules, rules=Rules.of(deny=rules)).judge(spec, arguments) != without_rules.judge(
-        spec, arguments
-    )
+    with_rules = replace(without_rules, rules=Rules.of(deny=rules))
+    return with_rules.judge(spec, arguments) != without_rules.judge(spec, arguments)
 
 
 def error_text(outcome: ToolOutcome) -> str:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from qcode.config.settings import Origin
 
 OnFailure: TypeAlias = Literal["ask", "block", "go-on"]
+"""The decision if a hook fails: ask the user, deny, or continue as without the hook."""
 HookOrigin: TypeAlias = Literal["own", "project", "program"]
 """The author of a hook: the user, the project, or the program that opened the agent."""
 HookFunction: TypeAlias = Callable[[dict[str, Any], str | None], Awaitable[Mapping[str, Any] | None]]
@@ -28,17 +29,18 @@ MAX_END_TIMEOUT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class EventSpec:
-    """The specification of one event.
-
-    `blocks`: exit code 2 and `decision: "block"` have an effect. `text_is_context`: plain text on stdout is added to
-    the conversation. `has_context`: `additionalContext` is added. `on_failure` is the default if a handler fails.
-    """
+    """The specification of one event."""
 
     blocks: bool = True
+    """Whether exit code 2 and `decision: "block"` have an effect."""
     text_is_context: bool = False
+    """Whether plain text on stdout is added to the conversation."""
     has_context: bool = False
+    """Whether `additionalContext` is added to the conversation."""
     timeout_s: float = DEFAULT_TIMEOUT_S
+    """The default time limit of a handler."""
     on_failure: OnFailure = "go-on"
+    """The default decision if a handler fails."""
 
 
 _EVENT_SPECS = {
@@ -64,14 +66,12 @@ EVENTS: Mapping[str, EventSpec] = _EVENT_SPECS
 
 @dataclass(frozen=True, slots=True)
 class HookCommand:
-    """A program to run: a `line` for bash, or the words `argv` without a shell.
-
-    `variables` are the names of environment variables that it gets in addition to those of a shell command.
-    """
+    """A program to run: a `line` for bash, or the words `argv` without a shell."""
 
     line: str = ""
     argv: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
+    """The names of the environment variables that the program gets in addition to those of a shell command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,25 +92,27 @@ class Hook:
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A hook as it runs. `location`, as text, is the `file:line` that defines it, empty for a hook of a program.
-
-    `label` is its command line or the name of its function. `condition` are permission rules: if there are any, the
-    hook runs only for calls that one of them covers.
-    """
+    """A hook with all its defaults filled in."""
 
     event: str
     matcher: str
+    """Selects events by the names of their `HookInput`; empty for all events."""
     run: HookCommand | HookFunction
     timeout_s: float
     on_failure: OnFailure
     origin: HookOrigin
     may_allow: bool = False
+    """Whether the settings let the hook allow calls; `can_allow` decides."""
     location: str | Origin = ""
+    """Converted to text, the `file:line` that defines the hook; empty for a hook of a program."""
     label: str = ""
+    """The command line, or the name of the function."""
     condition: tuple[str, ...] = ()
+    """Permission rules: if there are any, the hook runs only for calls that one of them covers."""
 
     @property
     def can_allow(self) -> bool:
+        """Whether the hook can allow calls: a hook of a project cannot."""
         return self.may_allow and self.origin != "project"
 
 
@@ -135,17 +137,18 @@ def program_handler(event: str, hook: Hook) -> Handler:
 
 @dataclass(frozen=True, slots=True)
 class HookInput:
-    """One event for the handlers: the fields of its JSON, and the names that a matcher is compared with.
-
-    `tool_use_id` is the id of its call. `is_part`: the input is one file of a patch, so an answer cannot replace it.
-    `is_covered` returns whether one of the given rules covers the call; None for an event without a call.
-    """
+    """One event for the handlers."""
 
     fields: JsonObject
+    """The JSON object that a handler gets."""
     names: tuple[str, ...] = ()
+    """The names that a matcher is compared with, such as those of the tool. If empty, all matchers select the event."""
     tool_use_id: str | None = None
+    """The id of the call; None for an event without a call."""
     is_part: bool = False
+    """Whether the input is one file of a patch, so that an answer cannot replace it."""
     is_covered: Callable[[tuple[str, ...]], bool] | None = None
+    """Returns whether one of the given rules covers the call; None for an event without a call."""
 
 
 def project_hook_rows(root: Path) -> list[tuple[str, str]]:

@@ -18,39 +18,38 @@ _MAX_SHOWN = 200
 
 
 def hook_lines(
-    handlers: Sequence[Handler], unused: Sequence[UnusedHook], runs: Sequence[HandlerStats] | None = None
+    handlers: Sequence[Handler], unused: Sequence[UnusedHook], stats: Sequence[HandlerStats] | None = None
 ) -> list[str]:
     """Return two lines for each hook, in the order in which they run, and one line for each hook that does not run.
 
-    With `runs`, in the order of `handlers`, the second line also has the statistics of the session.
+    With `stats`, in the order of `handlers`, the second line also has the runs in this session.
     """
     lines = []
     for index, handler in enumerate(handlers):
         matcher = f" ({visible(one_line(handler.matcher, _MAX_SHOWN))})" if handler.matcher else ""
         lines.append(f"{handler.event}{matcher}: {shown_command(handler)}")
-        facts = [
+        details = [
             str(handler.location) or "the program",
             f"{handler.timeout_s:g} s",
             f"on failure: {handler.on_failure}",
         ]
-        facts += [f"if {visible(one_line(' or '.join(handler.condition), _MAX_SHOWN))}"] if handler.condition else []
-        facts += ["may allow"] if handler.can_allow else []
-        facts += [] if runs is None else [_run_summary(runs[index])]
-        lines.append(f"  {' · '.join(facts)}")
+        details += [f"if {visible(one_line(' or '.join(handler.condition), _MAX_SHOWN))}"] if handler.condition else []
+        details += ["may allow"] if handler.can_allow else []
+        details += [] if stats is None else [_run_summary(stats[index])]
+        lines.append(f"  {' · '.join(details)}")
     for hook in unused:
         command = visible(one_line(hook.label, _MAX_SHOWN))
         lines.append(f"not run: {hook.event}: {command} ({hook.location}): {hook.why}")
     return lines
 
 
-def _run_summary(runs: HandlerStats) -> str:
-    if runs.at is None:
+def _run_summary(stats: HandlerStats) -> str:
+    if stats.last_at is None:
         return "not run yet"
-    code = "" if runs.code is None else f", exit {runs.code}"
-    failures = f", {count_text(runs.failures, 'failure')}: {runs.failure}" if runs.failures else ""
-    return (
-        f"{count_text(runs.runs, 'run')}, last {runs.seconds:.1f} s at {runs.at.astimezone():%H:%M:%S}{code}{failures}"
-    )
+    last = f"{stats.last_seconds:.1f} s at {stats.last_at.astimezone():%H:%M:%S}"
+    code = "" if stats.last_code is None else f", exit {stats.last_code}"
+    failures = f", {count_text(stats.failures, 'failure')}: {stats.last_failure}" if stats.failures else ""
+    return f"{count_text(stats.runs, 'run')}, last {last}{code}{failures}"
 
 
 def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list[JsonObject]:

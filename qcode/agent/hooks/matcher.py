@@ -36,14 +36,14 @@ def matches(matcher: str, names: Iterable[str]) -> bool:
 
     Raise `MatcherError` for a regular expression that does not compile or takes too long.
     """
-    subjects = tuple(names)
+    event_names = tuple(names)
     exact = exact_names(matcher)
     if exact is not None:
-        return not exact or not subjects or not exact.isdisjoint(subjects)
-    return not subjects or _searches(matcher, subjects)
+        return not exact or not event_names or not exact.isdisjoint(event_names)
+    return not event_names or _matches_pattern(matcher, event_names)
 
 
-def _searches(pattern: str, names: tuple[str, ...]) -> bool:
+def _matches_pattern(pattern: str, names: tuple[str, ...]) -> bool:
     if len(pattern) > MAX_PATTERN:
         raise MatcherError(f"the matcher is longer than {MAX_PATTERN:,} characters")
     import regex  # not needed for a list of names

@@ -27,9 +27,12 @@ _Action: TypeAlias = Literal["shell", "read", "write", "search", "fetch", "patch
 Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
 """Empty: the program decides by its own rules and modes."""
 _ORDER: tuple[Decision, ...] = ("allow", "", "ask", "deny")
+"""From the least to the most strict: of several decisions on one call, the strictest is the answer."""
 
 MAX_EVENT = 32 * 1024 * 1024
+"""The maximum size of an event in bytes."""
 TIMEOUT_S = 30
+"""The time limit that the other program gets for this hook."""
 _SEARCHES: Mapping[str, _Action] = dict.fromkeys(
     ("list_directory", "glob", "grep_search", "search_file_content"), "search"
 )
@@ -37,13 +40,18 @@ _SEARCHES: Mapping[str, _Action] = dict.fromkeys(
 
 @dataclass(frozen=True, slots=True)
 class _HookFormat:
-    """The format of one program: its event, the tools that are judged, its settings file, and its unit of time."""
+    """The format of hooks of one program."""
 
     event: str
+    """The event before a call."""
     tools: Mapping[str, _Action]
+    """The tools whose calls are judged."""
     settings: str
+    """The settings file, for display."""
     matcher: str
-    milliseconds: bool = False
+    """The matcher that selects `tools`."""
+    is_in_milliseconds: bool = False
+    """Whether a timeout is in milliseconds instead of seconds."""
 
 
 _CLAUDE_TOOLS: Mapping[str, _Action] = {
@@ -69,18 +77,25 @@ _FORMATS: Mapping[HookProgram, _HookFormat] = {
     "claude": _HookFormat("PreToolUse", _CLAUDE_TOOLS, "~/.claude/settings.json", "|".join(_CLAUDE_TOOLS)),
     "codex": _HookFormat("PreToolUse", _CODEX_TOOLS, "~/.codex/hooks.json", f"^({'|'.join(_CODEX_TOOLS)})$"),
     "gemini": _HookFormat(
-        "BeforeTool", _GEMINI_TOOLS, "~/.gemini/settings.json", f"^({'|'.join(_GEMINI_TOOLS)})$", milliseconds=True
+        "BeforeTool",
+        _GEMINI_TOOLS,
+        "~/.gemini/settings.json",
+        f"^({'|'.join(_GEMINI_TOOLS)})$",
+        is_in_milliseconds=True,
     ),
     "qwen": _HookFormat(
-        "PreToolUse", _QWEN_TOOLS, "~/.qwen/settings.json", f"^({'|'.join(_QWEN_TOOLS)})$", milliseconds=True
+        "PreToolUse", _QWEN_TOOLS, "~/.qwen/settings.json", f"^({'|'.join(_QWEN_TOOLS)})$", is_in_milliseconds=True
     ),
 }
 HOOK_PROGRAMS: tuple[HookProgram, ...] = ("claude", "codex", "gemini", "qwen")
 
-_BYPASSED = frozenset({"bypassPermissions", "yolo"})
-_PATHS = ("file_path", "absolute_path", "notebook_path", "path", "dir_path")
-_FOLDERS = ("directory", "dir_path")
-_HARMLESS_FIELDS = frozenset({"command", "description", "timeout", "run_in_background", "is_background", *_FOLDERS})
+_BYPASS_MODES = frozenset({"bypassPermissions", "yolo"})
+_PATH_FIELDS = ("file_path", "absolute_path", "notebook_path", "path", "dir_path")
+_FOLDER_FIELDS = ("directory", "dir_path")
+_HARMLESS_FIELDS = frozenset(
+    {"command", "description", "timeout", "run_in_background", "is_background", *_FOLDER_FIELDS}
+)
+"""The fields of a shell call that cannot widen what its command does."""
 
 
 class UnreadableEventError(ValueError):
@@ -89,34 +104,34 @@ class UnreadableEventError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class HookEvent:
-    """A call of another program. `calls` are the commands, files and addresses that it uses, each with its action.
-
-    `folder` is the working folder. `only_narrows`: the call may do more than `calls` say, so it is never allowed.
-    `is_bypassed`: the program is in a mode in which it does not ask.
-    """
+    """A call of another program."""
 
     folder: str
+    """The working folder."""
     calls: tuple[tuple[_Action | Literal["mcp"], str], ...]
+    """The commands, files, addresses and server tools that the call uses, each with its action."""
     only_narrows: bool = False
+    """Whether the call may do more than `calls` say, so that it is never allowed."""
     is_bypassed: bool = False
+    """Whether the program is in a mode in which it does not ask."""
 
 
-def hook_settings(user: HookProgram, command: str) -> tuple[str, str]:
+def hook_settings(program: HookProgram, command: str) -> tuple[str, str]:
     """Return the settings file of a program, and the text to add to it so that it runs `command` as a hook."""
-    hook_format = _FORMATS[user]
-    timeout = TIMEOUT_S * 1000 if hook_format.milliseconds else TIMEOUT_S
+    hook_format = _FORMATS[program]
+    timeout = TIMEOUT_S * 1000 if hook_format.is_in_milliseconds else TIMEOUT_S
     hook: JsonObject = {"type": "command", "command": command, "timeout": timeout}
     group: JsonObject = {"matcher": hook_format.matcher, "hooks": [hook]}
     return hook_format.settings, json.dumps({"hooks": {hook_format.event: [group]}}, indent=2)
 
 
-def read_event(user: HookProgram, data: bytes) -> HookEvent | None:
-    """Return the call of an event, None if the event or its tool is not judged.
+def read_event(program: HookProgram, data: bytes) -> HookEvent | None:
+    """Return the call of an event; None if events of this kind, or calls of this tool, are not judged.
 
     Raise `UnreadableEventError` for anything that is not an event of the program.
     """
     values = _object(data)
-    hook_format = _FORMATS[user]
+    hook_format = _FORMATS[program]
     if values.get("hook_event_name") != hook_format.event:
         return None
     name, tool_input, folder = values.get("tool_name"), values.get("tool_input"), values.get("cwd")
@@ -126,8 +141,8 @@ def read_event(user: HookProgram, data: bytes) -> HookEvent | None:
         raise UnreadableEventError("the event names no working folder")
     action = hook_format.tools.get(name)
     mode = values.get("permission_mode")
-    is_bypassed = isinstance(mode, str) and mode in _BYPASSED
-    event = HookEvent(folder, (), only_narrows=user == "codex", is_bypassed=is_bypassed)
+    is_bypassed = isinstance(mode, str) and mode in _BYPASS_MODES
+    event = HookEvent(folder, (), only_narrows=program == "codex", is_bypassed=is_bypassed)
     if name.startswith("mcp__"):
         return replace(event, calls=(("mcp", name.removeprefix("mcp__")),))
     if action is None:
@@ -141,9 +156,9 @@ def read_event(user: HookProgram, data: bytes) -> HookEvent | None:
     if action == "fetch":
         return replace(event, calls=(("fetch", _text(tool_input, "url")),))
     if action == "search":
-        path = _text(tool_input, *_PATHS) if any(tool_input.get(key) is not None for key in _PATHS) else "."
+        path = _text(tool_input, *_PATH_FIELDS) if any(tool_input.get(key) is not None for key in _PATH_FIELDS) else "."
         return replace(event, calls=(("read", path),), only_narrows=True)
-    return replace(event, calls=((action, _text(tool_input, *_PATHS)),))
+    return replace(event, calls=((action, _text(tool_input, *_PATH_FIELDS)),))
 
 
 def _object(data: bytes) -> JsonObject:
@@ -153,8 +168,8 @@ def _object(data: bytes) -> JsonObject:
         text = data.decode("utf-8")
         values = parse_arguments(text)
         json.dumps(values, ensure_ascii=False).encode("utf-8")  # a lone surrogate cannot be judged
-    except DuplicateKeyError as found:
-        raise UnreadableEventError(str(found)) from None
+    except DuplicateKeyError as error:
+        raise UnreadableEventError(str(error)) from None
     except (ValueError, RecursionError):
         raise UnreadableEventError("the event is not valid text") from None
     if values is None:
@@ -164,21 +179,22 @@ def _object(data: bytes) -> JsonObject:
 
 def _shell(event: HookEvent, tool_input: JsonObject) -> HookEvent:
     command = _text(tool_input, "command")
-    folder = next((tool_input[key] for key in _FOLDERS if tool_input.get(key)), None)
+    folder = next((tool_input[key] for key in _FOLDER_FIELDS if tool_input.get(key)), None)
     if folder is not None:
         if not isinstance(folder, str):
             raise UnreadableEventError("the folder of the command is not a string")
         # On a separate line: `cd x && a || b` would not be `a || b` in x.
         command = f"cd -- {shlex.quote(folder)}\n{command}"
-    is_plain = tool_input.keys() <= _HARMLESS_FIELDS
-    return replace(event, calls=(("shell", command),), only_narrows=event.only_narrows or not is_plain)
+    has_other_fields = not tool_input.keys() <= _HARMLESS_FIELDS
+    return replace(event, calls=(("shell", command),), only_narrows=event.only_narrows or has_other_fields)
 
 
 def _text(tool_input: JsonObject, *names: str) -> str:
-    found = next((tool_input[name] for name in names if tool_input.get(name) is not None), None)
-    if not isinstance(found, str) or not found:
+    """Return the first of these fields that has a value; raise `UnreadableEventError` unless it is text."""
+    value = next((tool_input[name] for name in names if tool_input.get(name) is not None), None)
+    if not isinstance(value, str) or not value:
         raise UnreadableEventError(f"the input has no {names[0]}")
-    return found
+    return value
 
 
 def _patched_paths(text: str) -> tuple[str, ...]:
@@ -203,7 +219,7 @@ def judge_event(policy: Policy, event: HookEvent) -> tuple[Decision, str]:
 
 
 def _decision(verdict: Verdict, event: HookEvent) -> Decision:
-    # The program has modes itself, and asks before it uses a server or an address for the first time.
+    # The other program has modes too, and asks before it uses a server or an address for the first time.
     is_left_to_program = verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch")
     if verdict.verdict == "deny":
         return "deny"
@@ -212,18 +228,18 @@ def _decision(verdict: Verdict, event: HookEvent) -> Decision:
     return "" if is_left_to_program or event.only_narrows else "allow"
 
 
-def answer(user: HookProgram, decision: Decision, reason: str) -> str:
+def format_answer(program: HookProgram, decision: Decision, reason: str) -> str:
     """Return the answer of the hook in the form of a program, as one line of JSON."""
     text = f"qcode: {visible(one_line(reason))}"
     values: dict[str, Json] = {}
-    if user == "gemini" and decision:
+    if program == "gemini" and decision:
         values = {"decision": decision, "reason": text}
         values |= {"systemMessage": text} if decision == "ask" else {}
-    elif decision and (user != "codex" or decision == "deny"):
-        special: JsonObject = {
-            "hookEventName": _FORMATS[user].event,
+    elif decision and (program != "codex" or decision == "deny"):
+        event_output: JsonObject = {
+            "hookEventName": _FORMATS[program].event,
             "permissionDecision": decision,
             "permissionDecisionReason": text,
         }
-        values = {"hookSpecificOutput": special}
+        values = {"hookSpecificOutput": event_output}
     return json.dumps(values)

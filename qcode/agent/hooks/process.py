@@ -18,17 +18,21 @@ from qcode.tools.processes import Process, end_program, start_program
 from qcode.values import dataclass
 
 MAX_OUTPUT = 1024 * 1024
+"""The maximum number of bytes that are used of stdout, and of stderr."""
 TERM_GRACE_S = 2.0
+"""Seconds between the request to end (SIGTERM) and SIGKILL."""
 _LAST_OUTPUT_S = 0.2
-_CHUNK = 65_536
+"""Seconds to wait for the end of the output after the command has exited."""
+_CHUNK_BYTES = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class CommandRun:
-    """The run of a command. `code` is its exit code, negative for a signal, None if it did not start or end in time."""
+    """The result of running a command."""
 
     answer: HookAnswer
     code: int | None = None
+    """The exit code, negative for a signal; None if the command did not start, or did not end in time."""
 
 
 async def run_command(
@@ -66,7 +70,7 @@ async def run_command(
 
 
 async def _exit_code(process: Process, outputs: tuple[_Output, ...], timeout_s: float) -> int | None:
-    """Return the exit code once the output has arrived, None if that takes too long."""
+    """Wait for the end of the process and its output, and return the exit code; None if the process takes too long."""
     try:
         async with asyncio.timeout(timeout_s):
             code = await process.wait()
@@ -81,7 +85,7 @@ async def _exit_code(process: Process, outputs: tuple[_Output, ...], timeout_s: 
 
 
 class _Pipe:
-    """A pipe to a program. `qcode_end` does not block. `program_end` is for the program; `begin` closes it here."""
+    """A pipe between qcode and a program. The end of qcode is read or written by the event loop."""
 
     def __init__(self, qcode_end: int, program_end: int) -> None:
         self._qcode_end = qcode_end
@@ -93,6 +97,7 @@ class _Pipe:
         return self
 
     def begin(self) -> None:
+        """Begin to read or write. Call this after the program has started, because it closes the program's end here."""
         self._is_begun = True
         os.close(self.program_end)
 
@@ -127,7 +132,7 @@ class _Output(_Pipe):
 
     def _read(self) -> None:
         try:
-            data = os.read(self._qcode_end, _CHUNK)
+            data = os.read(self._qcode_end, _CHUNK_BYTES)
         except BlockingIOError:
             return
         self._collected += data[: MAX_OUTPUT - len(self._collected)]
@@ -154,11 +159,9 @@ class _Input(_Pipe):
 
     def _write(self) -> None:
         try:
-            self._unwritten = (
-                self._unwritten[os.write(self._qcode_end, self._unwritten[:_CHUNK]) :]
-                if self._unwritten
-                else self._unwritten
-            )
+            if self._unwritten:
+                written = os.write(self._qcode_end, self._unwritten[:_CHUNK_BYTES])
+                self._unwritten = self._unwritten[written:]
         except BlockingIOError:
             return
         except BrokenPipeError:

@@ -1,7 +1,7 @@
 """Runs the handlers of an event concurrently, merges their answers, and counts the runs for `/hooks`.
 
-Each handler has a time limit, and cancelling ends all of them. An input is passed on stdin only, never in a command
-line.
+Each handler has a time limit, and cancelling ends all handlers. A command gets its input on stdin only, never in its
+command line.
 """
 
 from __future__ import annotations
@@ -34,23 +34,25 @@ if TYPE_CHECKING:
     from qcode.agent.hooks.answers import HookAnswer
 
 MAX_CONCURRENT = 8
+"""The maximum number of handlers that run at the same time."""
 SLOW_S = 2.0
+"""The time after which a running handler is shown to the user."""
 _MAX_SHOWN = 200
 
 
 @dataclass(slots=True)
 class HandlerStats:
-    """The number of runs and failures of a handler.
-
-    `at`, `seconds` and `code` (None if there was none) are those of the last run, `failure` is the last failure.
-    """
+    """The runs of a handler in this session."""
 
     runs: int = 0
     failures: int = 0
-    at: datetime | None = None
-    seconds: float = 0.0
-    code: int | None = None
-    failure: str = ""
+    last_at: datetime | None = None
+    """The end of the last run."""
+    last_seconds: float = 0.0
+    """The duration of the last run."""
+    last_code: int | None = None
+    """The exit code of the last run; None for a function, and for a command that did not start or end in time."""
+    last_failure: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ class HookRunner:
         self._environment = environment
         self._semaphore: asyncio.Semaphore | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.runs = [HandlerStats() for _ in self.handlers]
+        self.stats = [HandlerStats() for _ in self.handlers]
 
     def has(self, event: str) -> bool:
         """Return whether there is a handler for this event, with any matcher."""
@@ -106,7 +108,7 @@ class HookRunner:
 
         matched: list[tuple[int, HookInput]] = []
         answers: dict[int, list[HookAnswer]] = {}
-        visited: set[tuple[object, int]] = set()
+        scheduled: set[tuple[object, int]] = set()  # a hook that is configured twice runs once
         for index, handler in enumerate(self.handlers):
             if handler.event != event:
                 continue
@@ -120,12 +122,12 @@ class HookRunner:
                 continue
             for hook_input in matching:
                 key = (handler.run, id(hook_input))
-                if key not in visited:
-                    visited.add(key)
+                if key not in scheduled:
+                    scheduled.add(key)
                     matched.append((index, hook_input))
         if matched:
-            result = await self._run_concurrently(event, matched, emit)
-            for (index, _), answer in zip(matched, result, strict=True):
+            results = await self._run_concurrently(event, matched, emit)
+            for (index, _), answer in zip(matched, results, strict=True):
                 answers.setdefault(index, []).append(answer)
         return merge_answers([answer for index in sorted(answers) for answer in answers[index]])
 
@@ -152,7 +154,7 @@ class HookRunner:
 
     @staticmethod
     def _shared_limit(event: str, handlers: Sequence[Handler]) -> float | None:
-        """Return the common time limit of the handlers of SessionEnd; None for other events, with a limit for each."""
+        """Return the time limit of all SessionEnd handlers together; None for other events, whose limits differ."""
         if event != "SessionEnd":
             return None
         return min(MAX_END_TIMEOUT_S, max([END_TIMEOUT_S, *(handler.timeout_s for handler in handlers)]))
@@ -209,17 +211,17 @@ class HookRunner:
             "CLAUDE_PROJECT_DIR": str(self._root),
             "QCODE_PROJECT_DIR": str(self._root),
             "QCODE": "1",
-            # Scripts for Claude Code write variables for its shell there, and fail without it. Here they are dropped.
+            # Scripts for Claude Code write shell variables to this file and fail without it. qcode drops the variables.
             **({"CLAUDE_ENV_FILE": os.devnull} if handler.event == "SessionStart" else {}),
         }
 
     def _record_run(self, index: int, result: _HandlerResult) -> None:
-        stats = self.runs[index]
+        stats = self.stats[index]
         stats.runs += 1
-        stats.at, stats.seconds, stats.code = datetime.now(UTC), result.seconds, result.code
+        stats.last_at, stats.last_seconds, stats.last_code = datetime.now(UTC), result.seconds, result.code
         if result.answer.failure:
             stats.failures += 1
-            stats.failure = result.answer.failure
+            stats.last_failure = result.answer.failure
 
 
 def _covered_inputs(condition: tuple[str, ...], inputs: Sequence[HookInput]) -> list[HookInput]:

@@ -48,11 +48,14 @@ if TYPE_CHECKING:
     from qcode.agent.hooks.transcript import TranscriptFile
 
 MAX_CONTEXT = 10_000
+"""The maximum number of characters of one text of a hook for the model; a longer one is saved to a file."""
 _MAX_SHOWN_CONTEXT = 2_000
+"""The number of characters that the model gets of such a text."""
 IDLE_S = 60.0
 """The idle time after a turn until a notification is sent, as in Claude Code."""
 _IDLE_TEXT = "qcode is waiting for your input"
 HOOK_MODES: dict[ApprovalMode, str] = {"accept-edits": "acceptEdits", "bypass": "bypassPermissions"}
+"""Claude's names of modes, if they differ from those of qcode."""
 _CLAUDE_ERROR_NAMES = {
     ErrorKind.RATE_LIMIT: "rate_limit",
     ErrorKind.QUOTA: "billing_error",
@@ -77,8 +80,8 @@ class SessionFacts:
 class SessionHooks:
     """The hooks of a session.
 
-    `facts` returns its current state, `scratch` a private folder for long texts. `source` is `startup`, `resume` or
-    `fork`. `prompt_context` is the text that hooks add to the current prompt, None if the prompt is not sent.
+    `facts` returns the current state of the session, `scratch` a private folder for long texts. `source` is `startup`,
+    `resume` or `fork`. `show` shows an event to the user; between turns, it keeps the event for the next turn.
     """
 
     def __init__(
@@ -106,13 +109,14 @@ class SessionHooks:
         self._unwritten_messages: list[tuple[datetime, Message]] = []
         self._prompt_id = ""
         self.prompt_context: tuple[Text, ...] | None = ()
+        """The text that hooks add to the current prompt; None if the prompt is not sent."""
         self._start_contexts: list[str] = []
         self._held_events: list[TurnEvent] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self._prompt_task: asyncio.Task[Any] | None = None
-        self._trigger = "auto"
-        self._summary = ""
-        self._idle: asyncio.TimerHandle | None = None
+        self._compaction_trigger = "auto"
+        self._compaction_summary = ""
+        self._idle_timer: asyncio.TimerHandle | None = None
         self.end_reason = "other"
         self.unused: tuple[UnusedHook, ...] = ()
 
@@ -234,9 +238,9 @@ class SessionHooks:
             if not task.done():
                 task.cancel()
                 await asyncio.wait([task])
-        blocked = "" if task.cancelled() else task.result()
+        block_reason = "" if task.cancelled() else task.result()
         if self.prompt_context is None:
-            for event in _unsent_turn(prompt, blocked):
+            for event in _unsent_turn(prompt, block_reason):
                 yield event
 
     async def _run_prompt_hooks(self, prompt: str) -> str:
@@ -249,12 +253,13 @@ class SessionHooks:
             if answer.stops or answer.decision == "deny":
                 return answer.stop_reason or answer.reason or "no reason was given"
             added = [self.scope.wrap_text("UserPromptSubmit", text) for text in answer.context]
-        started, self._start_contexts = self._start_contexts, []
-        self.prompt_context = tuple(Text(text) for text in (*started, *added))
+        start_contexts, self._start_contexts = self._start_contexts, []
+        self.prompt_context = tuple(Text(text) for text in (*start_contexts, *added))
         return ""
 
     @property
     def is_prompting(self) -> bool:
+        """Whether hooks run before the current prompt."""
         return self._prompt_task is not None
 
     def cancel(self) -> None:
@@ -298,15 +303,15 @@ class SessionHooks:
                 }
                 self.spawn("StopFailure", HookInput(fields, (error,)))
             case CompactionStarted(cause=cause):
-                self._trigger = "manual" if cause == "asked" else "auto"
+                self._compaction_trigger = "manual" if cause == "asked" else "auto"
             case Compacted():
-                fields = {"trigger": self._trigger, "compact_summary": self._summary}
-                self.spawn("PostCompact", HookInput(fields, (self._trigger,)))
+                fields = {"trigger": self._compaction_trigger, "compact_summary": self._compaction_summary}
+                self.spawn("PostCompact", HookInput(fields, (self._compaction_trigger,)))
                 self._source = self._source or "compact"
             case _:
                 pass
         if isinstance(event, TurnEnded) and is_attended and self.runner.has("Notification"):
-            self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._notify, "idle_prompt", _IDLE_TEXT)
+            self._idle_timer = asyncio.get_running_loop().call_later(IDLE_S, self._notify, "idle_prompt", _IDLE_TEXT)
 
     def _notify(self, kind: str, message: str) -> None:
         fields: JsonObject = {"message": message, "title": "qcode", "notification_type": kind}
@@ -314,13 +319,15 @@ class SessionHooks:
 
     def _cancel_idle_notice(self) -> None:
         """Cancel the idle notification, because the user is active."""
-        if self._idle is not None:
-            self._idle.cancel()
-            self._idle = None
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
 
     def record_compaction(self, effect: Compact) -> None:
         """Record the summary of a compaction for the PostCompact hooks."""
-        self._summary = next((part.text for part in effect.parts if isinstance(part, Message) and part.text), "")
+        self._compaction_summary = next(
+            (part.text for part in effect.parts if isinstance(part, Message) and part.text), ""
+        )
 
     def spawn(self, event: str, hook_input: HookInput) -> None:
         """Run the handlers of an event in parallel with the turn."""
@@ -340,6 +347,7 @@ class SessionHooks:
             await asyncio.wait(self._tasks)
 
     def common_fields(self, event: str) -> JsonObject:
+        """Return the fields that the inputs of all events have."""
         facts = self._facts()
         if not self._prompt_id:
             self._prompt_id = uuid_text(os.urandom(16))
@@ -370,8 +378,8 @@ class HookScope:
         """Return the scope of a sub-agent, which has a separate transcript."""
         scope = HookScope(self._session, agent_id, agent_type)
         session_id = self._session._facts().session_id
-        safe = "".join(char if char.isalnum() or char in "-_" else "_" for char in agent_id)
-        scope._transcript = self._session._create_transcript(f"{session_id}-{safe}")
+        file_id = "".join(char if char.isalnum() or char in "-_" else "_" for char in agent_id)
+        scope._transcript = self._session._create_transcript(f"{session_id}-{file_id}")
         scope._transcript.begin()
         return scope
 
@@ -387,10 +395,9 @@ class HookScope:
         """Run the handlers of an event, and show their messages and failures to the user."""
         session = self._session
         common = {**session.common_fields(event), **self._agent}
-        full = [_with_fields(hook_input, common) for hook_input in inputs]
-        answer = await session.runner.run(
-            event, full, session.emit, None if whole_patch is None else _with_fields(whole_patch, common)
-        )
+        complete_inputs = [_with_fields(hook_input, common) for hook_input in inputs]
+        complete_patch = None if whole_patch is None else _with_fields(whole_patch, common)
+        answer = await session.runner.run(event, complete_inputs, session.emit, complete_patch)
         for line in answer.failures:
             await session.show(Notice("warning", line))
         for text in answer.messages:
@@ -442,12 +449,12 @@ def _notification_type(approval: Approval) -> str:
     return "elicitation_dialog" if isinstance(approval, Question) and approval.server else "permission_prompt"
 
 
-def _unsent_turn(prompt: str, blocked: str) -> tuple[TurnEvent, ...]:
-    """Return the events of a turn whose prompt is not sent: a hook blocked it, or the user cancelled."""
+def _unsent_turn(prompt: str, block_reason: str) -> tuple[TurnEvent, ...]:
+    """Return the events of a turn whose prompt is not sent: a hook blocked it, or the user cancelled (no reason)."""
     outcome, error = Outcome.CANCELLED, None
-    if blocked:
+    if block_reason:
         outcome = Outcome.ERROR
-        error = ErrorInfo(ErrorKind.PROMPT_BLOCKED, f"a hook blocked the prompt: {blocked}")
+        error = ErrorInfo(ErrorKind.PROMPT_BLOCKED, f"a hook blocked the prompt: {block_reason}")
     ended = TurnEnded(outcome, None, "", "", 0, Usage(), None, ApiCalls(), error=error, is_answered=False)
     return TurnStarted(prompt), ended
 
@@ -458,4 +465,4 @@ def _claude_error_name(ended: TurnEnded) -> str:
         return "max_output_tokens"
     error: ErrorInfo | None = ended.error
     kind = error.kind if error is not None else ""
-    return next((name for known, name in _CLAUDE_ERROR_NAMES.items() if known == kind), "unknown")
+    return next((name for named_kind, name in _CLAUDE_ERROR_NAMES.items() if named_kind == kind), "unknown")

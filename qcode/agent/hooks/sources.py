@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _OWN_CLAUDE_FILE = ".claude/settings.json"
 _PROJECT_VARIABLE = lazy_pattern(r"\$\{?(?:CLAUDE|QCODE)_PROJECT_DIR\}?")
 _HOME = lazy_pattern(r"\$\{?HOME\}?(?=/)|^~(?=/)")
-_ABOUT_CALLS = frozenset({"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"})
+_CALL_EVENTS = frozenset({"PreToolUse", "PermissionRequest", "PostToolUse", "PostToolUseFailure"})
 _SEPARATORS = lazy_pattern(r"[\s;&|<>()'\"`=]+")
 _ASSIGNMENT = lazy_pattern(r"[A-Za-z_]\w*=")
 
@@ -42,11 +42,13 @@ class UnusedHook:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredHooks:
-    """The hooks of a run in their order: those of the user, then those of the project."""
+    """The hooks that the settings configure for a run."""
 
     handlers: tuple[Handler, ...] = ()
+    """The hooks that run, in order: those of the user, then those of the project."""
     unused: tuple[UnusedHook, ...] = ()
     problems: tuple[str, ...] = ()
+    """One line for each problem, shown to the user at the start."""
 
 
 class HookFolders:
@@ -56,7 +58,7 @@ class HookFolders:
         self._root = root
         self._folder = folder
         self._home = home
-        self._inside = tuple(dict.fromkeys(os.path.realpath(path) for path in (root, folder, *added)))
+        self._workspace = tuple(dict.fromkeys(os.path.realpath(path) for path in (root, folder, *added)))
 
     def uses_project_variable(self, command: HookCommand) -> bool:
         """Return whether a command uses a variable with the project's folder, such as `$QCODE_PROJECT_DIR`."""
@@ -72,8 +74,9 @@ class HookFolders:
                 text = _HOME.sub(lambda _: self._home, _PROJECT_VARIABLE.sub(lambda _: str(self._root), word))
             if "\0" in text:
                 continue
-            path = os.path.join(self._folder, text)  # noqa: PTH118  # `..` after a link
-            if ".." not in text and not os.path.exists(path):  # noqa: PTH110  # as most words, and it is quick
+            path = os.path.join(self._folder, text)  # noqa: PTH118  # pathlib resolves `..` differently after a link
+            # Most words are not paths. This check is quick, but wrong for `..`, which may follow a link.
+            if ".." not in text and not os.path.exists(path):  # noqa: PTH110  # quicker than pathlib
                 continue
             real = Path(os.path.realpath(path))
             if self._is_inside(real) and real.is_file():
@@ -87,11 +90,11 @@ class HookFolders:
         from qcode.agent.trust import pinned_folders
 
         pinned = [os.path.realpath(self._root / name) for name in pinned_folders(self._root, self._folder)]
-        left = (file for file in files if not any(file.is_relative_to(folder) for folder in pinned))
-        return next(map(str, left), "")
+        unpinned = (file for file in files if not any(file.is_relative_to(folder) for folder in pinned))
+        return next(map(str, unpinned), "")
 
     def _is_inside(self, real: Path) -> bool:
-        return any(real.is_relative_to(folder) for folder in self._inside)
+        return any(real.is_relative_to(folder) for folder in self._workspace)
 
 
 def configured_hooks(context: RunContext) -> ConfiguredHooks:
@@ -117,6 +120,8 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
 
 
 class _HookCollector:
+    """Collects the hooks of all settings, and decides for each whether it runs."""
+
     def __init__(self, folders: HookFolders, *, is_trusted: bool) -> None:
         self._folders = folders
         self._is_trusted = is_trusted
@@ -192,11 +197,11 @@ def _unused_reason(event: str, group: Mapping[str, Any], hook: Mapping[str, Any]
     if args is None:
         args = []
     if not isinstance(args, list) or not all(isinstance(arg, str) and "\0" not in arg for arg in args):
-        return "its args are not a list of texts"
+        return "its args are not a list of strings"
     if not isinstance(group.get("matcher", ""), str | None):
         return "its matcher is not a string"
-    if hook.get("if") and event not in _ABOUT_CALLS:
-        return "`if` is only for events about a call; there it never runs in Claude Code either"
+    if hook.get("if") and event not in _CALL_EVENTS:
+        return "it has `if`, but its event is not about a call; Claude Code does not run such a hook either"
     return ""
 
 
@@ -211,18 +216,29 @@ def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], location:
     command_line = " ".join(argv) if argv else line
     command = HookCommand(argv=argv) if argv else HookCommand(line)
     condition = _condition(hook.get("if"))
-    return Handler(event, matcher, command, timeout_s, on_failure, origin, False, location, command_line, condition)
+    return Handler(
+        event,
+        matcher,
+        command,
+        timeout_s,
+        on_failure,
+        origin,
+        may_allow=False,
+        location=location,
+        label=command_line,
+        condition=condition,
+    )
 
 
 def _condition(rule: object) -> tuple[str, ...]:
     """Return the `if` of a hook as rules of qcode that cover at least as much; empty if there are none.
 
-    Then the hook runs for every call. See code.claude.com/docs/en/hooks.
+    A hook without rules runs for every call. See code.claude.com/docs/en/hooks.
     """
     if not isinstance(rule, str) or not rule.strip():
         return ()
     from qcode.agent.claude.rules import convert
 
-    found = convert(rule, "deny", "project")
+    converted = convert(rule, "deny", "project")
     # An incomplete conversion would skip calls that the hook must see.
-    return () if found.loss else found.rules
+    return () if converted.loss else converted.rules

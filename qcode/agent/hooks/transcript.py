@@ -46,7 +46,7 @@ class TranscriptFile:
             self.path.unlink(missing_ok=True)
 
     def _write(self, messages: Iterable[tuple[datetime, Message]], flags: int) -> None:
-        data = b"".join(self._line(message, at) for at, message in messages)
+        data = b"".join(self._line(message, timestamp) for timestamp, message in messages)
         handle = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | flags, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(data)
@@ -60,7 +60,7 @@ class TranscriptFile:
             "cwd": self._folder,
             "timestamp": timestamp.isoformat().replace("+00:00", "Z"),
         }
-        # Without blanks, as hooks expect it when they search for text.
+        # Without spaces, because hooks search for texts such as `"role":"assistant"`.
         text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
         return self._redact(text).encode("utf-8", "backslashreplace") + b"\n"
 

@@ -108,7 +108,7 @@ def _hook(options: Options, user: HookProgram, *, only_prints: bool) -> int:
     from qcode.agent.hooks.permission_hook import (
         MAX_EVENT,
         UnreadableEventError,
-        answer,
+        format_answer,
         hook_settings,
         judge_event,
         read_event,
@@ -130,7 +130,7 @@ def _hook(options: Options, user: HookProgram, *, only_prints: bool) -> int:
         decision, reason = judge_event(policy, event)
     except (UnreadableEventError, QcodeError) as problem:
         decision, reason = "ask", str(problem)
-    write_stdout(f"{answer(user, decision, reason)}\n")
+    write_stdout(f"{format_answer(user, decision, reason)}\n")
     return 0
 
 

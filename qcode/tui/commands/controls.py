@@ -191,7 +191,7 @@ def _hooks(context: CommandContext, _argument: str) -> None:
     if hooks is None:
         context.view.notify("info", NO_HOOKS)
         return
-    lines = hook_lines(hooks.runner.handlers, hooks.unused, hooks.runner.runs)
+    lines = hook_lines(hooks.runner.handlers, hooks.unused, hooks.runner.stats)
     context.view.show_panel("Hooks", "\n".join(lines))
 
 

@@ -200,7 +200,7 @@ def test_broken_matcher_fails_like_a_hook(tmp_path: Path) -> None:
     answer = ran.answer()
     assert answer.decision == "ask"
     assert len(answer.failures) == 2
-    assert [noted.failures for noted in ran.runner.runs] == [1, 1]
+    assert [noted.failures for noted in ran.runner.stats] == [1, 1]
 
 
 def test_patch_goes_whole_to_a_matcher_that_names_it_and_in_parts_to_others(tmp_path: Path) -> None:
@@ -230,9 +230,9 @@ def test_session_end_has_one_short_limit_for_all(tmp_path: Path) -> None:
 def test_runs_are_recorded(tmp_path: Path) -> None:
     ran = Ran(tmp_path, [command("exit 3"), command("exit 0 # other")])
     ran.answer()
-    failing, fine = ran.runner.runs
-    assert (failing.runs, failing.failures, failing.code, failing.failure) == (1, 1, 3, "exit code 3")
-    assert (fine.runs, fine.failures, fine.code) == (1, 0, 0)
+    failing, fine = ran.runner.stats
+    assert (failing.runs, failing.failures, failing.last_code, failing.last_failure) == (1, 1, 3, "exit code 3")
+    assert (fine.runs, fine.failures, fine.last_code) == (1, 0, 0)
     ended = {event.command: event for event in ran.events if isinstance(event, HookEnded)}
     assert ended["exit 3"].decision == "ask"
     assert ended["exit 3"].tool_use_id == "t1"
