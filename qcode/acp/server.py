@@ -246,7 +246,7 @@ class Server:
     def _begin(self, options: Options, servers: Mapping[str, McpServer] | None = None) -> Agent:
         """Return an agent; raise `WireError` if it cannot be opened. It blocks."""
         from qcode.agent.agent import Agent
-        from qcode.agent.models.selection import begin_with
+        from qcode.agent.models.selection import select_at_start
         from qcode.agent.options import RunContext
 
         try:
@@ -254,7 +254,7 @@ class Server:
             context = replace(context, client_servers=servers or {})
             if options.resume is not None:
                 _check_known(context.paths.state_dir, context.root, options.resume)
-            agent = Agent.begin(context, begin_with(context, has_demo=False))
+            agent = Agent.begin(context, select_at_start(context, has_demo=False))
             agent.report_file_texts()
             return agent
         except SessionNotFound as error:

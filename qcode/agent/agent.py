@@ -122,14 +122,14 @@ class Agent:
 
         Raise `QcodeError`. Opening reads files and blocks: use `open` in a running event loop.
         """
-        from qcode.agent.models.selection import begin_with, provider_failures
+        from qcode.agent.models.selection import provider_failures, select_at_start
 
         context = options
         if isinstance(context, Options):
             context = RunContext.read(context, dict(os.environ), is_attended=approve is not None)
         with provider_failures(context.keys):
             agent = cls(
-                context, selection or begin_with(context), own_tools=tools, history=history, wrap=wrap, hooks=hooks
+                context, selection or select_at_start(context), own_tools=tools, history=history, wrap=wrap, hooks=hooks
             )
         agent.approve = approve
         if approve is not None:

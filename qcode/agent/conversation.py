@@ -218,7 +218,7 @@ class Conversation:
             return
         opening: tuple[TurnEvent, ...] = ()
         if self._fallback is not None:
-            borrowed, opening = self._fallback.for_turn(borrowed)
+            borrowed, opening = self._fallback.begin_turn(borrowed)
         self._client_after_turn = self.client if borrowed is not self.client else None
         self._use(borrowed)
         self._turn_options = options
@@ -525,7 +525,7 @@ class Conversation:
     async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
         """Use the next fallback model for the rest of the turn; the next turn uses the original model again."""
         assert self._fallback is not None
-        client, skipped = await self._fallback.after(self.client, effect)
+        client, skipped = await self._fallback.next_after(self.client, effect)
         if client is None:
             return NoModelLeft(skipped, self._fallback.limit), None
         self._client_after_turn = self._client_after_turn or self.client

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qcode.agent.context.instructions import load_instructions
 from qcode.agent.context.project import read_head
-from qcode.agent.models.selection import DEMO, RESUMED, Selection, begin_with, resume_with
+from qcode.agent.models.selection import DEMO, RESUMED, Selection, select_at_start, select_for_resume
 from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
 from qcode.cli.context import run_context, with_chosen_session
 from qcode.cli.terminal import InputEnded, ask, short, working_folder
@@ -47,7 +47,9 @@ def run_app(arguments: Options) -> int:
         if _is_linear(context):
             context = with_chosen_session(context)
         context, busy_session = _without_busy_session(context)
-        selection = begin_with(context, has_demo=True) if context.options.resume is None else resume_with(context)
+        selection = (
+            select_at_start(context, has_demo=True) if context.options.resume is None else select_for_resume(context)
+        )
     except InputEnded:
         return INPUT_ENDED_EXIT
     picks_session = context.options.resume == CHOOSE

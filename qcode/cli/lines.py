@@ -76,7 +76,7 @@ def _open_run(options: Options, request: ControlRequest | None, read: bytes) -> 
 
 def _open_host_run(options: Options, host: Handshake, read: bytes) -> OpenedRun | None:
     """Answer the handshake, then open the agent: at once if a session is named, otherwise with the next line."""
-    from qcode.agent.models.selection import begin_with, provider_failures
+    from qcode.agent.models.selection import provider_failures, select_at_start
 
     notices: list[str] = []
     context = with_chosen_session(pipe_context(host.applied_to(options), notices.append))
@@ -92,7 +92,7 @@ def _open_host_run(options: Options, host: Handshake, read: bytes) -> OpenedRun 
         has_patches=False,
     )
     with provider_failures(context.keys):
-        selection = begin_with(context)
+        selection = select_at_start(context)
     write_stdout(_handshake_answer(context, host, selection))
     # A session that cannot be used is reported at once.
     wants_session = context.options.resume or context.options.session_id

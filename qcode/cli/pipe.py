@@ -151,12 +151,12 @@ def _checked_selection(context: RunContext) -> Selection:
     -p B` the session is complete only at the end of the input.
     """
     from qcode.agent.models.client import check_connection
-    from qcode.agent.models.selection import begin_with, provider_failures
+    from qcode.agent.models.selection import provider_failures, select_at_start
     from qcode.agent.permissions import configured_rules
 
     options = context.options
     configured_rules(context.settings)
-    selection = begin_with(context)
+    selection = select_at_start(context)
     if _reads_input(options):
         with provider_failures(context.keys):
             check_connection(context, selection)

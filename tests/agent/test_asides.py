@@ -37,7 +37,7 @@ class Beside:
     async def __call__(self, question: str = "What is it?") -> list[TurnEvent]:
         events: list[TurnEvent] = []
         self.shown = ""
-        async with aclosing(self._asides.ask(question, count=self.used.append)) as asked:
+        async with aclosing(self._asides.ask(question, on_usage=self.used.append)) as asked:
             async for event in asked:
                 events.append(event)
                 if isinstance(event, TextDelta):

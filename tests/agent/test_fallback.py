@@ -63,11 +63,11 @@ def test_model_is_not_asked_before_its_limit_ends(now: int, uses_other: bool, tm
             clients = Clients(agent.context, agent.prompts)
             own = clients.client_named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: now)
-            assert models.for_turn(own) == (own, ())
-            other, skipped = await models.after(own, SwitchModel(LIMIT))
+            assert models.begin_turn(own) == (own, ())
+            other, skipped = await models.next_after(own, SwitchModel(LIMIT))
             assert other is not None
             assert (other.name, skipped) == ("anthropic/n", ())
-            used, events = models.for_turn(own)
+            used, events = models.begin_turn(own)
             assert used is (other if uses_other else own)
             assert events == ((ModelFellBack("openai/m", "anthropic/n", None),) if uses_other else ())
 
@@ -80,11 +80,11 @@ def test_model_whose_own_limit_has_not_ended_is_skipped_with_a_line(tmp_path: Pa
             clients = Clients(agent.context, agent.prompts)
             own = clients.client_named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: END - 1)
-            models.for_turn(own)
-            other, _ = await models.after(own, SwitchModel(LIMIT))
+            models.begin_turn(own)
+            other, _ = await models.next_after(own, SwitchModel(LIMIT))
             assert other is not None
-            await models.after(other, SwitchModel(LIMIT))
-            used, events = models.for_turn(own)
+            await models.next_after(other, SwitchModel(LIMIT))
+            used, events = models.begin_turn(own)
             assert used is own
             texts = [event.text for event in events if isinstance(event, Notice)]
             assert texts[0] == "Fallback model anthropic/n skipped: its limit has not ended."
@@ -101,13 +101,13 @@ def test_limit_that_ends_first_is_waited_for_and_its_model_is_next(tmp_path: Pat
             clients = Clients(agent.context, agent.prompts)
             own = clients.client_named("openai/m")
             models = FallbackModels(clients, agent.context.settings, clock=lambda: now)
-            models.for_turn(own)
-            other, _ = await models.after(own, SwitchModel(LIMIT))
+            models.begin_turn(own)
+            other, _ = await models.next_after(own, SwitchModel(LIMIT))
             assert other is not None
             later = SwitchModel(replace(LIMIT, resets_at=END + 50))
-            assert await models.after(other, later) == (None, ())
+            assert await models.next_after(other, later) == (None, ())
             assert models.limit == replace(LIMIT, retry_after=600, limited_model="openai/m")
-            returned, _ = await models.after(other, SwitchModel(later.error, has_waited=True))
+            returned, _ = await models.next_after(other, SwitchModel(later.error, has_waited=True))
             assert returned is own
             assert models.limit is None
 

@@ -51,7 +51,7 @@ def test_provider_with_a_key_offers_its_catalog_with_its_default_first(
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k" * 20)
     found = named(offering(home), "anthropic")
-    assert (found.is_ready, found.state, found.is_to_ask) == (True, "ANTHROPIC_API_KEY is set", False)
+    assert (found.is_ready, found.state, found.may_list_more) == (True, "ANTHROPIC_API_KEY is set", False)
     assert len(found.models) > 10
     assert found.models[0].name == "claude-sonnet-5-5"
     assert found.models[0].facts.price is not None
@@ -76,7 +76,7 @@ def test_host_without_a_catalog_is_asked_for_its_models(home: Path) -> None:
     with FakeServer("openai", [], models=("new-2", "new-10", "embed-x")) as server:
         port = int(server.base_url.rpartition(":")[2].partition("/")[0])
         found = offering(home, CONFIG.format(port=port))
-        assert named(found, "lab").is_to_ask
+        assert named(found, "lab").may_list_more
         assert [model.name for model in asyncio.run(found.list_host_models("lab"))] == ["new-10", "new-2"]
 
 

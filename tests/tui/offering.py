@@ -24,7 +24,7 @@ ANTHROPIC = OfferedProvider(
         OfferedModel("claude-3-5-haiku-20241022", facts(200_000, 8_192, ("0.8", "4"), thinks=False, sees=None)),
     ),
 )
-ROUTER = OfferedProvider("openrouter", "OPENROUTER_API_KEY is set", is_to_ask=True)
+ROUTER = OfferedProvider("openrouter", "OPENROUTER_API_KEY is set", may_list_more=True)
 GROQ = OfferedProvider("groq", is_ready=False)
 FULL = (ANTHROPIC, ROUTER, DEMO, GROQ)
 

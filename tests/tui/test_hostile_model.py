@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 
 import pytest
 
-from qcode.agent.models.selection import begin_with
+from qcode.agent.models.selection import select_at_start
 from qcode.agent.options import Options, RunContext
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.messages import ToolResult
@@ -113,7 +113,7 @@ class Played:
 async def play(context: RunContext, provider: ScriptedProvider) -> Played:
     """Have the model make its calls in the app, and answer no to every question."""
     played, clock = Played(), FixedClock()
-    app = QcodeApp(context, begin_with(context), WELCOME, AppOptions(clock=clock))
+    app = QcodeApp(context, select_at_start(context), WELCOME, AppOptions(clock=clock))
     async with app.run_test(size=(100, 30)) as pilot:
         await at_work(app, pilot)
         run = Running(app, pilot, ScriptedConversation(), clock)

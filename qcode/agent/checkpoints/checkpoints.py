@@ -42,7 +42,7 @@ _T = TypeVar("_T")
 class Checkpoints:
     """The checkpoints of one workspace. Call `follow` with each new session.
 
-    Methods that plan or perform a step raise `ValueError` with one line for the user if the step is not possible, for
+    Methods that plan or perform a move raise `ValueError` with one line for the user if the move is not possible, for
     example while a turn runs (`is_busy`). `on_move` is called after the session moved to another state.
     """
 
@@ -59,18 +59,18 @@ class Checkpoints:
     def _begin(self, session: Session) -> None:
         self._session = session
         self._workspace.recorder = self._recorder = Recorder(session)
-        self._made_rewinder: Rewinder | None = None
+        self._current_rewinder: Rewinder | None = None
         self._folders: tuple[Path, ...] = ()
         self._compare_task: asyncio.Task[int] | None = None
 
     @property
     def _rewinder(self) -> Rewinder:
         folders = (self._workspace.root, *self._workspace.added)
-        if self._made_rewinder is None or self._folders != folders:
+        if self._current_rewinder is None or self._folders != folders:
             from qcode.agent.checkpoints.rewind import Rewinder
 
-            self._made_rewinder, self._folders = Rewinder(self._session, self._recorder.blobs, folders), folders
-        return self._made_rewinder
+            self._current_rewinder, self._folders = Rewinder(self._session, self._recorder.blobs, folders), folders
+        return self._current_rewinder
 
     def follow(self, session: Session) -> None:
         """Continue with another session."""
@@ -124,12 +124,12 @@ class Checkpoints:
         if self._is_busy():
             raise ValueError("A turn is running. Press Esc to interrupt it first.")
         await self.wait_until_recorded()
-        from qcode.agent.checkpoints.rewind import NothingToDo
+        from qcode.agent.checkpoints.rewind import MoveImpossible
 
         try:
             return await off_loop(work)
-        except NothingToDo as nothing:
-            raise ValueError(str(nothing)) from None
+        except MoveImpossible as impossible:
+            raise ValueError(str(impossible)) from None
 
     async def watch_changes(self, work: Coroutine[Any, Any, ToolOutcome]) -> ToolOutcome:
         """Run a command and record the files that it changed; their number is added to the summary."""

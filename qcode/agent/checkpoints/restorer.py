@@ -1,7 +1,7 @@
-"""Restores files to earlier states: the steps that are needed, and performing them. Blocking.
+"""Restores files to earlier states: decides which files to restore, and restores them. Blocking.
 
-A step has a doubt if something other than qcode changed the file, and a refusal if it is impossible. Files are restored
-one by one, each atomically, only inside the workspace, and without following links.
+A restore has a doubt if something other than qcode changed the file, and a refusal if it is impossible. Files are
+restored one by one, each atomically, only inside the workspace, and without following links.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class FileStep:
-    """A file to be restored from `current` to `target` (None: deleted).
+class FileRestore:
+    """A planned restore of one file from its `current` state to `target` (None: no file).
 
     `doubt` is why the user must confirm it, `refusal` why it is impossible. `changes` are the positions of the changes
     that it undoes.
@@ -65,10 +65,10 @@ def read_state(path: str) -> FileState | None:
     return FileState(digest_of(data), len(data), stat.S_IMODE(info.st_mode))
 
 
-def steps_back(
+def restores_for_changes(
     changes: Sequence[tuple[int, RecordedChange]], later_states: Mapping[str, FileState | None] | None = None
-) -> list[FileStep]:
-    """Return the steps that undo these changes, one per file, in the order in which files were first changed.
+) -> list[FileRestore]:
+    """Return the restores that undo these changes, one per file, in the order in which files were first changed.
 
     `later_states` are the states of files that qcode itself changed after these changes.
     """
@@ -76,25 +76,27 @@ def steps_back(
     for at, change in changes:
         by_path.setdefault(change.path, []).append((at, change))
     later = later_states or {}
-    steps = (_step_back(path, group, (later[path],) if path in later else ()) for path, group in by_path.items())
-    return [step for step in steps if step is not None]
+    restores = (
+        _restore_for_changes(path, group, (later[path],) if path in later else ()) for path, group in by_path.items()
+    )
+    return [restore for restore in restores if restore is not None]
 
 
-def steps_again(files: Iterable[FileMove]) -> list[FileStep]:
-    """Return the file steps that undo a move."""
-    steps = (_step(file.path, (file.target,), file.source, "", ()) for file in files)
-    return [step for step in steps if step is not None]
+def restores_for_move(files: Iterable[FileMove]) -> list[FileRestore]:
+    """Return the restores that undo a move of these files."""
+    restores = (_restore(file.path, (file.target,), file.source, "", ()) for file in files)
+    return [restore for restore in restores if restore is not None]
 
 
-def steps_to_finish(files: Iterable[FileMove]) -> list[FileStep]:
-    """Return the remaining file steps of an interrupted move."""
-    steps = (_step(file.path, (file.source,), file.target, "", ()) for file in files)
-    return [step for step in steps if step is not None]
+def restores_to_finish(files: Iterable[FileMove]) -> list[FileRestore]:
+    """Return the restores that an interrupted move of these files did not finish."""
+    restores = (_restore(file.path, (file.source,), file.target, "", ()) for file in files)
+    return [restore for restore in restores if restore is not None]
 
 
-def _step_back(
+def _restore_for_changes(
     path: str, changes: Sequence[tuple[int, RecordedChange]], later_states: Sequence[FileState | None]
-) -> FileStep | None:
+) -> FileRestore | None:
     first, last = changes[0][1], changes[-1][1]
     doubt = ""
     for (_, earlier), (_, later) in pairwise(changes):
@@ -105,10 +107,10 @@ def _step_back(
     # If qcode was killed between the record and the change, the file still has the content before it.
     expected = (last.after, last.before, *later_states) if last.by == "tool" else (last.after, *later_states)
     has_modes = any(change.by == "command" for _, change in changes)
-    return _step(path, expected, first.before, doubt, tuple(at for at, _ in changes), has_modes=has_modes)
+    return _restore(path, expected, first.before, doubt, tuple(at for at, _ in changes), has_modes=has_modes)
 
 
-def _step(
+def _restore(
     path: str,
     expected: Sequence[FileState | None],
     target: FileState | None,
@@ -116,8 +118,10 @@ def _step(
     changes: tuple[int, ...],
     *,
     has_modes: bool = True,
-) -> FileStep | None:
-    """Return the step that restores `path` to `target`; it has a doubt if the current state is not in `expected`.
+) -> FileRestore | None:
+    """Return the restore of `path` to `target`; it has a doubt if the current state is not in `expected`.
+
+    Return None if nothing is to be done.
 
     `has_modes`: a file that differs from `target` only in its mode is restored too. Tools change no mode, so after a
     change by a tool a different mode was set by the user.
@@ -125,16 +129,16 @@ def _step(
     try:
         current = read_state(path)
     except NotRestorable as refused:
-        return FileStep(path, None, target, refusal=str(refused), changes=changes)
+        return FileRestore(path, None, target, refusal=str(refused), changes=changes)
     if is_same_file(current, target) or (is_same_content(current, target) and not has_modes):
-        return FileStep(path, current, current, changes=changes) if changes else None
+        return FileRestore(path, current, current, changes=changes) if changes else None
     if current is not None and current.is_link and not any(state and state.is_link for state in (*expected, target)):
-        return FileStep(path, None, target, refusal="is no longer a regular file", changes=changes)
+        return FileRestore(path, None, target, refusal="is no longer a regular file", changes=changes)
     if target is not None and not target.is_kept and not is_same_content(current, target):
-        return FileStep(path, current, target, refusal="was not saved, so it cannot be restored", changes=changes)
+        return FileRestore(path, current, target, refusal="was not saved, so it cannot be restored", changes=changes)
     if not any(is_same_content(current, state) for state in expected):
         doubt = "has been deleted since" if current is None else "has been changed since"
-    return FileStep(path, current, target, doubt, changes=changes)
+    return FileRestore(path, current, target, doubt, changes=changes)
 
 
 def is_same_content(left: FileState | None, right: FileState | None) -> bool:
@@ -149,13 +153,13 @@ def is_same_file(left: FileState | None, right: FileState | None) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class PreparedStep:
-    """A step whose current content is stored; `loaded` is the only version that may be replaced, bytes for a link.
+class PreparedRestore:
+    """A restore whose current content is stored. `loaded` is the only version that may be replaced, bytes for a link.
 
     `content` is None if the file is deleted, or if only its mode is restored.
     """
 
-    step: FileStep
+    restore: FileRestore
     move: FileMove
     loaded: LoadedFile | bytes | None
     content: bytes | None
@@ -168,41 +172,41 @@ class Restorer:
         self._folders = tuple(folders)
         self._blobs = blobs
 
-    def prepare(self, step: FileStep, *, is_below: bool = False) -> PreparedStep:
-        """Store the current content, so that the step can be undone. Raise `Refused` if that fails.
+    def prepare(self, restore: FileRestore, *, is_below: bool = False) -> PreparedRestore:
+        """Store the current content, so that the restore can be undone. Raise `Refused` if that fails.
 
-        `is_below`: an earlier step removes the link or file that replaced the folder of this file.
+        `is_below`: an earlier restore removes the link or file that replaced the folder of this file.
         """
         content = None
-        if step.target is not None and not is_same_content(step.current, step.target):
-            content = self._blobs.get(step.target.content_digest)
+        if restore.target is not None and not is_same_content(restore.current, restore.target):
+            content = self._blobs.get(restore.target.content_digest)
             if content is None:
-                raise Refused(f"{step.path}: its old content is missing from the session's folder")
-        loaded = None if is_below else self._load(step.path)
+                raise Refused(f"{restore.path}: its old content is missing from the session's folder")
+        loaded = None if is_below else self._load(restore.path)
         data = loaded.data if isinstance(loaded, LoadedFile) else loaded
         prefix = LINK_PREFIX if isinstance(loaded, bytes) else ""
         digest = None if data is None else prefix + digest_of(data)
-        if digest != (step.current.digest if step.current is not None else None):
-            raise Refused(f"{step.path} was changed just now")
+        if digest != (restore.current.digest if restore.current is not None else None):
+            raise Refused(f"{restore.path} was changed just now")
         source = None
         if data is not None and digest is not None:
             if not self._blobs.store(data):
-                raise Refused(f"{step.path} could not be saved first (is the disk full?), so it was not changed")
+                raise Refused(f"{restore.path} could not be saved first (is the disk full?), so it was not changed")
             source = FileState(digest, len(data), loaded.mode if isinstance(loaded, LoadedFile) else 0o777)
-        return PreparedStep(step, FileMove(step.path, source, step.target), loaded, content)
+        return PreparedRestore(restore, FileMove(restore.path, source, restore.target), loaded, content)
 
-    def perform(self, ready: PreparedStep) -> None:
+    def perform(self, prepared: PreparedRestore) -> None:
         """Restore one file. Raise `Refused` if it changed since `prepare`, or if writing fails."""
-        path, target = ready.step.path, ready.step.target
+        path, target = prepared.restore.path, prepared.restore.target
         base, parts = self._split(path)
         try:
             with disk.open_folder(base, parts[:-1], creates=target is not None) as folder:
-                self._put_file(folder, parts[-1], ready, target)
+                self._put_file(folder, parts[-1], prepared, target)
         except OSError as error:
             raise Refused(explain(error, path)) from None
 
-    def _put_file(self, folder: int, name: str, ready: PreparedStep, target: FileState | None) -> None:
-        path, loaded, content = ready.step.path, ready.loaded, ready.content
+    def _put_file(self, folder: int, name: str, prepared: PreparedRestore, target: FileState | None) -> None:
+        path, loaded, content = prepared.restore.path, prepared.loaded, prepared.content
         if isinstance(loaded, bytes) or (target is not None and target.is_link):
             link = content if target is not None and target.is_link else None
             file = (content, target.mode) if target is not None and content is not None and link is None else None

@@ -1,9 +1,9 @@
 """Undo, redo and rewind of a conversation and its files.
 
-A step is planned first (`plan_*`, which changes nothing) and then performed: the current files are stored, the step is
-written to the session, and then the files are restored. So every step can be undone, and an interrupted step can be
-finished. A file is restored without asking only if nothing else changed it after qcode. Files are restored one by one,
-each atomically, only inside the workspace, and without following links.
+A move (undo, redo or rewind) is planned first (`plan_*`, which changes nothing) and then performed: the current files
+are stored, the move is written to the session, and then the files are restored. So every move can be undone, and an
+interrupted move can be finished. A file is restored without asking only if nothing else changed it after qcode. Files
+are restored one by one, each atomically, only inside the workspace, and without following links.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Literal, TypeAlias
 
 from qcode.agent.checkpoints.blobs import Blobs, digest_of
 from qcode.agent.checkpoints.restorer import (
-    FileStep,
+    FileRestore,
     NotRestorable,
-    PreparedStep,
+    PreparedRestore,
     Restorer,
     is_same_content,
     is_same_file,
     read_state,
-    steps_again,
-    steps_back,
-    steps_to_finish,
+    restores_for_changes,
+    restores_for_move,
+    restores_to_finish,
 )
 from qcode.agent.checkpoints.turn_changes import ConflictError, FileVersions, content_without, files_of_turn
 from qcode.agent.sessions.history import (
@@ -72,10 +72,10 @@ class FilePlan:
 
 @dataclass(frozen=True, slots=True)
 class RewindPlan:
-    """A planned step. It is valid until anything else happens in the conversation.
+    """A planned move. It is valid until anything else happens in the conversation.
 
-    `summary` describes it in one line. `messages` is the number of messages that it removes (negative: restores),
-    `turns` that of turns.
+    `summary` describes it in one line. `messages` and `turns` are the numbers of messages and turns that it removes
+    from the conversation; they are negative if it brings them back.
     """
 
     plan_id: int
@@ -100,7 +100,7 @@ class RewindPlan:
 
 @dataclass(frozen=True, slots=True)
 class RewindReport:
-    """The result of a step. `prompt` is the text of the removed prompt, to be edited again.
+    """The result of a move. `prompt` is the text of the removed prompt, to be edited again.
 
     `problems` are lines about files that were not restored.
     """
@@ -122,16 +122,22 @@ class SessionFileDiff:
     note: str = ""
 
 
-class NothingToDo(Exception):  # noqa: N818  # an answer, not a failure
-    """There is nothing to undo or redo. The text is one line for the user."""
+class MoveImpossible(Exception):  # noqa: N818  # an answer, not a failure
+    """A move cannot be planned or performed. The text is one line for the user."""
 
 
 @dataclass(frozen=True, slots=True)
-class _PendingStep:
+class _PlannedMove:
+    """A move that was planned last: it leads to the head `after` and performs `restores`.
+
+    `prompt` is the prompt that it removes, to be edited again. `finishes` is an interrupted move that it completes.
+    `spans_compaction`: it undoes or repeats a compaction. `state` is the state of the session when it was planned.
+    """
+
     plan: RewindPlan
-    why: MoveKind
+    kind: MoveKind
     after: Head
-    steps: tuple[FileStep, ...]
+    restores: tuple[FileRestore, ...]
     prompt: UserPrompt | None
     finishes: Move | None
     spans_compaction: bool
@@ -139,15 +145,15 @@ class _PendingStep:
 
 
 class Rewinder:
-    """Plans and performs the steps of one session. All methods block; call them one at a time while no turn runs."""
+    """Plans and performs the moves of one session. All methods block; call them one at a time while no turn runs."""
 
     def __init__(self, session: Session, blobs: Blobs, folders: Sequence[Path]) -> None:
         self._session = session
         self._blobs = blobs
         self._restorer = Restorer(folders, blobs)
         self._root = folders[0]
-        self._pending_step: _PendingStep | None = None
-        self._plans = 0
+        self._planned: _PlannedMove | None = None
+        self._plan_count = 0
 
     @property
     def _history(self) -> SessionHistory:
@@ -171,58 +177,61 @@ class Rewinder:
         return tuple(messages)
 
     def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:
-        """Plan to rewind to the state before prompt `number`. Raise `NothingToDo` if there is no such prompt."""
+        """Plan to rewind to the state before prompt `number`. Raise `MoveImpossible` if there is no such prompt."""
         prompt = next((user_prompt for user_prompt in self._history.prompts() if user_prompt.number == number), None)
         if prompt is None:
-            raise NothingToDo("That message is no longer in this conversation.")
+            raise MoveImpossible("That message is no longer in this conversation.")
         changes = self._history.live_changes(number)
-        steps = steps_back(changes, self._states_after_parts()) if scope != "conversation" else []
+        restores = restores_for_changes(changes, self._states_after_parts()) if scope != "conversation" else []
         after = prompt.before if scope != "files" else self._history.head
-        return self._plan("rewind", after, steps, prompt if scope != "files" else None)
+        return self._plan("rewind", after, restores, prompt if scope != "files" else None)
 
     def plan_undo(self) -> RewindPlan:
-        """Plan to undo the last turn, or a compaction after it; an interrupted step is finished first."""
+        """Plan to undo the last turn, or a compaction after it.
+
+        If a move was interrupted, plan to finish it instead.
+        """
         history = self._history
         if history.unfinished is not None:
             interrupted = history.unfinished
-            return self._plan("undo", history.head, steps_to_finish(interrupted.files), None, finishes=interrupted)
+            return self._plan("undo", history.head, restores_to_finish(interrupted.files), None, finishes=interrupted)
         if history.head.compacted_from is not None:
             return self._plan("undo", history.head.compacted_from, [], None)
         prompt = history.head.prompt
         if prompt is None:
-            raise NothingToDo("There is nothing to undo yet.")
-        steps = steps_back(history.live_changes(prompt.number), self._states_after_parts())
-        return self._plan("undo", prompt.before, steps, prompt)
+            raise MoveImpossible("There is nothing to undo yet.")
+        restores = restores_for_changes(history.live_changes(prompt.number), self._states_after_parts())
+        return self._plan("undo", prompt.before, restores, prompt)
 
     def plan_part(self, number: int, path: str, hunk: int | None = None) -> RewindPlan:
         """Plan to undo the change of one file by turn `number`, or one hunk of it; the conversation stays.
 
-        Raise `NothingToDo` with the reason if later changes prevent that.
+        Raise `MoveImpossible` with the reason if later changes prevent that.
         """
         file = next((file for file in files_of_turn(self._history, number) if file.path == path), None)
         if file is None:
-            raise NothingToDo("That change was already undone.")
-        step = self._part_step(file, hunk)
-        if _is_done(step):
-            raise NothingToDo("That change was already undone.")
-        return self._plan("undo", self._history.head, [step], None)
+            raise MoveImpossible("That change was already undone.")
+        restore = self._restore_of_part(file, hunk)
+        if _is_done(restore):
+            raise MoveImpossible("That change was already undone.")
+        return self._plan("undo", self._history.head, [restore], None)
 
-    def _part_step(self, file: FileVersions, hunk: int | None) -> FileStep:
+    def _restore_of_part(self, file: FileVersions, hunk: int | None) -> FileRestore:
         label = self._label(file.path)
         try:
             current = read_state(file.path)
             if hunk is None and is_same_content(current, file.after):
                 if file.before is not None and not file.before.is_kept:
                     raise ConflictError("its old content was not saved")
-                return FileStep(file.path, current, file.before, changes=file.changes if file.is_last else ())
+                return FileRestore(file.path, current, file.before, changes=file.changes if file.is_last else ())
             if current is None or current.is_link:
                 raise ConflictError("it was deleted or replaced after this turn")
             content = content_without(file, hunk, self._blobs, label)
             if not self._blobs.store(content):
                 raise ConflictError("the result could not be saved (is the disk full?)")
         except (ConflictError, NotRestorable, Refused) as conflict:
-            raise NothingToDo(f"{label} was not changed: {str(conflict).removeprefix(f'{label} ')}.") from None
-        return FileStep(file.path, current, FileState(digest_of(content), len(content), current.mode))
+            raise MoveImpossible(f"{label} was not changed: {str(conflict).removeprefix(f'{label} ')}.") from None
+        return FileRestore(file.path, current, FileState(digest_of(content), len(content), current.mode))
 
     def _states_after_parts(self) -> dict[str, FileState | None]:
         """Return the files that `plan_part` restored since the last message, with their states after that."""
@@ -230,27 +239,27 @@ class Rewinder:
         return {file.path: file.target for move in moves for file in move.files}
 
     def plan_redo(self) -> RewindPlan:
-        """Plan to redo the last undone step."""
+        """Plan to redo the last undone move."""
         if not self._history.redoable:
-            raise NothingToDo("There is nothing to redo.")
+            raise MoveImpossible("There is nothing to redo.")
         move = self._history.redoable[-1]
-        return self._plan("redo", move.before, steps_again(move.files), None)
+        return self._plan("redo", move.before, restores_for_move(move.files), None)
 
     def perform(self, plan: RewindPlan, overwrite: Collection[str]) -> RewindReport:
         """Perform a plan; doubtful files only if they are in `overwrite`.
 
-        Raise `NothingToDo` if the conversation has changed since the plan was made.
+        Raise `MoveImpossible` if the conversation has changed since the plan was made.
         """
-        planned, self._pending_step = self._pending_step, None
+        planned, self._planned = self._planned, None
         if planned is None or planned.plan.plan_id != plan.plan_id or planned.state != self._state():
-            raise NothingToDo("The conversation has changed since. Try again.")
-        problems = [f"{self._label(step.path)} {step.refusal}" for step in planned.steps if step.refusal]
-        ready = self._prepare(planned, frozenset(overwrite), problems)
-        move = self._record_step(planned, ready)
+            raise MoveImpossible("The conversation has changed since. Try again.")
+        problems = [f"{self._label(restore.path)} {restore.refusal}" for restore in planned.restores if restore.refusal]
+        prepared = self._prepare(planned, frozenset(overwrite), problems)
+        move = self._record_move(planned, prepared)
         done = 0
-        for step in ready:
+        for restore in prepared:
             try:
-                self._restorer.perform(step)
+                self._restorer.perform(restore)
                 done += 1
             except Refused as refused:
                 problems.append(str(refused))
@@ -263,61 +272,65 @@ class Rewinder:
         )
         return RewindReport(_report(planned, done), prompt, tuple(problems))
 
-    def _prepare(self, planned: _PendingStep, overwrite: frozenset[str], problems: list[str]) -> list[PreparedStep]:
-        ready: list[PreparedStep] = []
-        for step in planned.steps:
-            if step.refusal or (step.doubt and self._label(step.path) not in overwrite) or _is_done(step):
+    def _prepare(self, planned: _PlannedMove, overwrite: frozenset[str], problems: list[str]) -> list[PreparedRestore]:
+        prepared: list[PreparedRestore] = []
+        for restore in planned.restores:
+            if restore.refusal or (restore.doubt and self._label(restore.path) not in overwrite) or _is_done(restore):
                 continue
             try:
                 # A link that replaced a folder is removed before the files of the folder are restored.
-                removed = (other.step.path for other in ready if other.step.target is None)
-                ready.append(
-                    self._restorer.prepare(step, is_below=any(step.path.startswith(f"{at}/") for at in removed))
+                removed = (other.restore.path for other in prepared if other.restore.target is None)
+                prepared.append(
+                    self._restorer.prepare(restore, is_below=any(restore.path.startswith(f"{at}/") for at in removed))
                 )
             except Refused as refused:
                 problems.append(str(refused))
-        return ready
+        return prepared
 
-    def _record_step(self, planned: _PendingStep, ready: Sequence[PreparedStep]) -> Move:
-        """Write the step to the session, so that it can be undone."""
-        history, files = self._history, tuple(step.move for step in ready)
+    def _record_move(self, planned: _PlannedMove, prepared: Sequence[PreparedRestore]) -> Move:
+        """Write the move to the session, so that it can be undone."""
+        history, files = self._history, tuple(restore.move for restore in prepared)
         paths = {file.path for file in files}
-        if planned.why == "redo":
+        if planned.kind == "redo":
             changes = history.redoable[-1].changes
         else:
-            steps = (step for step in planned.steps if step.path in paths or (_is_done(step) and not step.refusal))
-            changes = tuple(at for step in steps for at in step.changes)
+            restores = (
+                restore
+                for restore in planned.restores
+                if restore.path in paths or (_is_done(restore) and not restore.refusal)
+            )
+            changes = tuple(at for restore in restores for at in restore.changes)
         if planned.finishes is not None:
-            return Move(planned.finishes.move_id, planned.why, history.head, planned.after)
-        move = Move(history.next_move_id, planned.why, history.head, planned.after, files, changes)
+            return Move(planned.finishes.move_id, planned.kind, history.head, planned.after)
+        move = Move(history.next_move_id, planned.kind, history.head, planned.after, files, changes)
         self._session.move(move)
         return move
 
     def _plan(
         self,
-        why: MoveKind,
+        kind: MoveKind,
         after: Head,
-        steps: Sequence[FileStep],
+        restores: Sequence[FileRestore],
         prompt: UserPrompt | None,
         *,
         finishes: Move | None = None,
     ) -> RewindPlan:
-        self._plans += 1
-        files = tuple(self._file_plan(step) for step in steps if not _is_done(step))
+        self._plan_count += 1
+        files = tuple(self._file_plan(restore) for restore in restores if not _is_done(restore))
         messages = len(list(self._history.head.numbers)) - len(list(after.numbers))
         turns = self._history.head.turns - after.turns
-        plan = RewindPlan(self._plans, "", files, messages, turns, why == "redo")
-        plan = replace(plan, summary=_summary(why, plan, finishes))
+        plan = RewindPlan(self._plan_count, "", files, messages, turns, kind == "redo")
+        plan = replace(plan, summary=_summary(kind, plan, finishes))
         head = self._history.head
-        spans_compaction = after.is_compacted(head) if why == "redo" else head.is_compacted(after)
-        step = _PendingStep(plan, why, after, tuple(steps), prompt, finishes, spans_compaction, self._state())
-        self._pending_step = step
+        spans_compaction = after.is_compacted(head) if kind == "redo" else head.is_compacted(after)
+        state = self._state()
+        self._planned = _PlannedMove(plan, kind, after, tuple(restores), prompt, finishes, spans_compaction, state)
         return plan
 
-    def _file_plan(self, step: FileStep) -> FilePlan:
+    def _file_plan(self, restore: FileRestore) -> FilePlan:
         action: Literal["restore", "create", "delete"]
-        action = "delete" if step.target is None else "create" if step.current is None else "restore"
-        return FilePlan(self._label(step.path), action, step.doubt, step.refusal)
+        action = "delete" if restore.target is None else "create" if restore.current is None else "restore"
+        return FilePlan(self._label(restore.path), action, restore.doubt, restore.refusal)
 
     def _state(self) -> tuple[object, ...]:
         history = self._history
@@ -328,15 +341,15 @@ class Rewinder:
         return path[len(root) + 1 :] if path.startswith(root.rstrip(os.sep) + os.sep) else path
 
 
-def _is_done(step: FileStep) -> bool:
+def _is_done(restore: FileRestore) -> bool:
     """Return whether the file already has its target state."""
-    return not step.refusal and is_same_file(step.current, step.target)
+    return not restore.refusal and is_same_file(restore.current, restore.target)
 
 
-def _summary(why: MoveKind, plan: RewindPlan, finishes: Move | None) -> str:
+def _summary(kind: MoveKind, plan: RewindPlan, finishes: Move | None) -> str:
     if finishes is not None:
         return f"Finish restoring {count_text(len(plan.files), 'file')}"
-    verb = {"undo": "Undo", "redo": "Redo", "rewind": "Rewind"}[why]
+    verb = {"undo": "Undo", "redo": "Redo", "rewind": "Rewind"}[kind]
     parts = []
     if plan.removed:
         parts.append(f"{'removes' if plan.messages > 0 else 'brings back'} {plan.removed}")
@@ -345,11 +358,11 @@ def _summary(why: MoveKind, plan: RewindPlan, finishes: Move | None) -> str:
     return f"{verb}: {', '.join(parts) or 'no change'}"
 
 
-def _report(planned: _PendingStep, done: int) -> str:
+def _report(planned: _PlannedMove, done: int) -> str:
     if planned.finishes is not None:
         return f"Finished: {count_text(done, 'file')} restored."
-    verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.why]
-    is_redo, plan = planned.why == "redo", planned.plan
+    verb = {"undo": "Undone", "redo": "Redone", "rewind": "Rewound"}[planned.kind]
+    is_redo, plan = planned.kind == "redo", planned.plan
     parts = [f"{plan.removed} {'removed' if plan.messages > 0 else 'back'}"] if plan.removed else []
     if planned.spans_compaction:
         parts = [

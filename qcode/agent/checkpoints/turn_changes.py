@@ -22,7 +22,7 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ChangeHunk:
-    """A part of a diff. `line` is its first line in the new file."""
+    """A part of a diff. `line` is its first line in the new file; `added` and `removed` are numbers of lines."""
 
     line: int
     added: int
@@ -60,7 +60,10 @@ class TurnChanges:
 
 @dataclass(frozen=True, slots=True)
 class FileVersions:
-    """A file before and after a turn; `changes` are the positions of the changes. `is_last`: no change followed."""
+    """A file before and after a turn. `changes` are the positions of its changes.
+
+    `is_last`: no later change followed.
+    """
 
     path: str
     before: FileState | None
@@ -171,7 +174,7 @@ def content_without(file: FileVersions, hunk: int | None, blobs: Blobs, label: s
 def without(before: str, after: str, current: str, hunk: int | None, count: int) -> str:
     """Return `current` without one of the `count` hunks between `before` and `after`, or without all of them.
 
-    `count` is the number of hunks shown; if this comparison finds another number, no single hunk can be undone. Raise
+    `count` is the number of hunks that were shown; if there is another number here, no single hunk can be undone. Raise
     `ConflictError` if a line of a hunk, or the line before or after it, was changed since.
     """
     old, new, now = before.split("\n"), after.split("\n"), current.split("\n")

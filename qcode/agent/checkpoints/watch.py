@@ -22,7 +22,9 @@ from qcode.values import dataclass
 MAX_FILES = 20_000
 MAX_SCAN_S = 1.5
 MAX_CONTENT_BYTES = 512 * 1024
+"""The largest content that is kept in memory, for one file."""
 MAX_TOTAL_BYTES = 16 * 1024 * 1024
+"""The size limit for all contents in memory."""
 
 _Stamp: TypeAlias = "tuple[int, int, int, int]"
 """Modification time in nanoseconds, size, inode, type and permission bits."""
@@ -100,7 +102,9 @@ class FolderWatch:
         if not is_over_limit:
             return observed
         self._is_too_large = True
-        self._warnings.append("this folder is too large to track what commands change, so /undo does not revert that")
+        self._warnings.append(
+            "this folder is too large to track which files commands change; /undo does not revert them"
+        )
         return None
 
     def _differences_between(
@@ -114,9 +118,9 @@ class FolderWatch:
             current = _state(path, new)
             if new is not None and current is None:
                 continue
-            previous = (
-                None if old is None else _unread(old) if old.content is None else _state_of(old.content, old.stamp[3])
-            )
+            previous = None
+            if old is not None:
+                previous = _unread(old) if old.content is None else _state_of(old.content, old.stamp[3])
             if old is not None and new is not None and current is not None and old.stamp[:3] == new.stamp[:3]:
                 # Only the mode changed, so it can be undone even if the content is not kept.
                 previous = FileState(current.digest, current.size, stat.S_IMODE(old.stamp[3]), is_kept=False)
@@ -150,16 +154,15 @@ def _is_same(old: ObservedFile, new: ObservedFile) -> bool:
 
 
 def _state(path: Path, observed: ObservedFile | None) -> FileState | None:
+    """Return the state of an observed file, whose content may have to be read; None if there is none or it fails."""
     if observed is None:
         return None
     if observed.content is not None:
         return _state_of(observed.content, observed.stamp[3])
+    if observed.stamp[1] > MAX_TOTAL_BYTES:
+        return _unread(observed)
     try:
-        return (
-            _state_of(path.read_bytes(), observed.stamp[3])
-            if observed.stamp[1] <= MAX_TOTAL_BYTES
-            else _unread(observed)
-        )
+        return _state_of(path.read_bytes(), observed.stamp[3])
     except OSError:
         return None
 

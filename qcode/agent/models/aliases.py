@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from qcode.providers import catalog
 
-_ONE_MILLION = "[1m]"
+_ONE_MILLION = "[1m]"  # the suffix with which Claude Code requests a window of a million tokens
 _VERSION = r"(\d+)(?:[.-](\d{1,2}))?"
 _CLAUDE = ("fable", "opus", "sonnet", "haiku")
 _FAMILIES: Mapping[str, tuple[tuple[str, str], ...]] = {
@@ -26,7 +26,8 @@ _FAMILIES: Mapping[str, tuple[tuple[str, str], ...]] = {
     "flash-lite": (("gemini", rf"gemini-{_VERSION}-flash-lite"),),
     "pro": (("gemini", rf"gemini-{_VERSION}-pro(?:-preview)?"),),
 }
-_DEFAULTS_OF = {"claude": ("anthropic", "bedrock"), "gpt": ("openai",)}
+_DEFAULT_HOSTS = {"claude": ("anthropic", "bedrock"), "gpt": ("openai",)}
+"""Short names that mean the default model of these hosts."""
 _OTHER_NAMES = {"opusplan": "opus"}
 
 
@@ -51,14 +52,14 @@ def resolve_alias(name: str, has_credential: Callable[[str], bool]) -> str | Non
 
 
 def _candidates(alias: str) -> Iterator[tuple[str, str]]:
-    for host in _DEFAULTS_OF.get(alias, ()):
+    for host in _DEFAULT_HOSTS.get(alias, ()):
         yield host, catalog.default_model(host)
     for host, pattern in _FAMILIES.get(alias, ()):
         versions = {
             (int(match[1]), int(match[2] or 0), model): model
-            for full, _ in catalog.models()
-            if full.startswith(f"{host}/")
-            and (match := re.fullmatch(pattern, model := full.removeprefix(f"{host}/"))) is not None
+            for full_name, _ in catalog.models()
+            if full_name.startswith(f"{host}/")
+            and (match := re.fullmatch(pattern, model := full_name.removeprefix(f"{host}/"))) is not None
         }
         if versions:
             yield host, versions[max(versions)]

@@ -56,16 +56,17 @@ class Asides:
         self._max_budget_usd = max_budget_usd
 
     async def ask(
-        self, question: str, *, count: Callable[[TurnUsage], None] = lambda used: None
+        self, question: str, *, on_usage: Callable[[TurnUsage], None] = lambda used: None
     ) -> AsyncGenerator[TurnEvent, None]:
         """Ask `question`; the last event is `TurnEnded`. Closing the iterator cancels the request.
 
-        Raise `ValueError` if the money limit is used up. `count` is called with the usage at the end, if there is any.
+        Raise `ValueError` if the money limit is used up. `on_usage` is called with the usage at the end, if there is
+        any.
         """
         conversation, client = self._conversation, self._conversation.client
         history, prompt = _aside_request(question, conversation.messages)
         turn = Turn(self._settings(client), client.known_model(), history, client.counter())
-        async with aclosing(run_aside(conversation, client, turn, prompt, f"/btw {question}", count)) as events:
+        async with aclosing(run_aside(conversation, client, turn, prompt, f"/btw {question}", on_usage)) as events:
             async for event in events:
                 yield event
 
@@ -100,9 +101,9 @@ async def run_aside(
     turn: Turn,
     prompt: Message,
     name: str,
-    count: Callable[[TurnUsage], None] = lambda used: None,
+    on_usage: Callable[[TurnUsage], None] = lambda used: None,
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Run a turn without calls outside the conversation. Its usage is counted under `name`."""
+    """Run a turn without calls outside the conversation. `/cost` lists its usage as `name`."""
     running = conversation.turn
     driver = Driver(turn, client.logged, _Services(client))
     attempts: list[AttemptRecord] = []
@@ -123,11 +124,11 @@ async def run_aside(
             used = TurnUsage(name, client.name, ledger.usage, ledger.cost, ledger.api_calls, discarded, ledger.by_model)
             conversation.add_usage(used)
             conversation.session.record_requests(attempts)
-            count(used)
+            on_usage(used)
 
 
 def _aside_request(question: str, messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Message]:
-    """Return the history and the message with the question. Notes stand for a missing reply and missing results."""
+    """Return the history and the message with the question. Notes replace a missing reply and missing results."""
     last = messages[-1] if messages else None
     calls = last.calls if last is not None and last.role == "assistant" else ()
     pending = (ToolResult(call.call_id, call.name, _PENDING) for call in calls)

@@ -55,8 +55,9 @@ def token_counter() -> TokenCounter:
 class ModelClient:
     """A connected model.
 
-    `hosted` are tools that its host runs itself. `question` asks a local server for its context window if the window is
-    unknown; `window` is the answer. Without `tokens` the size of a prompt is estimated.
+    `logged` is the provider with its requests in the debug log. `hosted` are tools that the host runs itself.
+    `question` asks a local server for its context window if that is unknown; `window` is the answer. `tokens` returns
+    the token counter; without it, the size of a prompt is estimated.
     """
 
     def __init__(
@@ -113,11 +114,12 @@ class ModelClient:
         return self.prompts.system(self.name, mode)
 
     def learn(self, effect: Learn) -> None:
+        """Store a fact about the host that a reply revealed."""
         host, model = self.provider.host, self.model.name
         self._limits.remember(host, model, self._limits.knowledge(host, model).with_fact(effect))
 
     def note_reply(self, event: ReplyFinished, output: OutputSettings) -> None:
-        """Remember the length of a reply, if its first cap was the default or a learned one."""
+        """Store the length of a reply, if its first cap was not set by the user."""
         length = reply_length(event) if output.learn_first_cap and output.override is None else None
         if length is not None:
             self._limits.note_length(self.provider.host, self.model.name, length)
@@ -191,11 +193,12 @@ class Clients:
         self._recording = recording
         self._wrap = wrap
         self.problems: tuple[str, ...] = ()
+        """A line for the user if the small model cannot be connected."""
         self._context = context
         self._prompts = prompts
         self._secrets = secrets if secrets is not None else set()
         self._limits = LimitStore(context.paths.state_dir)
-        self._open: list[ModelClient] = []
+        self._connected_clients: list[ModelClient] = []
         self._turn_clients: dict[str, ModelClient] = {}
         self._small: ModelClient | None = None
         # The provider of the first model, to which --base-url belongs.
@@ -214,7 +217,7 @@ class Clients:
         if key:
             self._secrets.add(key)
         client = self._client(provider, selection)
-        self._open.append(client)
+        self._connected_clients.append(client)
         is_known = spec.protocol in ("demo", "bedrock") or client.model.window is not None
         if is_known or not is_local(provider.host):
             return client
@@ -293,7 +296,10 @@ class Clients:
         return output_settings(settings_of_turn, settings_of_turn.max_tokens)
 
     def borrow(self, name: str, current: ModelClient) -> ModelClient:
-        """Return the client of a model for one turn; raise `ValueError` with one line if there is no such model."""
+        """Return the client for one turn: `current`, or the model that the turn names (`name`, empty for none).
+
+        Raise `ValueError` with one line if there is no such model.
+        """
         return current if name in ("", current.name) else self.cached_client(name)
 
     def cached_client(self, name: str) -> ModelClient:
@@ -321,7 +327,7 @@ class Clients:
             self._recording.prompt(prompt)
 
     async def close(self) -> None:
-        for client in self._open:
+        for client in self._connected_clients:
             await client.provider.close()
         if self._recording is not None:
             self._recording.close()

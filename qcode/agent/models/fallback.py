@@ -32,8 +32,10 @@ class FallbackModels:
         self._on_quota = "quota" in settings.fallback_on
         self._untried_names: list[str] = []
         self._limits: dict[str, ErrorInfo] = {}
+        """The limits that models have reached, by model; each names its end."""
         self._tried_names: list[str] = []
         self._failed_name = ""
+        """The model that failed last."""
         self._configured_client: ModelClient | None = None
 
     @property
@@ -41,7 +43,7 @@ class FallbackModels:
         """The conditions for a fallback; None if the current turn has no other model."""
         return Fallback(self._on_quota) if len(self._tried_names) + len(self._untried_names) > 1 else None
 
-    def for_turn(self, client: ModelClient) -> tuple[ModelClient, tuple[TurnEvent, ...]]:
+    def begin_turn(self, client: ModelClient) -> tuple[ModelClient, tuple[TurnEvent, ...]]:
         """Begin a turn with `client`, or with the first fallback model if the limit of `client` has not ended.
 
         The events name the models that were skipped and the model that is used instead.
@@ -56,12 +58,12 @@ class FallbackModels:
             return client, notices
         return fallback, (*notices, ModelFellBack(client.name, fallback.name, None))
 
-    async def after(self, client: ModelClient, switch: SwitchModel) -> tuple[ModelClient | None, tuple[str, ...]]:
+    async def next_after(self, client: ModelClient, switch: SwitchModel) -> tuple[ModelClient | None, tuple[str, ...]]:
         """Return the next model after `client` failed, None if there is none, and a line for each skipped one."""
         # A command may supply the key of the next model, so it is connected in a thread.
-        return await run_in_thread(partial(self._after, client, switch))
+        return await run_in_thread(partial(self._next_after, client, switch))
 
-    def _after(self, client: ModelClient, switch: SwitchModel) -> tuple[ModelClient | None, tuple[str, ...]]:
+    def _next_after(self, client: ModelClient, switch: SwitchModel) -> tuple[ModelClient | None, tuple[str, ...]]:
         error = switch.error
         if switch.has_waited and (first := self._first_limited()) is not None:
             del self._limits[first]
@@ -73,7 +75,10 @@ class FallbackModels:
 
     @property
     def limit(self) -> ErrorInfo | None:
-        """The limit that ends first among the turn's models; None if unknown, or if it belongs to the last model."""
+        """The limit that ends first among the models of the turn.
+
+        None if it is unknown, or if it belongs to the model that failed last.
+        """
         name = self._first_limited()
         if name is None or name == self._failed_name:
             return None
@@ -99,8 +104,9 @@ class FallbackModels:
                 skipped.append(f"Fallback model {name} skipped: its limit has not ended.")
                 continue
             try:
-                is_own = self._configured_client is not None and name == self._configured_client.name
-                return self._configured_client if is_own else self._clients.cached_client(name), tuple(skipped)
+                configured = self._configured_client
+                is_configured = configured is not None and name == configured.name
+                return configured if is_configured else self._clients.cached_client(name), tuple(skipped)
             except ValueError as refusal:
                 skipped.append(f"Fallback model {name} skipped: {str(refusal).rstrip('.')}.")
         return None, tuple(skipped)

@@ -23,6 +23,7 @@ from qcode.values import dataclass
 
 FILE_NAME = "limits.json"
 MAX_NATIVE_CALLS = 2
+"""The number of native calls that shows that a host sends calls in its own form."""
 LENGTHS_NAME = "reply_lengths.json"
 
 
@@ -44,7 +45,7 @@ def reply_length(event: ReplyFinished) -> int | None:
     return max(tokens, CAPPED_DEFAULT_MAX_TOKENS + 1) if is_long else tokens
 
 
-class _Lengths:
+class _LengthsCache:
     """A cache of the stored lengths, valid until the file is replaced: each turn needs them several times."""
 
     def __init__(self) -> None:
@@ -71,11 +72,12 @@ class _Lengths:
 class LimitStore:
     """Limits by host and model.
 
-    Every call reads the file, because another process may have changed it; the file of lengths only if it was replaced.
+    Every call reads the file of limits, because another process may have changed it. The file of reply lengths is read
+    only if it was replaced.
     """
 
     state_dir: Path
-    _known_lengths: _Lengths = field(default_factory=_Lengths, compare=False, repr=False)
+    _cached_lengths: _LengthsCache = field(default_factory=_LengthsCache, compare=False, repr=False)
 
     @property
     def path(self) -> Path:
@@ -146,7 +148,7 @@ class LimitStore:
 
     def _lengths(self) -> dict[tuple[str, str], list[int]]:
         """Return the stored lengths by host and model, without invalid values. The caller must not change them."""
-        return self._known_lengths.read(self._lengths_path)
+        return self._cached_lengths.read(self._lengths_path)
 
     def _write(self, rows: Mapping[tuple[str, str], HostKnowledge]) -> None:
         table: JsonObject = {}
@@ -234,10 +236,10 @@ class LearnedCallHabits:
         self._store(replace(row, native_calls=count, text_calls=form, text_calls_since=since))
 
     def note_form(self, form: str) -> None:
-        known = self._row
-        if known.text_calls != form or known.native_calls:
-            since = known.text_calls_since or datetime.now(UTC).date().isoformat()
-            self._store(replace(known, text_calls=form, text_calls_since=since, native_calls=0))
+        row = self._row
+        if row.text_calls != form or row.native_calls:
+            since = row.text_calls_since or datetime.now(UTC).date().isoformat()
+            self._store(replace(row, text_calls=form, text_calls_since=since, native_calls=0))
 
     @property
     def _row(self) -> HostKnowledge:
@@ -255,7 +257,7 @@ class LearnedCallHabits:
 
 
 def learned_lines(limits: LimitStore, model_name: str = "") -> list[str]:
-    """Return a line for each model with learned limits and `model_name` in its name."""
+    """Return a line for each model with learned limits whose name contains `model_name`."""
     rows = limits.all_limits()
     return [f"learned from {host}: {model}  {_facts(known)}" for (host, model), known in rows if model_name in model]
 

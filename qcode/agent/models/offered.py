@@ -34,18 +34,18 @@ class OfferedModel:
 class OfferedProvider:
     """A provider with its known models, the most likely choice first.
 
-    `is_ready`: it can be used without setup, for the reason in `state`. `is_to_ask`: its host may list more models, see
-    `ModelsService.list_host_models`.
+    `is_ready`: it can be used without setup, for the reason in `state`. `may_list_more`: its host may list more models,
+    see `ModelsService.list_host_models`.
     """
 
     name: str
     state: str = ""
     is_ready: bool = True
     models: tuple[OfferedModel, ...] = ()
-    is_to_ask: bool = False
+    may_list_more: bool = False
 
 
-_OPENAIS = ("openai", "openai-responses")
+_OPENAI_PROVIDERS = ("openai", "openai-responses")
 _PARTS = re.compile(r"\d+(?:\.\d+)?|\D+")
 _VERSION = re.compile(r"/v\d\w*$")
 
@@ -132,7 +132,7 @@ class ModelsService:
             source_text(source) if source else "",
             is_ready,
             models=tuple(self._model(spec, name, learned) for name in names),
-            is_to_ask=not listed and not has_chain(spec),
+            may_list_more=not listed and not has_chain(spec),
         )
 
     def _configured_models(self, spec: ProviderSpec) -> Iterable[str]:
@@ -140,24 +140,27 @@ class ModelsService:
         settings = self._context.settings
         with suppress(QcodeError):
             yield default_of(spec, settings, "").model
-        owned = (name.partition("/") for name in settings.models)
-        yield from (model for owner, _, model in owned if owner == spec.name and model)
+        full_names = (name.partition("/") for name in settings.models)
+        yield from (model for provider, _, model in full_names if provider == spec.name and model)
 
     def _learned_models(self, spec: ProviderSpec, learned: Mapping[tuple[str, str], HostKnowledge]) -> Iterable[str]:
-        host_facts = self._host(spec)
-        return (model for host, model in sorted(learned) if host_facts and _plain(host) == host_facts)
+        address = self._address(spec)
+        return (model for host, model in sorted(learned) if address and _without_version(host) == address)
 
     def _model(self, spec: ProviderSpec, name: str, learned: Mapping[tuple[str, str], HostKnowledge]) -> OfferedModel:
         """Return a model with the facts that a request would use: learned limits override the catalog."""
         facts = facts_of(spec.name, name, self._context.settings.models.get(f"{spec.name}/{name}"))
-        host_facts = self._host(spec)
-        known = next(
-            (known for (host, model), known in learned.items() if model == name and _plain(host) == host_facts), None
+        address = self._address(spec)
+        matches = (
+            knowledge
+            for (host, model), knowledge in learned.items()
+            if model == name and _without_version(host) == address
         )
-        return OfferedModel(name, facts if known is None else _with_learned(facts, known))
+        knowledge = next(matches, None)
+        return OfferedModel(name, facts if knowledge is None else _with_learned(facts, knowledge))
 
-    def _host(self, spec: ProviderSpec) -> str:
-        return _plain(address_of(spec, self._context.settings, self._context.keys.env)[0])
+    def _address(self, spec: ProviderSpec) -> str:
+        return _without_version(address_of(spec, self._context.settings, self._context.keys.env)[0])
 
 
 def newest_first(name: str) -> tuple[tuple[bool, float, str], ...]:
@@ -173,10 +176,10 @@ def _in_catalog(spec: ProviderSpec) -> list[str]:
     from qcode.providers.catalog import canonical_provider
 
     provider = canonical_provider(spec.name)
-    full = (name.partition("/") for name, _ in catalog.models())
-    names = sorted((name for host, _, name in full if host == provider), key=newest_first, reverse=True)
-    if spec.name in _OPENAIS:
-        return [name for name in names if catalog.resolve(name, _OPENAIS) == f"{spec.name}/{name}"]
+    full_names = (name.partition("/") for name, _ in catalog.models())
+    names = sorted((name for host, _, name in full_names if host == provider), key=newest_first, reverse=True)
+    if spec.name in _OPENAI_PROVIDERS:
+        return [name for name in names if catalog.resolve(name, _OPENAI_PROVIDERS) == f"{spec.name}/{name}"]
     return names
 
 
@@ -190,6 +193,6 @@ def _with_learned(facts: ModelFacts, learned: HostKnowledge) -> ModelFacts:
     )
 
 
-def _plain(address: str) -> str:
+def _without_version(address: str) -> str:
     """Return an address without a version such as `/v1`, which some clients add, so that limits and settings match."""
     return _VERSION.sub("", address.rstrip("/"))

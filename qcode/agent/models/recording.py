@@ -2,7 +2,7 @@
 
 A recording is a file of JSON lines: a header, then prompts, requests and replies in the order in which they began. A
 request stores only the messages that are new in its thread (a conversation or a sub-agent). All texts are redacted.
-The model `replay/FILE` plays the replies back; `replay-timed/FILE` plays them at their recorded times.
+The model `replay/FILE` plays the replies back; `replay-timed_events/FILE` plays them at their recorded times.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from qcode.values import dataclass
 VERSION = 1
 MAX_BYTES = 256 * 1024 * 1024
 _DELTAS = (TextDelta, ReasoningDelta, ToolArgsDelta)
-_KINDS: dict[str, type[Any]] = {
+_EVENT_TYPES: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         events.ReplyStarted, TextDelta, ReasoningDelta, events.ToolCallStarted, ToolArgsDelta, BlockEnded,
@@ -56,7 +56,7 @@ class Recording:
         self._write({"qcode": "recording", "version": VERSION, "model": model})
 
     def prompt(self, text: str) -> None:
-        """Record that a turn begins."""
+        """Record that a turn with this prompt begins."""
         self._write({"prompt": text})
 
     def wrap(self, provider: Provider) -> Provider:
@@ -77,11 +77,11 @@ class Recording:
         self._write({"request": self._count, "thread": thread, "kept": count, **added})
         return self._count
 
-    def reply(self, number: int, timed: list[tuple[int, ReplyEvent]], error: ProviderError | None) -> None:
+    def reply(self, number: int, timed_events: list[tuple[int, ReplyEvent]], error: ProviderError | None) -> None:
         """Record the reply to a request: its events, each with the milliseconds since the request, and its error."""
         row: JsonObject = {
             "reply": number,
-            "events": [_event_to_json(at, event) for at, event in self._redacted(timed)],
+            "events": [_event_to_json(at, event) for at, event in self._redacted(timed_events)],
         }
         if error is not None:
             fields = {name: getattr(error, name) for name in _ERROR_FIELDS}
@@ -96,14 +96,14 @@ class Recording:
             except OSError:
                 return
 
-    def _redacted(self, timed: list[tuple[int, ReplyEvent]]) -> Iterator[tuple[int, ReplyEvent]]:
+    def _redacted(self, timed_events: list[tuple[int, ReplyEvent]]) -> Iterator[tuple[int, ReplyEvent]]:
         """Yield the events. If the deltas of a block contain a secret, which may span several, they are joined."""
 
         def kind_of(item: tuple[int, ReplyEvent]) -> tuple[str, int]:
             event = item[1]
             return (type(event).__name__, event.block) if isinstance(event, _DELTAS) else ("", id(event))
 
-        for _, group in groupby(timed, kind_of):
+        for _, group in groupby(timed_events, kind_of):
             run = list(group)
             at, first = run[0]
             if isinstance(first, _DELTAS):
@@ -135,18 +135,18 @@ class _RecordedProvider:
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         number = self._recording.request(request)
-        started_at, timed = time.monotonic(), list[tuple[int, ReplyEvent]]()
+        started_at, timed_events = time.monotonic(), list[tuple[int, ReplyEvent]]()
         # A cancelled reply has neither an end nor an error.
         error: ProviderError | None = None
         try:
             async for event in self._provider.stream(request):
-                timed.append((round((time.monotonic() - started_at) * 1000), event))
+                timed_events.append((round((time.monotonic() - started_at) * 1000), event))
                 yield event
         except ProviderError as failure:
             error = failure
             raise
         finally:
-            self._recording.reply(number, timed, error)
+            self._recording.reply(number, timed_events, error)
 
     async def model_names(self) -> tuple[str, ...]:
         return await self._provider.model_names()
@@ -162,7 +162,8 @@ class _RecordedProvider:
 class RecordedReply:
     """A recorded reply, and its request with all messages; texts are redacted.
 
-    `error` is the error that ended it; a reply with neither an error nor `ReplyEnded` was cancelled.
+    Each event has the milliseconds since the request. `error` is the error that ended the reply. A reply with neither
+    an error nor `ReplyEnded` was cancelled.
     """
 
     request: JsonObject
@@ -240,7 +241,7 @@ def _event_to_json(at: int, event: ReplyEvent) -> JsonObject:
 
 def _event_from_json(row: JsonObject) -> tuple[int, ReplyEvent]:
     fields = {name: value for name, value in row.items() if name not in ("at", "event")}
-    return cast(int, row["at"]), value_of(_KINDS[str(row["event"])], fields)
+    return cast(int, row["at"]), value_of(_EVENT_TYPES[str(row["event"])], fields)
 
 
 def _error_from(row: Json | None) -> ProviderError | None:
@@ -329,7 +330,9 @@ def request_to_json(request: ModelRequest, messages: list[JsonObject]) -> JsonOb
     }
 
 
-def departures(recorded: RecordingContent, playback: ReplayProvider, redact: Callable[[str], str]) -> list[str]:
+def playback_differences(
+    recorded: RecordingContent, playback: ReplayProvider, redact: Callable[[str], str]
+) -> list[str]:
     """Return a line for each request of a playback that is missing or differs from the recorded one.
 
     A recording that ended early gives a line too, because requests after its end cannot be compared. Texts are redacted
@@ -373,9 +376,9 @@ def _block_difference(before: JsonObject, now: JsonObject) -> str:
         if entry == other:
             continue
         name = next((name for name in entry if entry.get(name) != other.get(name)), "type")
-        of = f" of {entry['name']}" if entry.get("type") == "result" and "name" in entry else ""
+        of_tool = f" of {entry['name']}" if entry.get("type") == "result" and "name" in entry else ""
         was, now_is = _difference_context(str(entry.get(name)), str(other.get(name)))
-        return f"{entry.get('type')}{of}: {name} was {was}, and is {now_is}"
+        return f"{entry.get('type')}{of_tool}: {name} was {was}, and is {now_is}"
     return f"had {len(old)} blocks, and has {len(new)}"
 
 

@@ -36,6 +36,7 @@ MAX_REQUESTS = 5
 MAX_CHARS = 64 * 1024
 SEND = "Send"
 _REJECTED = -1
+"""The error code of the specification if the user declines."""
 _STOPS = {StopReason.END_TURN: "endTurn", StopReason.MAX_TOKENS: "maxTokens"}
 
 
@@ -56,7 +57,7 @@ class Sampling:
 
         try:
             messages = _messages(params)
-            self._count()
+            self._count_request()
             if ask is None:
                 raise ValueError("no user can approve a request here")
             model = self._conversation.client.name
@@ -74,7 +75,7 @@ class Sampling:
         content = types.TextContent(text=ended.text)
         return types.CreateMessageResult(role="assistant", content=content, model=model, stop_reason=stop)
 
-    def _count(self) -> None:
+    def _count_request(self) -> None:
         """Count a request of the running turn; raise `ValueError` if there are too many."""
         turn = self._conversation.turn
         if turn is None or turn is not self._turn:
@@ -137,7 +138,7 @@ def _messages(params: CreateMessageRequestParams) -> tuple[Message, ...]:
     if images > MAX_IMAGES:
         raise ValueError(f"the request has {images} images, more than {MAX_IMAGES}")
     if not messages or messages[0].role != "user" or messages[-1].role != "user":
-        raise ValueError("the first and the last message must be of the user")
+        raise ValueError("the first and the last message must have the role user")
     return tuple(messages)
 
 

@@ -1,6 +1,6 @@
 """The selection of provider and model from flags, settings and keys.
 
-Nothing is connected; only local servers are probed.
+It connects to no provider; only local servers are probed.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ def is_usable(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:
 
 
 def _has_access(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:
-    """Return whether a host has a credential or needs none; bedrock, which may find one later, has none yet."""
+    """Return whether a host has a credential or needs none. Bedrock, which looks for one later, counts as without."""
     return bool(keys.credential_of(spec)) or (spec.needs_key and not needs_key(spec, settings, keys.env))
 
 
@@ -211,7 +211,7 @@ def _vertex_address(spec: ProviderSpec, settings: Settings, env: Mapping[str, st
     return address, variable or str(settings.origin(f"providers.{spec.name}.project"))
 
 
-def _with_key(settings: Settings, keys: Keys, base_url: str | None) -> Selection | None:
+def _select_with_key(settings: Settings, keys: Keys, base_url: str | None) -> Selection | None:
     """Return the default model of the first provider with a credential, None without any."""
     from qcode.providers import catalog
 
@@ -226,7 +226,7 @@ def _with_key(settings: Settings, keys: Keys, base_url: str | None) -> Selection
     return None
 
 
-async def _without_key(settings: Settings, keys: Keys, *, has_demo: bool) -> Selection:
+async def _select_without_key(settings: Settings, keys: Keys, *, has_demo: bool) -> Selection:
     """Return the model of a local server, otherwise the demo if `has_demo`."""
     from qcode.providers.local import find_local_server
 
@@ -248,22 +248,23 @@ def source_text(source: str) -> str:
 def choose(
     settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool, connected: str = ""
 ) -> Selection:
-    """Return the model to start with: from a flag, the environment or the configuration, otherwise a model with a key,
-    a local server, or the demo if `has_demo`.
+    """Return the model to start with: the configured one, a model with a key, a local server, or the demo.
 
-    `connected` is the model that the app used last; it is preferred if there is a key for it.
+    The first of them that exists is used. The configured model comes from a flag, the environment or a file. The demo
+    is used only if `has_demo`. `connected` is the model that the app used last; it is preferred if there is a key for
+    it.
     """
     if settings.model:
         origin = settings.origin("model")
         return select_model(settings.model, settings, f"named by {'-m' if flag else origin}", keys)
     if connected and base_url is None and (again := _select_connected(connected, settings, keys)) is not None:
         return again
-    with_key = _with_key(settings, keys, base_url)
+    with_key = _select_with_key(settings, keys, base_url)
     if with_key is not None:
         return with_key
     import asyncio  # not needed if a key was found
 
-    return asyncio.run(_without_key(settings, keys, has_demo=has_demo))
+    return asyncio.run(_select_without_key(settings, keys, has_demo=has_demo))
 
 
 def _select_connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
@@ -279,8 +280,8 @@ def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) ->
     return spec.needs_key and not is_local(address_of(spec, settings, env)[0])
 
 
-def begin_with(context: RunContext, *, has_demo: bool = False) -> Selection:
-    """Return the model to start with, from the flags, settings and keys of this run; raise `QcodeError` if none.
+def select_at_start(context: RunContext, *, has_demo: bool = False) -> Selection:
+    """Return the model to start with, from the flags, settings and keys of this run; raise `QcodeError` without any.
 
     `has_demo`: use the demo model if there is no key.
     """
@@ -304,10 +305,11 @@ def begin_with(context: RunContext, *, has_demo: bool = False) -> Selection:
         )
 
 
-def resume_with(context: RunContext) -> Selection:
-    """Return the model for an app that resumes a session: that of the session if no flag names one and it is usable.
+def select_for_resume(context: RunContext) -> Selection:
+    """Return the model for an app that resumes a session: the model of the session, unless a flag names another.
 
-    The demo model is a placeholder without a key, so it is only resumed without one. Raise `QcodeError`.
+    If that model is not usable, return the model to start with. The demo model, a placeholder while there is no key, is
+    only resumed while there is none. Raise `QcodeError`.
     """
     recorded = "" if context.options.model is not None or context.options.base_url else _recorded_model(context)
     is_demo = recorded.partition("/")[0] == DEMO
@@ -319,7 +321,7 @@ def resume_with(context: RunContext) -> Selection:
         else:
             if is_usable(selection.spec, context.settings, context.keys):
                 return selection
-    selection = begin_with(context, has_demo=True)
+    selection = select_at_start(context, has_demo=True)
     if is_demo and selection.spec.name == DEMO:
         return replace(selection, note=RESUMED)
     return selection

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import cast
 
 from qcode.agent.agent import Agent
-from qcode.agent.models.recording import RecordingContent, ReplayProvider, departures
+from qcode.agent.models.recording import RecordingContent, ReplayProvider, playback_differences
 from qcode.agent.outcomes import decision_without_user, exit_code
 from qcode.agent.sessions.records import block_from_json
 from qcode.cli.arguments import invalid_arguments, parse_subcommand
@@ -59,7 +59,7 @@ async def _play(agent: Agent, recorded: RecordingContent, *, shows_diff: bool) -
     if not shows_diff:
         return code
     playback = agent.selection.provider
-    lines = departures(recorded, playback, agent.redact)
+    lines = playback_differences(recorded, playback, agent.redact)
     write_stdout(
         "".join(f"{clean(line)}\n" for line in lines or [f"no departure in {len(playback.requests)} requests"])
     )

@@ -102,7 +102,7 @@ class AsideTalk:
 
     async def _show(self, question: str, presenter: Presenter) -> None:
         try:
-            async with aclosing(self._agent.asides.ask(question, count=self._count)) as events:
+            async with aclosing(self._agent.asides.ask(question, on_usage=self._count)) as events:
                 async for event in events:
                     if isinstance(event, TurnEnded) and event.outcome is Outcome.MAX_TURN_REQUESTS:
                         presenter.abandon(_ONLY_CALLS)

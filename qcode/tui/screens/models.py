@@ -65,7 +65,7 @@ class ModelPicker(ListScreen[ModelChoice]):
         self._current = current
         self._recent = models_service.recent
         self._providers = {provider.name: provider for provider in models_service.providers()}
-        self._pending_providers = {name for name, provider in self._providers.items() if provider.is_to_ask}
+        self._pending_providers = {name for name, provider in self._providers.items() if provider.may_list_more}
         self._level = _EFFORT_LEVELS.index(effort)
         empty = "No provider is set up. /connect adds one."
         super().__init__("Model", self._build_rows(), empty=empty)

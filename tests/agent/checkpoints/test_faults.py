@@ -12,7 +12,7 @@ import pytest
 
 from qcode.agent.checkpoints.blobs import Blobs
 from qcode.agent.checkpoints.checkpoints import Recorder
-from qcode.agent.checkpoints.rewind import NothingToDo
+from qcode.agent.checkpoints.rewind import MoveImpossible
 from tests.agent.checkpoints.runner import CheckpointRunner
 
 FILES = {f"f{at}_txt": f"old {at}".encode() * 500 for at in range(4)}
@@ -139,5 +139,5 @@ def test_unsaved_session_can_be_undone_and_leaves_no_files(tmp_path: Path) -> No
     runner.blobs.close()
     assert not folder.exists()
     assert list((tmp_path / "state").rglob("*.files")) == []
-    with pytest.raises(NothingToDo):
+    with pytest.raises(MoveImpossible):
         runner.undo()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from qcode.agent.checkpoints.blobs import digest_of
-from qcode.agent.checkpoints.rewind import NothingToDo
+from qcode.agent.checkpoints.rewind import MoveImpossible
 from tests.agent.checkpoints.runner import CheckpointRunner
 
 names = st.sampled_from(["a.txt", "b.txt", "dir/c.txt"])
@@ -104,7 +104,7 @@ class Bytes(RuleBasedStateMachine):
         before = self.runner.files
         try:
             do(("a.txt", "b.txt", "dir/c.txt") if says_yes else ())
-        except NothingToDo:
+        except MoveImpossible:
             return
         after = self.runner.files
         for name, content in before.items():
@@ -134,7 +134,7 @@ class Bytes(RuleBasedStateMachine):
         files, messages = self.runner.files, self.runner.said
         try:
             self.runner.undo(("a.txt", "b.txt", "dir/c.txt"))
-        except NothingToDo:
+        except MoveImpossible:
             return
         self.runner.redo()
         assert (self.runner.files, self.runner.said) == (files, messages)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.checkpoints.rewind import NothingToDo, RewindScope, SessionFileDiff, session_diffs
+from qcode.agent.checkpoints.rewind import MoveImpossible, RewindScope, SessionFileDiff, session_diffs
 from qcode.agent.checkpoints.watch import MAX_CONTENT_BYTES
 from qcode.protocol.messages import user
 from qcode.tools.disk import open_folder, remove_file
@@ -28,7 +28,7 @@ def test_undo_reverts_files_and_messages_of_the_last_turn(tmp_path: Path) -> Non
     runner.undo()
     assert runner.files == {"a.txt": b"mine\r\n\xff"}
     assert runner.said == []
-    with pytest.raises(NothingToDo):
+    with pytest.raises(MoveImpossible):
         runner.undo()
 
 
@@ -44,7 +44,7 @@ def test_redo_restores_each_undone_turn(tmp_path: Path) -> None:
     assert (runner.files, runner.said) == ({"a.txt": b"first"}, ["one", "did one"])
     runner.redo()
     assert (runner.files, runner.said) == (before, ["one", "did one", "two", "did two"])
-    with pytest.raises(NothingToDo):
+    with pytest.raises(MoveImpossible):
         runner.redo()
 
 
@@ -69,11 +69,11 @@ def test_new_turn_after_an_undo_clears_redo(tmp_path: Path) -> None:
     runner.turn("one", a_txt=b"first")
     runner.undo()
     runner.turn("other", b_txt=b"b")
-    with pytest.raises(NothingToDo):
+    with pytest.raises(MoveImpossible):
         runner.redo()
     runner = runner.again()
     assert runner.said == ["other", "did other"]
-    with pytest.raises(NothingToDo):
+    with pytest.raises(MoveImpossible):
         runner.redo()
     runner.undo()
     assert runner.files == {}
@@ -190,7 +190,7 @@ def test_undo_plan_expires_when_another_turn_ends(tmp_path: Path) -> None:
     runner.turn("one", a_txt=b"a")
     plan = runner.rewinder.plan_undo()
     runner.turn("two")
-    with pytest.raises(NothingToDo, match="has changed since"):
+    with pytest.raises(MoveImpossible, match="has changed since"):
         runner.do(plan)
 
 

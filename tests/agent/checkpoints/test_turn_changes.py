@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.checkpoints.rewind import NothingToDo
+from qcode.agent.checkpoints.rewind import MoveImpossible
 from qcode.agent.checkpoints.turn_changes import ConflictError, TurnChanges, changes_text, turn_changes, without
 from tests.agent.checkpoints.runner import CheckpointRunner
 
@@ -68,7 +68,7 @@ def test_undo_of_one_file_leaves_the_others_and_the_conversation(runner: Checkpo
     assert runner.files == {"a.txt": edited(BASE, l3="three")}
     assert runner.said == messages
     assert [file.label for file in listed(runner)[0].files] == ["a.txt"]
-    with pytest.raises(NothingToDo, match="already undone"):
+    with pytest.raises(MoveImpossible, match="already undone"):
         runner.rewinder.plan_part(number, str(runner.path("b.txt")))
     runner.redo()
     assert runner.files == {"a.txt": edited(BASE, l3="three"), "b.txt": b"new\n"}
@@ -111,7 +111,7 @@ def test_undo_is_refused_if_its_lines_or_their_neighbors_were_changed_later(
     runner.path("a.txt").write_bytes(later)
     next_move_id = runner.session.history.next_move_id
     for hunk in (None, 0):
-        with pytest.raises(NothingToDo, match=r"a\.txt was not changed: line 3 of this change was changed later"):
+        with pytest.raises(MoveImpossible, match=r"a\.txt was not changed: line 3 of this change was changed later"):
             runner.rewinder.plan_part(number, str(runner.path("a.txt")), hunk)
     assert runner.files == {"a.txt": later}
     assert runner.session.history.next_move_id == next_move_id
@@ -122,10 +122,10 @@ def test_undo_is_refused_if_its_lines_or_their_neighbors_were_changed_later(
 def test_undo_is_refused_if_the_file_was_deleted_or_replaced(runner: CheckpointRunner) -> None:
     number = runner.turn("first", a_txt=edited(BASE, l3="three"), b_txt=b"new\n")
     runner.path("a.txt").unlink()
-    with pytest.raises(NothingToDo, match="deleted or replaced after this turn"):
+    with pytest.raises(MoveImpossible, match="deleted or replaced after this turn"):
         runner.rewinder.plan_part(number, str(runner.path("a.txt")))
     runner.path("b.txt").write_bytes(b"mine\n")
-    with pytest.raises(NothingToDo, match=r"b\.txt was not changed: was changed after this turn"):
+    with pytest.raises(MoveImpossible, match=r"b\.txt was not changed: was changed after this turn"):
         runner.rewinder.plan_part(number, str(runner.path("b.txt")))
     assert runner.files == {"b.txt": b"mine\n"}
 

@@ -107,8 +107,8 @@ def test_declined_request_is_not_sent(folders: ServerFolders) -> None:
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"messages": []}, "must be of the user"),
-        ({"messages": [{"role": "assistant", "content": {"type": "text", "text": "x"}}]}, "must be of the user"),
+        ({"messages": []}, "must have the role user"),
+        ({"messages": [{"role": "assistant", "content": {"type": "text", "text": "x"}}]}, "must have the role user"),
         ({"maxTokens": 0}, "at least 1"),
         ({"systemPrompt": "x" * 101}, "more than 100"),
         (

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.agent import Agent
-from qcode.agent.models.selection import resume_with, select_model
+from qcode.agent.models.selection import select_for_resume, select_model
 from qcode.agent.options import LATEST, RunContext
 from qcode.agent.sessions.resumption import restore_session
 from qcode.cli.arguments import parse
@@ -141,14 +141,14 @@ def test_resumed_session_keeps_its_model(folder: Folder, monkeypatch: pytest.Mon
     monkeypatch.setenv("OPENAI_API_KEY", "sk-1")
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-2")
     write_session(folder, "openai/gpt-4o")
-    selection = resume_with(folder.context("-c"))
+    selection = select_for_resume(folder.context("-c"))
     assert (selection.name, selection.note) == ("openai/gpt-4o", "the model of this session")
-    assert resume_with(folder.context("-c", "-m", "anthropic/claude-x")).name == "anthropic/claude-x"
+    assert select_for_resume(folder.context("-c", "-m", "anthropic/claude-x")).name == "anthropic/claude-x"
 
 
 def test_resumed_session_whose_model_has_no_key_says_so(folder: Folder) -> None:
     write_session(folder, "openai/gpt-4o")
-    assert resume_with(folder.context("-c", "-m", "demo/demo")).name == "demo/demo"
+    assert select_for_resume(folder.context("-c", "-m", "demo/demo")).name == "demo/demo"
     _, (notice,) = folder.resume("--trust")
     assert notice.text.startswith("This session used openai/gpt-4o, which cannot be used now: ")
     assert "Continuing with demo/demo." in notice.text
@@ -157,7 +157,7 @@ def test_resumed_session_whose_model_has_no_key_says_so(folder: Folder) -> None:
 
 def test_resumed_demo_session_names_the_missing_key_as_a_new_one_does(folder: Folder) -> None:
     folder.run()
-    selection = resume_with(folder.context("-c"))
+    selection = select_for_resume(folder.context("-c"))
     assert (selection.name, selection.is_last_resort) == ("demo/demo", True)
 
 
@@ -166,7 +166,7 @@ def test_demo_session_continues_with_a_model_that_has_a_key(folder: Folder, monk
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-2")
     context = folder.context("-c", "--trust")
     assert context.options.resume == LATEST
-    agent = open_agent(context, resume_with(context))
+    agent = open_agent(context, select_for_resume(context))
     (notice,) = restore_session(agent.conversation, context.options)
     agent.conversation.release()
     assert notice.text == f"This session used the demo model. Continuing with {agent.conversation.model}."
