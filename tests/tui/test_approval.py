@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from contextlib import nullcontext
 from dataclasses import replace
@@ -228,8 +229,10 @@ def test_text_typed_at_a_question_is_shown_and_never_answers() -> None:
         await type_slowly("w", "h", "y", "space", "1", "enter")
         assert conversation.answers == []
         assert run.app.parts.prompt.text == "why 1"
-        await run.until(lambda: "For your next message: why 1" in run.screen)
-        await type_slowly("down", "up", "enter")
+        await run.until(lambda: "Typing your next message: why 1" in run.screen)
+        assert "typing your next message · Esc" in run.screen
+        assert "›" not in "\n".join(_choices(run))
+        await type_slowly("down", "enter")
         await run.until_idle()
         assert conversation.answers == [("c1", Allow())]
         assert run.app.parts.prompt.text == "why 1"
@@ -252,7 +255,7 @@ def test_letter_answers_nothing_if_text_follows(text: str, monkeypatch: pytest.M
         assert run.app.parts.prompt.text == text
         await run.until(lambda: f"{text[-10:]}  ↑ or ↓" in run.screen)
         run.clock.now += GUARD_SECONDS
-        await run.pilot.press("down", "up", "enter")
+        await run.pilot.press("down", "enter")
         await run.until_idle()
         assert conversation.answers == [("c1", Allow())]
 
@@ -290,11 +293,65 @@ def test_enter_answers_again_after_the_typed_text_is_deleted() -> None:
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("x")
-        await run.until(lambda: "For your next message: x" in run.screen)
+        await run.until(lambda: "Typing your next message: x" in run.screen)
         await run.pilot.press("backspace")
-        await run.until(lambda: "For your next message" not in run.screen)
+        await run.until(lambda: "your next message" not in run.screen)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow())]
+
+    drive(test, conversation)
+
+
+def _choices(run: Running) -> list[str]:
+    """Return the rows of the screen with a choice."""
+    return [row for row in run.screen.split("\n") if re.match(r"▌ [› ] ?\d ", row)]
+
+
+def test_draft_is_shown_as_the_question_opens_and_backspace_begins_typing() -> None:
+    gate = Gate()
+    script: Script = [_finished(), gate, ApprovalRequested(_request()), UntilAnswered("c1"), ended()]
+    conversation = ScriptedConversation(script)
+
+    async def test(run: Running) -> None:
+        await run.send("look")
+        await gate.reached.wait()
+        await run.type("also do")
+        gate.open()
+        await run.until(lambda: "Kept for your next message: also do" in run.screen)
+        assert "› 1 Yes (y)" in run.screen
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("backspace")
+        await run.until(lambda: "Typing your next message: also d  ↑ or ↓ to answer" in run.screen)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("y", "1", "enter")
+        assert conversation.answers == []
+        assert run.app.parts.prompt.text == "also dy1"
+        await run.pilot.press("down")
+        await run.until(lambda: "› 1 Yes (y)" in run.screen and "Kept for your next message: also dy1" in run.screen)
+        await run.pilot.press("enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow())]
+
+    drive(test, conversation)
+
+
+def test_panel_says_when_keys_answer_again_after_early_text() -> None:
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press("o", "k")
+        await run.until(lambda: "Typing your next message: ok  ↑ or ↓ to answer" in run.screen)
+        run.clock.now += GUARD_SECONDS
+        await run.until(lambda: "Kept for your next message: ok  numbers and letters answer" in run.screen)
+        assert "waiting for your answer" in run.screen
+        assert "›" not in "\n".join(_choices(run))
+        await run.pilot.press("enter")
+        assert conversation.answers == []
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("1")
         await run.until_idle()
         assert conversation.answers == [("c1", Allow())]
 
@@ -483,7 +540,7 @@ def test_paste_and_the_enter_after_it_are_never_an_answer() -> None:
         await run.until(lambda: run.app.parts.prompt.text == "y")
         await run.pilot.press("enter")
         assert conversation.answers == []
-        assert "For your next message: y" in run.screen
+        assert "Typing your next message: y" in run.screen
         await run.pilot.press("escape")
         await run.until_idle()
 
@@ -897,10 +954,13 @@ def test_keys_pressed_as_a_question_opens_do_not_choose_an_answer() -> None:
         assert conversation.answers == []
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("n", "y")
-        assert conversation.answers == []
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("1")
+        assert conversation.answers == []
+        assert run.app.parts.prompt.text == "1nyny1"
+        await run.pilot.press("up", "1")
         await run.until_idle()
+        assert conversation.answers == [("c1", Answer("Red"))]
 
     drive(test, conversation)
 

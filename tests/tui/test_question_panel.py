@@ -103,7 +103,7 @@ def test_text_typed_while_a_free_question_opens_goes_to_the_draft() -> None:
         _field(run).post_message(events.Paste(" this"))
         await run.until(lambda: run.app.parts.prompt.text == "also this")
         assert _field(run).text == ""
-        assert "For your next message: also this" in run.screen
+        assert "Typing your next message: also this" in run.screen
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("o", "k", "enter")
         await run.until_idle()

@@ -1,11 +1,11 @@
 """The approval panel: the whole change first, then the choices.
 
 It takes all rows that the change needs and hides the prompt meanwhile. `ApprovalDetail` has the content, `form_of` the
-choices, `question_layout` the rows. It decides and remembers nothing: it posts one `ApprovalDecided`. Text that is
-typed as a question opens is added to the draft: keys of the first 300 ms, and every key of a burst that began then, go
-to the prompt. So does later text that begins with a key without a choice, or with a letter that other keys follow at
-once: a letter answers only after `HOLD_SECONDS` or with Enter. The panel shows the draft; an arrow, or deleting it,
-returns to the choices.
+choices, `question_layout` the rows. It decides and remembers nothing: it posts one `ApprovalDecided`. The draft in the
+prompt is always shown. Keys of the first 300 ms, and every key of a burst that began then, are added to it; after a
+pause keys answer. Later, Backspace, a paste, a key without a choice, or a letter that other keys follow at once begins
+typing: every key is text until an arrow. A letter answers only after `HOLD_SECONDS` or with Enter. The panel says which
+of both it is, and marks a choice only if Enter chooses it.
 """
 
 from __future__ import annotations
@@ -99,13 +99,14 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._shown_detail = ApprovalDetail.of("text", "")
         self._index = 0
         self._quiet_until = 0.0
-        # Text typed since this question opened: Enter must not answer. If it began after the guard, letters and digits
-        # belong to it as well: the `y` of a slowly typed "why" approves nothing.
+        # The draft was changed since this question opened: Enter must not answer. If that was after the guard, letters
+        # and digits belong to it as well: the `y` of a slowly typed "why" approves nothing.
         self._has_draft = False
         self._is_writing = False
         self._text_before = ""  # the prompt without this draft
         self._held: tuple[str, Option, int] | None = None  # a letter, its option, and the index highlighted before it
         self._hold_timer: Timer | None = None
+        self._pause_timer: Timer | None = None
         self._is_answering = False  # the text field is open
         self._reason_id = ""  # the approval about which the text in the field is
         self._edited_texts: dict[str, str] = {}
@@ -293,10 +294,15 @@ class ApprovalPanel(Vertical, can_focus=True):
             option = next((option for option in self.options if option.decision is None and option is not BACK), None)
         is_choice = option is not None or event.key in _STEPS or event.key == "enter"
         belongs_to_draft = self._has_draft if event.key == "enter" else self._is_writing and event.is_printable
-        if self._is_guarded() or not is_choice or belongs_to_draft:
+        ends_typing = self._has_draft and event.key in ("up", "down")
+        if not ends_typing and (self._is_guarded() or not is_choice or belongs_to_draft):
             self._draft(event)
-        elif event.key in ("up", "down"):
+        elif ends_typing:
+            # No choice was marked; now the current one is.
             self._has_draft = self._is_writing = False
+            self._quiet_until = 0.0
+            self._paint()
+        elif event.key in ("up", "down"):
             self._move(_STEPS[event.key])
         elif event.key in _STEPS:
             self.view.scroll_by(_STEPS[event.key])
@@ -375,18 +381,30 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _draft(self, event: events.Key) -> None:
         """Put a key into the prompt, as the user expects, and guard against the keys that follow."""
-        is_early = self._is_guarded()
+        is_writing = self._is_writing or not self._is_guarded()
         self._quiet_until = self._clock() + GUARD_SECONDS
         if event.is_printable and event.character:
-            is_writing = self._is_writing or not (is_early or self._has_draft)
             self._insert(event.character)
             self._is_writing = is_writing
-        elif event.key == "backspace":
+        elif event.key == "backspace" and self._prompt.text:
+            if not self._has_draft:
+                self._text_before = ""
             self._prompt.action_delete_left()
-            if self._has_draft and self._prompt.text in ("", self._text_before):
-                self._has_draft = self._is_writing = False
-                self._paint()
+            self._has_draft = self._prompt.text not in ("", self._text_before)
+            self._is_writing = is_writing and self._has_draft
+            self._paint()
         if self._has_draft:
+            self._paint()
+            self._paint_after_pause()
+
+    def _paint_after_pause(self) -> None:
+        """Show that keys answer again, once no key has followed for a while."""
+        if self._pause_timer is not None:
+            self._pause_timer.stop()
+            self._pause_timer = None
+        if self._is_typing and not self._is_writing:
+            self._pause_timer = self.set_timer(GUARD_SECONDS, self._paint_after_pause)
+        elif self.request is not None:
             self._paint()
 
     def _insert(self, character: str) -> None:
@@ -447,6 +465,12 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Whether a key comes too early to be meant as an answer."""
         return self._clock() < self._quiet_until or bool(self.request and self.request.id in self._ids_in_editor)
 
+    @property
+    def _is_typing(self) -> bool:
+        """Whether keys are text of the draft now."""
+        is_in_burst = self._has_draft and self._clock() < self._quiet_until
+        return is_in_burst or (self._is_writing and not self.is_writing_text)
+
     def _move(self, step: int) -> None:
         self._index = (self._index + step) % len(self.options)
         self._paint()
@@ -478,19 +502,20 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _show_answer(self) -> None:
         """Open the text field, with the cursor at the end of what was written in it before."""
-        self._is_answering = True
+        self._is_answering, self._has_draft, self._is_writing = True, False, False
         self._answer.move_cursor(self._answer.document.end)
         self._paint()
         self.focus()
 
     def _state(self) -> tuple[str, str]:
         """Return what the user is doing now, and the keys for it."""
-        back = "Esc back" if BACK in self.options or not self._form.is_text_only else "Esc to interrupt"
+        is_server = isinstance(self.request, ServerApproval)
+        escape = "Esc back" if BACK in self.options else "Esc decide later" if is_server else "Esc to interrupt"
+        if self._is_typing:
+            return "typing your next message", escape
         if self.is_writing_text:
-            return self._form.writing, f"Enter send · {back}"
-        if isinstance(self.request, ServerApproval):
-            return WAITING, "Esc decide later"
-        return WAITING, "Esc back" if BACK in self.options else "Esc to interrupt"
+            return self._form.writing, f"Enter send · {escape if self._form.is_text_only else 'Esc back'}"
+        return WAITING, escape
 
     def _paint(self) -> None:
         """Show everything at the current size; the text field has as many rows as its text, up to a limit."""
@@ -509,12 +534,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         form = self._form
         is_warning = BACK in self.options
         why = ((form.why, ink("risk" if is_warning else "dim")),) if form.why else ()
-        draft = self._draft_spans(width) if self._has_draft else ()
+        draft = self._draft_spans(width) if self._prompt.text else ()
+        is_marked = self._held is not None or not self._has_draft
         return QuestionText(
             self._title_spans(width),
             tuple(filter(None, (why, draft))),
             () if form.is_text_only else tuple(map(self._with_kept_text, form.options)),
-            self._index,
+            self._index if is_marked else -1,
             is_warning,
             form.format == "text",
         )
@@ -548,8 +574,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         return tuple(spans)
 
     def _draft_spans(self, width: int) -> tuple[Span, ...]:
-        """Return the end of the text that was typed, which is in the hidden prompt, and how to answer instead."""
-        label, hint = "For your next message: ", "" if self._form.is_text_only else "  ↑ or ↓, then Enter, answers"
+        """Return the end of the text in the hidden prompt, and whether keys are added to it or answer."""
+        label, hint = "Kept for your next message: ", "  numbers and letters answer" if self._has_draft else ""
+        if self._is_typing:
+            label, hint = "Typing your next message: ", "  ↑ or ↓ to answer"
+        hint = "" if self._form.is_text_only else hint
         text = visible(self._prompt.text)
         max_length = max(8, width - len(label) - len(hint))
         text = text if len(text) <= max_length else f"…{text[1 - max_length :]}"

@@ -30,7 +30,7 @@ _NUMBER_CELLS = 4
 
 @dataclass(frozen=True, slots=True)
 class QuestionText:
-    """The parts of a question besides its detail. `current` is the index of the highlighted option.
+    """The parts of a question besides its detail. `current` is the index of the highlighted option, -1 for none.
 
     `notes` are the reason for asking and the user's draft, each on separate rows. `is_warning`: the note is a warning,
     which takes precedence over the detail. `is_prose`: the detail continues the title.
