@@ -143,6 +143,7 @@ EDGES = (
     "qcode.headless.host.session",
     "qcode.tui.app",
     "qcode.tui.failures",
+    "qcode.tui.transcript.layout",
     "qcode.tui.transcript.pane",
     "qcode.tui.turns",
     "qcode.tui.linear",

@@ -33,7 +33,9 @@ def indent_of(line: str) -> str:
 def pairs_of(old: Sequence[str], present: Sequence[str]) -> dict[str, str] | None:
     """Return the indentation in the file for each indentation in the edit.
 
-    Return None if no one-to-one mapping preserves the depth: then the two passages have different structures.
+    Example: if the edit indents its lines with 0, 4 and 8 blanks and the file with 0, 1 and 2 tabs, the result maps 4
+    blanks to one tab and 8 blanks to two. If the file has one tab in both lines, the result is None: no one-to-one
+    mapping preserves the depth, so the two passages have different structures.
     """
     pairs: dict[str, str] = {}
     for want, line in zip(old, present, strict=True):
@@ -76,6 +78,10 @@ class Reindenter:
         return self._indents[columns] + text
 
     def _indent(self, depth: int) -> str:
+        """Return the indentation in the file for `depth` columns in the edit, counted from the nearest known depth.
+
+        Example: 4 blanks are one tab in the file, so 8 blanks, 4 columns deeper, are two tabs.
+        """
         base = min(self._known, key=lambda known: abs(known - depth))
         columns = max(self._known[base] + round((depth - base) * self._scale), 0)
         if self._has_tabs:
@@ -160,7 +166,10 @@ def find(text: str, old: str, new: str) -> PassageMatches:
 
 
 def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> bool:
-    """Return whether one of the sorted `passages` starts inside the indentation of a line."""
+    """Return whether one of the sorted `passages` starts inside the indentation of a line.
+
+    Example: "  a()" occurs in "    a()", but the line has two more blanks.
+    """
     if old[0] not in " \t":
         return False
     line_start = line_end = text_start = 0
@@ -310,7 +319,11 @@ class _Lines:
 
 
 def _as_characters(keys: Sequence[str], lines: Sequence[str]) -> tuple[str, str]:
-    """Encode both sequences with one character per distinct key, so that `str.find` can search in linear time."""
+    """Encode both sequences with one character per distinct key, so that `str.find` can search in linear time.
+
+    Example: the keys of the file are a, b, a, and those of the passage b, a. With b as \\1 and a as \\2, the search for
+    "\\1\\2" in "\\2\\1\\2" finds the passage at line 1, counted from 0.
+    """
     characters = {key: chr(number) for number, key in enumerate(dict.fromkeys(lines), start=1)}
     return "".join([characters.get(key, "\0") for key in keys]), "".join([characters[key] for key in lines])
 
@@ -376,7 +389,8 @@ def _match_within_line(text: str, old: str, new: str) -> Iterator[Passage]:
 def _with_single_blanks(text: str) -> tuple[str, list[int], list[int]]:
     """Return `text` with each run of blanks replaced by one, the positions after the runs, and the offset shifts.
 
-    The first shift is for the text before all runs, each other one for the text after a run.
+    The first shift is for the text before all runs, each other one for the text after a run. Example: "a  b   c" gives
+    "a b c", [2, 4] and [0, 1, 3]. The offset 4 of "c" is after two runs, so its offset in `text` is 4 + 3.
     """
     parts, ends, shifts = [], [], [0]
     last = size = 0

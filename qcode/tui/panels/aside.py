@@ -23,8 +23,8 @@ from qcode.protocol.reply import Outcome
 from qcode.text.clean import one_line
 from qcode.tui.presenter import Presenter
 from qcode.tui.status import activity_text
+from qcode.tui.transcript.layout import ReadingPosition
 from qcode.tui.transcript.line import shorten
-from qcode.tui.transcript.pane import ReadingPosition
 from qcode.tui.transcript.transcript import Transcript
 
 if TYPE_CHECKING:

@@ -168,7 +168,9 @@ class Splitter:
 class PartFinder:
     """Divides a long text between two chunks, into parts that look the same if they are rendered separately.
 
-    `tail` is the number of characters at the end of the text that belong to the next part.
+    `size` is the minimum length of a part in characters; `tail` is the number of characters at the end of the text
+    that belong to the next part. Example: with a `size` of 8, "# Title\\nSome text\\n\\nMore" is divided before
+    "Some text", and `tail` is 15. The next part starts after a heading, with no blank line between.
     """
 
     def __init__(self, start: PartStart, size: int) -> None:
@@ -221,6 +223,10 @@ class GrowingLines:
 
     The lines before a cut are rendered once. The lines after it are rendered with a context: the lines above that give
     them their meaning, such as the header of a table; the rows of the context are then dropped.
+
+    Example: a table has 100 rows of source, and the cut is before row 80. The rows 80 to 100 are rendered as a table
+    with the two lines of the header, which give 2 rows on screen; these are dropped, and the others follow the rows of
+    the first part.
     """
 
     def __init__(self, blocks: Blocks) -> None:
@@ -270,7 +276,11 @@ class GrowingLines:
 
 
 def context_of(lines: Sequence[str], at: int) -> list[str]:
-    """Return the lines above `at` that give the lines after it their meaning: list items, a table header, a fence."""
+    """Return the lines above `at` that give the lines after it their meaning: list items, a table header, a fence.
+
+    Example: before the last of the lines "- one", "  - two", "    text", "    more", the context is "- one", "  - two"
+    and an empty line: without it, "    more" would be a code block.
+    """
     if len(lines) > 1 and "|" in lines[0] and _TABLE_RULE.fullmatch(lines[1]):
         return list(lines[:2])
     context: list[str] = []
@@ -310,7 +320,12 @@ def _indent(line: str) -> int:
 
 
 class GrowingParagraph:
-    """The rows of one long paragraph that still grows. `spans_of` parses a text, None if it is not one paragraph."""
+    """The rows of one long paragraph that still grows. `spans_of` parses a text, None if it is not one paragraph.
+
+    `_at` is the index in the source at which the open end begins. Example: the text before `_at` was wrapped to 20
+    rows. The first 19 are final. The last one is not full, so its spans are in `_carry`, and each frame wraps them
+    together with the open end; `_joint` says how that row continues the one before it.
+    """
 
     def __init__(self, width: int, spans_of: Paragraph) -> None:
         self._width = width
@@ -356,9 +371,12 @@ class GrowingParagraph:
 
 
 def _last_division(source: str, start: int, end: int) -> int | None:
-    """Return the last index to divide at, preferring a space between words, then a space before a word."""
+    """Return the last index to divide at, preferring a space between words, then a space before a word.
+
+    Example: "one two, three" is divided after "one", because "two" is followed by a comma.
+    """
     for pattern in (_BETWEEN_WORDS, _BEFORE_WORD, _INSIDE_WORD):
-        found = [match.start() + 1 for match in pattern.finditer(source, start, end)]
-        if found:
-            return found[-1]
+        divisions = [match.start() + 1 for match in pattern.finditer(source, start, end)]
+        if divisions:
+            return divisions[-1]
     return None

@@ -122,7 +122,11 @@ class MarkdownStream:
         return [Line(), *rows] if chunk.has_gap else rows
 
     def _with_marks(self, rows: list[Line], *, is_last: bool) -> list[Line]:
-        """Return `rows`, which follow the settled ones, with their marks inserted."""
+        """Return `rows`, which follow the settled ones, with their marks inserted.
+
+        The position of a mark counts the rows without marks above it. Example: with 10 settled rows, a mark at 12 is
+        inserted after the second of `rows`. If there is only one row yet, the mark waits, unless `is_last` is set.
+        """
         if not self._marks:
             return rows
         result: list[Line] = []

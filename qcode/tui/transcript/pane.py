@@ -3,18 +3,14 @@
 Changes are collected and painted at most 20 times a second; no timer runs while nothing changes. The pane follows the
 end until the user scrolls away, and then never moves the text being read.
 
-`RowLayout` holds the position of every entry. The height of an entry far from the view is an estimate, and is made
-exact before it comes into view. Example: 1,000 entries at 80 cells; only those within 2 screens of the view are laid
-out. If the estimate above the view was 40 rows and the exact height is 43, the view moves down by 3 rows with its text.
+`RowLayout` (in `layout`) holds the position of every entry. Only the entries within 2 screens of the view are laid out;
+the heights of the others are estimates.
 """
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from itertools import accumulate
 from time import monotonic
 
 from rich.segment import Segment
@@ -31,9 +27,9 @@ from textual.types import AnimationLevel, CallbackType, EasingFunction
 from qcode.tui.terminal.textual_internals import CrashApp
 from qcode.tui.transcript.content import Content, Replaced
 from qcode.tui.transcript.entries import Entry
+from qcode.tui.transcript.layout import ReadingPosition, RowLayout
 from qcode.tui.transcript.line import Line, ink, terminal_text
 from qcode.tui.transcript.palette import CSS, Palette, painted_over
-from qcode.values import dataclass
 
 _FRAME = 1 / 20
 # After a slow frame the next one waits longer, so that painting takes at most this share of a core.
@@ -286,7 +282,11 @@ class Pane(ScrollView):
         self.after_changes()
 
     def _find_target_row(self, is_resized: bool) -> int:
-        """Lay out the rows around the view and return the row that belongs at its top."""
+        """Lay out the rows around the view and return the row that belongs at its top.
+
+        Example: the user reads row 2 of the fifth entry, at row 42. If an entry above has 3 rows more than estimated,
+        the result is 45, so that the text stays where it is. A view that follows the end gets the last rows.
+        """
         column, view = self.column, self.size.height
         position, replaced = self._reading_position, self.content.take_replaced()
         if position is None or not column.entries:
@@ -476,126 +476,3 @@ def with_chosen_mark(line: Line) -> Line:
             spans[index : index + 1] = [(text[0] + _CHOSEN_MARK, paint), (text[2:], paint)]
         break
     return replace(line, spans=tuple(span for span in spans if span[0]))
-
-
-@dataclass(slots=True)
-class ReadingPosition:
-    """A row of an entry. `letters` counts the letters and digits before it, which finds the row at another width."""
-
-    entry: Entry
-    row: int
-    letters: int | None = None
-
-    def is_in(self, row: int) -> bool:
-        """Whether `row` of the last layout has the letter."""
-        letters, entry = self.letters, self.entry
-        return letters is not None and entry.letters_above(row) <= letters < entry.letters_above(row + 1)
-
-
-class RowLayout:
-    """The positions of `entries` at one width, in rows from the top.
-
-    An entry that cannot be laid out is shown as plain text; `report` gets the first error of each, and may raise it.
-    """
-
-    def __init__(self, entries: Sequence[Entry], report: Callable[[Exception], None]) -> None:
-        self.entries = entries
-        self.width = 1
-        self._report = report
-        self._bottoms: list[int] = []
-        self._valid = 0
-        self._fresh: list[tuple[int, int]] = []
-
-    def invalidate(self, index: int) -> None:
-        """Recompute the heights of the entry `index` and those after it when they are needed next."""
-        self._valid = min(self._valid, index)
-
-    @property
-    def height(self) -> int:
-        self._sum()
-        return self._bottoms[-1] if self._bottoms else 0
-
-    def top(self, index: int) -> int:
-        """Return the first row of an entry."""
-        self._sum()
-        return self._bottoms[index - 1] if index else 0
-
-    def find(self, y: int) -> tuple[int, int]:
-        """Return the index of the entry at row `y`, and the row inside it, both clamped. There must be entries."""
-        self._sum()
-        y = max(0, min(y, self.height - 1))
-        index = min(bisect_right(self._bottoms, y), len(self.entries) - 1)
-        return index, y - self.top(index)
-
-    def line(self, y: int) -> Line | None:
-        """Return the line at row `y`, None if there is none or it is not laid out yet."""
-        if not 0 <= y < self.height:
-            return None
-        index, row = self.find(y)
-        return self.entries[index].line(row, self.width)
-
-    def lines(self, start: int, end: int) -> Iterator[Line]:
-        """Yield the lines of the rows from `start` up to `end`, laying them out as needed."""
-        index = self.find(start)[0] if self.entries else 0
-        while index < len(self.entries) and self.top(index) < end:
-            top = self.top(index)
-            self.lay_out(index)
-            yield from self.entries[index].shown_rows()[max(0, start - top) : max(0, end - top)]
-            index += 1
-
-    def lay_out(self, index: int) -> None:
-        """Make the rows of an entry exact."""
-        entry = self.entries[index]
-        if not entry.is_laid_out(self.width):
-            self._fresh.append((index, self._update(entry)))
-            self.invalidate(index)
-
-    def _update(self, entry: Entry) -> int:
-        if not entry.is_plain:
-            try:
-                return entry.update(self.width)
-            except Exception as error:  # noqa: BLE001  # the app's edge: whatever a text breaks, it stays readable
-                self._report(error)
-        entry.show_plainly(self.width)
-        return 0
-
-    def take_fresh(self) -> int | None:
-        """Return the first row that was laid out again since the last call, None if none was."""
-        fresh, self._fresh = self._fresh, []
-        return min((self.top(index) + row for index, row in fresh if index < len(self.entries)), default=None)
-
-    def lay_out_all(self) -> None:
-        """Make all entries exact."""
-        for index in range(len(self.entries)):
-            self.lay_out(index)
-
-    def lay_out_down(self, index: int, rows: int) -> None:
-        """Lay out entries from `index` downwards until they fill `rows`."""
-        while index < len(self.entries) and rows > 0:
-            self.lay_out(index)
-            rows -= self.entries[index].height(self.width)
-            index += 1
-
-    def lay_out_up(self, index: int, rows: int) -> None:
-        """Lay out entries upwards from the one before `index` until they fill `rows`."""
-        while index > 0 and rows > 0:
-            index -= 1
-            self.lay_out(index)
-            rows -= self.entries[index].height(self.width)
-
-    def index(self, entry: Entry) -> int | None:
-        for index in range(len(self.entries) - 1, -1, -1):
-            if self.entries[index] is entry:
-                return index
-        return None
-
-    def _sum(self) -> None:
-        count = len(self.entries)
-        if self._valid >= count == len(self._bottoms):
-            return
-        start = min(self._valid, count)
-        del self._bottoms[start:]
-        above = self._bottoms[-1] if self._bottoms else 0
-        heights = [entry.height(self.width) for entry in self.entries[start:]]
-        self._bottoms += [above + bottom for bottom in accumulate(heights)]
-        self._valid = count

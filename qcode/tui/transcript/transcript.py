@@ -17,8 +17,8 @@ from textual.geometry import Offset
 
 from qcode.tui.transcript.content import Content, Thoughts
 from qcode.tui.transcript.entries import Entry, Foldable, PromptEntry
+from qcode.tui.transcript.layout import ReadingPosition, RowLayout
 from qcode.tui.transcript.line import GAP_CLASS, Line, join
-from qcode.tui.transcript.pane import ReadingPosition, RowLayout
 from qcode.tui.transcript.selection import SelectablePane
 from qcode.values import dataclass
 
