@@ -8,12 +8,12 @@ from __future__ import annotations
 import json
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
 from functools import cache
 
-from qcode.agent.sessions.history import HistoryEntry, SessionHistory
+from qcode.agent.sessions.history import SessionHistory, StoredMessage
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, ESCALATED_MAX_TOKENS, FirstCap, OutputSettings, caps_for
 from qcode.engine.counting import TOKENS_PER_MESSAGE, PromptCounter, estimate_text, size_block, size_messages
 from qcode.engine.effects import COMPACT_AT
@@ -239,35 +239,41 @@ class EarlierTurns:
         self._history = history
         self._messages = sorted(history.stored.items())
         # Requests of later turns may be added to the last message, but to no other.
-        self._last = self._messages[-1][1].entry_with_requests if self._messages else None
+        self._last = _requests_of(self._messages[-1][1]) if self._messages else None
 
     def usage(self, price_of: Callable[[str], Price | None]) -> list[TurnUsage]:
-        """Return the recorded usage of each turn, at current prices."""
+        """Return the recorded usage of each turn and each `/compact`, at current prices."""
         if self._last is None:
             return []
-        entries = [*(stored.entry_with_requests for _, stored in self._messages[:-1]), self._last]
-        models = [self._history.model_of(number) for number, _ in self._messages]
-        return _usage_of(zip(entries, models, strict=True), price_of)
+        recorded = [*(_requests_of(stored) for _, stored in self._messages[:-1]), self._last]
+        turns: list[tuple[str, str, list[AttemptRecord]]] = []
+        turn: list[AttemptRecord] = []
+        for (number, stored), (requests, compactions) in zip(self._messages, recorded, strict=True):
+            message, model = stored.entry.message, self._history.model_of(number)
+            has_result = any(isinstance(block, ToolResult) for block in message.blocks)
+            if message.role == "user" and not has_result and not stored.is_summary:
+                turn = []
+                turns.append((typed_text(message), model, turn))
+            turn.extend(attempt if attempt.model else replace(attempt, model=model) for attempt in requests)
+            turns += (("/compact", model, attempts) for attempts in compactions)
+        known_price = cache(price_of)
+        return [recorded_usage(prompt, attempts, model, known_price) for prompt, model, attempts in turns if attempts]
 
 
-def _usage_of(entries: Iterable[tuple[HistoryEntry, str]], price_of: Callable[[str], Price | None]) -> list[TurnUsage]:
-    """Return the usage of the turns of these messages. With each message comes the conversation's model at its time."""
-    turns: list[tuple[str, str, list[AttemptRecord]]] = []
-    for entry, model in entries:
-        is_prompt = entry.message.role == "user" and not any(
-            isinstance(block, ToolResult) for block in entry.message.blocks
-        )
-        if is_prompt:
-            turns.append((typed_text(entry.message), model, []))
-        if turns:
-            _, first_model, attempts = turns[-1]
-            is_same_model = model == first_model
-            attempts.extend(
-                attempt if is_same_model or attempt.model else replace(attempt, model=model)
-                for attempt in entry.attempts
-            )
-    known_price = cache(price_of)
-    return [recorded_usage(prompt, attempts, model, known_price) for prompt, model, attempts in turns if attempts]
+def _requests_of(stored: StoredMessage) -> tuple[list[AttemptRecord], list[list[AttemptRecord]]]:
+    """Return the requests of a message and of its turn, and those of each `/compact` after it.
+
+    A `/compact` ends like a turn, but has only requests for a summary.
+    """
+    requests = list(stored.entry_with_requests.attempts)
+    compactions: list[list[AttemptRecord]] = []
+    events = [item.event for item in stored.shown_events] if stored.entry.message.role == "assistant" else []
+    for calls in (event.api_calls for event in reversed(events) if isinstance(event, TurnEnded)):
+        if calls.compactions and not calls.initial:
+            summaries = [request for request in requests if request.kind == "summary"]
+            compactions.append(summaries[-(calls.compactions + calls.retries) :])
+            requests = [request for request in requests if not any(request is other for other in compactions[-1])]
+    return requests, compactions[::-1]
 
 
 def recorded_usage(

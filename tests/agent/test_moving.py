@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.reports import EarlierTurns
 from qcode.agent.sessions.export import ExportRequest
-from qcode.protocol.events import Compacted, TurnEnded
+from qcode.agent.sessions.replay import replay_messages
+from qcode.protocol.events import Compacted, Notice, TurnEnded
 from qcode.protocol.messages import ToolResult, assistant, user
 from qcode.protocol.model import ModelFacts
 from tests.fakes.conversation import Model, talk
@@ -101,6 +103,28 @@ def test_compaction_is_stored_can_be_undone_and_exports_in_full(tmp_path: Path) 
 
     asyncio.run(run())
     assert it.provider.requests[-1].messages[0].text.startswith("<conversation_summary>")
+
+
+def test_resumed_session_shows_its_compactions_and_their_cost_by_themselves(tmp_path: Path) -> None:
+    long = "".join(f"word {number} " for number in range(1_500))
+    replies = [text_reply(long), text_reply(long), text_reply(""), text_reply(""), text_reply("Task: x.")]
+    it = talk(tmp_path, *replies, model=Model(facts=ModelFacts(context_window=40_000)))
+
+    async def run() -> None:
+        await it.play("one")
+        await it.play("two")
+        for _ in range(2):
+            assert [event async for event in it.conversation.compact()]
+
+    asyncio.run(run())
+    history = it.store.load(it.conversation.session_id).history
+    rows = EarlierTurns(history).usage(lambda name: None)
+    assert [(row.prompt, row.usage, row.api_calls) for row in rows] == [
+        (row.prompt, row.usage, row.api_calls) for row in it.conversation.usage()
+    ]
+    assert [row.prompt for row in rows] == ["one", "two", "/compact", "/compact"]
+    items = replay_messages([history.stored[number] for number in history.all_numbers()])
+    assert [type(item) for item in items if isinstance(item, Notice | Compacted)] == [Notice, Compacted]
 
 
 def test_other_sessions_can_be_resumed_renamed_and_deleted(tmp_path: Path) -> None:

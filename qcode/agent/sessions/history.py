@@ -354,8 +354,9 @@ class SessionHistory:
             last.requests += attempts
 
     def show(self, items: Iterable[ShownItem]) -> None:
-        """Add items that were shown with the latest message."""
-        if (last := self.stored.get(self._latest)) is not None:
+        """Add items that were shown with the latest message. A summary is not shown, so it keeps none."""
+        shown = (stored for stored in reversed(self.stored.values()) if not stored.is_summary)
+        if (last := next(shown, None)) is not None:
             last.shown_events += items
 
     def show_result(self, call_id: str, result: ShownResult) -> None:
