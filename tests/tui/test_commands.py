@@ -310,7 +310,7 @@ def test_skills_without_any_says_where_the_file_of_one_goes() -> None:
         await run.until(lambda: "No skills." in run.text)
         said_text = " ".join(run.text.split())
         assert "A skill is a folder with a SKILL.md in ~/.claude/skills" in said_text
-        assert "qcode reads those of this folder once you trust it." not in said_text
+        assert "This folder is not trusted" not in said_text
 
     drive(test)
 
@@ -318,7 +318,8 @@ def test_skills_without_any_says_where_the_file_of_one_goes() -> None:
 def test_skills_in_a_restricted_folder_or_turned_off_say_so() -> None:
     context = run_context()
     restricted = no_skills_text(replace(context, is_trusted=False))
-    assert restricted == f"{no_skills_text(context)} qcode reads those of this folder once you trust it."
+    hint = "This folder is not trusted: trust it with /trust or --trust to use its skills."
+    assert restricted == f"{no_skills_text(context)} {hint}"
     turned_off = replace(context, options=replace(context.options, no_skills=True))
     assert no_skills_text(turned_off) == "No skills: --no-skills was given."
 

@@ -22,7 +22,7 @@ from qcode.tools.processes import find_program, run_program
 from qcode.tools.workspace import Workspace, command_environment
 from qcode.values import dataclass
 
-CHECK_S = 10.0
+CHECK_TIMEOUT_S = 10.0
 MAX_OUTPUT_BYTES = 1024 * 1024
 
 _PARSE_PYTHON = """
@@ -32,34 +32,35 @@ try:
 except SyntaxError as error:
     print(f"{error.lineno or 1}:{error.offset or 1}:{error.msg}")
 """
-"""Only parses the text (`ast.PyCF_ONLY_AST`); no code in it runs."""
+"""A program that only parses the text on its stdin (0x400 is `ast.PyCF_ONLY_AST`): no code in the text runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class TextChecker:
-    """A checker of one text. `linter` is its name in the `diagnostics` tool, if the project must configure it.
-
-    `arguments` gets the path of the file; `parse` turns the output into problems.
-    """
+    """A program that checks one text."""
 
     program: str
     endings: tuple[str, ...]
+    """The file endings that it checks, without the dot."""
     arguments: Callable[[str], Sequence[str]]
+    """Returns the arguments of the program for the path of a file."""
     parse: Callable[[str], Iterable[Problem]]
+    """Returns the problems in the output of the program."""
     linter: str = ""
+    """The name in the `diagnostics` tool, for a checker that runs only if the project configures it."""
 
 
-def _lines(pattern: str, source: str) -> Callable[[str], Iterator[Problem]]:
+def _line_parser(pattern: str, source: str) -> Callable[[str], Iterator[Problem]]:
     """Return a parser for lines that match a pattern with the groups `line` and `message`, and optionally `column`."""
     compiled = re.compile(pattern)
 
-    def read(output: str) -> Iterator[Problem]:
+    def parse(output: str) -> Iterator[Problem]:
         for line in output.split("\n")[:MAX_READ]:
-            if found := compiled.search(line):
-                groups = found.groupdict()
+            if match := compiled.search(line):
+                groups = match.groupdict()
                 yield problem("error", int(groups["line"]), int(groups.get("column") or 1), groups["message"], source)
 
-    return read
+    return parse
 
 
 def _ruff(output: str) -> Iterator[Problem]:
@@ -68,7 +69,7 @@ def _ruff(output: str) -> Iterator[Problem]:
         # Rules such as F401 are warnings; the code of a syntax error is missing, or a word.
         severity: Severity = "warning" if re.fullmatch(r"[A-Z]+\d+", str(row.get("code"))) else "error"
         if isinstance(location, dict):
-            line, column = _whole(location.get("row")), _whole(location.get("column"))
+            line, column = _number_or_one(location.get("row")), _number_or_one(location.get("column"))
             yield problem(severity, line, column, str(row.get("message")), f"ruff {row.get('code') or 'syntax'}")
 
 
@@ -79,7 +80,11 @@ def _eslint(output: str) -> Iterator[Problem]:
                 severity: Severity = "error" if row.get("severity") == 2 else "warning"
                 rule = f"eslint {row.get('ruleId') or ''}".strip()
                 yield problem(
-                    severity, _whole(row.get("line")), _whole(row.get("column")), str(row.get("message")), rule
+                    severity,
+                    _number_or_one(row.get("line")),
+                    _number_or_one(row.get("column")),
+                    str(row.get("message")),
+                    rule,
                 )
 
 
@@ -88,7 +93,13 @@ def _shellcheck(output: str) -> Iterator[Problem]:
         if row.get("level") in ("error", "warning"):
             severity: Severity = "error" if row["level"] == "error" else "warning"
             rule = f"shellcheck SC{row.get('code')}"
-            yield problem(severity, _whole(row.get("line")), _whole(row.get("column")), str(row.get("message")), rule)
+            yield problem(
+                severity,
+                _number_or_one(row.get("line")),
+                _number_or_one(row.get("column")),
+                str(row.get("message")),
+                rule,
+            )
 
 
 def _node(output: str) -> Iterator[Problem]:
@@ -103,13 +114,13 @@ def _rows(output: str) -> list[Mapping[str, Any]]:
     """Return the objects of the first line that begins a JSON list; warnings of a checker may precede it."""
     start = re.search(r"^\[", output, re.MULTILINE)
     try:
-        found = json.JSONDecoder().raw_decode(output, start.start())[0] if start else []
+        rows = json.JSONDecoder().raw_decode(output, start.start())[0] if start else []
     except (ValueError, RecursionError):
         return []
-    return [row for row in found[:MAX_READ] if isinstance(row, dict)]
+    return [row for row in rows[:MAX_READ] if isinstance(row, dict)]
 
 
-def _whole(value: object) -> int:
+def _number_or_one(value: object) -> int:
     return value if isinstance(value, int) else 1
 
 
@@ -120,17 +131,17 @@ TEXT_CHECKERS = (
     TextChecker("ruff", ("py", "pyi"), lambda name: ("check", "--no-fix", "--no-cache", "--output-format=json",
                                                      f"--stdin-filename={name}", "-"), _ruff, "ruff"),
     TextChecker("flake8", ("py", "pyi"), lambda name: (f"--stdin-display-name={name}", "-"),
-                _lines(r":(?P<line>\d+):(?P<column>\d+): (?P<message>\S+ .*)", "flake8"), "flake8"),
+                _line_parser(r":(?P<line>\d+):(?P<column>\d+): (?P<message>\S+ .*)", "flake8"), "flake8"),
     TextChecker("eslint", _SCRIPTS, lambda name: ("--stdin", f"--stdin-filename={name}", "--format=json"),
                 _eslint, "eslint"),
     TextChecker("python3", ("py", "pyi"), lambda name: ("-I", "-S", "-c", _PARSE_PYTHON),
-                _lines(r"^(?P<line>\d+):(?P<column>\d+):(?P<message>.*)", "Python syntax")),
+                _line_parser(r"^(?P<line>\d+):(?P<column>\d+):(?P<message>.*)", "Python syntax")),
     TextChecker("node", ("js", "cjs"), lambda name: ("--check", "-"), _node),
     TextChecker("gofmt", ("go",), lambda name: ("-e", "-l"),
-                _lines(r"^<standard input>:(?P<line>\d+):(?P<column>\d+): (?P<message>.*)", "gofmt")),
+                _line_parser(r"^<standard input>:(?P<line>\d+):(?P<column>\d+): (?P<message>.*)", "gofmt")),
     TextChecker("shellcheck", ("sh", "bash"), lambda name: ("--format=json", "--shell=bash", "-"), _shellcheck),
     TextChecker("bash", ("sh", "bash"), lambda name: ("--noprofile", "--norc", "-n"),
-                _lines(r"line (?P<line>\d+): (?P<message>.*)", "bash")),
+                _line_parser(r"line (?P<line>\d+): (?P<message>.*)", "bash")),
 )  # fmt: skip
 
 
@@ -145,7 +156,7 @@ class TextCheckers:
         self._launch = launch
         self._programs: dict[str, str] = {}
 
-    def knows(self, path: Path) -> bool:
+    def has_checker(self, path: Path) -> bool:
         """Whether there is a checker for files with this extension, installed or not."""
         extension = path.suffix.removeprefix(".").lower()
         return any(extension in checker.endings for checker in TEXT_CHECKERS)
@@ -165,7 +176,7 @@ class TextCheckers:
         argv = [self._program(checker.program), *checker.arguments(name)]
         output = bytearray()
 
-        def take(data: bytes) -> None:
+        def collect(data: bytes) -> None:
             output.extend(data[: MAX_OUTPUT_BYTES - len(output)])
 
         launch = await asyncio.to_thread(self._launch, argv)
@@ -177,8 +188,8 @@ class TextCheckers:
                     launch,
                     cwd=root,
                     environment=command_environment(self._environment),
-                    on_output=take,
-                    timeout_s=CHECK_S,
+                    on_output=collect,
+                    timeout_s=CHECK_TIMEOUT_S,
                     source=source.fileno(),
                 )
             except OSError:

@@ -30,11 +30,13 @@ QUIET_S = 0.15
 """The time that diagnostics of the right version must stay unchanged."""
 QUIET_UNVERSIONED_S = 0.4
 """The same for a server that sends no version: it may send syntax errors first, and other problems later."""
-START_S = 60.0
+START_TIMEOUT_S = 60.0
 _RETRY_S = 0.1
-_CHUNK = 65_536
-_LOG_BYTES = 2_048
+_CHUNK_BYTES = 65_536
+_MAX_LOG_BYTES = 2_048
+# `ErrorCodes` of the protocol.
 _METHOD_NOT_FOUND, _SERVER_CANCELLED, _CONTENT_MODIFIED = -32601, -32802, -32801
+# `FileChangeType` of the protocol.
 _CREATED, _CHANGED, _DELETED = 1, 2, 3
 
 
@@ -52,13 +54,17 @@ class RequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """The options of a server. `settings` are by section; `sees_processes`: it can see the process of qcode."""
+    """The options of a server."""
 
     name: str
     root: Path
+    """The folder of the project."""
     settings: Mapping[str, Any]
+    """The settings by section, such as `{"python": {"analysis": …}}`."""
     initialization: Mapping[str, Any]
+    """The `initializationOptions`, whose form each server defines."""
     sees_processes: bool
+    """Whether the server can see the process of qcode; not in a sandbox with a PID namespace."""
 
 
 class Framing:
@@ -69,7 +75,10 @@ class Framing:
         self._body_size = -1
 
     def feed(self, data: bytes) -> list[JsonObject]:
-        """Add output and return the complete messages; raise `LanguageServerError` if it has another form."""
+        """Add output and return the messages that are now complete.
+
+        Raise `LanguageServerError` if the output is not the protocol, or a message is too large.
+        """
         self._data += data
         messages: list[JsonObject] = []
         while True:
@@ -79,7 +88,7 @@ class Framing:
                     if len(self._data) > MAX_HEADER_BYTES:
                         raise LanguageServerError("its output is not the Language Server Protocol")
                     return messages
-                self._body_size = _length(bytes(self._data[:end]))
+                self._body_size = _content_length(bytes(self._data[:end]))
                 del self._data[: end + 4]
             if len(self._data) < self._body_size:
                 return messages
@@ -94,7 +103,7 @@ class Framing:
                 messages.append(message)
 
 
-def _length(header: bytes) -> int:
+def _content_length(header: bytes) -> int:
     for line in header.split(b"\r\n"):
         name, _, value = line.partition(b":")
         if name.strip().lower() == b"content-length" and value.strip().isdigit() and len(value) < 20:
@@ -120,13 +129,13 @@ class LanguageServer:
         self._version = 0
         self._capabilities: Mapping[str, Any] = {}
         self._progress: set[str] = set()
-        self._news = asyncio.Event()
+        self._has_news = asyncio.Event()  # new diagnostics, the end of some progress, or a failure
         self._checked_uri = ""
-        self._last_diagnostics: tuple[int | None, object] | None = None
-        self._stamps: dict[str, int | None] = {}
+        self._last_diagnostics: tuple[int | None, object] | None = None  # with the version of the text, if reported
+        self._modified_at: dict[str, int | None] = {}  # the modification times of the checked files, None if deleted
         self._log = b""
         self.failure = ""
-        """The reason why it can no longer be used, in one line; empty while it runs."""
+        """The reason why the server can no longer be used, in one line; empty while it runs."""
 
     # Start and end
 
@@ -138,12 +147,12 @@ class LanguageServer:
     async def start(self, launch: Launch, environment: Mapping[str, str]) -> None:
         """Start the program and negotiate capabilities. If that fails, end it and raise `LanguageServerError`."""
         try:
-            async with asyncio.timeout(START_S):
+            async with asyncio.timeout(START_TIMEOUT_S):
                 await self._start(launch, environment)
-                result = await self._request("initialize", self._initialize())
+                result = await self._request("initialize", self._initialize_params())
         except TimeoutError:
             await self.close()
-            raise LanguageServerError(f"it did not answer within {START_S:g} s") from None
+            raise LanguageServerError(f"it did not answer within {START_TIMEOUT_S:g} s") from None
         except (OSError, RequestError) as error:
             await self.close()
             why = error.strerror if isinstance(error, OSError) else f"it refused to start: {error}"
@@ -151,28 +160,28 @@ class LanguageServer:
         except BaseException:
             await self.close()
             raise
-        found = result.get("capabilities") if isinstance(result, dict) else None
-        self._capabilities = found if isinstance(found, dict) else {}
+        capabilities = result.get("capabilities") if isinstance(result, dict) else None
+        self._capabilities = capabilities if isinstance(capabilities, dict) else {}
         self._notify("initialized", {})
         self._notify("workspace/didChangeConfiguration", {"settings": dict(self._options.settings)})
 
     async def _start(self, launch: Launch, environment: Mapping[str, str]) -> None:
-        (server_stdin, stdin_writer), (out, their_out), (err, their_err) = os.pipe(), os.pipe(), os.pipe()
+        (server_stdin, stdin_writer), (out, server_out), (err, server_err) = os.pipe(), os.pipe(), os.pipe()
         try:
             self._process = await start_program(
                 launch,
                 cwd=self._options.root,
                 environment=environment,
                 source=server_stdin,
-                output=their_out,
-                errors=their_err,
+                output=server_out,
+                errors=server_err,
             )
         except BaseException:
             for handle in (stdin_writer, out, err):
                 os.close(handle)
             raise
         finally:
-            for handle in (server_stdin, their_out, their_err):
+            for handle in (server_stdin, server_out, server_err):
                 os.close(handle)
         for handle in (out, err):
             os.set_blocking(handle, False)
@@ -182,7 +191,7 @@ class LanguageServer:
         pipe = os.fdopen(stdin_writer, "wb", buffering=0)
         self._input, _ = await self._loop.connect_write_pipe(asyncio.BaseProtocol, pipe)
 
-    def _initialize(self) -> JsonObject:
+    def _initialize_params(self) -> JsonObject:
         root = self._options.root
         document: JsonObject = {
             "synchronization": {"didSave": True},
@@ -215,7 +224,7 @@ class LanguageServer:
         return [{"uri": self._options.root.as_uri(), "name": self._options.root.name}]
 
     async def close(self) -> None:
-        """End the server and its whole process group. It has no state to lose."""
+        """End the server and its whole process group, without its own shutdown: it has no state to save."""
         self._fail("it was ended")
         if self._process is not None:
             await end_program(self._process)
@@ -243,13 +252,13 @@ class LanguageServer:
                 answer.set_exception(LanguageServerError(self.failure))
                 answer.exception()  # retrieved, so that asyncio does not log it
         self._answers.clear()
-        self._news.set()
+        self._has_news.set()
 
     # Messages
 
     def _read(self, handle: int) -> None:
         try:
-            data = os.read(handle, _CHUNK)
+            data = os.read(handle, _CHUNK_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -264,25 +273,25 @@ class LanguageServer:
             self.kill()
             return
         for message in messages:
-            self._take(message)
+            self._dispatch(message)
 
     def _read_log(self, handle: int) -> None:
         try:
-            data = os.read(handle, _CHUNK)
+            data = os.read(handle, _CHUNK_BYTES)
         except BlockingIOError:
             return
         except OSError:
             data = b""
-        self._log = (self._log + data)[-_LOG_BYTES:]
+        self._log = (self._log + data)[-_MAX_LOG_BYTES:]
         if not data:
             self._loop.remove_reader(handle)
 
-    def _take(self, message: JsonObject) -> None:
+    def _dispatch(self, message: JsonObject) -> None:
         method, number = message.get("method"), message.get("id")
         if not isinstance(method, str):
             answer = self._answers.pop(number, None) if isinstance(number, int) else None
             if answer is not None and not answer.done():
-                _settle(answer, message)
+                _set_answer(answer, message)
             return
         params = message.get("params")
         values = params if isinstance(params, dict) else {}
@@ -291,7 +300,7 @@ class LanguageServer:
         elif method == "textDocument/publishDiagnostics" and values.get("uri") == self._checked_uri:
             version = values.get("version")
             self._last_diagnostics = (version if isinstance(version, int) else None, values.get("diagnostics"))
-            self._news.set()
+            self._has_news.set()
         elif method == "$/progress":
             self._note_progress(str(values.get("token")), values.get("value"))
 
@@ -301,7 +310,7 @@ class LanguageServer:
             self._progress.add(token)
         elif kind == "end":
             self._progress.discard(token)
-            self._news.set()
+            self._has_news.set()
 
     def _reply(self, number: int | str, method: str, params: Mapping[str, Any]) -> None:
         """Answer a request of the server. Requests to change or show something are declined."""
@@ -322,7 +331,7 @@ class LanguageServer:
             return
         self._send({"id": number, "result": answers[method]()})
         if method == "workspace/diagnostic/refresh":
-            self._news.set()
+            self._has_news.set()
 
     def _configuration(self, params: Mapping[str, Any]) -> list[Any]:
         items = params.get("items")
@@ -387,12 +396,12 @@ class LanguageServer:
     def _report_changes(self, path: Path) -> None:
         """Tell the server which of the checked files have changed on disk, because qcode does not watch files."""
         events: list[Any] = []
-        for name in {*self._stamps, str(path)}:
-            before, now = self._stamps.get(name), _stamp(name)
-            if before != now or name not in self._stamps:
+        for name in {*self._modified_at, str(path)}:
+            before, now = self._modified_at.get(name), _modification_time(name)
+            if before != now or name not in self._modified_at:
                 kind = _DELETED if now is None else _CREATED if before is None else _CHANGED
                 events.append({"uri": Path(name).as_uri(), "type": kind})
-                self._stamps[name] = now
+                self._modified_at[name] = now
         if events:
             self._notify("workspace/didChangeWatchedFiles", {"changes": events})
 
@@ -402,9 +411,9 @@ class LanguageServer:
         return await self._published_diagnostics(version)
 
     async def _pull_diagnostics(self, uri: str) -> object:
-        """Request diagnostics, again if the server was still busy with the project."""
+        """Request diagnostics, again for as long as the server is busy with the project or reports a change."""
         while True:
-            self._news.clear()
+            self._has_news.clear()
             was_busy = bool(self._progress)
             try:
                 result = await self._request("textDocument/diagnostic", {"textDocument": {"uri": uri}})
@@ -416,18 +425,18 @@ class LanguageServer:
             if not was_busy and not self._progress and not await self._has_new_report(QUIET_S):
                 return result.get("items") if isinstance(result, dict) else None
             while self._progress and not self.failure:
-                self._news.clear()
-                await self._news.wait()
+                self._has_news.clear()
+                await self._has_news.wait()
 
     async def _published_diagnostics(self, version: int) -> object:
         """Wait for published diagnostics of this version that stay unchanged, from a server that is not busy."""
         while True:
             if self.failure:
                 raise LanguageServerError(self.failure)
-            self._news.clear()
+            self._has_news.clear()
             published = self._last_diagnostics
             if published is None or published[0] not in (None, version) or self._progress:
-                await self._news.wait()
+                await self._has_news.wait()
                 continue
             if not await self._has_new_report(QUIET_UNVERSIONED_S if published[0] is None else QUIET_S):
                 return published[1]
@@ -436,13 +445,13 @@ class LanguageServer:
         """Return whether the server reports something within this time."""
         try:
             async with asyncio.timeout(seconds):
-                await self._news.wait()
+                await self._has_news.wait()
         except TimeoutError:
             return False
         return True
 
 
-def _settle(answer: asyncio.Future[Any], message: JsonObject) -> None:
+def _set_answer(answer: asyncio.Future[Any], message: JsonObject) -> None:
     error = message.get("error")
     if isinstance(error, dict):
         code = error.get("code")
@@ -451,7 +460,7 @@ def _settle(answer: asyncio.Future[Any], message: JsonObject) -> None:
         answer.set_result(message.get("result"))
 
 
-def _stamp(name: str) -> int | None:
+def _modification_time(name: str) -> int | None:
     try:
         return os.stat(name).st_mtime_ns  # noqa: PTH116  # text
     except OSError:

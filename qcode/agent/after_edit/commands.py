@@ -36,28 +36,32 @@ _WHEN = {
 
 
 RunLine: TypeAlias = Callable[[str, Level | None, float | None, bool], Awaitable[ToolOutcome]]
+"""Runs a line as the shell tool does.
+
+The arguments are the line, its sandbox level (None: no sandbox), its time limit in seconds, and whether changed files
+are recorded.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class CommandScope:
-    """The parts of a call that the commands after it need.
-
-    `run_line` runs a line as the shell tool does: the line, its level, its time limit, and whether the files that it
-    changes are recorded. `ask` asks the user, None if no user can answer. `workspace` is the workspace of the call.
-    """
+    """The parts of a call that the commands after it need."""
 
     policy: Policy
     workspace: Workspace
+    """The workspace of the call, which may be that of a sub-agent."""
     run_line: RunLine
     ask: Ask | None
+    """Asks the user; None if no user can answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class EditCommandRun:
-    """A command that ran: its line, and its output if it failed."""
+    """A command that ran."""
 
     line: str
     failure: str = ""
+    """The output if the command failed, otherwise empty."""
 
 
 class EditCommands:
@@ -68,7 +72,7 @@ class EditCommands:
         self._workspace = workspace
         self._answers: dict[tuple[Step, str], bool] = {}
         self._warnings: list[str] = []
-        self._is_warned: set[tuple[Step, str]] = set()
+        self._warned_about: set[tuple[Step, str]] = set()
 
     async def ask(self, scope: CommandScope, paths: Sequence[str]) -> None:
         """Ask the user about the commands that will run after edits of these files, if the rules ask about them."""
@@ -97,17 +101,18 @@ class EditCommands:
         line, key = self._line(command, path), (step, command.line)
         verdict = scope.policy.judge_command(line)
         if verdict.verdict == "deny" or (verdict.verdict == "ask" and not self._answers.get(key, False)):
-            if key not in self._is_warned and key not in self._answers:
-                self._is_warned.add(key)
+            if key not in self._warned_about and key not in self._answers:
+                self._warned_about.add(key)
                 label = one_line(visible(command.line), 120)
-                fix = "" if verdict.verdict == "deny" else "; to allow it, add a rule to permissions.allow"
-                self._warnings.append(f"after_edit.{step} did not run: {verdict.reason}{fix}: {label}")
+                hint = "" if verdict.verdict == "deny" else "; to allow it, add a rule to permissions.allow"
+                self._warnings.append(f"after_edit.{step} did not run: {verdict.reason}{hint}: {label}")
             return None
         level = verdict.confinement if verdict.is_allowed else None
         outcome = await scope.run_line(line, level, LIMITS_S[step], step == "test")
         return EditCommandRun(line, outcome.content if outcome.is_error else "")
 
     def take_warnings(self) -> tuple[str, ...]:
+        """Return and clear the warnings about commands that did not run, one line each."""
         warnings, self._warnings = tuple(self._warnings), []
         return warnings
 

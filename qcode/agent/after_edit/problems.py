@@ -16,6 +16,7 @@ from qcode.values import dataclass
 Severity: TypeAlias = Literal["error", "warning"]
 
 MAX_SHOWN = 20
+"""The maximum number of problems of a file that are named."""
 MAX_MESSAGE = 300
 MAX_SOURCE = 60
 MAX_READ = 2_000
@@ -27,13 +28,16 @@ _SEVERITIES: Mapping[int, Severity] = {1: "error", 2: "warning"}
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """A problem of a file. `line` and `column` count from 1; `source` names the program and its rule."""
+    """A problem of a file."""
 
     severity: Severity
     line: int
+    """Counts from 1."""
     column: int
+    """Counts characters from 1."""
     message: str
     source: str = ""
+    """The program and its rule: `ruff F401`."""
 
     @property
     def key(self) -> tuple[str, str, str]:
@@ -56,7 +60,7 @@ def problems_of(diagnostics: object, text: str, server: str) -> tuple[Problem, .
 
 
 def _problem_of(entry: Mapping[str, Any], lines: Sequence[str], server: str) -> Problem | None:
-    # The protocol lets the client choose a severity if there is none.
+    # A diagnostic without a severity counts as an error; the protocol leaves this to the client.
     severity = _SEVERITIES.get(entry.get("severity", 1))
     extent = entry.get("range")
     start = extent.get("start") if isinstance(extent, dict) else None
@@ -72,7 +76,7 @@ def _problem_of(entry: Mapping[str, Any], lines: Sequence[str], server: str) -> 
 
 
 def _column(lines: Sequence[str], line: int, units: int) -> int:
-    """Return the column of a position in UTF-16 code units, as the protocol counts."""
+    """Return the column, counted in characters from 1, of a position that counts UTF-16 code units from 0."""
     if not 0 <= line < len(lines) or lines[line].isascii():
         return units + 1
     start = lines[line].encode("utf-16-le", "surrogatepass")[: 2 * max(0, units)]
@@ -84,30 +88,30 @@ def new_problems(
 ) -> tuple[Problem, ...]:
     """Return the problems of `after` that `before` did not have, errors first, then by line.
 
-    A problem outside the edited lines is old if it moved with its line. Lines inside the edit cannot be compared, so
-    there each old problem cancels one problem with the same text.
+    A problem outside the edited lines is old if it is on the line to which its line moved. Lines inside the edit cannot
+    be compared, so each remaining old problem cancels one problem with the same text.
     """
-    shift = _Shift((old_text or "").split("\n"), new_text.split("\n"))
-    unmoved: Counter[tuple[int, tuple[str, str, str]]] = Counter()
-    elsewhere: Counter[tuple[str, str, str]] = Counter()
+    line_map = _LineMap((old_text or "").split("\n"), new_text.split("\n"))
+    old_by_line: Counter[tuple[int, tuple[str, str, str]]] = Counter()
+    old_by_text: Counter[tuple[str, str, str]] = Counter()
     for problem in before:
-        line = shift.moved(problem.line)
+        line = line_map.line_after(problem.line)
         if line is None:
-            elsewhere[problem.key] += 1
+            old_by_text[problem.key] += 1
         else:
-            unmoved[line, problem.key] += 1
+            old_by_line[line, problem.key] += 1
     unmatched: list[Problem] = []
     for problem in sorted(set(after), key=_order):
-        if unmoved[problem.line, problem.key]:
-            unmoved[problem.line, problem.key] -= 1
+        if old_by_line[problem.line, problem.key]:
+            old_by_line[problem.line, problem.key] -= 1
         else:
             unmatched.append(problem)
-    for (_, key), count in unmoved.items():
-        elsewhere[key] += count
+    for (_, key), count in old_by_line.items():
+        old_by_text[key] += count
     new: list[Problem] = []
     for problem in unmatched:
-        if elsewhere[problem.key]:
-            elsewhere[problem.key] -= 1
+        if old_by_text[problem.key]:
+            old_by_text[problem.key] -= 1
         else:
             new.append(problem)
     return tuple(new)
@@ -117,8 +121,8 @@ def _order(problem: Problem) -> tuple[bool, int, int, str]:
     return problem.severity != "error", problem.line, problem.column, problem.message
 
 
-class _Shift:
-    """Maps lines before the edit to lines after it, by the common lines at both ends of the file."""
+class _LineMap:
+    """Maps line numbers before an edit to those after it, by the equal lines at the beginning and end of the file."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         shorter = min(len(old), len(new))
@@ -129,8 +133,8 @@ class _Shift:
         self._tail_from = len(old) - tail
         self._offset = len(new) - len(old)
 
-    def moved(self, line: int) -> int | None:
-        """Return the number of the line after the edit, None if the edit changed the line."""
+    def line_after(self, line: int) -> int | None:
+        """Return the number that a line has after the edit, None if the edit changed the line."""
         if line <= self._head:
             return line
         return line + self._offset if line > self._tail_from else None

@@ -25,18 +25,20 @@ from qcode.values import dataclass
 
 MAX_STARTS = 2
 """A server that ends is restarted once."""
-_NOTHING: Mapping[str, Any] = MappingProxyType({})
+_EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Language:
-    """A language: its file endings with their identifiers in the protocol, and the servers to look for, in order."""
+    """A language and its servers."""
 
     name: str
     endings: Mapping[str, str]
+    """The file endings, each with its language identifier in the protocol."""
     servers: tuple[tuple[str, ...], ...]
-    initialization: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
-    settings: Mapping[str, Any] = field(default_factory=lambda: _NOTHING)
+    """The commands of the servers; the first that is installed is used."""
+    initialization: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    settings: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
 
 
 _ANALYSIS = {"diagnosticMode": "openFilesOnly", "autoSearchPaths": True, "useLibraryCodeForTypes": True}
@@ -90,20 +92,23 @@ def language_of(path: PurePath, configured: Mapping[str, tuple[str, ...]]) -> La
     if not ending:
         return None
     configured_command = configured.get(ending, configured.get(f".{ending}"))
-    known = next((language for language in LANGUAGES if ending in language.endings), None)
-    if configured_command is not None and (known is None or ending != known.name):
-        identifier = ending if known is None else known.endings[ending]
+    built_in = next((language for language in LANGUAGES if ending in language.endings), None)
+    # `go` and `c` are both names of languages and file endings: their command is that of the whole language.
+    if configured_command is not None and (built_in is None or ending != built_in.name):
+        identifier = ending if built_in is None else built_in.endings[ending]
         return Language(f".{ending}", {ending: identifier}, (configured_command,) if configured_command else ())
-    return known
+    return built_in
 
 
 @dataclass(frozen=True, slots=True)
 class FoundServer:
-    """The server program of a language: its `argv`, or the `reason` why there is none."""
+    """The result of searching the server of a language."""
 
     language: Language
     argv: tuple[str, ...] = ()
+    """The command with the path of the program; empty if there is no server."""
     reason: str = ""
+    """Why there is no server."""
 
 
 def find_server(
@@ -146,7 +151,11 @@ def server_rows(
 
 
 class ServerPool:
-    """The running servers of a session. `launch` starts a program in a sandbox; see `ServerOptions`."""
+    """The running servers of a session.
+
+    `launch` returns how to start a program in a sandbox, and `ServerOptions.sees_processes`. `cache` returns a private
+    folder for the caches of servers.
+    """
 
     def __init__(
         self,
@@ -176,7 +185,7 @@ class ServerPool:
             if entry.failure and not entry.is_reported:
                 entry.is_reported = True
                 name = visible(PurePath(entry.found.argv[0]).name)
-                lines.append(f"{name} checks no more edits of this session: {entry.failure}")
+                lines.append(f"{name} no longer checks edits in this session: {entry.failure}")
         return tuple(lines)
 
     def pids(self) -> tuple[int, ...]:
@@ -205,7 +214,7 @@ class ServerPool:
         return None
 
     async def give_up(self, path: Path, reason: str) -> None:
-        """End the server of a file because it took too long, and do not start it again."""
+        """End the server of a file for a reason, and do not start it again."""
         entry = self._entry(path)
         if entry is not None:
             entry.failure = entry.failure or reason
@@ -251,7 +260,7 @@ class ServerPool:
 
 
 class _Entry:
-    """The server of one language. `failure` is why it is no longer used."""
+    """The state of the server of one language. `failure` is why the server is no longer used."""
 
     def __init__(self, found: FoundServer) -> None:
         self.found = found

@@ -38,20 +38,23 @@ MAX_CHECK_S = 120.0
 """A server that takes longer than this, for example to read a very large project, is not used again."""
 MAX_FILES = 10
 """The maximum number of files of one call that are checked."""
-MAX_TEXT = 1_000_000
-_MAX_KNOWN = 200
-_MAX_OUTPUT = 4_000
-_MAX_TEST_OUTPUT = 8_000
-_MAX_FORMAT_DIFF = 60
+MAX_TEXT_BYTES = 1_000_000
+"""The size above which a file is not checked."""
+_MAX_CACHED_FILES = 200
+_MAX_OUTPUT_CHARS = 4_000
+_MAX_TEST_OUTPUT_CHARS = 8_000
+_MAX_FORMAT_DIFF_LINES = 60
 
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """The result of a check of one file. `output` is the output of a configured command that failed."""
+    """A finding about one file: its new problems, or the output of a configured command that failed."""
 
     label: str
+    """The path for the model and the user."""
     problems: tuple[Problem, ...] = ()
     output: str = ""
+    """The output of the command, empty if there are `problems`."""
 
     @property
     def title(self) -> str:
@@ -100,8 +103,8 @@ class AfterEdit:
         self.checks: dict[Path, _Check] = {}
         self._last_problems: dict[Path, tuple[str, tuple[Problem, ...]]] = {}
         self._scope: CommandScope | None = None
-        self._is_tested = True
-        self._rounds = 0
+        self._is_tested = True  # False while there are edits after the last run of the test command
+        self._rounds = 0  # how often the end of this turn was prevented
         self._warnings: list[str] = []
 
     # Calls
@@ -116,14 +119,14 @@ class AfterEdit:
         await self._commands.ask(scope, [edit.path for edit in edits if edit.after is not None])
         self._scope, self._is_tested = scope, False
         notes: list[str] = []
-        final = [await self._run_formatter(edit, scope, notes) for edit in edits]
+        formatted = [await self._run_formatter(edit, scope, notes) for edit in edits]
         if notes:
-            outcome = _with_formatted(outcome, final, notes, self._workspace)
-        started = [self._begin(edit, scope) for edit in final[:MAX_FILES]]
-        tasks = [check.task for check in started if check is not None]
+            outcome = _with_formatted(outcome, formatted, notes, self._workspace)
+        checks = [self._start_check(edit, scope) for edit in formatted[:MAX_FILES]]
+        tasks = [check.task for check in checks if check is not None]
         if tasks:
             await asyncio.wait(tasks, timeout=WAIT_S)
-        return self._with_findings(outcome, {edit.path for edit in final})
+        return self._with_findings(outcome, {edit.path for edit in formatted})
 
     def with_late_findings(self, outcome: ToolOutcome) -> ToolOutcome:
         """Return the outcome of a call that changed no file, with the findings about earlier edits for the model."""
@@ -131,21 +134,21 @@ class AfterEdit:
 
     def _with_findings(self, outcome: ToolOutcome, paths: set[str]) -> ToolOutcome:
         """Add the findings of all finished checks; findings about files not in `paths` are from earlier edits."""
-        now = [finding for path, finding in self._finished_checks() if str(path) in paths]
+        current = [finding for path, finding in self._finished_checks() if str(path) in paths]
         late = [finding for path, finding in self._finished_checks() if str(path) not in paths]
         for path in [path for path, check in self.checks.items() if check.task.done()]:
             del self.checks[path]
         self._warnings += self._servers.problems()
-        if not now and not late:
+        if not current and not late:
             return outcome
-        blocks = [diagnostics_block(finding.label, finding.title, finding.lines) for finding in now]
+        blocks = [diagnostics_block(finding.label, finding.title, finding.lines) for finding in current]
         blocks += [
             diagnostics_block(finding.label, f"From an earlier edit, {finding.title}", finding.lines)
             for finding in late
         ]
-        found = [problem for finding in (*now, *late) for problem in finding.problems]
-        summary = [outcome.summary, new_problem_count(found) if found else "", "" if found else "check failed"]
-        lines = [line for finding in (*now, *late) for line in finding.lines]
+        problems = [problem for finding in (*current, *late) for problem in finding.problems]
+        summary = [outcome.summary, new_problem_count(problems) if problems else "check failed"]
+        lines = [line for finding in (*current, *late) for line in finding.lines]
         return replace(
             outcome,
             content="\n\n".join([outcome.content, *blocks]),
@@ -163,7 +166,7 @@ class AfterEdit:
         """Run the formatter; return the resulting file, and add a note for the model if the file changed."""
         if edit.after is None or not self._commands.has("format", edit.path):
             return edit
-        load = scope.workspace.load  # in a thread: it may ask an editor, whose answer comes over this event loop
+        load = scope.workspace.load  # called in a thread: it may wait for an editor, which answers over this event loop
         try:
             location = scope.workspace.resolve(edit.path)
             written = await asyncio.to_thread(load, location)
@@ -191,7 +194,7 @@ class AfterEdit:
 
     # Checks
 
-    def _begin(self, edit: EditedFile, scope: CommandScope) -> _Check | None:
+    def _start_check(self, edit: EditedFile, scope: CommandScope) -> _Check | None:
         """Begin to check a file; this check replaces one of an earlier edit that was not reported yet."""
         path = Path(edit.path)
         earlier = self.checks.pop(path, None)
@@ -201,14 +204,15 @@ class AfterEdit:
         if after is None:
             return None
         before = earlier.before if earlier is not None else before
-        work = self._check(path, before, after, scope)
-        check = _Check(path, before, asyncio.get_running_loop().create_task(work))
+        check_file = self._check(path, before, after, scope)
+        check = _Check(path, before, asyncio.get_running_loop().create_task(check_file))
         self.checks[path] = check
         return check
 
     def _text(self, data: bytes | None) -> str | None:
+        """Return the text of a file; None for no file, and for one that is too large or not text."""
         try:
-            return None if data is None or len(data) > MAX_TEXT else text_file.decode(data, "the file").text
+            return None if data is None or len(data) > MAX_TEXT_BYTES else text_file.decode(data, "the file").text
         except Refused:
             return None
 
@@ -219,18 +223,20 @@ class AfterEdit:
         )
         results = [CheckResult(label, problems)] if problems else []
         if run is not None and run.failure:
-            output = bounded_text(clean(f"{run.line}\n{run.failure}"), _MAX_OUTPUT, lambda: self._workspace.scratch)
+            output = bounded_text(
+                clean(f"{run.line}\n{run.failure}"), _MAX_OUTPUT_CHARS, lambda: self._workspace.scratch
+            )
             results.append(CheckResult(label, output=output))
         return results
 
     async def _problems(self, path: Path, before: str | None, after: str) -> tuple[Problem, ...]:
         """Return the new problems of a file, from its server or a checker; none if there is neither."""
-        is_known = language_of(path, self._settings.servers) is not None or self._checkers.knows(path)
-        if not is_known or not await asyncio.to_thread(self._may_check):
+        has_checker = language_of(path, self._settings.servers) is not None or self._checkers.has_checker(path)
+        if not has_checker or not await asyncio.to_thread(self._may_check):
             return ()
         try:
             async with asyncio.timeout(MAX_CHECK_S):
-                old, new = await self._compared(path, before, after)
+                old, new = await self._old_and_new_problems(path, before, after)
         except TimeoutError:
             await self._servers.give_up(path, f"a check took longer than {MAX_CHECK_S:g} s")
             return ()
@@ -238,7 +244,7 @@ class AfterEdit:
             return ()  # for example, the sandbox no longer works
         return new_problems(old, new, before, after)
 
-    async def _compared(
+    async def _old_and_new_problems(
         self, path: Path, before: str | None, after: str
     ) -> tuple[tuple[Problem, ...], tuple[Problem, ...]]:
         """Return the problems of the file before and after; the problems of the last checked text are cached."""
@@ -252,22 +258,23 @@ class AfterEdit:
             return (), ()
         self._last_problems.pop(path, None)
         self._last_problems[path] = (_digest(after), problems_by_text[-1])
-        while len(self._last_problems) > _MAX_KNOWN:
+        while len(self._last_problems) > _MAX_CACHED_FILES:
             del self._last_problems[next(iter(self._last_problems))]
         return (problems_by_text[0] if old is None else old), problems_by_text[-1]
 
     async def _problems_by_text(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
         if await asyncio.to_thread(self._servers.has_server, path):
-            found = await self._servers.check(path, texts)
-            if found is not None:
-                return found
-        if self._settings.check:
+            problems = await self._servers.check(path, texts)
+            if problems is not None:
+                return problems
+        if self._settings.check:  # the user's check replaces the built-in checkers
             return None
         checker = await asyncio.to_thread(self._checkers.find, path)
         if checker is None:
             return None
-        checked = [await self._checkers.check(checker, path, text) for text in texts]
-        return [item for item in checked if item is not None] if None not in checked else None
+        results = [await self._checkers.check(checker, path, text) for text in texts]
+        checked = [problems for problems in results if problems is not None]
+        return checked if len(checked) == len(results) else None
 
     def _may_check(self) -> bool:
         """Whether checkers run: in a sandbox, or without one if the user chose that. The first call detects it."""
@@ -298,8 +305,7 @@ class AfterEdit:
         is_last = self._rounds >= self._settings.max_rounds
         blocks = []
         if late and not is_last:
-            done = [path for path, check in self.checks.items() if check.task.done()]
-            for path in done:
+            for path in [path for path, check in self.checks.items() if check.task.done()]:
                 del self.checks[path]
             blocks = [
                 diagnostics_block(finding.label, f"Found late: {finding.title}", finding.lines) for finding in late
@@ -307,16 +313,17 @@ class AfterEdit:
         if not self._is_tested:
             self._is_tested = True
             run = await self._commands.run("test", "", scope)
-            if run is not None and run.failure:
-                blocks += [] if is_last else [self._test_failure(run)]
-                self._warnings += [self._still_failing(run)] if is_last else []
+            if run is not None and run.failure and is_last:
+                self._warnings.append(self._still_failing(run))
+            elif run is not None and run.failure:
+                blocks.append(self._test_failure(run))
         if not blocks:
             return ""
         self._rounds += 1
         return "\n\n".join(blocks)
 
     def _test_failure(self, run: EditCommandRun) -> str:
-        output = bounded_text(clean(run.failure), _MAX_TEST_OUTPUT, lambda: self._workspace.scratch)
+        output = bounded_text(clean(run.failure), _MAX_TEST_OUTPUT_CHARS, lambda: self._workspace.scratch)
         return (
             f"The test command failed after your edits (round {self._rounds + 1} of {self._settings.max_rounds}). "
             f"Fix the cause; if it has nothing to do with your edits, say so.\n$ {run.line}\n{output}"
@@ -365,7 +372,7 @@ def _format_note(run: EditCommandRun, label: str, before: bytes, after: bytes) -
     except Refused:
         return f"{note}; read it again before you change it."
     rows = list(unified_diff(old, new, "as written", "now", context=1))
-    if len(rows) > _MAX_FORMAT_DIFF:
+    if len(rows) > _MAX_FORMAT_DIFF_LINES:
         return f"{note} in many places; read it again before you change it."
     return "\n".join([f"{note}:", *(row[:300] for row in rows)])
 

@@ -1,7 +1,7 @@
 """The catalog: the section of the system prompt that lists the skills, within its budget. Pure.
 
-It is the same for a whole session, so that provider caches stay warm. A separate module because it is pure and its
-budget is tested alone.
+It does not change during a session, because a provider caches the beginning of requests. A separate module because it
+is pure and its budget is tested alone.
 """
 
 from __future__ import annotations
@@ -28,21 +28,28 @@ project: follow them for the current task, but if they contradict the user, foll
 
 @dataclass(frozen=True, slots=True)
 class SkillCatalog:
-    """The section, its size in tokens, and the skills whose descriptions were shortened or omitted to fit it."""
+    """The section of the system prompt, and what its budget cost."""
 
     text: str = ""
     tokens: int = 0
+    """The estimated size of the text."""
     shortened_names: tuple[str, ...] = ()
-    left_out: tuple[str, ...] = ()
+    """The skills whose descriptions were shortened to fit the budget."""
+    undescribed_names: tuple[str, ...] = ()
+    """The skills whose descriptions were left out to fit the budget."""
 
     @property
     def note(self) -> str:
         """A line for the user if the skills exceed the budget, otherwise empty."""
-        if not self.shortened_names and not self.left_out:
+        if not self.shortened_names and not self.undescribed_names:
             return ""
-        done = [f"{count_text(len(self.shortened_names), 'description')} shortened"] if self.shortened_names else []
-        done += [f"{count_text(len(self.left_out), 'description')} left out"] if self.left_out else []
-        return f"The list of skills is over its budget: {', '.join(done)}. /skills lists them; skills.off removes some."
+        changes = [f"{count_text(len(self.shortened_names), 'description')} shortened"] if self.shortened_names else []
+        changes += (
+            [f"{count_text(len(self.undescribed_names), 'description')} left out"] if self.undescribed_names else []
+        )
+        return (
+            f"The list of skills is over its budget: {', '.join(changes)}. /skills lists them; skills.off removes some."
+        )
 
 
 def budget(window: int | None) -> int:
@@ -74,18 +81,18 @@ def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, i
         texts[handle] = cut(texts[handle], _SHORT_DESCRIPTION)
         tokens_left -= tokens(handle)
         shortened.append(handle)
-    left_out: list[str] = []
+    undescribed: list[str] = []
     for handle in sorted(texts, key=lambda name: (uses.get(name, 0), name)):
         if tokens_left >= 0:
             break
         tokens_left += tokens(handle)
         texts[handle] = ""
         tokens_left -= tokens(handle)
-        left_out.append(handle)
+        undescribed.append(handle)
     rows = [_row(handle, text, is_project=is_project[handle]) for handle, text in texts.items()]
     text = "\n".join([_INTRODUCTION, *rows])
-    shorter = tuple(sorted(set(shortened) - set(left_out)))
-    return SkillCatalog(text, estimate_text(text), shorter, tuple(sorted(left_out)))
+    still_shortened = tuple(sorted(set(shortened) - set(undescribed)))
+    return SkillCatalog(text, estimate_text(text), still_shortened, tuple(sorted(undescribed)))
 
 
 def _row(handle: str, description: str, *, is_project: bool) -> str:

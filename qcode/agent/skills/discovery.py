@@ -25,6 +25,7 @@ from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
 MAX_DEPTH = 3
+"""How many levels below a folder of skills the folder of a skill may be."""
 MAX_FOLDERS = 2_000
 MAX_SKILLS = 500
 FOLDER = "skills"
@@ -37,28 +38,27 @@ _FOREIGN_AT_HOME = (".agents/skills", ".claude/skills")
 
 @dataclass(frozen=True, slots=True)
 class SkillFolder:
-    """A folder of skills. `label` is its path for the user, `inside` the project that its links must not leave.
-
-    `is_named`: the user named it in the settings, so it may itself be a skill.
-    """
+    """A folder of skills."""
 
     path: Path
     label: str
+    """The path for the user."""
     inside: Path | None = None
+    """The project, out of which links in the folder must not lead; None for a folder of the user."""
     is_named: bool = False
+    """Whether the settings name the folder (`skills.paths`): then it may itself be a skill."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundSkills:
-    """The skills in the order in which they were found; each handle is unique.
-
-    `problems` are lines about unusable files. `name_clashes` are skills hidden by another skill with the same handle,
-    each with the skill that is used.
-    """
+    """The skills of a run."""
 
     skills: tuple[Skill, ...] = ()
+    """The skills in order of precedence; each handle is unique."""
     problems: tuple[str, ...] = ()
+    """One line for each file or folder that cannot be used."""
     name_clashes: tuple[tuple[Skill, Skill], ...] = ()
+    """The skills hidden by another skill with the same handle, each with the skill that is used."""
 
 
 def skill_folders(
@@ -99,7 +99,7 @@ def _configured_folder(path: str, home: Path | None) -> Path:
 
 
 def _folders_up(folder: Path, root: Path) -> Iterator[Path]:
-    """Yield the folders from `folder` up to the root; only the root if `folder` is elsewhere."""
+    """Yield the folders from `folder` up to the root; only the root if `folder` is not below it."""
     if folder.is_relative_to(root):
         while folder != root:
             yield folder
@@ -119,18 +119,18 @@ class SkillCache:
         self._path = path
         stored = state_file.load_json(path) if path is not None else {}
         files = stored.get("files") if stored.get("version") == __version__ else None
-        self._before = files if isinstance(files, dict) else {}
-        self._now: dict[str, Json] = {}
+        self._stored_rows = files if isinstance(files, dict) else {}
+        self._current_rows: dict[str, Json] = {}
 
     def unchanged(self, file: str, label: str, folder: SkillFolder) -> Skill | None:
         """Return the cached skill of a file, None if the file must be read."""
         is_from_project = folder.inside is not None
         identity = _identity(file, label)
-        row = self._before.get(file)
+        row = self._stored_rows.get(file)
         if isinstance(row, dict) and identity and row.get("identity") == identity:
             skill = _skill_of(file, row.get("values"))
             if skill is not None and skill.folder_label == folder.label and skill.is_from_project == is_from_project:
-                self._now[file] = row
+                self._current_rows[file] = row
                 return skill
         return None
 
@@ -140,18 +140,21 @@ class SkillCache:
         identity = _identity(file, label)
         skill = read_skill(Path(file), label, folder.label, is_from_project=is_from_project)
         if identity:
-            self._now[file] = {"identity": identity, "values": _row_of(skill)}
+            self._current_rows[file] = {"identity": identity, "values": _row_of(skill)}
         return skill
 
     def save(self) -> None:
         """Store the skills for the next start."""
-        if self._path is not None and self._now != self._before:
+        if self._path is not None and self._current_rows != self._stored_rows:
             with suppress(OSError):
-                state_file.save_json(self._path, {"version": __version__, "files": self._now})
+                state_file.save_json(self._path, {"version": __version__, "files": self._current_rows})
 
 
 def _identity(file: str, label: str) -> list[Json]:
-    """Return the metadata that change with the content of a file; empty if a further change could go undetected."""
+    """Return metadata that differ after each change of a file; empty if the next change could leave them equal.
+
+    A file that changed just now can change again without a new time, because file systems have coarse clocks.
+    """
     try:
         state = os.stat(file)  # noqa: PTH116 - a path is not needed for it
     except OSError:
@@ -162,27 +165,29 @@ def _identity(file: str, label: str) -> list[Json]:
 
 
 def _row_of(skill: Skill) -> JsonObject:
-    """Return the fields of a skill that its file and the defaults do not determine, because most are as by default."""
+    """Return the fields of a skill that differ from their defaults, and from values that follow from its file."""
     implied = {"file": skill.file, "folder": skill.file.parent}
     row: JsonObject = {}
     for field in fields(skill):
         value = getattr(skill, field.name)
         if value != implied.get(field.name, field.default):
-            row[field.name] = _plain(value)
+            row[field.name] = _to_json(value)
     return row
 
 
-def _plain(value: Any) -> Json:  # noqa: ANN401 - of any field
-    return list(value) if isinstance(value, tuple) else str(value) if isinstance(value, Path) else value
+def _to_json(value: Any) -> Json:  # noqa: ANN401 - of any field
+    if isinstance(value, tuple):
+        return list(value)
+    return str(value) if isinstance(value, Path) else value
 
 
-_STORED = {"Path": str, "tuple[str, ...]": list, "str": str, "bool": bool, "int": int}
+_JSON_TYPES = {"Path": str, "tuple[str, ...]": list, "str": str, "bool": bool, "int": int}
 _REQUIRED = frozenset({"handle", "description", "folder_label"})
 
 
 @cache
 def _stored_types() -> dict[str, type[object]]:
-    return {name: _STORED[str(kind)] for name, kind in Skill.__annotations__.items()}
+    return {name: _JSON_TYPES[str(kind)] for name, kind in Skill.__annotations__.items()}
 
 
 def _skill_of(file: str, stored: Json) -> Skill | None:
@@ -270,7 +275,7 @@ class _SkillWalk:
             if skill_file is not None:
                 yield str(folder.path / skill_file), os.path.realpath(folder.path / skill_file)
                 return
-        pending: list[tuple[str, str, int]] = [(str(folder.path), top, 0)]
+        pending: list[tuple[str, str, int]] = [(str(folder.path), top, 0)]  # path, real path, depth
         visited = {top}
         while pending:
             current, real_folder, depth = pending.pop()
@@ -283,7 +288,7 @@ class _SkillWalk:
                 continue
             if depth == MAX_DEPTH:
                 continue
-            inner: list[tuple[str, str, int]] = []
+            subfolders: list[tuple[str, str, int]] = []
             for name in sorted(entries):
                 path = os.path.join(current, name)  # noqa: PTH118
                 if name in _SKIPPED:
@@ -302,8 +307,8 @@ class _SkillWalk:
                 real = _real(entries[name], real_folder)
                 if real not in visited and not self._leaves_project(path, real, folder):
                     visited.add(real)
-                    inner.append((path, real, depth + 1))
-            pending += reversed(inner)
+                    subfolders.append((path, real, depth + 1))
+            pending += reversed(subfolders)  # the last one is read first
 
     def _report_broken_link(self, path: Path, folder: SkillFolder) -> None:
         """Report a link to a folder that does not exist, such as the folder of an uninstalled skill."""

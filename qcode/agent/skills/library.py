@@ -37,6 +37,7 @@ STATE_NAME = "skill_uses.json"
 MAX_FILES = 50
 
 _MAX_NAMED = 5
+"""The maximum number of skills or files that a message names."""
 _SMALL_MODELS = ("haiku",)
 _KINDS = {"general-purpose": GENERAL, "explore": EXPLORE, "plan": EXPLORE}
 """The built-in sub-agents of Claude Code, and the corresponding kinds of qcode."""
@@ -44,10 +45,11 @@ _KINDS = {"general-purpose": GENERAL, "explore": EXPLORE, "plan": EXPLORE}
 
 @dataclass(frozen=True, slots=True)
 class LoadedSkill:
-    """The text of a skill for the model. `foreign` are the spans that the user did not write."""
+    """The text of a skill for the model."""
 
     text: str
     foreign: Spans = ()
+    """The spans of the text that the user did not write."""
 
 
 RunCommand = Callable[[str], Awaitable[str]]
@@ -80,8 +82,8 @@ class Skills:
         self.catalog = SkillCatalog()
 
     def _find_commands(self) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
-        found = self._context.definition_folders(COMMANDS_FOLDER)
-        folders = [(path, project) for path, project in found if may_exist(path)]
+        candidates = self._context.definition_folders(COMMANDS_FOLDER)
+        folders = [(path, project) for path, project in candidates if may_exist(path)]
         if not folders:
             return (), ()
         from qcode.agent.claude.commands import find_commands
@@ -97,16 +99,16 @@ class Skills:
     @property
     def for_model(self) -> tuple[Skill, ...]:
         """The skills that the model may load, in the order of the catalog."""
-        found = (used for used in self.enabled if used.is_for_model and not self._is_left_out(used))
-        return tuple(sorted(found, key=lambda skill: skill.handle))
+        skills = (skill for skill in self.enabled if skill.is_for_model and not self._is_hidden_by_program(skill))
+        return tuple(sorted(skills, key=lambda skill: skill.handle))
 
     @property
     def for_user(self) -> tuple[Skill, ...]:
         """The skills and Markdown commands that `/name` runs."""
-        return (*(used for used in self.enabled if used.is_for_user), *self.commands)
+        return (*(skill for skill in self.enabled if skill.is_for_user), *self.commands)
 
     def without_hidden(self, custom: CustomCommands) -> CustomCommands:
-        """Return the commands without project commands that have the name of a skill, and a line for each of those."""
+        """Return the commands without those of the project that have the name of a skill; each adds a problem."""
         skills = {skill.handle.lower() for skill in self.for_user if not skill.is_command}
         hidden = [command for command in custom.commands if command.is_from_project and command.name.lower() in skills]
         problems = (
@@ -119,7 +121,7 @@ class Skills:
     def is_off(self, skill: Skill) -> bool:
         return skill.handle in self._off
 
-    def _is_left_out(self, skill: Skill) -> bool:
+    def _is_hidden_by_program(self, skill: Skill) -> bool:
         """Return whether the program that opened the agent hides a skill from the model."""
         return self._only is not None and skill.handle.lower() not in self._only
 
@@ -132,7 +134,7 @@ class Skills:
         """Return lines for the user at startup, about unusable files and hidden skills."""
         hidden = self.found.name_clashes
         names = ", ".join(
-            f"{lost.handle} of {lost.folder_label} ({used.folder_label})" for lost, used in hidden[:_MAX_NAMED]
+            f"{skill.handle} of {skill.folder_label} ({used.folder_label})" for skill, used in hidden[:_MAX_NAMED]
         )
         more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
         line = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
@@ -144,9 +146,9 @@ class Skills:
         if skill is None:
             from qcode.text.match import nearest_hint
 
-            names = [used.handle for used in self.enabled]
-            near = f"; {nearest_hint(name, names)}" if names else ""
-            raise Refused(f"skill: unknown skill {visible(cut(name, 80))}{near}")
+            names = [enabled.handle for enabled in self.enabled]
+            hint = f"; {nearest_hint(name, names)}" if names else ""
+            raise Refused(f"skill: unknown skill {visible(cut(name, 80))}{hint}")
         if self.is_off(skill):
             raise Refused(f"skill: {skill.handle} is switched off (skills.off)")
         return skill
@@ -157,19 +159,15 @@ class Skills:
         return next((kind for kind in self._kinds if kind.lower() == name.lower()), GENERAL)
 
     def forks(self, skill: Skill) -> bool:
-        """Return whether a skill runs as a sub-agent here."""
+        """Return whether a skill runs as a sub-agent: it requests that, and this conversation can start one."""
         return skill.forks and GENERAL in self._kinds
 
     def agent_model(self, skill: Skill) -> str:
         """Return the model for a sub-agent of this skill, empty for the default of its kind."""
-        is_small = not skill.is_from_project and skill.model.lower() in _SMALL_MODELS
-        return (
-            SMALL_MODEL
-            if is_small and self._context.settings.small_model is not None
-            else SAME_MODEL
-            if skill.model
-            else ""
-        )
+        if not skill.model:
+            return ""
+        wants_small = not skill.is_from_project and skill.model.lower() in _SMALL_MODELS
+        return SMALL_MODEL if wants_small and self._context.settings.small_model is not None else SAME_MODEL
 
     def load(self, skill: Skill, arguments: str = "") -> LoadedSkill:
         """Read a skill for the model; commands in it are not run. Raise `Refused`."""
@@ -183,16 +181,16 @@ class Skills:
         Its commands run first, in order. Raise `Refused`, and the exceptions of `run`.
         """
         parts = self._parts(skill, arguments, runs_commands=True)
-        done = [_Output(await run(part.text)) if part.kind == "command" else part for part in parts]
+        expanded = [_Output(await run(part.text)) if part.kind == "command" else part for part in parts]
         self._record_use(skill)
-        loaded = _joined([*self._task(skill), *done], is_from_project=skill.is_from_project)
+        loaded = _joined([*self._subagent_request(skill), *expanded], is_from_project=skill.is_from_project)
         model = skill.model if not skill.is_from_project and "/" in skill.model else ""
         return loaded.text, TurnOptions(
             model, foreign=loaded.foreign, shown_prompt=f"/{skill.handle} {arguments}".rstrip()
         )
 
-    def _task(self, skill: Skill) -> tuple[PromptPart, ...]:
-        """Return the instruction before a skill that runs in a sub-agent."""
+    def _subagent_request(self, skill: Skill) -> tuple[PromptPart, ...]:
+        """Return the instruction before a typed skill that runs in a sub-agent; empty for any other skill."""
         if not self.forks(skill):
             return ()
         arguments = f"kind {self.kind_of(skill)} and the whole text of the skill as its prompt"
@@ -285,7 +283,7 @@ def found_skills(context: RunContext) -> FoundSkills:
 
 _TAG = lazy_pattern(r"<(?=/?skill\b)", re.IGNORECASE)
 _UNLISTED = frozenset({".git", "node_modules", "__pycache__"})
-_MAX_WALKED = 500
+_MAX_WALKED_FOLDERS = 500
 
 
 def file_names(folder: Path) -> list[str]:
@@ -297,7 +295,7 @@ def file_names(folder: Path) -> list[str]:
             path = Path(current, name).relative_to(folder).as_posix()
             if path not in FILE_NAMES:
                 paths.append(printable(path))
-        if len(paths) > MAX_FILES or folder_count == _MAX_WALKED:
+        if len(paths) > MAX_FILES or folder_count == _MAX_WALKED_FOLDERS:
             return [*paths[:MAX_FILES], "..."]
     return paths
 
@@ -310,13 +308,13 @@ class _Output:
 
 
 def _joined(parts: Sequence[PromptPart | _Output], *, is_from_project: bool = True) -> LoadedSkill:
-    """Join the parts, with the spans that are foreign: all but typed text and text of the user's own skill files."""
+    """Join the parts. Foreign are all spans except typed text and text of the user's skill files."""
     spans: list[tuple[int, int]] = []
     start = 0
     for part in parts:
         end = start + len(part.text)
-        is_own = not isinstance(part, _Output) and (part.kind == "typed" or not is_from_project)
-        if not is_own:
+        is_from_user = not isinstance(part, _Output) and (part.kind == "typed" or not is_from_project)
+        if not is_from_user:
             spans.append((start, end))
         start = end
     return LoadedSkill("".join(part.text for part in parts), tuple(spans))

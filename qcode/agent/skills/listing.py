@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _DESCRIPTION = 70
 _NO_SKILLS = "No skills. A skill is a folder with a SKILL.md in ~/.claude/skills, ~/.agents/skills or .qcode/skills."
-_RESTRICTED = "qcode reads those of this folder once you trust it."
+_RESTRICTED = "This folder is not trusted: trust it with /trust or --trust to use its skills."
 _TURNED_OFF = "No skills: --no-skills was given."
 
 
@@ -66,8 +66,8 @@ def _rows(skills: Skills) -> Iterator[str]:
         description = cut(one_line(skill.description), _DESCRIPTION)
         yield f"{skill.handle:<{width}}  {visible(skill.folder_label)}, {skill.tokens:,} tokens{state}"
         yield f"    {description}"
-    for lost, used in found.name_clashes:
-        yield f"not used: {_shown_folder(lost)}, because {_shown_folder(used)} has the name {lost.handle}"
+    for hidden, used in found.name_clashes:
+        yield f"not used: {_shown_folder(hidden)}, because {_shown_folder(used)} has the name {hidden.handle}"
     warnings = [warning for skill in found.skills for warning in skill.warnings]
     for line in (*found.problems, *warnings, skills.catalog.note):
         if line:
@@ -77,9 +77,10 @@ def _rows(skills: Skills) -> Iterator[str]:
 def _state(skills: Skills, skill: Skill) -> str:
     if skills.is_off(skill):
         return ", off (skills.off)"
-    only = "" if skill.is_for_model and skill.is_for_user else ", for you only" if skill.is_for_user else ""
-    only = ", for the model only" if skill.is_for_model and not skill.is_for_user else only
-    return f"{only}{', as a sub-agent' if skills.forks(skill) else ''}"
+    audience = ""
+    if skill.is_for_model != skill.is_for_user:
+        audience = ", for the model only" if skill.is_for_model else ", for you only"
+    return f"{audience}{', as a sub-agent' if skills.forks(skill) else ''}"
 
 
 def detail_text(skills: Skills, skill: Skill) -> str:

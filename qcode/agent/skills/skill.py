@@ -25,7 +25,7 @@ MAX_NAME = 64
 MAX_DESCRIPTION = 1_024
 
 _HANDLE = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
-_UNFIT = lazy_pattern(r"[^A-Za-z0-9_-]+")
+_INVALID_CHARS = lazy_pattern(r"[^A-Za-z0-9_-]+")
 _STRICT_NAME = lazy_pattern(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 FIELDS: Mapping[str, str] = {
     "name": "the name, if it has letters, digits, `-` and `_`; otherwise the name of the folder",
@@ -44,39 +44,47 @@ FIELDS: Mapping[str, str] = {
     "metadata": "read, without effect",
 }
 """The known fields, with their meaning for the reference."""
-_T = TypeVar("_T")
+ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill that can be used. `handle` is its name in the catalog and after the slash.
-
-    `file` is its `SKILL.md` and `folder` its real folder; `folder_label` is the displayed name of the skill folder.
-    `hint` describes its arguments, `parameters` names them. `is_for_model`: it is in the catalog; `is_for_user`:
-    `/name` runs it. `forks`: it runs as a sub-agent of the kind `agent`. `unknown_fields` are fields without an effect.
-    `is_command`: it is a command in Markdown, one file with a prompt, which only the user starts.
-    """
+    """A skill that can be used, without its text."""
 
     handle: str
+    """The name in the catalog, and after the slash."""
     description: str
     file: Path
+    """The `SKILL.md`."""
     folder: Path
+    """The folder of the file, with links resolved."""
     folder_label: str
+    """The folder of skills in which it was found, for display."""
     is_from_project: bool = False
     warnings: tuple[str, ...] = ()
     hint: str = ""
+    """Describes the arguments while the user types them."""
     parameters: tuple[str, ...] = ()
+    """The names of the arguments, in order."""
     is_for_model: bool = True
+    """Whether the catalog lists it, so that the model can load it."""
     is_for_user: bool = True
+    """Whether `/name` runs it."""
     model: str = ""
+    """The model that the file requests, as written."""
     forks: bool = False
+    """Whether it asks to run as a sub-agent, of the kind `agent`."""
     agent: str = ""
     allowed_tools: tuple[str, ...] = ()
+    """Shown to the user; grants nothing."""
     license: str = ""
     compatibility: str = ""
     unknown_fields: tuple[str, ...] = ()
+    """The fields of the file that have no effect."""
     size: int = 0
+    """The size of the text in bytes."""
     is_command: bool = False
+    """Whether it is a command in a Markdown file, which only the user starts."""
 
     @property
     def tokens(self) -> int:
@@ -106,85 +114,88 @@ def read_skill_file(file: Path, label: str) -> FrontMatter:
     return read_front_matter(data, label)
 
 
-def read_skill(file: Path, label: str, place_label: str, *, is_from_project: bool) -> Skill:
+def read_skill(file: Path, label: str, folder_label: str, *, is_from_project: bool) -> Skill:
     """Read a skill for use; raise `FrontMatterError` if it has no description or cannot be read."""
     from qcode.agent.context.front_matter import FrontMatterError
 
-    matter = read_skill_file(file, label)
-    description = _description(matter)
+    front_matter = read_skill_file(file, label)
+    description = _description(front_matter)
     warnings: list[str] = []
 
-    def lenient(read: Callable[[], _T], otherwise: _T) -> _T:
+    def read_or_warn(read: Callable[[], ValueT], default: ValueT) -> ValueT:
         try:
             return read()
         except FrontMatterError as problem:
             warnings.append(str(problem))
-            return otherwise
+            return default
 
-    name = lenient(lambda: matter.text("name"), None)
+    name = read_or_warn(lambda: front_matter.text("name"), None)
     handle = _handle(name, file.parent.name)
     if not handle:
-        raise matter.error("name", "neither `name` nor the name of the folder can be typed: use letters, digits and -")
-    warnings += _name_warnings(matter, name, handle, file.parent.name)
+        problem = "neither `name` nor the name of the folder can be typed: use letters, digits and -"
+        raise front_matter.error("name", problem)
+    warnings += _name_warnings(front_matter, name, handle, file.parent.name)
     if len(description) > MAX_DESCRIPTION:
         length = f"{len(description):,} of at most {MAX_DESCRIPTION:,} characters"
-        warnings.append(str(matter.error("description", f"`description` is too long: {length}")))
-    when = lenient(lambda: matter.text("when_to_use"), None)
-    context = lenient(lambda: matter.text("context"), None)
-    tools = lenient(lambda: matter.names("allowed-tools"), None)
-    parameters = lenient(lambda: matter.names("arguments"), None)
+        warnings.append(str(front_matter.error("description", f"`description` is too long: {length}")))
+    when = read_or_warn(lambda: front_matter.text("when_to_use"), None)
+    context = read_or_warn(lambda: front_matter.text("context"), None)
+    tools = read_or_warn(lambda: front_matter.names("allowed-tools"), None)
+    parameters = read_or_warn(lambda: front_matter.names("arguments"), None)
     return Skill(
         handle,
         single_spaced(" ".join(filter(None, (description, when)))),
         file,
         Path(os.path.realpath(file)).parent,
-        place_label,
+        folder_label,
         is_from_project,
-        hint=matter.source("argument-hint") or "",
+        hint=front_matter.source("argument-hint") or "",
         parameters=parameters or (),
-        is_for_model=not lenient(lambda: matter.switch("disable-model-invocation", default=False), False),
-        is_for_user=lenient(lambda: matter.switch("user-invocable", default=True), True),
-        model=lenient(lambda: matter.text("model"), None) or "",
+        is_for_model=not read_or_warn(lambda: front_matter.switch("disable-model-invocation", default=False), False),
+        is_for_user=read_or_warn(lambda: front_matter.switch("user-invocable", default=True), True),
+        model=read_or_warn(lambda: front_matter.text("model"), None) or "",
         forks=context == "fork",
-        agent=lenient(lambda: matter.text("agent"), None) or "",
+        agent=read_or_warn(lambda: front_matter.text("agent"), None) or "",
         allowed_tools=tools or (),
-        license=matter.source("license") or "",
-        compatibility=matter.source("compatibility") or "",
-        unknown_fields=tuple(one_line(field, MAX_NAME) for field in matter.fields if field not in FIELDS),
-        size=len(matter.body.encode("utf-8", "replace")),
+        license=front_matter.source("license") or "",
+        compatibility=front_matter.source("compatibility") or "",
+        unknown_fields=tuple(one_line(field, MAX_NAME) for field in front_matter.fields if field not in FIELDS),
+        size=len(front_matter.body.encode("utf-8", "replace")),
         warnings=tuple(warnings),
     )
 
 
-def _description(matter: FrontMatter) -> str:
-    if not matter.is_present:
-        raise matter.error("", "no front matter: the file must begin with a --- line")
-    description = matter.text("description")
+def _description(front_matter: FrontMatter) -> str:
+    if not front_matter.is_present:
+        raise front_matter.error("", "no front matter: the file must begin with a --- line")
+    description = front_matter.text("description")
     if description is None:
-        raise matter.error(
+        raise front_matter.error(
             "description", "`description` is missing or empty; say what the skill does and when to use it"
         )
     return description
 
 
 def _handle(name: str | None, folder: str) -> str:
-    """Return the handle of a skill: its `name` if it can be typed, otherwise the name of its folder."""
+    """Return the handle of a skill: its `name` if that can be typed, otherwise the name of its folder.
+
+    Invalid characters of the folder's name become `-`; empty if nothing valid remains.
+    """
     if name is not None and _HANDLE.fullmatch(name):
         return name
-    fitting = _UNFIT.sub("-", folder).strip("-_")[:MAX_NAME]
-    return fitting if _HANDLE.fullmatch(fitting) else ""
+    handle = _INVALID_CHARS.sub("-", folder).strip("-_")[:MAX_NAME]
+    return handle if _HANDLE.fullmatch(handle) else ""
 
 
-def _name_warnings(matter: FrontMatter, name: str | None, handle: str, folder: str) -> list[str]:
+def _name_warnings(front_matter: FrontMatter, name: str | None, handle: str, folder: str) -> list[str]:
     """Return a warning if the name breaks the rules of the format, otherwise an empty list."""
     if name is None:
-        warning = (
-            "" if "name" in matter.fields and matter.fields["name"].source else f"`name` is missing; used: {handle}"
-        )
+        is_written = "name" in front_matter.fields and bool(front_matter.fields["name"].source)
+        warning = "" if is_written else f"`name` is missing; used: {handle}"  # an invalid name has a warning already
     elif _STRICT_NAME.fullmatch(name) is None or len(name) > MAX_NAME:
         allowed = f"at most {MAX_NAME} lower-case letters, digits and single hyphens"
         used = "" if handle == name else f"; used: {handle}"
         warning = f'`name` "{name}" should be {allowed}{used}'
     else:
         warning = "" if name == folder else f'`name` "{name}" differs from the folder "{folder}"'
-    return [str(matter.error("name", warning))] if warning else []
+    return [str(front_matter.error("name", warning))] if warning else []

@@ -1,6 +1,7 @@
-"""The rules of the skill format, in the words of its reference checker `skills-ref` 0.1.1, for `qcode skills check`.
+"""Checks a skill against the rules of the format, for `qcode skills check`.
 
-A separate module because loading a skill for use is lenient: see `skill`. Rules: https://agentskills.io/specification
+The messages are those of the reference checker, `skills-ref` 0.1.1. A separate module because loading a skill for use
+is lenient: see `skill`. Rules: https://agentskills.io/specification
 """
 
 from __future__ import annotations
@@ -25,15 +26,21 @@ def check_folder(folder: Path) -> list[str]:
     if file is None:
         return ["Missing required file: SKILL.md"]
     try:
-        matter = read_skill_file(file, file.name)
+        front_matter = read_skill_file(file, file.name)
     except FrontMatterError as problem:
         return [_unreadable(str(problem))]
-    if not matter.is_present:
+    if not front_matter.is_present:
         return ["SKILL.md must start with YAML frontmatter (---)"]
-    return [*_unexpected(matter), *_name(matter, folder), *_description(matter), *_compatibility(matter)]
+    return [
+        *_field_problems(front_matter),
+        *_name_problems(front_matter, folder),
+        *_description_problems(front_matter),
+        *_compatibility_problems(front_matter),
+    ]
 
 
 def _unreadable(problem: str) -> str:
+    """Return the message of the reference checker for an error of `read_skill_file`."""
     if "no second --- line" in problem:
         return "SKILL.md frontmatter not properly closed with ---"
     if "must be lines of the form" in problem:
@@ -41,26 +48,26 @@ def _unreadable(problem: str) -> str:
     return f"Invalid YAML in frontmatter: {problem}"
 
 
-def _unexpected(matter: FrontMatter) -> list[str]:
-    extra = sorted(set(matter.fields) - set(_FIELDS))
+def _field_problems(front_matter: FrontMatter) -> list[str]:
+    extra = sorted(set(front_matter.fields) - set(_FIELDS))
     if not extra:
         return []
     return [f"Unexpected fields in frontmatter: {', '.join(extra)}. Only {list(_FIELDS)} are allowed."]
 
 
-def _required_text(matter: FrontMatter, field: str) -> tuple[str, list[str]]:
+def _required_text(front_matter: FrontMatter, field: str) -> tuple[str, list[str]]:
     """Return the text of a required field, or an empty text and the problem."""
-    if field not in matter.fields:
+    if field not in front_matter.fields:
         return "", [f"Missing required field in frontmatter: {field}"]
     try:
-        text = matter.text(field)
+        text = front_matter.text(field)
     except FrontMatterError as problem:
         return "", [str(problem)]
     return (text, []) if text is not None else ("", [f"Field '{field}' must be a non-empty string"])
 
 
-def _name(matter: FrontMatter, folder: Path) -> list[str]:
-    value, problems = _required_text(matter, "name")
+def _name_problems(front_matter: FrontMatter, folder: Path) -> list[str]:
+    value, problems = _required_text(front_matter, "name")
     if problems:
         return problems
     name = unicodedata.normalize("NFKC", value)
@@ -80,18 +87,18 @@ def _name(matter: FrontMatter, folder: Path) -> list[str]:
     return problems
 
 
-def _description(matter: FrontMatter) -> list[str]:
-    text, problems = _required_text(matter, "description")
+def _description_problems(front_matter: FrontMatter) -> list[str]:
+    text, problems = _required_text(front_matter, "description")
     if len(text) > MAX_DESCRIPTION:
         problems.append(f"Description exceeds {MAX_DESCRIPTION} character limit ({len(text)} chars)")
     return problems
 
 
-def _compatibility(matter: FrontMatter) -> list[str]:
-    if "compatibility" not in matter.fields:
+def _compatibility_problems(front_matter: FrontMatter) -> list[str]:
+    if "compatibility" not in front_matter.fields:
         return []
     try:
-        text = matter.text("compatibility") or ""
+        text = front_matter.text("compatibility") or ""
     except FrontMatterError:
         return ["Field 'compatibility' must be a string"]
     if len(text) <= MAX_COMPATIBILITY:

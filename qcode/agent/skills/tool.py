@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 
 
 class SkillTool:
-    """The tool. `readers` are the kinds of sub-agents that change nothing: a skill that runs in one only reads."""
+    """The `skill` tool.
+
+    `readers` are the kinds of sub-agents that change nothing: a skill that runs in such a sub-agent only reads.
+    """
 
     def __init__(self, skills: Skills, readers: Sequence[str] = ()) -> None:
         self._skills = skills
@@ -83,8 +86,9 @@ class SkillTool:
         except Refused as refused:
             return failed(str(refused))
         workspace.show_folder(skill.folder)
-        if is_above(loaded.text, context.transcript()):
-            return ToolOutcome(f"The skill {skill.handle} is already above, unchanged.", summary="already loaded")
+        if is_loaded(loaded.text, context.transcript()):
+            text = f"The skill {skill.handle} is already in this conversation, unchanged. Follow it without loading it."
+            return ToolOutcome(text, summary="already loaded")
         limit = context.max_output_chars
         text = loaded.text
         if len(text) > limit:
@@ -92,12 +96,12 @@ class SkillTool:
         return ToolOutcome(text, summary=f"{skill.handle} · about {skill.tokens:,} tokens")
 
 
-def is_above(text: str, messages: Sequence[Message]) -> bool:
+def is_loaded(text: str, messages: Sequence[Message]) -> bool:
     """Return whether the conversation contains the same text of a skill, loaded by the model or the user."""
-    framed = text.partition("\n</skill>")[0]
+    tagged_text = text.partition("\n</skill>")[0]
     for message in messages:
         for block in message.blocks:
             content = block.content if isinstance(block, ToolResult) and block.name == SKILL_TOOL else ""
-            if framed in (block.text if isinstance(block, Text) and message.role == "user" else content):
+            if tagged_text in (block.text if isinstance(block, Text) and message.role == "user" else content):
                 return True
     return False

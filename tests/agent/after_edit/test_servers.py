@@ -210,12 +210,12 @@ def test_broken_server_fails_no_edit_and_is_reported_once(tmp_path: Path, option
     assert [item.state for item in finished] == ["done", "done"]
     assert editing.told == ["Created a.fake (1 line).", "Edited a.fake at line 1."]
     assert len(notices(editing)) == 1
-    assert notices(editing)[0].endswith(f"checks no more edits of this session: {why}")
+    assert notices(editing)[0].endswith(f"no longer checks edits in this session: {why}")
 
 
 def test_server_that_never_answers_delays_neither_edit_nor_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "WAIT_S", 0.05)
-    monkeypatch.setattr(client, "START_S", 1_000.0)
+    monkeypatch.setattr(client, "START_TIMEOUT_S", 1_000.0)
     editing = Editing(tmp_path, write("error: a\n"), DONE, server=fake_server("silent"))
     editing.run()
     assert editing.told == ["Created a.fake (1 line)."]

@@ -33,7 +33,7 @@ def test_no_skill_for_the_model_gives_no_section() -> None:
 def test_longest_descriptions_are_shortened_first() -> None:
     skills = [skill("long", "word " * 600), skill("other", "y" * 950), skill("short", "y" * 100)]
     found = catalog_of(skills, 50_000, {})
-    assert (found.shortened_names, found.left_out) == (("long",), ())
+    assert (found.shortened_names, found.undescribed_names) == (("long",), ())
     assert f"- long: {('word ' * 16)[:79]}…" in found.text
     assert f"- short: {'y' * 100}" in found.text
     assert "1 description shortened" in found.note

@@ -98,7 +98,7 @@ def test_skill_is_given_once_until_it_changes(places: Places, own: Path) -> None
 
     first, second, third = asyncio.run(run())
     assert "Fill" in first
-    assert second == "The skill pdf is already above, unchanged."
+    assert second.startswith("The skill pdf is already in this conversation, unchanged.")
     assert "New text." in third
 
 
@@ -394,4 +394,4 @@ def test_loaded_skills_come_back_after_a_compaction(places: Places, own: Path) -
     summary, last = asyncio.run(run())
     assert "the summary" in summary
     assert f'<skill name="pdf" dir="{own}">\nFill  with ' in summary
-    assert last == "The skill pdf is already above, unchanged."
+    assert last.startswith("The skill pdf is already in this conversation, unchanged.")
