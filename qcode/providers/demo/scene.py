@@ -40,6 +40,8 @@ _ENDED_TURN = lazy_pattern(
 )
 """The start of the result of a call that ended the turn by the user's decision. Text after it is a new prompt."""
 _PLAN_ONLY_READS = "plan mode only reads"
+_NOT_INTERACTIVE = "not run:"
+"""The start of the reason for a denial in a run without a user."""
 _PLAN_CHANGE = lazy_pattern(r"Denied: the plan is not approved[^.]*\. They say: (.*)", re.DOTALL)
 _DENIED = lazy_pattern(r"Denied(?: by the user\.|: (.*))", re.DOTALL)
 _IN_BACKGROUND = lazy_pattern(r"\[the user moved it to the background as job (\d+)\.[^\n]*\]\Z")
@@ -305,6 +307,11 @@ def failure_reply(step: DemoStep) -> Script:
     if denial is not None and (denial[1] or "").startswith(_PLAN_ONLY_READS):
         hint = "Ask me to *make a plan*, or leave plan mode with Shift+Tab."
         return reply(f"Plan mode only reads, so the `{step.call.name}` call did not run. {hint}\n")
+    if denial is not None and (denial[1] or "").startswith(_NOT_INTERACTIVE):
+        hint = "The message on standard error names the flags that allow it."
+        return reply(
+            f"The `{step.call.name}` call did not run: it needs approval, and this run is not interactive. {hint}\n"
+        )
     if denial is not None:
         reason = f"You said: {denial[1]}\n\nI follow a script, so I cannot act on it. " if denial[1] else ""
         return reply(f"You declined the `{step.call.name}` call, so it did not run. {reason}Ask again to repeat it.\n")

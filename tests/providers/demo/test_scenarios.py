@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.context.memory import init_prompt
+from qcode.agent.outcomes import UNAPPROVED
 from qcode.protocol.messages import Message, Text, ToolCall, user
 from qcode.providers.demo.scenarios import SCENARIOS, Scenario, find_scenario
 from qcode.text.json import JsonObject, parse_object
@@ -251,6 +252,14 @@ def test_target_of_the_makefile_runs_the_tests() -> None:
 
 def test_folder_without_tests_is_reported() -> None:
     assert "no tests" in _after("run the tests", "/work/project/\n  notes.txt  3\n").text
+
+
+def test_denial_without_a_user_is_not_called_the_users_decision() -> None:
+    stopped = reply_to(request([user("run make")]))
+    denied = result(stopped.call, f"Denied: {UNAPPROVED}", is_error=True)
+    reply = reply_to(request([user("run make"), stopped.message, denied]))
+    assert "it needs approval, and this run is not interactive" in reply.text
+    assert "You" not in reply.text
 
 
 def test_init_keeps_existing_text_and_adds_missing_sections() -> None:
