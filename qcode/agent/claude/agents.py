@@ -13,7 +13,7 @@ from pathlib import Path
 
 from qcode.agent.claude.markdown import MarkdownFolder, read_markdown
 from qcode.agent.claude.tool_names import MCP_PREFIX, qcode_name
-from qcode.agent.context.front_matter import FrontMatterError, plain, split_names
+from qcode.agent.context.front_matter import FrontMatterError, plain_value, split_names
 from qcode.agent.options import split_rules
 from qcode.agent.subagent_kinds import MAX_STEPS, SubagentKind, with_common_prompt
 from qcode.protocol.tools import SAME_MODEL, SMALL_MODEL
@@ -175,7 +175,7 @@ def _read_agent(file: Path, problems: list[str]) -> SubagentKind:
     front_matter = read_markdown(file, is_lenient=True)
     if not front_matter.is_present:
         raise FrontMatterError(f"{file}:1: no front matter; begin the file with a --- line, then name and description")
-    definition = {field: plain(value.value) for field, value in front_matter.fields.items()}
+    definition = {field: plain_value(value.value) for field, value in front_matter.fields.items()}
     name = front_matter.text("name") or file.stem
     definition["description"] = front_matter.text("description")
     limit = front_matter.number("maxTurns")

@@ -34,16 +34,20 @@ MAX_IMAGE_BYTES = 10 * 1024 * 1024
 UNCHECKED = "a file of the project named it, and permissions cannot be checked here"
 
 _IMAGE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
+# `@name`, `@a\\ b` or `@"a b"`, and what follows the closing quote, such as `:10-20`.
 _MENTION = lazy_pattern(r'(?<!\S)@(?:"([^"\n]+)"|((?:\\.|\S)+))((?<=")\S+)?')
 _LINES = lazy_pattern(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
-_MAX_NAMES = 200
-_MAX_MISSING = 5
+_MAX_FOLDER_NAMES = 200
+_MAX_MISSING_NAMES = 5
+# A name that is meant as a file: it has a slash or an extension. `@alice` is not.
 _FILE_LIKE = lazy_pattern(r".*/.*|.*\.[A-Za-z]\w{0,7}", re.DOTALL)
 _IMAGE_LABEL = "[Image #"
 _ESCAPED = lazy_pattern(r"\\(.)")
+# The closing tags of blocks, which a file must not contain literally.
 _TAG = lazy_pattern(r"</(?=(?:file|folder|shell|job|aside|resource)\b)", re.IGNORECASE)
 
 
+# A block of this module: `<file path="a.py" lines="1-9">`, the content, `</file>`.
 _ATTACHED = lazy_pattern(
     r'<(?P<kind>file|folder|shell|job|aside|resource) (?:path|line)="(?P<name>[^"]*)"(?: result="(?P<result>[^"\n]*)")?'
     r'(?: lines="(?P<lines>[-\d]+)")?[^>\n]*>\n'
@@ -72,7 +76,7 @@ def mentions(
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     """Return the blocks that `@path` in the prompt attaches, and a line for each file that is not attached.
 
-    `is_other` returns whether an `@word` that names no file names something else, such as a resource.
+    `is_other` returns whether an `@word` that names no file names something else, such as a resource of a tool server.
 
     `foreign` are the spans of the prompt that come from a file of the project. A mention that overlaps such a span is
     foreign: `why_not_read` returns why the model may not read its path without asking, empty if it may.
@@ -89,8 +93,8 @@ def missing_mentions(typed: str, folder: Path, foreign: Spans, is_other: Callabl
 
 def _missing_lines(names: Iterable[str], is_other: Callable[[str], bool]) -> tuple[str, ...]:
     missing = [name for name in names if not is_other(name)]
-    lines = tuple(f"{visible(name)} not found, left as text" for name in missing[:_MAX_MISSING])
-    more = len(missing) - _MAX_MISSING
+    lines = tuple(f"{visible(name)} not found, left as text" for name in missing[:_MAX_MISSING_NAMES])
+    more = len(missing) - _MAX_MISSING_NAMES
     return (*lines, f"{more} more files not found, left as text") if more > 0 else lines
 
 
@@ -159,12 +163,12 @@ def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
     """Return the text without the `@` of mentions of these files, because they are already attached."""
     real_paths = {os.path.realpath(path) for path in paths}
 
-    def plain(match: re.Match[str]) -> str:
+    def without_mark(match: re.Match[str]) -> str:
         found, _ = _find_mentions(match[0], folder, ())
-        is_known = bool(found) and all(os.path.realpath(mention.path) in real_paths for mention in found)
-        return match[0][1:] if is_known else match[0]
+        is_attached = bool(found) and all(os.path.realpath(mention.path) in real_paths for mention in found)
+        return match[0][1:] if is_attached else match[0]
 
-    return _MENTION.sub(plain, typed) if real_paths else typed
+    return _MENTION.sub(without_mark, typed) if real_paths else typed
 
 
 def shell_block(line: str, outcome: ToolOutcome) -> Text:
@@ -327,8 +331,8 @@ def _folder_block(path: Path, label: str) -> Text:
             names = sorted(f"{entry.name}/" if Path(entry).is_dir() else entry.name for entry in entries)
     except OSError as error:
         raise InputError(f"cannot read {label}: {error.strerror}") from None
-    more = [f"[{len(names) - _MAX_NAMES:,} more]"] if len(names) > _MAX_NAMES else []
-    listed = "\n".join((*map(_one_line, names[:_MAX_NAMES]), *more))
+    more = [f"[{len(names) - _MAX_FOLDER_NAMES:,} more]"] if len(names) > _MAX_FOLDER_NAMES else []
+    listed = "\n".join((*map(_one_line, names[:_MAX_FOLDER_NAMES]), *more))
     return Text(f'<folder path="{_attribute(label)}">\n{_TAG.sub("&lt;/", listed)}\n</folder>')
 
 

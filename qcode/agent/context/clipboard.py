@@ -18,6 +18,7 @@ from qcode.values import dataclass
 _TIMEOUT_S = 5.0
 _MAX_TEXT = 8 * 1024 * 1024
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
+# AppleScript prints an image as `«data PNGf89504E47...»`.
 _MAC_DATA = re.compile(rb"\xc2\xabdata PNGf([0-9A-F]+)\xc2\xbb")
 _MAC_SCRIPT = "get the clipboard as \u00abclass PNGf\u00bb"
 _WINDOWS_IMAGE = (
@@ -36,12 +37,12 @@ class Clip:
     problem: str = ""
 
 
-def read_clipboard(env: Mapping[str, str], outside: Path, *, system: str) -> Clip:
+def read_clipboard(env: Mapping[str, str], excluded_folder: Path, *, system: str) -> Clip:
     """Return the image in the clipboard, otherwise its text. May block for a few seconds.
 
-    `outside` is the folder whose programs are not run; `system` is a value of `sys.platform`.
+    Programs in `excluded_folder`, the project, are not run. `system` is a value of `sys.platform`.
     """
-    programs = _Programs(env, outside)
+    programs = _Programs(env, excluded_folder)
     readers = [
         _read_wayland if env.get("WAYLAND_DISPLAY") else None,
         _read_x11 if env.get("DISPLAY") else None,
@@ -58,12 +59,14 @@ def read_clipboard(env: Mapping[str, str], outside: Path, *, system: str) -> Cli
 
 
 class _Programs:
-    def __init__(self, env: Mapping[str, str], outside: Path) -> None:
+    """Finds and runs the programs that read the clipboard."""
+
+    def __init__(self, env: Mapping[str, str], excluded_folder: Path) -> None:
         self._env = dict(env)
-        self._outside = outside
+        self._excluded_folder = excluded_folder
 
     def find(self, name: str) -> str | None:
-        return find_program(name, self._env.get("PATH", ""), self._outside)
+        return find_program(name, self._env.get("PATH", ""), self._excluded_folder)
 
     def run(self, *argv: str) -> bytes:
         """Return the output of a program; empty if it fails, takes too long or prints too much."""
@@ -107,8 +110,10 @@ def _read_mac(programs: _Programs) -> Clip:
     if not data and osascript is not None:
         match = _MAC_DATA.search(programs.run(osascript, "-e", _MAC_SCRIPT))
         data = bytes.fromhex(match[1].decode("ascii")) if match is not None and len(match[1]) % 2 == 0 else b""
-    if data or pbpaste is not None:
-        return Clip(data) if data or pbpaste is None else Clip(text=_text(programs.run(pbpaste)))
+    if data:
+        return Clip(data)
+    if pbpaste is not None:
+        return Clip(text=_text(programs.run(pbpaste)))
     return Clip(problem="reading the clipboard needs pbpaste, or pngpaste for images")
 
 

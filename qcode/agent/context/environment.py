@@ -71,12 +71,12 @@ def describe(environment: Environment, model: str) -> str:
         f"- System: {_one_line(environment.system)}",
         f"- Commands run in: {_one_line(environment.shell)}",
         f"- Date: {environment.today.isoformat()}",
-        f"- Version control: {_git(environment.git)}",
+        f"- Version control: {_git_text(environment.git)}",
     ]
     return "\n".join(lines)
 
 
-def _git(state: GitState) -> str:
+def _git_text(state: GitState) -> str:
     if not state.is_repository:
         return "none (not a git repository)"
     if state.branch:
@@ -137,7 +137,8 @@ def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float)
     for line in tracked.split(b"\0"):
         stage, _, name = line.partition(b"\t")
         if name and name not in deleted:
-            names[name + b"/" if stage.startswith(b"160000") else name] = None
+            is_submodule = stage.startswith(b"160000")
+            names[name + b"/" if is_submodule else name] = None
     names.update(dict.fromkeys(name for name in new.split(b"\0") if name))
     return tuple(map(os.fsdecode, names))
 
@@ -169,7 +170,7 @@ class _Git:
     def count_changes(self) -> int:
         self.check()
         status = self.run("status", "--porcelain", "-z", "--untracked-files=normal", "--ignore-submodules=all")
-        return _count(status.split(b"\0"))
+        return _count_entries(status.split(b"\0"))
 
     def run(self, *arguments: str) -> bytes:
         from qcode.safety.launcher import Unavailable, run
@@ -183,13 +184,13 @@ class _Git:
         return output
 
 
-def _count(fields: Sequence[bytes]) -> int:
-    """Count the entries of `git status --porcelain -z`; the old name of a rename or copy is a separate part."""
+def _count_entries(fields: Sequence[bytes]) -> int:
+    """Count the entries of `git status --porcelain -z`. The old name of a rename or copy is a separate field."""
     count, is_old_name = 0, False
-    for part in fields:
-        if is_old_name or not part:
+    for entry in fields:
+        if is_old_name or not entry:
             is_old_name = False
             continue
         count += 1
-        is_old_name = b"R" in part[:2] or b"C" in part[:2]
+        is_old_name = b"R" in entry[:2] or b"C" in entry[:2]
     return count

@@ -18,9 +18,13 @@ from qcode.values import dataclass
 
 _GIT_TIMEOUT_S = 20.0
 _MIN_FRESH_S = 2.0
+"""The shortest time for which a listing is fresh, that is, not repeated."""
 _FRESH_FACTOR = 10.0
+"""A listing stays fresh this many times as long as it took."""
 _FIRST_UPDATE_SIZE = 500
+"""The number of files after which an unfinished listing can be searched for the first time."""
 _UPDATE_FACTOR = 4
+"""The factor by which this number grows until the next update, because each update sorts all files."""
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 

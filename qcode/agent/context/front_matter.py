@@ -26,7 +26,16 @@ MAX_BYTES = 16 * 1024
 
 _MAX_DEPTH = 16
 _FENCE = "---"
-_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_SWITCH_WORDS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
 
 Value: TypeAlias = "str | Scalar | list[Value] | dict[str, Value]"
 
@@ -92,7 +101,7 @@ class FrontMatter:
         if entry is None:
             return default
         value = entry.value.source if isinstance(entry.value, Scalar) else entry.value
-        is_on = _WORDS.get(value.strip().lower()) if isinstance(value, str) else None
+        is_on = _SWITCH_WORDS.get(value.strip().lower()) if isinstance(value, str) else None
         if is_on is None:
             raise self.error(name, f"`{name}` must be true or false")
         return is_on
@@ -166,15 +175,15 @@ def split_names(text: str) -> tuple[str, ...]:
     return tuple(re.findall(r"[^\s,(]+(?:\([^()]*(?:\)|$))?", text))
 
 
-def plain(value: Value) -> object:
+def plain_value(value: Value) -> object:
     """Return a value without its `Scalar`s, as texts, lists and maps."""
     match value:
         case Scalar(source=written):
             return written
         case list():
-            return [plain(item) for item in value]
+            return [plain_value(item) for item in value]
         case dict():
-            return {name: plain(item) for name, item in value.items()}
+            return {name: plain_value(item) for name, item in value.items()}
         case _:
             return value
 
@@ -246,7 +255,9 @@ def _line_fields(header: str, label: str) -> dict[str, FrontMatterField]:
     return fields
 
 
+# `name: value` on one line, where the value is not quoted and no block.
 _ONE_LINE = lazy_pattern(r"([ \t]*[\w-]+:[ \t]+)([^\s'\"|>].*)")
+# A complete YAML list or map in brackets, such as `[a, b]`; `[file] [format]` is text.
 _FLOW = lazy_pattern(r"\[[^\[\]]*\]|\{[^{}]*\}")
 
 
@@ -260,13 +271,16 @@ def _quoted(line: str, below: str) -> str:
     if match is None or is_continued:
         return line
     name, value = match.groups()
-    is_flow = value[0] in "[{"
-    is_text = _FLOW.fullmatch(value) is None if is_flow else ": " in value or value.endswith(":") or value[0] in "@`%"
+    if value[0] in "[{":
+        is_text = _FLOW.fullmatch(value) is None
+    else:
+        is_text = ": " in value or value.endswith(":") or value[0] in "@`%"
     escaped = value.replace("'", "''")
     return f"{name}'{escaped}'" if is_text else line
 
 
 def _with_next(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Return each line with the line below it, which is empty for the last line."""
     return zip(lines, [*lines[1:], ""], strict=True)
 
 

@@ -11,7 +11,7 @@ from qcode.values import dataclass
 
 MAX_NODES = 200_000
 MAX_STEPS = 60_000
-"""The comparisons of one match; beyond them the pattern does not match."""
+"""The maximum number of comparisons in one match. A pattern that needs more does not match."""
 
 _ANY, _IN_NAME, _ONE = "**", "*/", "?/"
 """Tests of wildcards. The test of a literal is its character, the test of `[...]` is its source."""

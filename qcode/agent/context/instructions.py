@@ -27,8 +27,9 @@ OWN_NAME = "AGENTS.md"
 
 LOCAL_NAME = "CLAUDE.local.md"
 RULE_FOLDERS = (".claude/rules", ".qwen/rules")
-LIMIT = 64 * 1024
-DEPTH = 5
+MAX_TOTAL_BYTES = 64 * 1024
+"""The limit for all instruction files together."""
+MAX_IMPORT_DEPTH = 5
 
 _INTRODUCTION = "# Instructions\nThe files below were written by the user or their team. Later ones are more specific."
 _TAG = lazy_pattern(r"<(?=/?instructions\b)", re.IGNORECASE)
@@ -112,8 +113,8 @@ class InstructionLoader:
     """
 
     may_read: Callable[[Path], bool] = lambda path: True
-    bytes_left: int = LIMIT
-    max_file_bytes: int = LIMIT
+    bytes_left: int = MAX_TOTAL_BYTES
+    max_file_bytes: int = MAX_TOTAL_BYTES
     why: str = ""
     parts: list[str] = field(default_factory=list)
     files: list[InstructionFile] = field(default_factory=list)
@@ -139,7 +140,7 @@ class InstructionLoader:
             self.load_rules(home / ".claude/rules", None)
 
     def load_rules(self, folder: Path, within: Path | None, path: str | None = None) -> None:
-        """Load the rules in a folder that always apply, or the rules for the file `path` of the project.
+        """Load the rules in a folder: those that always apply (`path` is None), or those for the file `path`.
 
         `within` is the project, None for the rules of the user.
         """
@@ -151,7 +152,7 @@ class InstructionLoader:
             if rule.patterns is None if path is None else rule.covers(path):
                 self.why = rule.reason_for(path)
                 label = _label(rule.file, within) if within is not None else str(rule.file)
-                self._load_judged(rule.file, label, within or _resolved(folder), is_rule=True)
+                self._load_if_allowed(rule.file, label, within or _resolved(folder), is_rule=True)
         self.why = ""
 
     def load_folder(self, folder: Path, within: Path) -> None:
@@ -159,9 +160,9 @@ class InstructionLoader:
         names = (next((name for name in NAMES if os.path.lexists(folder / name)), ""), LOCAL_NAME)
         for name in filter(None, names):
             if os.path.lexists(folder / name):
-                self._load_judged(folder / name, _label(folder / name, within), within)
+                self._load_if_allowed(folder / name, _label(folder / name, within), within)
 
-    def _load_judged(self, path: Path, label: str, within: Path, *, is_rule: bool = False) -> None:
+    def _load_if_allowed(self, path: Path, label: str, within: Path, *, is_rule: bool = False) -> None:
         real = _resolved(path)
         if not real.is_relative_to(within):
             self.notices.append(f"{label} leads outside the project and was not read")
@@ -194,8 +195,8 @@ class InstructionLoader:
             text = body_of(text)
         text = without_comments(text)
         if used < size:
-            limit = f"all instructions together may have {LIMIT}"
-            if self.max_file_bytes < min(LIMIT, self.bytes_left + used):
+            limit = f"all instructions together may have {MAX_TOTAL_BYTES}"
+            if self.max_file_bytes < min(MAX_TOTAL_BYTES, self.bytes_left + used):
                 limit = f"one file below the folder of the session may have {self.max_file_bytes}"
             text += f"\n[cut here: {label} has {size} bytes, and {limit}]"
             self.notices.append(f"{label} was truncated to {used} of {size} bytes: {limit}")
@@ -205,7 +206,7 @@ class InstructionLoader:
         for name in find_imports(text):
             self._import(name, real, label, within, depth + 1)
 
-    def _import(self, name: str, importer: Path, importer_shown: str, within: Path, depth: int) -> None:
+    def _import(self, name: str, importer: Path, importer_label: str, within: Path, depth: int) -> None:
         """Load the file that `@name` imports. A missing file is reported only if the name looks like one."""
         target = importer.parent / name
         try:
@@ -215,18 +216,20 @@ class InstructionLoader:
             return
         if name.startswith("~") or not real.is_relative_to(within):
             if is_existing or name.startswith(("/", "~", "..")):
-                self.notices.append(f"@{name} in {importer_shown} leads outside the project and was not read")
+                self.notices.append(f"@{name} in {importer_label} leads outside the project and was not read")
         elif not is_existing:
             if name.startswith("./") or name.endswith(".md"):
-                self.notices.append(f"@{name} in {importer_shown} does not exist")
+                self.notices.append(f"@{name} in {importer_label} does not exist")
         elif real.is_dir():
             return
         elif is_secret(real) or not self.may_read(real):
-            self.notices.append(f"@{name} in {importer_shown} {'may not' if real.is_file() else 'cannot'} be read")
-        elif depth > DEPTH:
-            self.notices.append(f"@{name} in {importer_shown} was not read: imports are limited to {DEPTH} levels")
+            self.notices.append(f"@{name} in {importer_label} {'may not' if real.is_file() else 'cannot'} be read")
+        elif depth > MAX_IMPORT_DEPTH:
+            self.notices.append(
+                f"@{name} in {importer_label} was not read: imports are limited to {MAX_IMPORT_DEPTH} levels"
+            )
         else:
-            self._load(real, _label(real, within), within, imported_by=importer_shown, depth=depth)
+            self._load(real, _label(real, within), within, imported_by=importer_label, depth=depth)
 
     def result(self) -> Instructions:
         text = "\n\n".join([_INTRODUCTION, *self.parts]) if self.parts else ""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from qcode.agent.context.instructions import (
-    LIMIT,
+    MAX_TOTAL_BYTES,
     RULE_FOLDERS,
     InstructionFile,
     InstructionLoader,
@@ -20,7 +20,7 @@ from qcode.agent.context.instructions import (
 from qcode.agent.context.project import git_folder
 from qcode.values import dataclass
 
-MAX_BYTES = 16 * 1024
+MAX_FILE_BYTES = 16 * 1024
 """The maximum size of one file."""
 
 _DEPENDENCIES = frozenset(
@@ -31,16 +31,17 @@ _INTRODUCTION = "Instructions of the project for the files that this call touche
 
 @dataclass(frozen=True, slots=True)
 class _SeenFile:
-    """A file that the model has received, with its modification time in nanoseconds and its size in bytes."""
+    """A file that the model has received, in this version (see `_version`)."""
 
     file: InstructionFile
-    state: tuple[int, int]
+    version: tuple[int, int]
 
 
 class NestedInstructions:
     """The files that were attached in one context: of the conversation, or of a sub-agent.
 
-    `started` returns the instructions in the system prompt. `may_read` returns whether a file may be attached.
+    `start_instructions` returns the instructions in the system prompt. `may_read` returns whether a file may be
+    attached.
     """
 
     def __init__(
@@ -48,14 +49,14 @@ class NestedInstructions:
         folder: Path,
         root: Path,
         home: Path | None,
-        started: Callable[[], Instructions],
+        start_instructions: Callable[[], Instructions],
         is_trusted: Callable[[], bool],
         may_read: Callable[[Path], bool],
     ) -> None:
         self._folder = folder
         self._root = root
         self._home = home
-        self._start_instructions = started
+        self._start_instructions = start_instructions
         self._is_trusted = is_trusted
         self._may_read = may_read
         self._attached_files: dict[Path, _SeenFile] = {}
@@ -100,14 +101,14 @@ class NestedInstructions:
             return ""
         self._notices |= dict.fromkeys(loader.notices)
         for file in loader.files:
-            self._attached_files[file.path] = _SeenFile(file, _state(file.path))
+            self._attached_files[file.path] = _SeenFile(file, _version(file.path))
         return "\n\n".join([_INTRODUCTION, *loader.parts]) if loader.parts else ""
 
     def _loader(self) -> InstructionLoader:
         start = self._start_instructions().files
-        current = {path for path, attached in self._attached_files.items() if attached.state == _state(path)}
+        current = {path for path, attached in self._attached_files.items() if attached.version == _version(path)}
         used = sum(file.used_bytes for file in (*start, *self.files))
-        loader = InstructionLoader(bytes_left=max(0, LIMIT - used), max_file_bytes=MAX_BYTES)
+        loader = InstructionLoader(bytes_left=max(0, MAX_TOTAL_BYTES - used), max_file_bytes=MAX_FILE_BYTES)
         loader.use_project(self._root, self._may_read)
         loader.seen_paths = {*(file.path for file in start), *current}
         return loader
@@ -124,7 +125,8 @@ class NestedInstructions:
             yield current
 
 
-def _state(path: Path) -> tuple[int, int]:
+def _version(path: Path) -> tuple[int, int]:
+    """Return modification time in nanoseconds and size in bytes, which change with the content of a file."""
     try:
         stat = path.stat()
     except OSError:

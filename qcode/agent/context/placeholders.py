@@ -24,7 +24,8 @@ _PLACEHOLDER = lazy_pattern(
     r"|(?P<number>\d{1,3})(?![A-Za-z0-9_])"
     r"|(?P<name>[A-Za-z_][A-Za-z0-9_-]*))"
 )
-_MARK = lazy_pattern(
+# A command to run: a block that begins with ```` ```! ````, or `` !`command` `` at the start or after a blank.
+_COMMAND = lazy_pattern(
     r"^```!(?:[ \t]*\n)(?P<block>.*?)^```[ \t]*$|(?:(?<=\s)|(?<![\s\S]))!`(?P<inline>[^`\n]+)`",
     re.MULTILINE | re.DOTALL,
 )
@@ -53,11 +54,11 @@ def expand(
     values = _Values(text, arguments.strip(), names, variables or {})
     parts: list[PromptPart] = []
     end = 0
-    for mark in _MARK.finditer(text) if runs_commands else ():
-        parts += values.expanded(text[end : mark.start()])
-        command = mark["block"] if mark["block"] is not None else mark["inline"]
+    for match in _COMMAND.finditer(text) if runs_commands else ():
+        parts += values.expanded(text[end : match.start()])
+        command = match["block"] if match["block"] is not None else match["inline"]
         parts.append(PromptPart("".join(part.text for part in values.expanded(command)).strip("\n"), "command"))
-        end = mark.end()
+        end = match.end()
     parts += values.expanded(text[end:])
     if values.typed and not values.is_used:
         parts += [PromptPart("\n\nARGUMENTS: "), PromptPart(values.typed, "typed")]
@@ -66,7 +67,7 @@ def expand(
 
 def has_commands(text: str) -> bool:
     """Return whether the text has commands to run before it is sent."""
-    return _MARK.search(text) is not None
+    return _COMMAND.search(text) is not None
 
 
 def counts_from_one(text: str) -> bool:
@@ -76,11 +77,13 @@ def counts_from_one(text: str) -> bool:
 
 
 class _Values:
+    """The values of the placeholders of one text. `is_used`: an argument was inserted."""
+
     def __init__(self, text: str, typed: str, names: Sequence[str], variables: Mapping[str, str]) -> None:
         self.typed = typed
         self.is_used = False
         self._words = _words(typed)
-        self._first = 1 if counts_from_one(text) else 0
+        self._first_number = 1 if counts_from_one(text) else 0
         self._names = {name: index for index, name in enumerate(names)}
         self._variables = variables
 
@@ -109,10 +112,13 @@ class _Values:
         if item is None and number is None and name is None:
             self.is_used = True
             return PromptPart(self.typed, "typed")
-        index = (
-            int(item) if item is not None else int(number) - self._first if number is not None else self._names[name]
-        )
         self.is_used = True
+        if item is not None:
+            index = int(item)
+        elif number is not None:
+            index = int(number) - self._first_number
+        else:
+            index = self._names[name]
         return PromptPart(self._words[index], "typed") if 0 <= index < len(self._words) else None
 
 

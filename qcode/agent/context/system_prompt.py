@@ -24,6 +24,7 @@ Family: TypeAlias = Literal["claude", "gpt", "gemini", "open"]
 
 _GPT_NAME = lazy_pattern(r"(?:chat)?gpt-(?!oss)|codex|o\d+(?:-|$)")
 _PLAN = "Plan mode: read and think only. Calls that change anything are refused."
+# The end of the section about plan mode, by whether a user attends the run.
 _PLAN_ENDS = {
     True: (
         " Work out how the task should be done, then submit a short plan that names files and steps with the "
@@ -34,7 +35,8 @@ _PLAN_ENDS = {
         "answer; do not carry it out."
     ),
 }
-_OWN_PLAN_ENDS = {
+# The same, after instructions of the program for plan mode.
+_PROGRAM_PLAN_ENDS = {
     True: "\n\nSubmit the plan with the `exit_plan_mode` tool.",
     False: "\n\nThe plan is the answer; do not carry it out.",
 }
@@ -155,7 +157,7 @@ def _plan(briefing: Briefing) -> str:
         return ""
     instructions = briefing.plan_instructions.strip()
     ending = (
-        f"\n\n{instructions}{_OWN_PLAN_ENDS[briefing.is_attended]}"
+        f"\n\n{instructions}{_PROGRAM_PLAN_ENDS[briefing.is_attended]}"
         if instructions
         else _PLAN_ENDS[briefing.is_attended]
     )
@@ -193,14 +195,14 @@ class PendingAttachments:
     """Attachments that wait for the next prompt or steering message.
 
     `find_mentions` returns the files that a text mentions, and a line for each file that is not attached. Its second
-    argument are the spans of the text that come from a file of the project. `on_change` is called with the blocks for
+    argument is the spans of the text that come from a file of the project. `on_change` is called with the blocks for
     the next prompt whenever they change.
     """
 
     def __init__(self, find_mentions: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:
         self._find_mentions = find_mentions
         self._held_blocks: tuple[Block, ...] = ()
-        self._steering_messages: list[tuple[str, tuple[Block, ...]]] = []
+        self._steering_messages: list[tuple[str, tuple[Block, ...]]] = []  # with the blocks that were pending before
         self.problems: list[str] = []
         self.on_change: Callable[[tuple[Block, ...]], None] = lambda blocks: None
 
@@ -233,7 +235,7 @@ class PendingAttachments:
         return (*pending, *attached, *mentioned)
 
     def add_steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Return the blocks to send before a steering message. Until the turn takes it, `defer` withdraws them."""
+        """Return the blocks to send before a steering message. `defer` takes them back if the message is withdrawn."""
         self._steering_messages.append((text, self._held_blocks))
         return self.take_blocks(text, attached)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.context.instructions import LIMIT, Instructions, find_imports, is_secret, load_instructions
+from qcode.agent.context.instructions import MAX_TOTAL_BYTES, Instructions, find_imports, is_secret, load_instructions
 from tests.agent.context.folders import write
 
 
@@ -149,7 +149,7 @@ def test_path_rules_apply_to_imports(project: Project) -> None:
 
 def test_truncated_instructions_end_with_a_note(project: Project) -> None:
     line = "ä" * 50 + "\n"
-    write(project.root / "AGENTS.md", "x" * (LIMIT - 150) + "\n")
+    write(project.root / "AGENTS.md", "x" * (MAX_TOTAL_BYTES - 150) + "\n")
     write(project.root / "a/AGENTS.md", line * 5)
     write(project.root / "a/b/AGENTS.md", "unseen")
     found = project.load("a/b")
@@ -158,14 +158,14 @@ def test_truncated_instructions_end_with_a_note(project: Project) -> None:
     assert (second.used_bytes, second.size, third.used_bytes) == (101, 505, 6)
     assert "[cut here: a/AGENTS.md has 505 bytes, and all instructions together may have 65536]" in found.text
     assert found.notices[0] == "a/AGENTS.md was truncated to 101 of 505 bytes: all instructions together may have 65536"
-    assert sum(file.used_bytes for file in found.files) <= LIMIT
+    assert sum(file.used_bytes for file in found.files) <= MAX_TOTAL_BYTES
 
 
 def test_truncated_line_ends_at_a_complete_character(project: Project) -> None:
-    write(project.root / "AGENTS.md", "x" + "ä" * LIMIT)
+    write(project.root / "AGENTS.md", "x" + "ä" * MAX_TOTAL_BYTES)
     found = project.load()
     assert "\ufffd" not in found.text
-    assert found.files[0].used_bytes == LIMIT - 1
+    assert found.files[0].used_bytes == MAX_TOTAL_BYTES - 1
 
 
 def test_instruction_file_cannot_close_its_quotation(project: Project) -> None:

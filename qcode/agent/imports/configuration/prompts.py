@@ -16,7 +16,7 @@ from typing import Any
 
 from qcode.agent.claude.agents import agent_kind
 from qcode.agent.claude.markdown import read_markdown
-from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, plain, read_front_matter
+from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, plain_value, read_front_matter
 from qcode.agent.imports.configuration.findings import ForeignSetting, WriteFile, shown_path
 from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS
 from qcode.config.definitions import named_files
@@ -190,7 +190,7 @@ def read_commands(
 
 
 def _fields(front_matter: FrontMatter) -> dict[str, object]:
-    return {name: plain(field.value) for name, field in front_matter.fields.items()}
+    return {name: plain_value(field.value) for name, field in front_matter.fields.items()}
 
 
 def read_agents(folder: Path, home: str, project: Path | None, program: str) -> Iterator[ForeignSetting]:
