@@ -43,6 +43,7 @@ _MAX_DEPTH = 4
 _MAX_HINT = 40
 
 _Fail: TypeAlias = "Callable[[tuple[str, ...], str], ConfigError]"
+"""Returns the error for the key at a path with a message; the error names the file and the line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,14 +70,14 @@ class CustomCommand:
         """Return the ranges of `expand(arguments)` that come from a file of the project."""
         if not self.is_from_project:
             return ()
-        typed = len(arguments.strip())
+        typed_chars = len(arguments.strip())
         if ARGS not in self.prompt:
-            return ((0, len(self.expand(arguments)) - typed),)
-        spans, start = [], 0
+            return ((0, len(self.expand(arguments)) - typed_chars),)
+        ranges, start = [], 0
         for part in self.prompt.split(ARGS):
-            spans.append((start, start + len(part)))
-            start += len(part) + typed
-        return tuple(span for span in spans if span[0] < span[1])
+            ranges.append((start, start + len(part)))
+            start += len(part) + typed_chars
+        return tuple((start, end) for start, end in ranges if start < end)
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,6 +235,7 @@ def is_same_folder(left: Path, right: Path) -> bool:
 
 
 MODELS = ("same", "small")
+"""The values of `model` in a sub-agent."""
 AGENT_FIELDS: Mapping[str, str] = {
     "description": "required, one line: when the model should use it",
     "prompt": "required: its instructions",
@@ -409,6 +411,7 @@ def _server_values(
     fail: Callable[[str], ConfigError], name: str, entry: Mapping[str, object]
 ) -> Iterator[tuple[KeyPath, object]]:
     """Yield the values of an entry under the names of qcode's keys."""
+    # Other programs name the transport in `type`; here, `command` and `url` imply it, except for the older SSE.
     kind = entry.get("type")
     if kind is not None and kind not in (*_STDIO, *_HTTP, *_SSE):
         raise fail(f"the server {name} has a type that is neither stdio nor http nor sse")

@@ -14,6 +14,7 @@ from pathlib import Path
 from qcode.text.json import JsonObject, parse_object
 
 PRIVATE = 0o600
+"""The mode of a file that only this user can read and write."""
 _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 

@@ -140,7 +140,12 @@ class ErrorInfo:
 
 
 class ExitCode(IntEnum):
-    """Exit codes of the program. Scripts rely on them."""
+    """Exit codes of the program. Scripts rely on them.
+
+    `DENIED`: the turn ended on denied calls, without an answer. `INCOMPLETE`: the answer is still truncated after the
+    recovery. `TRANSIENT`: a failure after which the same command may succeed. `READER_GONE`: the reader of standard
+    output closed the pipe.
+    """
 
     OK = 0
     FAILED = 1
@@ -158,7 +163,7 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
-_KINDS = {
+_KINDS_BY_EXIT_CODE = {
     ExitCode.USAGE: "usage",
     ExitCode.NO_CREDENTIAL: str(ErrorKind.NO_CREDENTIAL),
     ExitCode.BAD_INPUT: "bad_input",
@@ -183,7 +188,7 @@ class QcodeError(Exception):
     @property
     def info(self) -> ErrorInfo:
         """The error as the `error` of a result."""
-        return ErrorInfo(_KINDS.get(self.exit_code, str(ErrorKind.INTERNAL)), " ".join(str(self).split()))
+        return ErrorInfo(_KINDS_BY_EXIT_CODE.get(self.exit_code, str(ErrorKind.INTERNAL)), " ".join(str(self).split()))
 
 
 class ConfigError(QcodeError):

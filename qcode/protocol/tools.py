@@ -95,6 +95,7 @@ class ToolSpec:
 
     @property
     def required(self) -> tuple[str, ...]:
+        """The names of the arguments without which a call is invalid."""
         names = self.parameters.get("required", [])
         return tuple(str(name) for name in names) if isinstance(names, list) else ()
 

@@ -49,9 +49,9 @@ def cost_of(usage: Usage, price: Price | None) -> Decimal | None:
     if price is None or usage.input is None or usage.output is None:
         return None
     read, write = usage.cache_read or 0, usage.cache_write or 0
-    plain = max(0, usage.input - read - write)
+    uncached = max(0, usage.input - read - write)
     cached = read * _price_or(price.cache_read, price.input) + write * _price_or(price.cache_write, price.input)
-    return (plain * price.input + cached + usage.output * price.output) / 1_000_000
+    return (uncached * price.input + cached + usage.output * price.output) / 1_000_000
 
 
 def cache_hit_rate(usage: Usage) -> float | None:
@@ -69,6 +69,7 @@ def _price_or(price: Decimal | None, fallback: Decimal) -> Decimal:
 
 
 def _sum(left: int | None, right: int | None) -> int | None:
+    """Return the sum of two counts; an unreported count is left out, None if both are."""
     if left is None:
         return right
     return left if right is None else left + right

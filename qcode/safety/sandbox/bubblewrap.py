@@ -23,6 +23,7 @@ _DEVICE_LINKS = (
     ("/dev/fd", "/proc/self/fd"), ("/dev/stdin", "fd/0"), ("/dev/stdout", "fd/1"), ("/dev/stderr", "fd/2"),
 )  # fmt: skip
 _FD = "{fd}"
+"""Replaced in the command line by the number of the file descriptor with the seccomp filter."""
 # The capabilities that root keeps. With these alone, it cannot mount, trace, load modules or create device nodes.
 _KEPT_BY_ROOT = (
     "CAP_CHOWN", "CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_FSETID", "CAP_KILL", "CAP_SETGID", "CAP_SETUID",
@@ -68,14 +69,15 @@ def launch(form: BwrapForm, argv: Sequence[str], confinement: Confinement) -> La
     if form.is_root:
         # Root without capabilities still owns the kernel settings in /proc/sys.
         options += ["--remount-ro", "/proc"]
-    whole = (*options, "--", *argv)
+    command_line = (*options, "--", *argv)
     if _FD not in options:
-        return Launch(whole, restrict)
+        return Launch(command_line, restrict)
     name: FilterName = "read-only" if level == "read-only" else "workspace"
-    return Launch(whole, restrict, data=filter_program(name, os.uname().machine), data_at=options.index(_FD))
+    return Launch(command_line, restrict, data=filter_program(name, os.uname().machine), data_at=options.index(_FD))
 
 
 def _build_root(confinement: Confinement) -> None:
+    """Make the mounts in the calling thread, which then starts bwrap."""
     from qcode.safety.sandbox import mounts
 
     mounts.build_root(confinement, _PRIVATE, _ROOT_DEVICES if confinement.level == "protect" else ())
@@ -113,6 +115,7 @@ def _private_root(confinement: Confinement) -> list[str]:
 
 
 def _writable_workspace(confinement: Confinement) -> list[str]:
+    """Return options for a read-only view of the host in which the folders of the session are writable."""
     options = ["--ro-bind", "/", "/"]
     for folder in _PRIVATE:
         if os.path.isdir(folder) and not os.path.islink(folder):  # noqa: PTH112, PTH114  # text

@@ -35,7 +35,7 @@ _VERSION_FILES = (
 
 _HARM = ("writes", "runs", "changes", "may change", "sets")
 """The first words of reasons in the table, if the refused option does more than read."""
-_METADATA: frozenset[Role] = frozenset({"list", "names"})
+_METADATA_ROLES: frozenset[Role] = frozenset({"list", "names"})
 """Roles of files whose content is not read."""
 
 NO_SANDBOX = "shell:no-sandbox"
@@ -43,6 +43,8 @@ _UNCONFINED = "a rule lets the whole command run outside the sandbox"
 
 
 class _NeedsSandbox(NeedsApproval):
+    """The reason why a command needs approval on a machine without a working sandbox."""
+
     rule = NO_SANDBOX
 
 
@@ -99,6 +101,7 @@ class Judge:
         return Verdict("allow", "its input may be read", "shell:input")
 
     def _check(self, command: SimpleCommand, folder: str) -> None:
+        """Raise `NeedsApproval` unless the command, run in `folder`, only reads permitted files."""
         support = self.probes.sandbox()
         checker = self._checker(folder, support)
         self._check_inputs(command, checker)
@@ -116,19 +119,19 @@ class Judge:
         if program is None or not program.builtin:
             self._check_origin(name, folder)
         leading = _leading_wildcards(program)
-        plain: list[Word] = []
+        pending: list[Word] = []  # checked in one batch, but before a later `file` or `tree`: the first error counts
         for word, role in self._roles(name, command.words[1:], folder, has_sandbox="read-only" in support.levels):
             if role in ("file", "tree"):
-                checker.check_files(*plain, leading=leading)
-                plain = []
+                checker.check_files(*pending, leading=leading)
+                pending = []
             if role == "file":
                 checker.check_plain_files(word)
             elif role == "tree":
                 checker.check_tree(word, leading=leading)
             # A wildcard reveals file names even in a text operand: `echo /etc/*`.
             elif role in ("read", "list", "names") or word.has_glob:
-                plain.append(word)
-        checker.check_files(*plain, leading=leading)
+                pending.append(word)
+        checker.check_files(*pending, leading=leading)
 
     def _checker(self, folder: str, support: SandboxSupport) -> ReadChecker:
         return ReadChecker(self.paths, self.reader, folder, self.probes.contents, support.masks)
@@ -155,6 +158,7 @@ class Judge:
         return _table_roles(name, program, words, has_sandbox=has_sandbox)
 
     def _git(self, words: tuple[Word, ...], folder: str) -> Roles:
+        """Return the files whose content a git command prints, each with the role `read`."""
         roots = self._roots()
         if folder not in roots and not self._is_plain_folder(folder, roots):
             raise NeedsApproval("git would run outside the workspace, where its configuration was not checked")
@@ -187,6 +191,7 @@ class Judge:
         return not any(os.path.lexists(folder / name) for folder in folders for name in (".git", "HEAD", "gitdir"))
 
     def _roots(self) -> tuple[str, ...]:
+        """Return the workspace folder as the session names it, and with its links resolved."""
         return os.path.normpath(self.paths.session_folders.root), os.path.realpath(self.paths.session_folders.root)
 
     def _check_cd(self, target: str | None, folder: str, checker: ReadChecker) -> None:
@@ -199,8 +204,8 @@ class Judge:
         if os.path.realpath(joined) != os.path.realpath(path):
             raise PathNeedsApproval(f"cd {target} goes up from a symbolic link")
         folders = (self.paths.session_folders.root, *self.paths.session_folders.added_folders)
-        spelled = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
-        base = max((spelling for spelling in spelled if is_within(path, spelling)), key=len, default="")
+        spellings = (*map(os.path.realpath, folders), *map(os.path.normpath, folders))
+        base = max((spelling for spelling in spellings if is_within(path, spelling)), key=len, default="")
         if not base or os.path.realpath(path) != os.path.normpath(f"{os.path.realpath(base)}/{path[len(base) :]}"):
             raise NeedsApproval(f"cd {target} leaves the workspace")
         checker.check_path(path)
@@ -264,6 +269,7 @@ def _program_spec(name: str) -> ProgramSpec | None:
 
 
 def _table_roles(name: str, program: ProgramSpec, words: tuple[Word, ...], *, has_sandbox: bool) -> Roles:
+    """Return the arguments of a program with their roles; raise `NeedsApproval` for a use that the table lacks."""
     arguments = read_arguments(program, words)
     if isinstance(arguments, str) and not program.operands.roles and program.operands.minimum:
         raise NeedsApproval(f"{name} may do more than read")
@@ -294,7 +300,7 @@ def _leading_wildcards(program: ProgramSpec | None) -> LeadingWildcards:
     if program is None or any(reason.startswith(_HARM) for reason in program.refused.values()):
         return "none"
     roles = program.operands.roles
-    return "any" if roles and _METADATA.issuperset(roles) else "ending"
+    return "any" if roles and _METADATA_ROLES.issuperset(roles) else "ending"
 
 
 def _kind(path: str) -> Kind:
@@ -304,6 +310,7 @@ def _kind(path: str) -> Kind:
 
 
 def _has_version_file(folder: str) -> bool:
+    """Return whether a folder, or one above it, selects the version of a program."""
     folders = (Path(folder), *Path(folder).parents)
     return any(os.path.lexists(path / name) for path in folders for name in _VERSION_FILES)
 

@@ -23,6 +23,7 @@ Role: TypeAlias = Literal[
     "read", "file", "list", "names", "tree", "text", "pattern", "format", "number", "seconds", "date", "word", "name",
     "sed", "awk", "jq", "test", "printf", "revision", "path",
 ]  # fmt: skip
+"""The meaning of a word for its program, such as a file to read. The header of commands.toml explains each role."""
 Arity: TypeAlias = Literal["none", "required", "optional"]
 Style: TypeAlias = Literal["getopt", "words", "find", "text"]
 
@@ -99,7 +100,7 @@ class ConditionalOperands:
 
 @dataclass(frozen=True, slots=True)
 class ProgramSpec:
-    """A row of the table. The header of commands.toml explains the fields."""
+    """A row of the table. The header of commands.toml explains the fields in more detail."""
 
     name: str
     options: Mapping[str, OptionSpec]
@@ -107,16 +108,25 @@ class ProgramSpec:
     operands: Operands
     when: tuple[ConditionalOperands, ...] = ()
     core: bool = False
+    """The program may run without approval even if no sandbox works on this machine."""
     core_options: frozenset[str] = frozenset()
+    """The options that are accepted without a sandbox."""
     number: bool = False
+    """`-5` is an option."""
     plus: bool = False
+    """A word that begins with `+` may be an option."""
     stops: bool = False
+    """Options end at the first operand."""
     style: Style = "getopt"
     attached: bool = True
+    """False: the value of an option is always the next word."""
     builtin: bool = False
     choices: frozenset[str] = frozenset()
+    """The only words that may be operands; empty: any."""
     consults: tuple[str, ...] = ()
+    """Files that the program reads by itself; used by the tests of the table."""
     reads: str = ""
+    """The data that a command of git reads; see `git.Reads`."""
     prefix: str = ""
     """The program whose command this is: `git`, or empty."""
 
@@ -209,15 +219,15 @@ class _OptionReader:
 
     def __init__(self, program: ProgramSpec, words: tuple[Word, ...]) -> None:
         self._program = program
-        self._rest = deque(words)
+        self._pending_words = deque(words)
         self._options: list[tuple[str, Word | None]] = []
         self._values: list[tuple[Word, Role]] = []
         self._operands: list[Word] = []
 
     def read_options(self) -> None:
         """Read options and operands in any order, up to a `--`."""
-        while self._rest:
-            word = self._rest.popleft()
+        while self._pending_words:
+            word = self._pending_words.popleft()
             if word.text == "--" and word.is_known and "--" not in self._program.refused:
                 break
             if not self._is_operand(word):
@@ -226,20 +236,20 @@ class _OptionReader:
             self._operands.append(word)
             if self._program.stops:
                 break
-        self._operands += self._rest
+        self._operands += self._pending_words
 
     def read_text(self) -> None:
         """Read every word as an operand, even if it begins with a dash."""
-        self._operands += self._rest
+        self._operands += self._pending_words
 
     def read_expression(self) -> None:
         """Read the starting points of find, then its expression."""
-        while self._rest and self._rest[0].text == "-P":
-            self._options.append((self._rest.popleft().text, None))
-        while self._rest and not _begins_expression(self._rest[0]):
-            self._operands.append(self._rest.popleft())
-        while self._rest:
-            word = self._rest.popleft()
+        while self._pending_words and self._pending_words[0].text == "-P":
+            self._options.append((self._pending_words.popleft().text, None))
+        while self._pending_words and not _begins_expression(self._pending_words[0]):
+            self._operands.append(self._pending_words.popleft())
+        while self._pending_words:
+            word = self._pending_words.popleft()
             if not word.is_known or word.has_glob or word.text == "-P":
                 raise _UnknownUse(f"qcode does not know {word.text!r} in this {self._program.label} command")
             self._add(word.text, self._option(word.text))
@@ -343,11 +353,11 @@ class _OptionReader:
         return option
 
     def _next_value(self, name: str) -> Word:
-        if not self._rest:
+        if not self._pending_words:
             raise _UnknownUse(f"the option {name} of {self._program.label} has no value")
-        if self._rest[0].may_be_several:
+        if self._pending_words[0].may_be_several:
             raise _UnknownUse(f"the value of {name} is known only when {self._program.label} runs")
-        return self._rest.popleft()
+        return self._pending_words.popleft()
 
 
 def _begins_expression(word: Word) -> bool:
@@ -440,7 +450,7 @@ def program_of(name: str, row: Mapping[str, Any], prefix: str = "") -> ProgramSp
     return ProgramSpec(
         name,
         options,
-        dict(_spelled_names(row.get("refused", {}))),
+        dict(_one_by_one(row.get("refused", {}))),
         _operands(row),
         tuple(ConditionalOperands(_groups(case["options"]), _operands(case)) for case in row.get("when", ())),
         core=row.get("core", False),
@@ -458,17 +468,19 @@ def program_of(name: str, row: Mapping[str, Any], prefix: str = "") -> ProgramSp
     )
 
 
-def _spelled_names(entries: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _one_by_one(entries: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for names, value in entries.items():
         for name in names.split():
             yield name, value
 
 
 def _groups(text: str) -> tuple[frozenset[str], ...]:
+    """Return groups of options: `-a -b + -c` is the group of `-a` and `-b`, and the group of `-c`."""
     return tuple(frozenset(group.split()) for group in text.split(" + "))
 
 
 def _operands(row: Mapping[str, Any]) -> Operands:
+    """Return the operands of a row: `["pattern", "read..."]` is a pattern and any number of files."""
     listed: list[str] = row.get("operands", [])
     roles: Any = tuple(role.removesuffix("...") for role in listed)
     repeated = next((index for index, role in enumerate(listed) if role.endswith("...")), None)
