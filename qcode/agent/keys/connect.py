@@ -37,16 +37,16 @@ Source: TypeAlias = Literal[
 
 @dataclass(frozen=True, slots=True)
 class CredentialRow:
-    """The credential of a provider. `name` is the variable, setting or command of the source.
-
-    `shadowed` is the location of a stored key that this source overrides.
-    """
+    """The credential of a provider, as `qcode auth` lists it."""
 
     provider: str
     source: Source
     name: str = ""
+    """The variable, setting or command that gives the credential."""
     shadowed: KeyLocation | None = None
+    """The location of a stored key that is not used, because this source precedes it."""
     status: str = ""
+    """Without a credential: how to add one."""
 
     @property
     def is_ready(self) -> bool:
@@ -118,19 +118,21 @@ Group: TypeAlias = Literal["popular", "local", "other"]
 
 @dataclass(frozen=True, slots=True)
 class ProviderChoice:
-    """A provider that can be chosen. `state` describes its credential, empty if there is none.
-
-    `takes_key`: a key can be entered. `is_ready`: it works without entering one. `title` is its display name, `hint` a
-    line about it, `key_page` the web page to create a key, empty if unknown.
-    """
+    """A provider that can be chosen in the setup."""
 
     name: str
     state: str = ""
+    """Describes the credential, empty if there is none."""
     takes_key: bool = True
+    """Whether a key can be entered."""
     is_ready: bool = False
+    """Whether the provider works without entering a key."""
     title: str = ""
+    """The name for display."""
     hint: str = ""
+    """A line about the provider."""
     key_page: str = ""
+    """The address of the web page to create a key, empty if unknown."""
     group: Group = "other"
 
 
@@ -174,15 +176,15 @@ _GROUPS: tuple[Group, ...] = ("popular", "local", "other")
 
 @dataclass(frozen=True, slots=True)
 class CheckedKey:
-    """A key that the host did not reject. `key` is None for the current key.
-
-    `is_accepted` is False if the host gave no clear answer; `note` then has the reason.
-    """
+    """A key that the host did not reject."""
 
     key: Secret | None
+    """None for the credential that is already in use."""
     is_accepted: bool = True
+    """False if the host gave no clear answer, for the reason in `note`."""
     note: str = ""
     models: tuple[str, ...] = ()
+    """The models that the host listed."""
 
 
 MIN_KEY_CHARS = 8
@@ -192,6 +194,7 @@ _BRACKETS = re.compile(r"\x1b?\[20[01]~")
 _INVISIBLE = "".join(map(chr, (0x00A0, 0x00AD, 0x200B, 0x200C, 0x200D, 0x2060, 0xFEFF)))
 _WRAPPING = _INVISIBLE + " \t\r\n\v\f,;"
 _QUOTES = "\"'`\u2018\u2019\u201c\u201d"
+# A key with the name of its variable: `export OPENAI_API_KEY="sk-…"`, `api_key: sk-…`, `$env:OPENAI_API_KEY = …`.
 _ASSIGNED = re.compile(
     r"(?P<word>export\s+|set\s+(?:-\w+\s+)*|setenv\s+|\$env:)?[\"'`]?(?P<name>[A-Za-z_][A-Za-z0-9_-]*)[\"'`]?"
     r"(?:\s*=\s*|:\s+|:(?=[\"'`])|\s+)(?P<value>\S.*)",
@@ -199,6 +202,7 @@ _ASSIGNED = re.compile(
 )
 _KEY_NAME = re.compile(r"key|token|secret|credential", re.IGNORECASE)
 _BEARER = re.compile(r"(?:authorization\s*:\s*)?bearer\s+(?P<value>\S.*)", re.IGNORECASE | re.DOTALL)
+# A key of which the web page shows only a part: `sk-...abcd`, `sk-***`.
 _MASKED = re.compile(r"\.\.\.|\*{3}|^[x.*•-]+$", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"^<.*>$|^\[.*\]$|\byour[-_ ]?(?:\w+[-_ ])?(?:api[-_ ]?)?key\b", re.IGNORECASE)
 _KEY_PREFIXES: Mapping[str, tuple[str, ...]] = {
@@ -217,7 +221,7 @@ def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
     address = address or spec.base_url
     key, name = _unwrap_key(pasted)
     owner = _owner_of_variable(name)
-    if owner and not _reads(spec, name):
+    if owner and not _uses_variable(spec, name):
         raise ValueError(f"{name} is the variable of {owner}, so this is not a key for {spec.name}")
     if not key:
         raise ValueError("no key was given")
@@ -237,9 +241,9 @@ def read_key(pasted: str, spec: ProviderSpec, address: str = "") -> str:
         raise ValueError(f"that contains characters that no {spec.name} key has; copy only the key")
     if len(key) < MIN_KEY_CHARS and not is_local(address):
         raise ValueError("that is too short for a key; copy it again")
-    other = _owner_of_key(key)
-    if other and address == spec.base_url and key_name(spec) != other and spec.name in PROVIDERS:
-        raise ValueError(f"that looks like a key for {other}, not for {spec.name}")
+    key_owner = _owner_of_key(key)
+    if key_owner and address == spec.base_url and key_name(spec) != key_owner and spec.name in PROVIDERS:
+        raise ValueError(f"that looks like a key for {key_owner}, not for {spec.name}")
     return key
 
 
@@ -278,9 +282,10 @@ def _owner_of_variable(name: str) -> str:
     return next((spec.name for spec in PROVIDERS.values() if name.upper() in spec.key_variables), "") if name else ""
 
 
-def _reads(spec: ProviderSpec, name: str) -> bool:
-    known = PROVIDERS.get(spec.name)
-    return name.upper() in (*spec.key_variables, *(known.key_variables if known is not None else ()))
+def _uses_variable(spec: ProviderSpec, name: str) -> bool:
+    """Return whether the key of a provider can be in this variable, also if the configuration names another one."""
+    built_in = PROVIDERS.get(spec.name)
+    return name.upper() in (*spec.key_variables, *(built_in.key_variables if built_in is not None else ()))
 
 
 def _owner_of_key(key: str) -> str:
@@ -294,14 +299,14 @@ _ACCEPTED_KINDS = (ErrorKind.QUOTA, ErrorKind.RATE_LIMIT)
 
 @dataclass(frozen=True, slots=True)
 class KeyCheck:
-    """The result of a check. `unknown`: the host could not be reached, or gave no clear answer.
-
-    `models` are the models that the host listed. `note` is one line without the key, empty if the key is valid.
-    """
+    """The result of checking a key."""
 
     verdict: Literal["accepted", "refused", "unknown"]
+    """`unknown`: the host could not be reached, or gave no clear answer."""
     note: str = ""
+    """One line without the key; empty if the key is valid without restrictions."""
     models: tuple[str, ...] = ()
+    """The models that the host listed."""
 
 
 async def check_key(provider: Provider, key_path: str = "", limit_s: float = CHECK_TIMEOUT_S) -> KeyCheck:
@@ -350,8 +355,8 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *,
     if stored.why_no_keyring:
         lines.append(f"the keyring {stored.why_no_keyring}")
     _, variable = registry.key_of(spec, keys.env)
-    if above := variable or keys.setting_of(spec):
-        lines.append(f"{above} is set and takes precedence; unset it to use the stored key")
+    if overriding := variable or keys.setting_of(spec):
+        lines.append(f"{overriding} is set and takes precedence; unset it to use the stored key")
     return tuple(lines)
 
 
@@ -420,7 +425,8 @@ class KeysService:
 
     def _describe_choice(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
         description = _PROVIDER_TEXTS.get(choice.name, _ProviderText(choice.name, spec.base_url))
-        group: Group = "popular" if choice.name in _POPULAR else "local" if _is_local_server(spec) else "other"
+        group: Group = "local" if _is_local_server(spec) else "other"
+        group = "popular" if choice.name in _POPULAR else group
         return replace(
             choice, title=description.title, hint=description.hint, key_page=description.key_page, group=group
         )
@@ -457,11 +463,11 @@ class KeysService:
     def model_of(self, name: str, listed: tuple[str, ...]) -> str:
         """Return the model to switch to (`provider/model`), empty if the user must choose among `listed`."""
         try:
-            chosen = default_of(self._spec(name), self._context.settings, "")
+            default = default_of(self._spec(name), self._context.settings, "")
         except QcodeError:
             return ""
-        is_listed = not listed or any(model.startswith(chosen.model) for model in listed)
-        return chosen.name if is_listed else ""
+        is_listed = not listed or any(model.startswith(default.model) for model in listed)
+        return default.name if is_listed else ""
 
     def finish(self, model: str) -> None:
         """Record that the setup was finished or skipped: its screen does not open automatically again.

@@ -23,16 +23,19 @@ if TYPE_CHECKING:
 
 SERVICE = "qcode"
 ATTENDED_S = 20.0
+"""The time limit for a keyring that a user can unlock."""
 UNATTENDED_S = 5.0
+"""The time limit for a keyring without a user."""
 LOGIN_PREFIX = "mcp:"
 """The names of stored logins of tool servers begin with this; no provider has such a name."""
 
 
 class Keys:
-    """The credentials of this run. `open_store` is called for the first key that is not in the environment.
+    """The credentials of this run.
 
-    If it is None, no stored key is used. `commands` are the key commands of the configuration. `problems` has a line
-    for each stored key that could not be read, and for each command that failed.
+    `open_store` is called for the first key that is not in the environment; if it is None, no stored key is used.
+    `commands` are the key commands of the configuration. `problems` has a line for each stored key that could not be
+    read, and for each command that failed.
     """
 
     def __init__(
@@ -111,7 +114,7 @@ class Keys:
         """Return every key that this process has read from a store or a command, so that it can be redacted."""
         store = vars(self).get("store")  # a store that was not opened has returned no key
         stored: frozenset[Secret] = frozenset() if store is None else store.known_keys()
-        return stored | self._commands.known
+        return stored | self._commands.printed
 
     def _locations(self) -> Mapping[str, KeyLocation]:
         try:
@@ -142,6 +145,7 @@ class Keys:
 COMMAND_TIMEOUT_S = 10.0
 _MAX_ERROR = 200
 printed_keys: dict[tuple[str, ...], Secret] = {}
+"""The keys that commands printed in this process, by command."""
 _command_lock = threading.Lock()
 
 
@@ -149,14 +153,14 @@ class KeyCommands:
     """The commands of the configuration that print a key, by provider.
 
     They run in the configuration folder, so that a relative path never names a program of the project. `failures` has
-    a line for each failed command, by its setting; `known` are the keys that were printed.
+    a line for each failed command, by its setting; `printed` are the keys that the commands of this run printed.
     """
 
     def __init__(self, commands: Mapping[str, tuple[str, ...]], folder: Path) -> None:
         self._commands = commands
         self._folder = folder
         self.failures: dict[str, str] = {}
-        self.known: frozenset[Secret] = frozenset()
+        self.printed: frozenset[Secret] = frozenset()
 
     def setting_of(self, spec: ProviderSpec) -> str:
         """Return the name of the setting with the command for `spec`, empty without one."""
@@ -182,7 +186,7 @@ class KeyCommands:
                     self.failures[setting] = f"{setting} failed: {error}"
                     return ""
             key = printed_keys[argv]
-        self.known |= {key}
+        self.printed |= {key}
         from qcode.agent.crash import redact_in_crash_reports
 
         redact_in_crash_reports(key)
@@ -199,8 +203,9 @@ def _first_line(argv: tuple[str, ...], env: Mapping[str, str], folder: Path) -> 
     try:
         code, output = run(argv, env, COMMAND_TIMEOUT_S, cwd=str(folder) if folder.is_dir() else "/", errors=errors)
     except Unavailable as error:
-        late = f"it did not end within {COMMAND_TIMEOUT_S:g} s"
-        raise ValueError(late if str(error) == "took too long" else f"{argv[0]} {error}") from None
+        if str(error) == "took too long":
+            raise ValueError(f"it did not end within {COMMAND_TIMEOUT_S:g} s") from None
+        raise ValueError(f"{argv[0]} {error}") from None
     lines = [line for line in b"".join(errors).decode("utf-8", "replace").splitlines() if line.strip()]
     if code:
         why = f": {one_line(lines[-1], _MAX_ERROR)}" if lines else ""

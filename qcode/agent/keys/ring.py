@@ -18,19 +18,21 @@ from qcode.safety.secret import Secret
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
 
-T = TypeVar("T")
+ResultT = TypeVar("ResultT")
 
 _NOTICE_S = 1.5
+"""Seconds after which a call that waits is reported."""
 _MIN_PRIORITY = 1.0
 """The minimum that the package recommends: backends below store nothing or plain text, or prompt on the terminal."""
 
-_NOT_SAFE = ("null", "fail", "plaintext", "uncrypted")
+_UNSAFE_NAMES = ("null", "fail", "plaintext", "uncrypted")
+"""The beginnings of module and class names of backends that do not store keys safely."""
 
 
 class Keyring:
     """Keys by name under one `service`. If a call takes longer than `timeout_s`, the keyring is not used again.
 
-    `on_wait` is called when a call takes longer than a moment: the user may have to unlock the keyring.
+    `on_wait` is called when a call takes longer than `_NOTICE_S`, because the user may have to unlock the keyring.
     """
 
     def __init__(self, service: str, *, timeout_s: float = 5.0, on_wait: Callable[[], None] | None = None) -> None:
@@ -66,23 +68,23 @@ class Keyring:
     def remove(self, name: str) -> bool:
         """Delete the key; return whether there was one. Raise `KeyringError` if it still exists."""
 
-        def forget() -> tuple[bool, bool]:
+        def delete() -> tuple[bool, bool]:
             backend = _backend()
             if backend.get_password(self._service, name) is None:
                 return False, False
             backend.delete_password(self._service, name)
             return True, backend.get_password(self._service, name) is not None
 
-        had_key, still_has_key = self._call(forget)
+        had_key, still_has_key = self._call(delete)
         if still_has_key:
             raise KeyringError("does not delete the key")
         return had_key
 
-    def _call(self, work: Callable[[], T], timeout_s: float | None = None) -> T:
+    def _call(self, work: Callable[[], ResultT], timeout_s: float | None = None) -> ResultT:
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         if self._failure:
             raise KeyringError(self._failure)
-        call = _CallResult[T]()
+        call = _CallResult[ResultT]()
 
         def run() -> None:
             with call:
@@ -90,12 +92,12 @@ class Keyring:
 
         # A daemon thread: a keyring that hangs must not block exit.
         threading.Thread(target=run, name="qcode-keyring", daemon=True).start()
-        notice = min(_NOTICE_S, timeout_s)
-        is_answered = call.done.wait(notice)
+        notice_s = min(_NOTICE_S, timeout_s)
+        is_answered = call.done.wait(notice_s)
         if not is_answered:
             if self._on_wait is not None:
                 self._on_wait()
-            is_answered = call.done.wait(timeout_s - notice)
+            is_answered = call.done.wait(timeout_s - notice_s)
         if not is_answered:
             self._failure = f"did not answer within {timeout_s:g} s; it may be locked"
             raise KeyringError(self._failure)
@@ -104,11 +106,11 @@ class Keyring:
         return call.result[0]
 
 
-class _CallResult(Generic[T]):
+class _CallResult(Generic[ResultT]):
     """The result or the exception of a call in another thread."""
 
     def __init__(self) -> None:
-        self.result: list[T] = []
+        self.result: list[ResultT] = []
         self.error: BaseException | None = None
         self.done = threading.Event()
 
@@ -130,10 +132,10 @@ def _backend() -> KeyringBackend:
     import keyring
     from keyring.backends.chainer import ChainerBackend
 
-    chosen = keyring.get_keyring()
+    configured = keyring.get_keyring()
     # A chain may fall back to an unsafe backend, so only its best safe backend is used.
-    links = chosen.backends if isinstance(chosen, ChainerBackend) else [chosen]
-    for backend in links:
+    backends = configured.backends if isinstance(configured, ChainerBackend) else [configured]
+    for backend in backends:
         if _is_safe(backend):
             return backend
     raise KeyringError("is not available: this system has no secure keyring")
@@ -142,12 +144,14 @@ def _backend() -> KeyringBackend:
 def _is_safe(backend: KeyringBackend) -> bool:
     kind = type(backend)
     words = f"{kind.__module__}.{kind.__qualname__}".lower().replace("_", "")
-    is_known_unsafe = words.startswith("keyrings.alt.") or any(part.startswith(_NOT_SAFE) for part in words.split("."))
+    is_known_unsafe = words.startswith("keyrings.alt.") or any(
+        part.startswith(_UNSAFE_NAMES) for part in words.split(".")
+    )
     return not is_known_unsafe and float(backend.priority) >= _MIN_PRIORITY
 
 
 def _failure_text(error: BaseException) -> str:
-    """Return the kind of failure without its message, because a backend may quote the key in it."""
+    """Return an error as the end of the sentence "the keyring …", without its message, which may quote the key."""
     if isinstance(error, KeyringError):
         return str(error)
     name = type(error).__name__

@@ -30,11 +30,13 @@ KeyLocation: TypeAlias = Literal["keyring", "file"]
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """The storage of a key: `where` names the keyring or the file; `why_no_keyring` continues "the keyring …"."""
+    """The storage of a key."""
 
     location: KeyLocation
     where: str
+    """The name of the keyring, or the path of the file."""
     why_no_keyring: str = ""
+    """Why the key is in the file, as the end of the sentence "the keyring …"."""
 
 
 class KeyStore:
@@ -110,7 +112,7 @@ class KeyStore:
                 if not is_in_keyring:
                     locations.append("file")
                     del rows[name]
-        # Also if the file lists none in the keyring: the file may have been lost, or not written yet.
+        # Even if the file lists no key in the keyring: the file may have been lost, or not written yet.
         if self._forget_in_keyring(name, must_succeed=is_in_keyring):
             locations.append("keyring")
         if is_in_keyring:
@@ -145,9 +147,9 @@ _MAX_FILE_BYTES = 1 << 20
 _TEMPORARY_PREFIX = ".keys-"
 _LOCK_TIMEOUT_S = 5.0
 _LOCK_RETRY_S = 0.02
-_UNSUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
-_READ = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOCK_UNSUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
+_READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 Rows: TypeAlias = "dict[str, Secret | None]"
 """The stored keys by name; None for a key in the keyring."""
@@ -207,7 +209,7 @@ class KeyFile:
             os.close(folder)
 
     def _open_folder(self) -> int:
-        handle = os.open(self.folder, _FOLDER)
+        handle = os.open(self.folder, _FOLDER_FLAGS)
         try:
             _make_private(handle, self.folder, 0o700)
         except (OSError, KeyStoreError):
@@ -226,13 +228,13 @@ class KeyFile:
                     raise KeyStoreError(f"{self.folder} is in use by another qcode; try again") from None
                 time.sleep(_LOCK_RETRY_S)
             except OSError as error:
-                if error.errno in _UNSUPPORTED:
+                if error.errno in _LOCK_UNSUPPORTED:
                     return
                 raise
 
     def _rows(self, folder: int, *, is_lenient: bool = False) -> Rows:
         try:
-            handle = os.open(FILE_NAME, _READ, dir_fd=folder)
+            handle = os.open(FILE_NAME, _READ_FLAGS, dir_fd=folder)
         except FileNotFoundError:
             return {}
         except OSError as error:
@@ -248,7 +250,7 @@ class KeyFile:
         return rows or {}
 
     def _write(self, folder: int, rows: Mapping[str, Secret | None]) -> None:
-        self._sweep(folder)
+        self._remove_temporary_files(folder)
         if not rows:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(FILE_NAME, dir_fd=folder)
@@ -261,7 +263,7 @@ class KeyFile:
         state_file.replace(self.path, data, is_synced=True)
         os.fsync(folder)
 
-    def _sweep(self, folder: int) -> None:
+    def _remove_temporary_files(self, folder: int) -> None:
         """Remove temporary files of a process that crashed while writing; they hold keys. Call it under the lock."""
         for name in os.listdir(folder):
             if name.startswith(_TEMPORARY_PREFIX):

@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from qcode.text.json import JsonObject
 
 _FENCE = re.compile(r"(`{3,}+|~{3,}+)[^\n`]*+\n")
-_ERRORS = 5
-_ERROR_CHARS = 300
-_LEVELS = 64
-_FRAMES = 6_000
-_NONE: Any = None
-_TOO_DEEP = f"it nests more than {_LEVELS} levels deep"
+_MAX_ERRORS = 5
+_MAX_ERROR_CHARS = 300
+_MAX_LEVELS = 64
+_RECURSION_LIMIT = 6_000
+"""The recursion limit with which the validator can handle `_MAX_LEVELS`."""
+_NO_DIALECT: Any = None
+_TOO_DEEP = f"it nests more than {_MAX_LEVELS} levels deep"
 
 
 class InvalidSchemaError(Exception):
@@ -91,7 +92,7 @@ class AnswerSchema:
         try:
             value = _parse_strict(text)
             with _deep_recursion():
-                errors = list(islice(self._validator.iter_errors(value), _ERRORS))
+                errors = list(islice(self._validator.iter_errors(value), _MAX_ERRORS))
         except ValueError as error:
             return [f"it is not a single JSON value: {error}"]
         if errors:
@@ -109,7 +110,7 @@ def _parse_strict(text: str) -> Json:
         value: Json = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
         raise ValueError(_TOO_DEEP) from None
-    if _depth(value) > _LEVELS:
+    if _depth(value) > _MAX_LEVELS:
         raise ValueError(_TOO_DEEP)
     return value
 
@@ -134,17 +135,21 @@ def _validator(schema: Json) -> Validator:
     declared = schema.get("$schema") if isinstance(schema, dict) else None
     dialect: Any = Draft202012Validator
     if declared is not None:
-        dialect = validator_for({"$schema": declared}, default=_NONE) if isinstance(declared, str) else _NONE
-        if dialect is _NONE:
+        dialect = (
+            validator_for({"$schema": declared}, default=_NO_DIALECT) if isinstance(declared, str) else _NO_DIALECT
+        )
+        if dialect is _NO_DIALECT:
             raise InvalidSchemaError(f"has an unsupported $schema: {declared!r}; leave it out for Draft 2020-12")
     try:
         with _deep_recursion():
             dialect.check_schema(schema)
-            fault = fault_of(schema, specification_with(dialect.META_SCHEMA["$schema"]), dialect.check_schema)
+            problem = reference_problem(
+                schema, specification_with(dialect.META_SCHEMA["$schema"]), dialect.check_schema
+            )
     except JsonSchemaError as error:
         raise InvalidSchemaError(f"is not a valid JSON Schema: {_line(error)}") from None
-    if fault:
-        raise InvalidSchemaError(fault)
+    if problem:
+        raise InvalidSchemaError(problem)
     # The default registry would fetch unknown references.
     validator: Validator = dialect(schema, registry=REGISTRY)
     return validator
@@ -152,9 +157,9 @@ def _validator(schema: Json) -> Validator:
 
 @contextmanager
 def _deep_recursion() -> Iterator[None]:
-    """Raise the recursion limit for `_LEVELS`: an overflow in compiled code of the validator cannot be caught."""
+    """Raise the recursion limit meanwhile, because an overflow in compiled code of the validator cannot be caught."""
     before = sys.getrecursionlimit()
-    sys.setrecursionlimit(max(before, _FRAMES))
+    sys.setrecursionlimit(max(before, _RECURSION_LIMIT))
     try:
         yield
     finally:
@@ -165,12 +170,14 @@ def _depth(value: Json) -> int:
     depth, level = 0, [value]
     while level:
         depth += 1
-        level = [part for item in level for part in _parts(item)]
+        level = [child for item in level for child in _children(item)]
     return depth
 
 
-def _parts(value: Json) -> Iterable[Json]:
-    return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+def _children(value: Json) -> Iterable[Json]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def _error_message(error: ValidationError) -> str:
@@ -186,10 +193,10 @@ def _line(error: ValidationError | JsonSchemaError) -> str:
 
 def _shortened(message: str) -> str:
     message = " ".join(message.split())
-    if len(message) <= _ERROR_CHARS:
+    if len(message) <= _MAX_ERROR_CHARS:
         return message
-    # The message begins with the value and ends with the error.
-    half = _ERROR_CHARS // 2
+    # A message of the validator begins with the value, which may be long, and ends with the error.
+    half = _MAX_ERROR_CHARS // 2
     return f"{message[:half]} ... {message[-half:]}"
 
 
@@ -209,14 +216,14 @@ Send the whole answer again, corrected: one JSON value that is valid under the J
 else."""
 
 
-# Keywords whose subschemas apply to the same value as the schema that contains them.
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_ONE = ("not", "if", "then", "else")
-_SEVERAL = ("allOf", "anyOf", "oneOf")
-_NAMED = ("dependentSchemas", "dependencies")
+# Keywords whose subschemas apply to the same value as the schema that contains them: one schema, a list, or by name.
+_SCHEMA_KEYWORDS = ("not", "if", "then", "else")
+_LIST_KEYWORDS = ("allOf", "anyOf", "oneOf")
+_NAMED_KEYWORDS = ("dependentSchemas", "dependencies")
 
 
-def fault_of(schema: Json, specification: Specification[Any], check: Callable[[Any], None]) -> str:
+def reference_problem(schema: Json, specification: Specification[Any], check: Callable[[Any], None]) -> str:
     """Return the problem with the references of a schema, empty if there is none.
 
     `check` raises for an invalid schema, because a reference may point to a value that is not a schema.
@@ -226,39 +233,38 @@ def fault_of(schema: Json, specification: Specification[Any], check: Callable[[A
 
     resource = specification.create_resource(schema)
     pending: list[tuple[Resource[Any], Any]] = [(resource, REGISTRY.resolver_with_root(resource))]
-    in_place: dict[int, set[int]] = {}
+    same_value_schemas: dict[int, set[int]] = {}  # by id: the schemas that apply to the same value as a schema
     while pending:
         current, resolver = pending.pop()
         contents = current.contents
-        if not isinstance(contents, dict) or id(contents) in in_place:
+        if not isinstance(contents, dict) or id(contents) in same_value_schemas:
             continue
-        same_value = in_place[id(contents)] = {id(part) for part in _subschemas(contents)}
+        same_value = same_value_schemas[id(contents)] = {id(schema) for schema in _same_value_subschemas(contents)}
         for ref in (contents[key] for key in _REFERENCES if isinstance(contents.get(key), str)):
             try:
                 resolved = resolver.lookup(ref)
             except (Unresolvable, ValueError):
-                return (
-                    f'has a $ref to "{ref}", which the schema does not contain; external references are not supported'
-                )
+                reason = "which the schema does not contain; external references are not supported"
+                return f'has a $ref to "{ref}", {reason}'
             check(resolved.contents)
             same_value.add(id(resolved.contents))
             pending.append((specification.create_resource(resolved.contents), resolved.resolver))
         pending += [(part, resolver.in_subresource(part)) for part in current.subresources()]
     try:
-        TopologicalSorter(in_place).prepare()
+        TopologicalSorter(same_value_schemas).prepare()
     except CycleError:
         return "has a $ref that refers to itself"
     return ""
 
 
-def _subschemas(contents: JsonObject) -> Iterator[Json]:
-    yield from (contents[key] for key in _ONE if key in contents)
-    for key in _SEVERAL:
-        several = contents.get(key)
-        yield from several if isinstance(several, list) else ()
-    for key in _NAMED:
-        named = contents.get(key)
-        yield from named.values() if isinstance(named, dict) else ()
+def _same_value_subschemas(contents: JsonObject) -> Iterator[Json]:
+    yield from (contents[key] for key in _SCHEMA_KEYWORDS if key in contents)
+    for key in _LIST_KEYWORDS:
+        schemas = contents.get(key)
+        yield from schemas if isinstance(schemas, list) else ()
+    for key in _NAMED_KEYWORDS:
+        schemas_by_name = contents.get(key)
+        yield from schemas_by_name.values() if isinstance(schemas_by_name, dict) else ()
 
 
 def read_schema(argument: str) -> AnswerSchema:

@@ -16,7 +16,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from qcode.text.json import Json, JsonObject
 
-_PLAIN: Mapping[object, str] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_JSON_TYPES: Mapping[object, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    type(None): "null",
+}
 _NAMES: Mapping[type, str] = {
     str: "a string",
     int: "an integer",
@@ -31,14 +37,14 @@ _NAMES: Mapping[type, str] = {
 def schema_of(hint: Any, enclosing: tuple[object, ...] = ()) -> JsonObject:
     """Return the JSON Schema of a type; raise `TypeError` for an unsupported type.
 
-    `enclosing` are the enclosing types: a type that contains itself is not supported.
+    `enclosing` are the types that contain this one: a type that contains itself is not supported.
     """
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
         description = next((arg for arg in args[1:] if isinstance(arg, str)), "")
         return {**schema_of(args[0], enclosing), **({"description": description} if description else {})}
-    if hint in _PLAIN:
-        return {"type": _PLAIN[hint]}
+    if hint in _JSON_TYPES:
+        return {"type": _JSON_TYPES[hint]}
     if hint is None:
         return {"type": "null"}
     if origin in (typing.Required, typing.NotRequired):
@@ -64,7 +70,7 @@ def schema_of(hint: Any, enclosing: tuple[object, ...] = ()) -> JsonObject:
 
 def _json_values(hint: Any, values: Sequence[object]) -> list[Json]:
     json_values: list[Json] = [
-        value for value in values if isinstance(value, str | int | float | None) and type(value) in _PLAIN
+        value for value in values if isinstance(value, str | int | float | None) and type(value) in _JSON_TYPES
     ]
     if not json_values or len(json_values) < len(values):
         raise TypeError(f"{_name(hint)} has values that are neither strings nor numbers, which is not supported")
@@ -83,7 +89,7 @@ def accepts_null(hint: Any) -> bool:
 def _object_schema(hint: Any, enclosing: tuple[object, ...]) -> JsonObject:
     fields = _fields(hint)
     properties: dict[str, Json] = {name: schema_of(field, enclosing) for name, (field, _) in fields.items()}
-    required: list[Json] = [name for name, (_, is_needed) in fields.items() if is_needed]
+    required: list[Json] = [name for name, (_, is_required) in fields.items() if is_required]
     schema: JsonObject = {"type": "object", "properties": properties, "required": required}
     doc = inspect.getdoc(hint) or ""
     # The decorator of dataclasses writes the signature as the docstring of a class without one.
@@ -97,9 +103,9 @@ def _fields(hint: Any) -> dict[str, tuple[Any, bool]]:
     hints = typing.get_type_hints(hint, include_extras=True)
     if typing.is_typeddict(hint):
         # `__required_keys__` ignores `Required` and `NotRequired` in annotations that are strings.
-        needed = {name for name in hint.__required_keys__ if get_origin(hints[name]) is not typing.NotRequired}
-        needed |= {name for name, item in hints.items() if get_origin(item) is typing.Required}
-        return {name: (item, name in needed) for name, item in hints.items()}
+        required = {name for name in hint.__required_keys__ if get_origin(hints[name]) is not typing.NotRequired}
+        required |= {name for name, item in hints.items() if get_origin(item) is typing.Required}
+        return {name: (item, name in required) for name, item in hints.items()}
     return {
         field.name: (
             hints[field.name],
@@ -115,12 +121,12 @@ def value_of(hint: Any, value: Json, path: str = "") -> Any:
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Annotated, typing.Required, typing.NotRequired):
         return value_of(args[0], value, path)
-    if hint in _PLAIN or hint is None:
+    if hint in _JSON_TYPES or hint is None:
         return _plain_value(type(None) if hint is None else hint, value, path)
     if origin is Literal:
         return _choice(args, value, path)
     if origin in (Union, types.UnionType):
-        return _member(args, value, path)
+        return _union_value(args, value, path)
     if origin is list or hint is list:
         items = _require_type(list, value, path)
         return [value_of(args[0], item, f"{path}[{index}]") for index, item in enumerate(items)] if args else items
@@ -142,11 +148,11 @@ def _object(hint: Any, value: JsonObject, path: str) -> Any:
         raise ValueError(
             f"{_member_path(path, unknown)} is not a field of {_name(hint)}; its fields are {', '.join(fields)}"
         )
-    missing = next((name for name, (_, is_needed) in fields.items() if is_needed and name not in value), None)
+    missing = next((name for name, (_, is_required) in fields.items() if is_required and name not in value), None)
     if missing is not None:
         raise ValueError(f"{_member_path(path, missing)} is missing")
-    found = {name: value_of(fields[name][0], item, _member_path(path, name)) for name, item in value.items()}
-    return found if typing.is_typeddict(hint) else hint(**found)
+    values = {name: value_of(fields[name][0], item, _member_path(path, name)) for name, item in value.items()}
+    return values if typing.is_typeddict(hint) else hint(**values)
 
 
 def _plain_value(hint: type, value: Json, path: str) -> Any:
@@ -171,15 +177,15 @@ def _choice(choices: Any, value: Json, path: str) -> Any:
     raise ValueError(f"{path or 'the value'} must be one of {', '.join(map(repr, choices))}")
 
 
-def _member(members: tuple[Any, ...], value: Json, path: str) -> Any:
+def _union_value(members: tuple[Any, ...], value: Json, path: str) -> Any:
     """Convert the value to the first member of the union that it fits."""
-    faults: list[str] = []
+    problems: list[str] = []
     for member in members:
         try:
             return value_of(member, value, path)
-        except ValueError as fault:
-            faults.append(str(fault))
-    raise ValueError("; or ".join(faults))
+        except ValueError as problem:
+            problems.append(str(problem))
+    raise ValueError("; or ".join(problems))
 
 
 def _member_path(path: str, name: str) -> str:

@@ -117,8 +117,8 @@ class FunctionTool:
         """
         unknown = next((name for name in arguments if name not in self._hints), None)
         if unknown is not None:
-            known = ", ".join(self._hints) or "none"
-            raise ValueError(f"unknown argument {unknown!r}; the arguments are {known}")
+            names = ", ".join(self._hints) or "none"
+            raise ValueError(f"unknown argument {unknown!r}; the arguments are {names}")
         missing = next((name for name in self.spec.required if name not in arguments), None)
         if missing is not None:
             raise ValueError(f"missing argument {missing!r}")
@@ -148,7 +148,7 @@ class BoundTool:
 
 
 def is_being_cancelled() -> bool:
-    """Return whether the running task is cancelled; if not, a `CancelledError` comes from a task that it awaited."""
+    """Return whether the running task is cancelled. If not, its `CancelledError` comes from a task that it awaited."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
@@ -189,11 +189,11 @@ def _outcome(value: Any) -> ToolOutcome:
         text = _encodable(text)
         return ToolOutcome(text, value.is_error, summary=_first_line(text), images=images)
     is_text = isinstance(value, str)
-    text = _encodable(value if is_text else json.dumps(value, ensure_ascii=False, indent=2, default=_plain))
+    text = _encodable(value if is_text else json.dumps(value, ensure_ascii=False, indent=2, default=_json_default))
     return ToolOutcome(text, summary=_first_line(text))
 
 
-def _plain(value: Any) -> Any:
+def _json_default(value: Any) -> Any:
     """Convert a dataclass to a dict, and an enum member to its value, for `json.dumps`."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}

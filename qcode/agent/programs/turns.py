@@ -1,6 +1,7 @@
 """One turn for a Python program: its events, its result, and an error if it has no complete answer.
 
-`TurnStream` runs the turn and answers its approvals with the callback of the agent; without one, as pipe mode does.
+`TurnStream` runs the turn. The callback of the agent decides its approvals; without a callback they are decided as in
+pipe mode.
 """
 
 from __future__ import annotations
@@ -281,11 +282,11 @@ class TurnStream:
         self._answer = AnswerSoFar()
         self._diffs: list[str] = []
         self._latest_usage = UsageUpdated(Usage(), None, 0, 0)
-        self._replies = 0
-        self._note = ""
+        self._reply_count = 0
+        self._reply_note = ""
         self._end_event: TurnEnded | None = None
         self._result: Result[Any] | None = None
-        self._approvals: set[asyncio.Task[Any]] = set()
+        self._tasks: set[asyncio.Task[Any]] = set()  # approvals, and the start of tool servers
         self._notices: deque[Notice] = deque()
         self._steering_texts: list[str] = []
         self._started_at = time.monotonic()
@@ -309,7 +310,7 @@ class TurnStream:
     @property
     def note(self) -> str:
         """Why the turn has no complete answer, in one line; empty if it has one."""
-        return "" if self._end_event is None else shortfall(self._end_event, self._note)
+        return "" if self._end_event is None else shortfall(self._end_event, self._reply_note)
 
     def steer(self, text: str) -> None:
         """Add a message to the turn before its next step; ignored once the turn is over."""
@@ -321,7 +322,7 @@ class TurnStream:
     def cancel(self) -> None:
         """Cancel the turn; the text so far is kept, and the events end with `TurnEnded`."""
         self._is_cancelled = True
-        for task in self._approvals:
+        for task in self._tasks:
             task.cancel()
         if self._has_begun and self._result is None:
             self._conversation.cancel()
@@ -371,9 +372,9 @@ class TurnStream:
                         yield self._notices.popleft()
         finally:
             turns.running = None
-            for task in self._approvals:
+            for task in self._tasks:
                 task.cancel()
-            # An accepted plan has changed the mode, which then stays.
+            # If an accepted plan has changed the mode, that mode is kept.
             if "permission_mode" in self._fields and conversation.mode == self._fields["permission_mode"]:
                 conversation.set_mode(mode)
             self._conclude()
@@ -381,7 +382,7 @@ class TurnStream:
     async def _start_servers(self) -> None:
         """Start the tool servers, and ask about those that wait for an approval."""
         toolbox = self._turns.toolbox
-        await asyncio.wait({self._start_approval(toolbox.wait_for_servers())})  # a cancel ends this wait at once
+        await asyncio.wait({self._start_task(toolbox.wait_for_servers())})  # a cancel ends this wait at once
         servers = toolbox.servers
         if servers is None:
             return
@@ -389,10 +390,10 @@ class TurnStream:
             await servers.wait_until_started(0)  # the cancelled turn does not wait either
             return
         for approval in servers.approvals():
-            task = self._start_approval(self._decide(approval))
+            task = self._start_task(self._decide(approval))
             await asyncio.wait({task})
             servers.answer(approval.id, Deny() if task.cancelled() else task.result())
-        await asyncio.wait({self._start_approval(servers.wait_until_started())})
+        await asyncio.wait({self._start_task(servers.wait_until_started())})
 
     def _blocks(self) -> tuple[str, tuple[Block, ...]]:
         """Return the text of the prompt, and its images and files."""
@@ -444,6 +445,7 @@ class TurnStream:
         )
 
     def _record(self, event: TurnEvent) -> None:
+        """Collect the facts for the result, and start approvals."""
         self._answer.handle(event)
         match event:
             case TurnStarted():
@@ -456,8 +458,8 @@ class TurnStream:
             case ToolFinished(outcome=outcome) if outcome.diff:
                 self._diffs.append(outcome.diff)
             case ReplyFinished(note=note):
-                self._replies += 1
-                self._note = note
+                self._reply_count += 1
+                self._reply_note = note
             case UsageUpdated():
                 self._latest_usage = event
             case TurnEnded():
@@ -481,12 +483,12 @@ class TurnStream:
         async def answer() -> None:
             self._conversation.answer(approval.id, await self._decide(approval))
 
-        self._start_approval(answer())
+        self._start_task(answer())
 
-    def _start_approval(self, work: Coroutine[Any, Any, ValueT]) -> asyncio.Task[ValueT]:
+    def _start_task(self, work: Coroutine[Any, Any, ValueT]) -> asyncio.Task[ValueT]:
         task = asyncio.get_running_loop().create_task(work)
-        self._approvals.add(task)
-        task.add_done_callback(self._approvals.discard)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         return task
 
     async def _decide(self, approval: Approval) -> Decision:
@@ -514,6 +516,7 @@ class TurnStream:
         return Deny("the approval failed")
 
     def _conclude(self) -> None:
+        """Create the result, once."""
         if self._result is not None:
             return
         ended = self._end_event = self._end_event or self._unfinished_end()
@@ -539,11 +542,11 @@ class TurnStream:
         )
 
     def _unfinished_end(self) -> TurnEnded:
-        """Return an end for a turn whose last event was not read."""
-        calls = ApiCalls(initial=self._replies)
+        """Return the last event of a turn that was left before this event was read."""
+        calls = ApiCalls(initial=self._reply_count)
         text, spent = self._answer.text, self._latest_usage
         return TurnEnded(
-            Outcome.CANCELLED, None, "", text, self._replies, spent.usage, spent.cost, calls,
+            Outcome.CANCELLED, None, "", text, self._reply_count, spent.usage, spent.cost, calls,
             is_answered=bool(text.strip()), whole_text=self._answer.whole_text,
         )  # fmt: skip
 

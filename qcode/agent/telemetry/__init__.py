@@ -13,8 +13,14 @@ from qcode.text.json import JsonObject
 class Observer(Protocol):
     """A consumer of the events and requests of a conversation. It never raises and never blocks."""
 
-    def event(self, event: TurnEvent) -> None: ...
-    def metrics(self, sums: JsonObject) -> None: ...
+    def event(self, event: TurnEvent) -> None:
+        """Observe an event of a turn."""
+        ...
+
+    def metrics(self, sums: JsonObject) -> None:
+        """Observe the recovery metrics of the conversation so far."""
+        ...
+
     def watch(self, provider: Provider) -> Provider:
         """Return a provider whose requests are observed."""
         ...
@@ -25,25 +31,25 @@ class Observer(Protocol):
 class Observers:
     """Several observers as one."""
 
-    def __init__(self, parts: Sequence[Observer]) -> None:
-        self._parts = tuple(parts)
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = tuple(observers)
 
     def event(self, event: TurnEvent) -> None:
-        for part in self._parts:
-            part.event(event)
+        for observer in self._observers:
+            observer.event(event)
 
     def metrics(self, sums: JsonObject) -> None:
-        for part in self._parts:
-            part.metrics(sums)
+        for observer in self._observers:
+            observer.metrics(sums)
 
     def watch(self, provider: Provider) -> Provider:
-        for part in self._parts:
-            provider = part.watch(provider)
+        for observer in self._observers:
+            provider = observer.watch(provider)
         return provider
 
     def close(self) -> None:
-        for part in self._parts:
-            part.close()
+        for observer in self._observers:
+            observer.close()
 
 
 _ENDPOINTS = (

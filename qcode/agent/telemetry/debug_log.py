@@ -22,6 +22,7 @@ from qcode.protocol.reply import ReplyEvent
 from qcode.text.json import JsonObject
 
 MAX_MESSAGES = 1_000
+"""The maximum number of different log messages of modules that are written."""
 
 
 class DebugLog:

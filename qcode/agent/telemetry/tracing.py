@@ -13,7 +13,7 @@ import logging
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import urlsplit
 
 from qcode import __version__
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 FLUSH_S = 1.0
 """The time that the exit waits for a collector."""
 CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
-_CAPTURING = frozenset({"true", "span_only", "span_and_event"})
-_PROVIDERS = {
+_CAPTURE_VALUES = frozenset({"true", "span_only", "span_and_event"})
+_PROVIDER_NAMES = {
     "openai-responses": "openai",
     "gemini": "gcp.gemini",
     "vertex": "gcp.vertex_ai",
@@ -47,6 +47,9 @@ _DURATION_BOUNDS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 
 """The bucket boundaries that the conventions recommend."""
 
 Attributes = dict[str, Any]
+"""The attributes of a span or measurement."""
+StartedSpan: TypeAlias = "tuple[Span, float]"
+"""A span, and its start on the monotonic clock in seconds."""
 
 
 def open_tracing(env: Mapping[str, str], redact: Callable[[str], str]) -> Tracing | None:
@@ -74,7 +77,7 @@ def open_tracing(env: Mapping[str, str], redact: Callable[[str], str]) -> Tracin
     is_measured = env.get("OTEL_METRICS_EXPORTER", "otlp").strip() != "none"
     readers = [PeriodicExportingMetricReader(OTLPMetricExporter())] if is_measured else []
     meters = MeterProvider(metric_readers=readers, resource=resource, shutdown_on_exit=False)
-    return Tracing(tracers, meters, redact, captures=env.get(CAPTURE_VARIABLE, "").strip().lower() in _CAPTURING)
+    return Tracing(tracers, meters, redact, captures=env.get(CAPTURE_VARIABLE, "").strip().lower() in _CAPTURE_VALUES)
 
 
 class Tracing:
@@ -95,11 +98,13 @@ class Tracing:
         self._durations = meter.create_histogram(
             "gen_ai.client.operation.duration", "s", explicit_bucket_boundaries_advisory=_DURATION_BOUNDS
         )
-        self._turns: dict[str, tuple[Span, float]] = {}
+        self._turns: dict[str, StartedSpan] = {}
         """The running turns by the id of the call that started them; the id of the user's turn is empty."""
-        self._tools: dict[str, tuple[Span, float]] = {}
-        self._prompts: dict[str, str] = {}
+        self._calls: dict[str, StartedSpan] = {}
+        self._turn_ids: dict[str, str] = {}
+        """The ids of the running turns by their prompts: a request has its prompt, but not the id of its turn."""
         self._retries: dict[str, Retry] = {}
+        """The retry that each turn announced for its next request."""
         self._failed: set[str] = set()
         """The ids of the turns whose last request failed."""
         self._is_closed = False
@@ -122,7 +127,7 @@ class Tracing:
         if self._is_closed:
             return
         self._is_closed = True
-        for span, _ in (*self._tools.values(), *self._turns.values()):
+        for span, _ in (*self._calls.values(), *self._turns.values()):
             span.end()
         thread = threading.Thread(target=self._shut_down, name="telemetry", daemon=True)
         thread.start()
@@ -133,12 +138,13 @@ class Tracing:
             provider.force_flush(int(FLUSH_S * 1_000))
 
     def _observe(self, event: TurnEvent, agent: str) -> None:
+        """Observe an event of a turn. `agent` is the call that started a sub-agent, empty for the user's turn."""
         match event:
             case TurnStarted(prompt=prompt):
-                self._prompts[prompt] = agent
+                self._turn_ids[prompt] = agent
                 self._failed.discard(agent)
                 name = "sub-agent" if agent else "qcode"
-                parent = self._tools.get(agent, self._turns.get("")) if agent else None
+                parent = self._calls.get(agent, self._turns.get("")) if agent else None
                 facts = {"gen_ai.agent.name": name, "gen_ai.conversation.id": self.session_id()}
                 self._turns[agent] = self._begin_span(f"invoke_agent {name}", "invoke_agent", parent, facts)
                 self._capture(self._turns[agent][0], "gen_ai.input.messages", lambda: [_part("user", prompt)])
@@ -148,13 +154,13 @@ class Tracing:
                 facts = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.call_id}
                 facts["gen_ai.tool.type"] = "function"
                 span = self._begin_span(f"execute_tool {call.name}", "execute_tool", self._turns.get(agent), facts)
-                self._tools[call.call_id] = span
+                self._calls[call.call_id] = span
                 self._capture(span[0], "gen_ai.tool.call.arguments", lambda: call.arguments)
             case ToolFinished(call=call, outcome=outcome, state=state):
-                if (begun_tool := self._tools.pop(call.call_id, None)) is not None:
-                    self._capture(begun_tool[0], "gen_ai.tool.call.result", lambda: outcome.content)
+                if (started := self._calls.pop(call.call_id, None)) is not None:
+                    self._capture(started[0], "gen_ai.tool.call.result", lambda: outcome.content)
                     facts = {"gen_ai.tool.name": call.name}
-                    self._end(begun_tool, "execute_tool", facts, "" if state == "done" else state)
+                    self._end(started, "execute_tool", facts, "" if state == "done" else state)
             case TurnEnded():
                 self._end_turn(event, agent)
             case _:
@@ -174,15 +180,15 @@ class Tracing:
                 **_usage(event.usage),
             }
         )
-        self._prompts = {prompt: owner for prompt, owner in self._prompts.items() if owner != agent}
+        self._turn_ids = {prompt: turn_id for prompt, turn_id in self._turn_ids.items() if turn_id != agent}
         error = event.error.kind if event.error is not None else ""
         self._end(span, "invoke_agent", {}, error)
 
-    def begin_request(self, provider: Provider, request: ModelRequest) -> tuple[tuple[Span, float], Attributes, str]:
+    def begin_request(self, provider: Provider, request: ModelRequest) -> tuple[StartedSpan, Attributes, str]:
         """Start the span of a model request; return it with the attributes of its measurements, and its turn."""
-        agent = self._prompts.get(typed_text(request.messages[0]), "") if request.messages else ""
+        agent = self._turn_ids.get(typed_text(request.messages[0]), "") if request.messages else ""
         facts: Attributes = {
-            "gen_ai.provider.name": _PROVIDERS.get(provider.name, provider.name),
+            "gen_ai.provider.name": _PROVIDER_NAMES.get(provider.name, provider.name),
             "gen_ai.request.model": request.model,
         }
         address = urlsplit(provider.host)
@@ -190,7 +196,9 @@ class Tracing:
             facts["server.address"] = address.hostname
             facts["server.port"] = address.port or (443 if address.scheme == "https" else 80)
         retry = self._retries.pop(agent, None)
-        kind = "first" if retry is None else "continuation" if retry.is_continuation else "escalation"
+        kind = "first"
+        if retry is not None:
+            kind = "continuation" if retry.is_continuation else "escalation"
         if agent in self._failed or (retry is not None and retry.reason != "max_tokens"):
             kind = "retry"  # the first retries are sent at once and emit no `Retry` event
         self._failed.discard(agent)
@@ -203,9 +211,7 @@ class Tracing:
         self._capture(span[0], "gen_ai.input.messages", lambda: [_message(message) for message in request.messages])
         return span, facts, agent
 
-    def end_request(
-        self, started: tuple[Span, float], facts: Attributes, agent: str, reply: ReplyFacts, error: str
-    ) -> None:
+    def end_request(self, started: StartedSpan, facts: Attributes, agent: str, reply: ReplyFacts, error: str) -> None:
         """End the span of a model request of the turn `agent`. `reply` are the facts of the reply so far."""
         if error:
             self._failed.add(agent)
@@ -213,8 +219,7 @@ class Tracing:
             started[0].set_attributes(_usage(reply.usage))
             for kind, count in (("input", reply.usage.input), ("output", reply.usage.output)):
                 if count is not None:
-                    owner = {"gen_ai.operation.name": "chat", "gen_ai.token.type": kind}
-                    self._tokens.record(count, facts | owner)
+                    self._tokens.record(count, {**facts, "gen_ai.operation.name": "chat", "gen_ai.token.type": kind})
         started[0].set_attributes(reply.facts)
         self._capture(started[0], "gen_ai.output.messages", lambda: [_part("assistant", "".join(reply.texts))])
         self._end(started, "chat", facts, error)
@@ -223,11 +228,11 @@ class Tracing:
         self,
         name: str,
         operation: str,
-        parent: tuple[Span, float] | None,
+        parent: StartedSpan | None,
         facts: Mapping[str, Any],
         *,
         is_client: bool = False,
-    ) -> tuple[Span, float]:
+    ) -> StartedSpan:
         from opentelemetry.trace import SpanKind, set_span_in_context
 
         context = set_span_in_context(parent[0]) if parent is not None else None
@@ -235,16 +240,17 @@ class Tracing:
         attributes = {"gen_ai.operation.name": operation, **facts}
         return self._tracer.start_span(name, context=context, kind=kind, attributes=attributes), time.monotonic()
 
-    def _end(self, started: tuple[Span, float], operation: str, facts: Attributes, error: str) -> None:
+    def _end(self, started: StartedSpan, operation: str, facts: Attributes, error: str) -> None:
         from opentelemetry.trace import StatusCode
 
-        span, since = started
-        failed = {"error.type": error} if error else {}
+        span, started_at = started
+        error_facts = {"error.type": error} if error else {}
         if error:
-            span.set_attributes(failed)
+            span.set_attributes(error_facts)
             span.set_status(StatusCode.ERROR)
         span.end()
-        self._durations.record(time.monotonic() - since, {"gen_ai.operation.name": operation, **facts, **failed})
+        seconds = time.monotonic() - started_at
+        self._durations.record(seconds, {"gen_ai.operation.name": operation, **facts, **error_facts})
 
     @property
     def captures(self) -> bool:
