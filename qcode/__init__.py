@@ -7,7 +7,7 @@ from __future__ import annotations
 
 __version__ = "0.1.0"
 
-_HOMES = {
+_NAMES_BY_MODULE = {
     "qcode.agent.agent": ("Agent", "Opening", "run"),
     "qcode.agent.hooks.events": ("Hook", "HookFunction"),
     "qcode.agent.options": ("Options",),
@@ -38,17 +38,17 @@ _HOMES = {
     "qcode.protocol.usage": ("Usage",),
     "qcode.text.diff": ("FileDiff",),
 }  # fmt: skip
-_MODULES = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_BY_NAME = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
-__all__ = ["__version__", *sorted(_MODULES)]  # all are strings
+__all__ = ["__version__", *sorted(_MODULE_BY_NAME)]
 
 
 def __getattr__(name: str) -> object:
-    if name not in _MODULES:
+    if name not in _MODULE_BY_NAME:
         raise AttributeError(f"module 'qcode' has no attribute {name!r}")
     from importlib import import_module
 
-    value: object = getattr(import_module(_MODULES[name]), name)
+    value: object = getattr(import_module(_MODULE_BY_NAME[name]), name)
     globals()[name] = value
     return value
 

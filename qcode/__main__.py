@@ -17,7 +17,7 @@ def main() -> int:
     try:
         from qcode.cli.main import main as run
 
-        gc.freeze()  # or enabling it would start with these modules
+        gc.freeze()  # otherwise the first collection would examine all objects of these modules
         gc.enable()
         return run()
     except KeyboardInterrupt:
@@ -27,7 +27,7 @@ def main() -> int:
 def _open_missing_streams() -> None:
     """Open the null device for each missing standard stream, because the next opened file would get its number.
 
-    The null device replaces standard output read-only, so that writing an answer without a receiver is an error.
+    In place of standard output it is opened for reading only, so that writing an answer is an error and not a success.
     """
     for number, name, flags in ((0, "stdin", os.O_RDONLY), (1, "stdout", os.O_RDONLY), (2, "stderr", os.O_WRONLY)):
         if getattr(sys, name) is None:

@@ -38,7 +38,7 @@ class Pipe:
 
         self._stream = stream
         self._unwritten = bytearray()
-        self._sent = 0
+        self._sent = 0  # the bytes of `_unwritten` that are written already
         try:
             self._descriptor: int | None = stream.fileno()
         except (OSError, AttributeError):
@@ -100,9 +100,12 @@ class Pipe:
 MAX_AHEAD_BYTES = 64 * 1024 * 1024
 """The maximum size of the lines that wait to be handled. Reading then pauses, so a flooding writer has to wait."""
 REQUEST_COST = 16 * 1024
-"""Bytes counted for each open request in addition to its line: for its task and its answer."""
+"""The bytes to `hold` for each open request in addition to its line: they stand for its task and its answer."""
 MAX_LINE_BYTES = 48 * 1024 * 1024
-"""Enough for several images of the maximum size, or for more text than any context window holds."""
+"""The maximum length of a line.
+
+Enough for several images of the maximum size, or for more text than any context window holds.
+"""
 
 
 _CHUNK_BYTES = 65_536
@@ -122,7 +125,7 @@ def read_first_line(descriptor: int) -> bytes:
 
 
 class StdinReader:
-    """A thread that reads lines and passes each to `on_line`, without its newline; None stands for a line too long.
+    """A thread that reads lines and passes each to `on_line` without its newline. None stands for a line too long.
 
     At the end of the input, `on_end` gets an empty string, or the reason if reading failed. Both are called in the
     event loop that runs when this is created. `first_bytes` is input that was read before. A line counts as handled
@@ -146,7 +149,7 @@ class StdinReader:
         self._on_line = on_line
         self._on_end = on_end
         self._max_line_bytes = max_line_bytes
-        self._ahead = 0
+        self._ahead = 0  # the bytes of the lines that are read and not handled yet
         self._space = threading.Condition()
         self._loop = asyncio.get_running_loop()
         # The thread is never joined: it may block in a read forever.
@@ -171,9 +174,9 @@ class StdinReader:
         is_skipping = False
         while chunk := self._first_bytes or os.read(self._descriptor, _CHUNK_BYTES):
             self._first_bytes = b""
-            *whole, partial = chunk.split(b"\n")
-            for part in whole:
-                partial_line += part
+            *line_ends, partial = chunk.split(b"\n")
+            for line_end in line_ends:
+                partial_line += line_end
                 self._enqueue(None if is_skipping or len(partial_line) > self._max_line_bytes else bytes(partial_line))
                 partial_line.clear()
                 is_skipping = False
@@ -201,9 +204,9 @@ class StdinReader:
             # If no line waits, the next one is passed on even if it is longer than the limit.
             self._space.wait_for(lambda: not self._ahead or self._ahead + size <= MAX_AHEAD_BYTES)
             self._ahead += size
-        self._loop.call_soon_threadsafe(self._take, line, size)
+        self._loop.call_soon_threadsafe(self._handle_line, line, size)
 
-    def _take(self, line: bytes | None, size: int) -> None:
+    def _handle_line(self, line: bytes | None, size: int) -> None:
         try:
             self._on_line(line)
         finally:

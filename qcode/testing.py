@@ -35,13 +35,13 @@ class Call:
 
 
 class Truncated(str):
-    """A text that stops at the output limit."""
+    """A reply text that the output limit cuts."""
 
     __slots__ = ()
 
 
 Reply: TypeAlias = str | Call | Sequence[str | Call] | ProviderError
-"""A text, a call, a list of strings and calls, or an error that the request raises."""
+"""A text, a call, a list of texts and calls, or an error that the request raises."""
 
 
 class Scripted:

@@ -79,6 +79,7 @@ class _Fields:
 
 
 def _value_class(cls: type[Any], *, is_frozen: bool, is_named: bool) -> type[Any]:
+    """Return a class with slots and the body of `cls`; `is_named`: its fields are passed by name only."""
     body = {name: value for name, value in cls.__dict__.items() if name not in ("__dict__", "__weakref__")}
     fields = _Fields(cls, is_named=is_named)
     inherited = frozenset(fields.defaults)
@@ -87,14 +88,15 @@ def _value_class(cls: type[Any], *, is_frozen: bool, is_named: bool) -> type[Any
             fields.annotations[name] = annotation
             fields.defaults[name] = default = body.pop(name, MISSING)
             fields.has_options |= isinstance(default, Field)
-            _check(cls, name, default)
-    own = frozenset(body)
+            _check_default(cls, name, default)
+    defined_names = frozenset(body)
 
     def __init__(self: object, *args: object, **named: object) -> None:  # noqa: N807 - put into the class under this name
-        for name, method in _methods(made, fields, is_frozen=is_frozen).items():
-            if name not in own:
-                setattr(made, name, method)
-        made.__init__(self, *args, **named)
+        # The first instance creates the methods, and replaces this one.
+        for name, method in _methods(value_class, fields, is_frozen=is_frozen).items():
+            if name not in defined_names:
+                setattr(value_class, name, method)
+        value_class.__init__(self, *args, **named)
 
     body["__init__"] = __init__
     body["__qualname__"] = cls.__qualname__
@@ -108,11 +110,12 @@ def _value_class(cls: type[Any], *, is_frozen: bool, is_named: bool) -> type[Any
     else:
         body.setdefault("__hash__", None)
     kind: Any = type(cls)
-    made: type[Any] = kind(cls.__name__, cls.__bases__, body)
-    return made
+    value_class: type[Any] = kind(cls.__name__, cls.__bases__, body)
+    return value_class
 
 
-def _check(cls: type[object], name: str, default: object) -> None:
+def _check_default(cls: type[object], name: str, default: object) -> None:
+    """Raise `TypeError` for a field that this decorator does not support."""
     if name == "_" or (isinstance(default, Field) and default.kw_only is not MISSING):
         raise TypeError(f"{cls.__name__}.{name}: `kw_only` applies to all fields of a value or to none")
     if default.__class__.__hash__ is None:
@@ -120,23 +123,25 @@ def _check(cls: type[object], name: str, default: object) -> None:
 
 
 def _methods(cls: type[Any], fields: _Fields, *, is_frozen: bool) -> dict[str, Callable[..., Any]]:
-    key = _getter(fields.names("compare"))
-    names = fields.names("init")
-    content = _getter(names)
-    in_repr = fields.names("repr")
+    """Return the generated methods of a class by name."""
+    compared_values = _getter(fields.names("compare"))
+    init_names, repr_names = fields.names("init"), fields.names("repr")
+    init_values = _getter(init_names)
 
     def __eq__(self: object, other: object) -> bool:  # noqa: N807
-        return key(self) == key(other) if other.__class__ is self.__class__ else NotImplemented
+        return compared_values(self) == compared_values(other) if other.__class__ is self.__class__ else NotImplemented
 
     def __hash__(self: object) -> int:  # noqa: N807
-        return hash(key(self))
+        return hash(compared_values(self))
 
     def __repr__(self: object) -> str:  # noqa: N807
-        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in in_repr)})"
+        return f"{type(self).__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in repr_names)})"
 
     def __reduce__(self: object) -> tuple[Callable[..., object], tuple[object, ...]]:  # noqa: N807
-        values = content(self)
-        return (_make, (cls, dict(zip(names, values, strict=True)))) if fields.is_named else (cls, values)
+        values = init_values(self)
+        if fields.is_named:
+            return _make, (cls, dict(zip(init_names, values, strict=True)))
+        return cls, values
 
     shared: dict[str, Callable[..., Any]] = {
         "__init__": _plain_initializer(cls, fields),
@@ -185,7 +190,7 @@ def _plain_initializer(cls: type[Any], fields: _Fields) -> Callable[..., None]:
             factories[name] = factory
         elif default is not MISSING:
             defaults[name] = default
-    finish: Callable[[object], None] | None = getattr(cls, "__post_init__", None)
+    post_init: Callable[[object], None] | None = getattr(cls, "__post_init__", None)
     calls = 0
 
     def __init__(self: object, *args: object, **named: object) -> None:  # noqa: N807
@@ -204,13 +209,14 @@ def _plain_initializer(cls: type[Any], fields: _Fields) -> Callable[..., None]:
             return
         for name, value in values.items():
             setters[name](self, value)
-        if finish is not None:
-            finish(self)
+        if post_init is not None:
+            post_init(self)
 
     return __init__
 
 
 def _compiled_initializer(cls: type[Any], fields: _Fields) -> Callable[..., None]:
+    """Return an `__init__` that is compiled from source, as `dataclasses` does: `_set_x(self, x)` for each field."""
     names: dict[str, object] = {"_missing": MISSING}
     parameters, lines = ["self", "*"] if fields.is_named else ["self"], []
     for name in fields.names("init"):
@@ -231,6 +237,6 @@ def _compiled_initializer(cls: type[Any], fields: _Fields) -> Callable[..., None
         lines.append("self.__post_init__()")
     source = "\n    ".join((f"def __init__({', '.join(parameters)}):", *(lines or ["pass"])))
     exec(source, names)  # noqa: S102 - the source contains nothing but names of fields
-    made: Callable[..., None] = names["__init__"]  # type: ignore[assignment]  # what the line above defined
-    made.__qualname__ = f"{cls.__qualname__}.__init__"
-    return made
+    initializer: Callable[..., None] = names["__init__"]  # type: ignore[assignment]  # `exec` defined it
+    initializer.__qualname__ = f"{cls.__qualname__}.__init__"
+    return initializer
