@@ -47,7 +47,7 @@ from qcode.tui.panels.choices import AGAIN, form_of
 from qcode.tui.panels.preview import ApprovalDetail, Format
 from qcode.tui.panels.question_view import AnswerField
 from qcode.tui.screens.pager import PagerScreen
-from qcode.tui.transcript.line import extract, join
+from qcode.tui.transcript.line import shown_text, source_text
 from tests.agent.context.folders import make_executable
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, says
@@ -687,7 +687,7 @@ def test_long_preview_never_hides_the_question_or_choices(size: tuple[int, int])
 
 
 def _rows(format: Format, detail: str, width: int = 60) -> str:
-    return join(ApprovalDetail.of(format, detail).lines(width))
+    return shown_text(ApprovalDetail.of(format, detail).lines(width))
 
 
 @pytest.mark.parametrize("format", ["command", "call"])
@@ -707,7 +707,7 @@ def test_line_break_in_a_command_is_marked(format: Format) -> None:
 @given(st.text(st.characters(codec="utf-8"), max_size=60), st.integers(8, 30))
 def test_highlighting_loses_no_character_of_a_command(command: str, width: int) -> None:
     detail = visible_lines(command)
-    text = extract(ApprovalDetail.of("command", detail).lines(width))
+    text = source_text(ApprovalDetail.of("command", detail).lines(width))
     assert text == detail or not detail.strip()
 
 

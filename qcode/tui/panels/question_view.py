@@ -28,7 +28,7 @@ from qcode.tui.panels.question_layout import (
 from qcode.tui.prompt.editing import EditingArea
 from qcode.tui.prompt.labels import Pastes, clean_paste
 from qcode.tui.prompt.prompt import NEW_LINE_KEYS
-from qcode.tui.transcript.line import Line, ink, letters, row_of, wrap
+from qcode.tui.transcript.line import Line, count_letters, ink, row_of_letter, wrap
 
 Page: TypeAlias = Literal["page_up", "page_down", "home", "end"]
 
@@ -105,7 +105,7 @@ class QuestionView(Vertical):
     def paint(self, height: int) -> int:
         """Show the question in at most `height` rows, shared by `arrange`; return the number of rows that are left."""
         width, is_low = self.width, self.app.size.height < _LOW
-        letters_above = letters(self._scrolling[: round(self._scroll.scroll_y)])
+        letters_above = count_letters(self._scrolling[: round(self._scroll.scroll_y)])
         is_new_width = self._detail_rows[0] not in (0, width)
         if self._detail_rows[0] != width:
             self._detail_rows = width, self._detail.lines(width)
@@ -123,7 +123,7 @@ class QuestionView(Vertical):
         self._show("#approval-why", rows.notes)
         self._show("#approval-options", rows.choices)
         if is_new_width and letters_above:
-            self._show_from(row_of(self._scrolling, letters_above))
+            self._show_from(row_of_letter(self._scrolling, letters_above))
         self._paint_mark()
         used = len(rows.title) + min(len(body), rows.scroll_rows) + len(rows.notes) + len(rows.choices)
         return height - used

@@ -1,7 +1,7 @@
 """Converts the colors of command output (SGR sequences) to inks, and removes all other control sequences.
 
-Blinking and concealed text are ignored, because output must stay legible. The slots are named `sgr-` and the parameters
-of the sequence, such as `sgr-31` or `sgr-38;5;208`; `palette` turns them into styles.
+Blinking and concealed text are ignored, because output must stay legible. The name of a slot is `sgr-` and the
+parameters of the sequence, such as `sgr-31` or `sgr-38;5;208`; `palette` turns slots into styles.
 """
 
 from __future__ import annotations
@@ -10,22 +10,25 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from qcode.text.pattern import lazy_pattern
-from qcode.tui.transcript.line import Ink, Line, Span, ink, keep_tabs, spread, wrap
+from qcode.tui.transcript.line import Ink, Line, Span, expand_tabs, ink, tidy_keeping_tabs, wrap
 
 _SGR = lazy_pattern(r"\x1b\[([0-9;:]{0,64})m")
 _ATTRIBUTES = {1, 2, 3, 4, 7, 9}
+"""The parameters for bold, dim, italic, underlined, reversed and struck text."""
 _RESETS = {22: {1, 2}, 23: {3}, 24: {4}, 27: {7}, 29: {9}}
+"""The attributes that each of these parameters ends."""
 SGR_SLOT_PREFIX = "sgr-"
 
 
 class Pen(NamedTuple):
-    """The current colors and attributes, as SGR parameters."""
+    """The current colors and attributes, as SGR parameters such as `31` or `38;5;208`; empty for the default."""
 
     color: str = ""
     background: str = ""
     attributes: tuple[int, ...] = ()
 
-    def over(self, base: Ink) -> Ink:
+    def ink_on(self, base: Ink) -> Ink:
+        """Return `base` with the colors and attributes of this pen on top of it."""
         # Text in the color of its background would be invisible.
         background = "" if self.background and _same_color(self.color, self.background) else self.background
         slots = (*map(str, self.attributes), self.color, background)
@@ -40,24 +43,25 @@ def has_sequences(text: str) -> bool:
 
 
 def pen_after(text: str, pen: Pen) -> Pen:
-    """Return `pen` as the sequences in `text` change it."""
+    """Return the pen that is current after `text`, if `pen` is current before it."""
     for match in _SGR.finditer(text):
-        pen = _pen_with(pen, match[1])
+        pen = _apply_parameters(pen, match[1])
     return pen
 
 
 def styled_spans(text: str, base: Ink, pen: Pen, limit: int | None = None) -> list[Span]:
-    """Return the spans of one line, cleaned, of about `limit` characters."""
+    """Return the spans of one line without its sequences: at most `limit` characters, in the ink `base` below `pen`."""
     spans: list[Span] = []
     position = length = 0
+    # None stands for the end of the line, which ends the last span.
     for match in (*_SGR.finditer(text), None):
-        piece = keep_tabs(text[position : match.start() if match is not None else None])
+        piece = tidy_keeping_tabs(text[position : match.start() if match is not None else None])
         if piece:
-            spans.append((piece if limit is None else piece[: limit - length], pen.over(base)))
+            spans.append((piece if limit is None else piece[: limit - length], pen.ink_on(base)))
             length += len(piece)
         if match is None or (limit is not None and length >= limit):
             break
-        position, pen = match.end(), _pen_with(pen, match[1])
+        position, pen = match.end(), _apply_parameters(pen, match[1])
     return spans
 
 
@@ -67,13 +71,16 @@ def output_rows(text: str, width: int) -> list[Line]:
     pen = PLAIN_PEN
     for line in text.split("\n"):
         before, _, visible = line.rstrip("\r").rpartition("\r")
-        rows += wrap(spread(styled_spans(visible, ink("output"), pen_after(before, pen))), max(1, width), is_code=True)
+        spans = styled_spans(visible, ink("output"), pen_after(before, pen))
+        rows += wrap(expand_tabs(spans), max(1, width), is_code=True)
         pen = pen_after(line, pen)
     return rows
 
 
-def _pen_with(pen: Pen, parameters: str) -> Pen:
-    codes = [int(part) if part.isdigit() and len(part) <= 3 else 0 for part in parameters.replace(":", ";").split(";")]
+def _apply_parameters(pen: Pen, parameters: str) -> Pen:
+    """Return `pen` as one sequence changes it. A missing or invalid parameter counts as 0, which resets the pen."""
+    parts = parameters.replace(":", ";").split(";")
+    codes = [int(part) if part.isdigit() and len(part) <= 3 else 0 for part in parts]
     remaining = iter(codes)
     for code in remaining:
         match code:
@@ -102,15 +109,20 @@ def _pen_with(pen: Pen, parameters: str) -> Pen:
 
 
 def _extended_color(code: int, codes: Iterator[int]) -> str:
-    """Return the slot of a color by its number in the table of 256, or by red, green and blue; empty if invalid."""
+    """Read the color after `code`, which is 38 (text) or 48 (background); return its parameters, empty if invalid.
+
+    A color is `5;N` (number N of 256) or `2;R;G;B`.
+    """
     kind = next(codes, 0)
-    values = [next(codes, 256) for _ in range({5: 1, 2: 3}.get(kind, 0))]
-    if not values or max(values) > 255:
+    value_count = {5: 1, 2: 3}.get(kind, 0)
+    values = [next(codes, 256) for _ in range(value_count)]
+    if not values or max(values) > 255:  # 256 stands for a missing value
         return ""
     return ";".join(map(str, (code, kind, *values)))
 
 
 def _same_color(color: str, background: str) -> bool:
+    """Whether text and background have the same color, as `31` and `41` or `38;5;208` and `48;5;208` do."""
     if ";" in background:
         return color[2:] == background[2:] and ";" in color
     return color.isdigit() and int(color) + 10 == int(background)

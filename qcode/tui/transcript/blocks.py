@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from qcode.text.addresses import split_addresses
 from qcode.tui.transcript.chunks import STEP, Chunk, GrowingLines, GrowingParagraph
 from qcode.tui.transcript.code import CodeBlock
-from qcode.tui.transcript.line import PLAIN, Ink, Line, Span, ink, over, prefix, tidy, wrap
+from qcode.tui.transcript.line import PLAIN, Ink, Line, Span, add_slot, ink, prefix, tidy, wrap
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -148,12 +148,12 @@ class _TokenPass:
         return wrap(self._spans(index + 1, base), min(width, MAX_PROSE_CELLS))
 
     def _heading(self, index: int, _close: int, width: int, base: Ink) -> list[Line]:
-        paint = over(base, "heading")
-        paint = over(paint, f"heading-{min(int(self.tokens[index].tag[1]), 3)}")
+        paint = add_slot(base, "heading")
+        paint = add_slot(paint, f"heading-{min(int(self.tokens[index].tag[1]), 3)}")
         return wrap(self._spans(index + 1, paint), min(width, MAX_PROSE_CELLS))
 
     def _rule(self, _index: int, _close: int, width: int, base: Ink) -> list[Line]:
-        return [Line((("─" * width, over(base, "rule")),), is_decoration=True)]
+        return [Line((("─" * width, add_slot(base, "rule")),), is_decoration=True)]
 
     def _code(self, index: int, _close: int, width: int, _base: Ink) -> list[Line]:
         token = self.tokens[index]
@@ -164,11 +164,11 @@ class _TokenPass:
         return self._codes.setdefault(row, CodeBlock(token.info, width)).grow(source)
 
     def _quote(self, index: int, close: int, width: int, base: Ink) -> list[Line]:
-        bar: Span = ("│ ", over(base, "quote-mark"))
+        bar: Span = ("│ ", add_slot(base, "quote-mark"))
         room = width - len(bar[0])
         if room < _MIN_BLOCK_CELLS:
-            return self.blocks(index + 1, close, width, over(base, "quote"))
-        return prefix(self.blocks(index + 1, close, room, over(base, "quote")), bar, bar)
+            return self.blocks(index + 1, close, width, add_slot(base, "quote"))
+        return prefix(self.blocks(index + 1, close, room, add_slot(base, "quote")), bar, bar)
 
     def _list(self, index: int, close: int, width: int, base: Ink) -> list[Line]:
         token = self.tokens[index]
@@ -193,7 +193,7 @@ class _TokenPass:
 
     def _item(self, index: int, close: int, width: int, base: Ink, mark: str) -> list[Line]:
         mark = self._take_task(index) or mark
-        first: Span = (mark, over(base, "bullet"))
+        first: Span = (mark, add_slot(base, "bullet"))
         room = width - len(mark)
         if room < _MIN_BLOCK_CELLS:
             return [Line(((mark[:width], first[1]),)), *self.blocks(index + 1, close, width, base)]
@@ -219,7 +219,7 @@ class _TokenPass:
         for at in range(index + 1, close):
             token = self.tokens[at]
             if token.type == "th_open":
-                header.append(self._spans(at + 1, over(base, "table-head")))
+                header.append(self._spans(at + 1, add_slot(base, "table-head")))
                 aligns.append(_align(str(token.attrs.get("style", ""))))
             elif token.type == "tr_open" and header:
                 rows.append([])
@@ -258,7 +258,7 @@ def render_table(table: Table, width: int) -> list[Line]:
         return _records(table, width)
     rule = "─┼─".join("─" * cells for cells in widths)
     lines = _table_row(table, table.header, widths)
-    lines.append(Line(((rule, over(table.base, "rule")),), is_decoration=True))
+    lines.append(Line(((rule, add_slot(table.base, "rule")),), is_decoration=True))
     for row in table.rows:
         lines.extend(_table_row(table, row, widths))
     return lines
@@ -295,7 +295,7 @@ def _column_width(table: Table, column: int) -> int:
 def _table_row(table: Table, cells: Sequence[Cell], widths: Sequence[int]) -> list[Line]:
     """Return one row of the table, as high as its highest cell."""
     columns = [wrap(cell, width) for cell, width in zip(cells, widths, strict=True)]
-    separator: Span = (" │ ", over(table.base, "rule"))
+    separator: Span = (" │ ", add_slot(table.base, "rule"))
     lines: list[Line] = []
     for level in range(max(len(column) for column in columns)):
         spans: list[Span] = []
@@ -319,9 +319,9 @@ def _records(table: Table, width: int) -> list[Line]:
     lines: list[Line] = []
     for row in table.rows or [[[] for _ in table.header]]:
         if lines:
-            lines.append(Line((("─" * min(width, 8), over(table.base, "rule")),), is_decoration=True))
+            lines.append(Line((("─" * min(width, 8), add_slot(table.base, "rule")),), is_decoration=True))
         for name, cell in zip(table.header, row, strict=True):
-            spans = [*name, (": ", over(table.base, "strong")), *cell] if name else cell
+            spans = [*name, (": ", add_slot(table.base, "strong")), *cell] if name else cell
             lines.extend(prefix(wrap(spans, max(1, width - 2)), ("", table.base), ("  ", table.base)))
     return lines
 
@@ -342,11 +342,11 @@ def inline_spans(tokens: Sequence[Token], base: Ink) -> list[Span]:
         elif kind in ("softbreak", "hardbreak"):
             spans.append((" " if kind == "softbreak" else "\n", inks[-1]))
         elif kind == "code_inline":
-            spans.append((tidy(token.content), over(inks[-1], "code")))
+            spans.append((tidy(token.content), add_slot(inks[-1], "code")))
         elif kind == "image":
             spans.extend(_image(token, inks[-1]))
         elif kind in _INLINE_SLOTS:
-            paint = over(inks[-1], _INLINE_SLOTS[kind])
+            paint = add_slot(inks[-1], _INLINE_SLOTS[kind])
             if kind == "link_open":
                 target = str(token.attrs.get("href", ""))
                 links.append((target, len(spans)))
@@ -383,7 +383,7 @@ def _target(label: str, target: str, base: Ink) -> list[Span]:
     shown_target = tidy(target)
     if label.rstrip("/") == shown_target.removeprefix("mailto:").rstrip("/") or not shown_target:
         return []
-    return [(f" ({shown_target})" if label.strip() else shown_target, over(base, "target"))]
+    return [(f" ({shown_target})" if label.strip() else shown_target, add_slot(base, "target"))]
 
 
 def _image(token: Token, base: Ink) -> list[Span]:

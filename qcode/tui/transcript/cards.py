@@ -21,7 +21,7 @@ from qcode.tools.output import OMISSION
 from qcode.tui.transcript.ansi import PLAIN_PEN, Pen, has_sequences, pen_after, styled_spans
 from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
-from qcode.tui.transcript.line import Line, Span, crop, ink, keep_tabs, prefix, spread, tidy, wrap
+from qcode.tui.transcript.line import Line, Span, crop, expand_tabs, ink, prefix, tidy, tidy_keeping_tabs, wrap
 
 CardState = Literal["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled"]
 STATES = get_args(CardState)
@@ -402,10 +402,10 @@ class Card(Foldable):
         limit = None if self.is_unfolded else width * _ROWS_PER_LINE * _CHARACTERS_PER_CELL
         pen = PLAIN_PEN if self.is_unfolded and self._detail else self._pens.get(at, PLAIN_PEN)
         if pen == PLAIN_PEN and not has_sequences(text):
-            spans = [(keep_tabs(visible)[:limit], ink("output"))]
+            spans = [(tidy_keeping_tabs(visible)[:limit], ink("output"))]
         else:
             spans = styled_spans(visible, ink("output"), pen_after(before, pen), limit)
-        rows = wrap(spread(spans), width, is_code=True)
+        rows = wrap(expand_tabs(spans), width, is_code=True)
         if self.is_unfolded or len(rows) <= _ROWS_PER_LINE:
             return rows
         first_rows = rows[:_ROWS_PER_LINE]

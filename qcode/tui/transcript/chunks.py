@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 
 from qcode.text.fences import fence_after
-from qcode.tui.transcript.line import PLAIN, Line, Span, keep_tabs, tidy, wrap
+from qcode.tui.transcript.line import PLAIN, Line, Span, tidy, tidy_keeping_tabs, wrap
 from qcode.values import dataclass
 
 _TOP_LEVEL_FENCE = re.compile(r"( {0,3})(`{3,}(?=[^`]*$)|~{3,})(.*)")
@@ -79,7 +79,7 @@ class Splitter:
 
     def clean(self, line: str) -> str:
         """Return a source line as `feed` takes it; only code keeps its tabs."""
-        return keep_tabs(line) if self.open is not None and self.open.is_code else tidy(line)
+        return tidy_keeping_tabs(line) if self.open is not None and self.open.is_code else tidy(line)
 
     def start_of_open(self) -> PartStart | None:
         """Return the start of a part that begins with the last line fed, if a chunk begins there; otherwise None."""

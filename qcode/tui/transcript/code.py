@@ -11,18 +11,21 @@ from functools import lru_cache
 from typing import Any
 
 from qcode.text.lexers import LEXER_FAULTS, lexer_of
-from qcode.tui.transcript.line import Line, Span, crop, ink, over, prefix, spread, tidy, wrap
+from qcode.tui.transcript.line import Line, Span, add_slot, crop, expand_tabs, ink, prefix, tidy, wrap
 
 BAND = ink("code-block")
 _LABEL = ink("code-block", "code-label")
 _MARGIN: Span = (" ", BAND)
-_CONTINUED: Span = ("↳", _LABEL)
+_CONTINUATION_MARGIN: Span = ("↳", _LABEL)
 """The margin of a row that continues the line above it, so that a long line does not look like two."""
 Token = tuple[int, Any, str]
-_MAX_LINE = 2_000
-"""Characters of a line. A block with a longer one stays plain, as does one over `_MAX_BLOCK` characters."""
-_MAX_BLOCK = 200_000
-_LONG_BLOCK = 5_000
+"""A token of Pygments: its index in the text, its type, and its text."""
+_MAX_LINE_CHARS = 2_000
+"""Lines are highlighted together, and only if none of them is longer."""
+_MAX_BLOCK_CHARS = 200_000
+"""A longer block is not highlighted, or only up to this length while it grows."""
+_MIN_CACHED_CHARS = 5_000
+"""The spans of a finished block of this length are cached for other widths."""
 
 _SLOTS = {
     "Comment": "code-comment",
@@ -58,24 +61,25 @@ class Highlighter:
     def highlight_block(self, lines: Sequence[str]) -> list[list[Span]]:
         """Return all lines of a finished block as spans."""
         text = "\n".join(lines) + "\n"
-        if not self._can_highlight(lines) or len(text) > _MAX_BLOCK:
-            return [_plain(line) for line in lines]
+        if not self._can_highlight(lines) or len(text) > _MAX_BLOCK_CHARS:
+            return [_plain_spans(line) for line in lines]
         return _split_into_lines(self._tokenize(text), lines)
 
     def highlight_next(self, lines: Sequence[str]) -> list[list[Span]]:
         """Return the next complete lines of a growing block as spans."""
-        if not self._can_highlight(lines) or len(self._text) > _MAX_BLOCK:
-            return [_plain(line) for line in lines]
+        if not self._can_highlight(lines) or len(self._text) > _MAX_BLOCK_CHARS:
+            return [_plain_spans(line) for line in lines]
         if self._is_resumable:
             return _split_into_lines(self._tokenize_continued("".join(line + "\n" for line in lines)), lines)
+        # The lexer keeps no state, so each line is highlighted as if it were the first.
         return [_split_into_lines(self._tokenize(line + "\n"), [line])[0] for line in lines]
 
     def _can_highlight(self, lines: Sequence[str]) -> bool:
-        return self._lexer is not None and all(len(line) <= _MAX_LINE for line in lines)
+        return self._lexer is not None and all(len(line) <= _MAX_LINE_CHARS for line in lines)
 
     @property
     def _is_resumable(self) -> bool:
-        """Whether the lexer has only rules and states, so that it can resume where it stopped."""
+        """Whether the lexer is a plain table of rules and states, which can continue where it stopped."""
         return type(self._lexer).get_tokens_unprocessed is _pygments_lexer().RegexLexer.get_tokens_unprocessed
 
     def _tokenize(self, text: str) -> list[Token]:
@@ -102,30 +106,31 @@ class CodeBlock:
         self._language = tidy(language).strip().split(" ")[0]
         self._width = width
         self._highlighter = Highlighter(self._language)
-        self._kept_lines: list[str] = []
+        self._complete_lines: list[str] = []
         self._rows: list[Line] = []
 
     def grow(self, source: Sequence[str]) -> list[Line]:
-        """Return the rows of an open block. `source` extends the last one; its last line may be incomplete.
+        """Return the rows of an open block. `source` is that of the last call with text added at its end.
 
-        The last line is not highlighted yet.
+        The last line may be incomplete, so it is not highlighted yet.
         """
-        done = len(self._kept_lines)
-        if self._kept_lines != list(source[:done]):
-            self._highlighter, self._kept_lines, self._rows, done = Highlighter(self._language), [], [], 0
-        fresh = list(source[done:-1])
-        if fresh:
-            self._rows += self._lay_out(self._highlighter.highlight_next(fresh))
-            self._kept_lines += fresh
-        return [*self._label(), *self._rows, *self._lay_out(map(_plain, source[-1:]))]
+        done = len(self._complete_lines)
+        if self._complete_lines != list(source[:done]):
+            self._highlighter, self._complete_lines, self._rows, done = Highlighter(self._language), [], [], 0
+        new_lines = list(source[done:-1])
+        if new_lines:
+            self._rows += self._lay_out(self._highlighter.highlight_next(new_lines))
+            self._complete_lines += new_lines
+        return [*self._label(), *self._rows, *self._lay_out(map(_plain_spans, source[-1:]))]
 
     def finish(self, source: Sequence[str]) -> list[Line]:
         """Return the rows of the whole block."""
-        is_long = sum(map(len, source)) >= _LONG_BLOCK
+        is_long = sum(map(len, source)) >= _MIN_CACHED_CHARS
         spans = _highlighted(self._language, tuple(source)) if is_long else self._highlighter.highlight_block(source)
         return [*self._label(), *self._lay_out(spans)]
 
     def _label(self) -> list[Line]:
+        """Return the row with the name of the language; none if the block names no language."""
         if not self._language:
             return []
         text = crop(self._language, max(1, self._width - 2))
@@ -134,7 +139,9 @@ class CodeBlock:
     def _lay_out(self, lines: Iterable[list[Span]]) -> list[Line]:
         rows: list[Line] = []
         for spans in lines:
-            rows += prefix(wrap(spread(spans), max(1, self._width - 2), is_code=True), _MARGIN, _CONTINUED)
+            rows += prefix(
+                wrap(expand_tabs(spans), max(1, self._width - 2), is_code=True), _MARGIN, _CONTINUATION_MARGIN
+            )
         for row in rows:
             row.fill = BAND
         return rows
@@ -142,7 +149,7 @@ class CodeBlock:
 
 @lru_cache(maxsize=4)
 def _highlighted(language: str, source: tuple[str, ...]) -> list[list[Span]]:
-    """Return the lines of a long block as spans, kept for the next width: highlighting takes ten times as long."""
+    """Return the lines of a long block as spans. Cached, because highlighting takes ten times as long as wrapping."""
     return Highlighter(language).highlight_block(source)
 
 
@@ -156,11 +163,11 @@ def _pygments_lexer() -> Any:  # noqa: ANN401  Pygments ships no types
 
 @lru_cache(maxsize=256)
 def language_of(path: str) -> str:
-    """Return the language of a file by its name, for `Highlighter`; empty if the name does not say."""
+    """Return the language of a file by its name, for `Highlighter`; empty if Pygments knows no language for it."""
     from pygments.lexers import find_lexer_class_for_filename  # type: ignore[import-untyped]  # no types there
 
-    found = find_lexer_class_for_filename(path.rpartition("/")[2])
-    return str(found.aliases[0]) if found is not None and found.aliases else ""
+    lexer_class = find_lexer_class_for_filename(path.rpartition("/")[2])
+    return str(lexer_class.aliases[0]) if lexer_class is not None and lexer_class.aliases else ""
 
 
 def with_slot(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Span]:
@@ -168,8 +175,8 @@ def with_slot(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Sp
     result: list[Span] = []
     position = 0
     for text, paint in spans:
-        first, last = (min(len(text), max(0, place - position)) for place in (start, end))
-        pieces = (text[:first], paint), (text[first:last], over(paint, slot)), (text[last:], paint)
+        first, last = (min(len(text), max(0, index - position)) for index in (start, end))
+        pieces = (text[:first], paint), (text[first:last], add_slot(paint, slot)), (text[last:], paint)
         result += [piece for piece in pieces if piece[0]]
         position += len(text)
     return result
@@ -177,13 +184,14 @@ def with_slot(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Sp
 
 @lru_cache(maxsize=512)
 def _token_ink(kind: Any) -> Any:  # noqa: ANN401  a token type of Pygments, which ships no types
+    """Return the ink of a token type, or of the nearest type above it: that of `Keyword` for `Keyword.Reserved`."""
     name = str(kind).removeprefix("Token").lstrip(".")
     while name and name not in _SLOTS:
         name = name.rpartition(".")[0]
     return ink("code-block", _SLOTS[name]) if name else BAND
 
 
-def _plain(line: str) -> list[Span]:
+def _plain_spans(line: str) -> list[Span]:
     return [(line, BAND)] if line else []
 
 
@@ -201,12 +209,13 @@ def _split_into_lines(tokens: Iterable[Token], lines: Sequence[str]) -> list[lis
             row.append((text, paint))
     rows += [[] for _ in range(len(lines) - len(rows))]
     return [
-        row if "".join([text for text, _ in row]) == line else _plain(line)
+        row if "".join([text for text, _ in row]) == line else _plain_spans(line)
         for row, line in zip(rows, lines, strict=False)
     ]
 
 
 def _spans_and_breaks(tokens: Iterable[Token]) -> Iterator[Span]:
+    """Yield the text of `tokens` with its ink; each line break is a separate span."""
     for _, kind, value in tokens:
         paint = _token_ink(kind)
         first, *others = value.split("\n")

@@ -16,7 +16,7 @@ from typing import Literal
 from qcode.text.diff import diff_lines
 from qcode.text.numbers import count_text
 from qcode.tui.transcript.code import Highlighter, language_of, with_slot
-from qcode.tui.transcript.line import Line, Span, crop, ink, over, prefix, tidy, wrap
+from qcode.tui.transcript.line import Line, Span, add_slot, crop, ink, prefix, tidy, wrap
 from qcode.values import dataclass
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
@@ -258,7 +258,7 @@ def _spans(row: DiffRow) -> list[Span]:
     slot = f"diff-{row.kind}"
     code = row.code or [(row.text, ink())]
     if row.kind != "same":
-        code = [(text, over(paint, slot)) for text, paint in code]
+        code = [(text, add_slot(paint, slot)) for text, paint in code]
         for start, end in row.changed:
             code = with_slot(code, start, end, f"{slot}-word")
     if not row.has_line_end:

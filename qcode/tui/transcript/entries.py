@@ -15,7 +15,19 @@ from rich.cells import cell_len
 from qcode.text.clean import clean
 from qcode.text.numbers import duration_text
 from qcode.text.pattern import lazy_pattern
-from qcode.tui.transcript.line import Ink, Line, Span, crop, ink, letters, prefix, repaint, row_of, tidy, wrap
+from qcode.tui.transcript.line import (
+    Ink,
+    Line,
+    Span,
+    count_letters,
+    crop,
+    ink,
+    prefix,
+    repaint,
+    row_of_letter,
+    tidy,
+    wrap,
+)
 
 if TYPE_CHECKING:
     from qcode.protocol.events import Level
@@ -108,11 +120,11 @@ class Entry:
 
     def letters_above(self, row: int) -> int:
         """Return the number of letters and digits before a row of the last layout."""
-        return letters(self.shown_rows()[:row])
+        return count_letters(self.shown_rows()[:row])
 
-    def row_with(self, count: int) -> int:
+    def row_of_letter(self, count: int) -> int:
         """Return the row of the last layout with the letter after the first `count` letters."""
-        return row_of(self.shown_rows(), count)
+        return row_of_letter(self.shown_rows(), count)
 
     @property
     def _gap_above(self) -> int:
@@ -504,10 +516,10 @@ class SupersededEntry(Entry):
     # Counted from the start of the old text: at another width, more or fewer of its rows are replaced.
 
     def letters_above(self, row: int) -> int:
-        return letters(self._dimmed_lines[: self._covered_rows + row - self._gap_above])
+        return count_letters(self._dimmed_lines[: self._covered_rows + row - self._gap_above])
 
-    def row_with(self, count: int) -> int:
-        return max(0, row_of(self._dimmed_lines, count) - self._covered_rows + self._gap_above)
+    def row_of_letter(self, count: int) -> int:
+        return max(0, row_of_letter(self._dimmed_lines, count) - self._covered_rows + self._gap_above)
 
     def _old_rows(self, width: int) -> list[Line]:
         if width != self._dimmed_width:

@@ -21,20 +21,24 @@ from qcode.text.clean import clean, one_line
 from qcode.text.pattern import lazy_pattern
 
 TAB = 4
-# A tab on screen is one head and several rest cells, from a private plane of Unicode: shown as spaces, copied as a tab.
+"""The distance between tab stops in cells."""
+# An expanded tab is one head and up to three rest characters, from a private plane of Unicode, so that it is shown as
+# spaces and still copied as a tab.
 _TAB_HEAD, _TAB_REST = "\U0010ff09", "\U0010ff20"
-_SHOWN = {ord(_TAB_HEAD): " ", ord(_TAB_REST): " "}
-_WRITTEN = {ord(_TAB_HEAD): "\t", ord(_TAB_REST): ""}
+_TABS_TO_SPACES = {ord(_TAB_HEAD): " ", ord(_TAB_REST): " "}
+_TABS_TO_SOURCE = {ord(_TAB_HEAD): "\t", ord(_TAB_REST): ""}
 GAP_CLASS = rf"[\s{_TAB_HEAD}{_TAB_REST}]"
-"""The character class of white space in the text of lines, tabs on screen included."""
+"""A regular expression for one white space character in the text of lines, including those of expanded tabs."""
 _CONTENT = lazy_pattern(f"[^{GAP_CLASS[1:]}")
 
 
 class Ink(NamedTuple):
-    """The style of a text: names of style slots, the last one on top, and the http(s) target of a link."""
+    """The style of a text by names, which `palette` looks up in the theme."""
 
     slots: tuple[str, ...] = ()
+    """Names of `SLOT_STYLES`. A later one overrides an earlier one: `("code-block", "code-keyword")`."""
     href: str = ""
+    """The http(s) address that the text links to; empty if it links to nothing."""
 
 
 PLAIN = Ink()
@@ -48,27 +52,30 @@ def ink(*slots: str, href: str = "") -> Ink:
 
 
 @lru_cache(maxsize=4096)
-def over(base: Ink, slot: str) -> Ink:
+def add_slot(base: Ink, slot: str) -> Ink:
     """Return `base` with `slot` on top of it."""
     return ink(*base.slots, slot, href=base.href)
 
 
 def tidy(text: str) -> str:
-    """Return foreign text for the screen: cleaned, with tabs and Unicode line separators as spaces."""
+    """Return text of a model, tool or file for the screen, without control characters.
+
+    Tabs become spaces up to the next tab stop, and Unicode line separators become spaces.
+    """
     text = clean(text)
     if text.isascii():
         return text.expandtabs(TAB) if "\t" in text else text
     return text.expandtabs(TAB).replace("\u2028", " ").replace("\u2029", " ")
 
 
-def keep_tabs(text: str) -> str:
-    """Return foreign text for the screen like `tidy`, but keep its tabs, for `spread`."""
+def tidy_keeping_tabs(text: str) -> str:
+    """Return `text` as `tidy` does, but with its tabs, which `expand_tabs` expands later."""
     text = clean(text)
     return text if text.isascii() else text.replace("\u2028", " ").replace("\u2029", " ")
 
 
-def spread(spans: Sequence[Span]) -> list[Span]:
-    """Return the spans of one source line with tabs expanded to the next tab stop; they are still copied as tabs."""
+def expand_tabs(spans: Sequence[Span]) -> list[Span]:
+    """Return the spans of one source line with tabs expanded to the next tab stop; `source_text` restores the tabs."""
     if not any("\t" in text for text, _ in spans):
         return list(spans)
     column = 0
@@ -87,26 +94,27 @@ def spread(spans: Sequence[Span]) -> list[Span]:
 
 
 def terminal_text(text: str) -> str:
-    """Return the text of a line as it is sent to the terminal."""
-    return text if text.isascii() else text.translate(_SHOWN)
+    """Return the text of a line as it is sent to the terminal: with spaces for expanded tabs."""
+    return text if text.isascii() else text.translate(_TABS_TO_SPACES)
 
 
 @dataclass(slots=True, eq=False)
 class Line:
-    """One row of the screen, or a part of one.
-
-    The first `lead` characters are decoration (gutter, indent, padding) and are not copied. `joint` is the source text
-    between the line before and this one, if a wrap divided them (mostly a space); None at a real line break. `fill` is
-    the ink of the rest of the row. `is_decoration`: the whole line is decoration. `search_start` is the index from
-    which the line is searched, if it is not `lead`: in two columns, both are searched, only the second one is copied.
-    """
+    """One row of the screen, or a part of one."""
 
     spans: tuple[Span, ...] = ()
     lead: int = 0
+    """The number of characters at the start that are decoration (gutter, indent, padding) and are not copied."""
     joint: str | None = None
+    """The source text between the previous line and this one if wrapping divided them (mostly a space); None if the
+    source has a line break there."""
     fill: Ink = PLAIN
+    """The ink of the cells to the right of the text."""
     is_decoration: bool = False
+    """Whether the whole line is decoration."""
     search_start: int | None = None
+    """The index of the first character that a search reads; None stands for `lead`. A diff in two columns is searched
+    in both, but only the second column is copied."""
 
     @property
     def text(self) -> str:
@@ -114,7 +122,7 @@ class Line:
 
     @property
     def width(self) -> int:
-        """The width of the text in cells, without `fill`."""
+        """The width of the text in cells."""
         return sum([cell_len(text) for text, _ in self.spans])
 
 
@@ -135,12 +143,12 @@ def repaint(line: Line, paint: Ink) -> Line:
     return replace(line, spans=((line.text, paint),) if line.spans else (), fill=PLAIN)
 
 
-def join(lines: Sequence[Line]) -> str:
-    """Return the shown text, one row per line."""
+def shown_text(lines: Sequence[Line]) -> str:
+    """Return the text of `lines` as it is on screen, with a line break after each row."""
     return "\n".join([terminal_text(line.text).rstrip() for line in lines])
 
 
-def extract(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:
+def source_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -> str:
     """Return the source text of `lines`: without decoration, and with wrapped lines joined.
 
     `start` is a character index into the first line, `end` into the last one.
@@ -157,7 +165,7 @@ def extract(lines: Sequence[Line], start: int = 0, end: int | None = None) -> st
             parts.append("\n" if line.joint is None else line.joint)
         parts.append(piece)
     text = "".join(parts)
-    return text if text.isascii() else text.translate(_WRITTEN)
+    return text if text.isascii() else text.translate(_TABS_TO_SOURCE)
 
 
 _WORD_AT_POINTER = lazy_pattern(r"(?<![\w./~@:-])[\w./~@:-]*\w[\w/~@-]*")
@@ -184,14 +192,16 @@ _WIDE_CHARACTERS = (
     "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6\U00020000-\U0003fffd"
 )
 _CLOSING = "、。，．：；！？）］｝」』】〉》〕々ー"
+"""Characters that must not begin a row."""
 _PLAIN_WORD = lazy_pattern("[^ ]+ *| +")
 _JOINER = "\u200d"
 
-Range = tuple[int, int, int]
+RowRange = tuple[int, int, int]
+"""A row of a wrapped text, as character indexes: its start, its end, and the start of the next row."""
 
 
 def clusters(text: str) -> Iterator[str]:
-    """Yield grapheme clusters: a character with its combining marks, variation selectors and joined characters."""
+    """Yield the grapheme clusters of `text`: a character with its combining marks and the characters joined to it."""
     begin = 0
     for index in range(1, len(text)):
         character = text[index]
@@ -204,22 +214,26 @@ def clusters(text: str) -> Iterator[str]:
 
 
 @cache
-def _word() -> re.Pattern[str]:
-    """Return the pattern of words with wide characters; large, so it is compiled only when a text needs it."""
+def _word_pattern() -> re.Pattern[str]:
+    """Return the pattern of words in text with wide characters. Each wide character is a separate word.
+
+    The pattern is large, so it is compiled only when a text needs it.
+    """
     return re.compile(rf"[{_WIDE_CHARACTERS}][{_CLOSING}]* *|[^ {_WIDE_CHARACTERS}]+[{_CLOSING}]* *| +")
 
 
-def break_text(text: str, width: int) -> list[Range]:
-    """Wrap one line of text; return its rows as `(start, end, next)`.
+def break_text(text: str, width: int) -> list[RowRange]:
+    """Wrap one line of text between words; return its rows, at least one.
 
-    `text[end:next]` is the white space swallowed by the break. A row is at most `width` cells wide, unless a single
-    character is wider. There is at least one row. Example: `break_text("ab cd", 3)` is `[(0, 2, 3), (3, 5, 5)]`.
+    The white space between the end of a row and the start of the next one is not shown. A row is at most `width` cells
+    wide, unless a single character is wider. Example: `break_text("ab cd", 3)` is `[(0, 2, 3), (3, 5, 5)]`.
     """
     if cell_len(text) <= width:
         return [(0, len(text), len(text))]
-    rows: list[Range] = []
+    rows: list[RowRange] = []
     start = end = used = 0
-    for match in (_PLAIN_WORD if text.isascii() else _word()).finditer(text):
+    pattern = _PLAIN_WORD if text.isascii() else _word_pattern()
+    for match in pattern.finditer(text):
         begin, word = match.start(), match.group()
         bare = word.rstrip(" ")
         cells = cell_len(bare)
@@ -239,15 +253,16 @@ def break_text(text: str, width: int) -> list[Range]:
     return rows
 
 
-def break_code(text: str, width: int) -> list[Range]:
+def break_code(text: str, width: int) -> list[RowRange]:
     """Wrap one line of code at a space in the second half of the row, otherwise exactly at `width`.
 
-    Only the space at the break is swallowed. Example: `break_code("f(alpha, beta)", 10)` is `[(0, 8, 9), (9, 14, 14)]`.
+    One space at the break is not shown; others are kept.
+    Example: `break_code("f(alpha, beta)", 10)` is `[(0, 8, 9), (9, 14, 14)]`.
     """
     if cell_len(text) <= width:
         return [(0, len(text), len(text))]
     row_end = _row_ends(text, max(1, width))
-    rows: list[Range] = []
+    rows: list[RowRange] = []
     start = 0
     while start < len(text):
         end = following = row_end(start)
@@ -261,12 +276,13 @@ def break_code(text: str, width: int) -> list[Range]:
 
 
 def _row_ends(text: str, width: int) -> Callable[[int], int]:
-    """Return the function from the start of a row to its end, at most `width` cells further but at least one cluster.
+    """Return a function that takes the index at which a row starts and returns the index at which it must end.
 
-    A start is the end of a row, or the index after a space there.
+    The row is at most `width` cells wide, but has at least one grapheme cluster.
     """
     if text.isascii():
         return lambda start: min(len(text), start + width)
+    # Both lists have one number for each cluster end: the characters, and the cells, before it.
     edges = [0, *accumulate(len(cluster) for cluster in clusters(text))]
     cells = [0, *accumulate(cell_len(cluster) for cluster in clusters(text))]
 
@@ -279,7 +295,7 @@ def _row_ends(text: str, width: int) -> Callable[[int], int]:
 
 
 def _cut_indexes(text: str, width: int) -> list[int]:
-    """Return the indexes at which `text` must be cut, without its start and end."""
+    """Return the indexes at which a word longer than a row must be cut, without its start and end."""
     if text.isascii():
         return list(range(max(1, width), len(text), max(1, width)))
     cuts: list[int] = []
@@ -295,7 +311,10 @@ def _cut_indexes(text: str, width: int) -> list[int]:
 
 
 def wrap(spans: Sequence[Span], width: int, *, is_code: bool = False) -> list[Line]:
-    """Wrap `spans` into rows; a newline in their text is a real line break."""
+    """Wrap `spans` into rows of at most `width` cells; a newline in their text is a line break of the source.
+
+    Code is wrapped by `break_code`, other text by `break_text`.
+    """
     lines: list[Line] = []
     for line in _split_lines(spans):
         text = "".join([piece for piece, _ in line])
@@ -311,6 +330,7 @@ def wrap(spans: Sequence[Span], width: int, *, is_code: bool = False) -> list[Li
 
 
 def _split_lines(spans: Sequence[Span]) -> list[list[Span]]:
+    """Return the spans of each line, without the newlines."""
     lines: list[list[Span]] = [[]]
     for text, paint in spans:
         first, *others = text.split("\n")
@@ -320,7 +340,7 @@ def _split_lines(spans: Sequence[Span]) -> list[list[Span]]:
     return lines
 
 
-def _split_spans(spans: Sequence[Span], rows: Sequence[Range]) -> list[tuple[Span, ...]]:
+def _split_spans(spans: Sequence[Span], rows: Sequence[RowRange]) -> list[tuple[Span, ...]]:
     """Split `spans` at the boundaries of `rows`, in one pass."""
     result: list[tuple[Span, ...]] = []
     index = offset = 0
@@ -329,20 +349,21 @@ def _split_spans(spans: Sequence[Span], rows: Sequence[Range]) -> list[tuple[Spa
         while index < len(spans) and offset + len(spans[index][0]) <= start:
             offset += len(spans[index][0])
             index += 1
-        at, cursor = offset, index
-        while cursor < len(spans) and at < end:
+        # A span may reach into the next row, so `index` stays at the span in which this row begins.
+        position, cursor = offset, index
+        while cursor < len(spans) and position < end:
             text, paint = spans[cursor]
-            piece = text[max(0, start - at) : end - at]
+            piece = text[max(0, start - position) : end - position]
             if piece:
                 pieces.append((piece, paint))
-            at += len(text)
+            position += len(text)
             cursor += 1
         result.append(tuple(pieces))
     return result
 
 
 def crop(text: str, width: int) -> str:
-    """Return `text` in at most `width` cells, with an ellipsis if it was cut."""
+    """Return `text` in at most `width` cells, with an ellipsis if it was cut. `shorten` also cleans it."""
     if cell_len(text) <= width:
         return text
     if width < 1:
@@ -357,15 +378,17 @@ def crop(text: str, width: int) -> str:
 
 
 def clip(rows: Sequence[Line], count: int, width: int) -> list[Line]:
-    """Return the first `count` rows of a wrapped text, with an ellipsis at the end if others follow."""
+    """Return the first `count` rows of a text wrapped at `width`, with an ellipsis at the end if more follow."""
     if len(rows) <= count or count < 1:
         return list(rows[: max(0, count)])
-    *whole, last = rows[:count]
-    kept = last.text.rstrip(" …")
-    kept = crop(f"{kept} ", width).removesuffix("…") if cell_len(kept) >= width else kept
-    (pieces,) = _split_spans(last.spans, [(0, len(kept), len(kept))])
+    *complete_rows, last = rows[:count]
+    text = last.text.rstrip(" …")
+    if cell_len(text) >= width:
+        # The added space makes the text too long, so that `crop` makes room for the ellipsis.
+        text = crop(f"{text} ", width).removesuffix("…")
+    (pieces,) = _split_spans(last.spans, [(0, len(text), len(text))])
     paint = pieces[-1][1] if pieces else PLAIN
-    return [*whole, replace(last, spans=(*pieces, ("…", paint)))]
+    return [*complete_rows, replace(last, spans=(*pieces, ("…", paint)))]
 
 
 def shorten(text: str, width: int) -> str:
@@ -381,7 +404,7 @@ _WORD_ENDS = re.compile(r"(?=[.,;:]? )")
 
 
 def shorten_to_words(text: str, width: int) -> str:
-    """Return cleaned `text` on one line of at most `width` cells, without its last parts or words if it is too long.
+    """Return `text` as `shorten` does, but cut it only between parts or words.
 
     Parts end at punctuation: `truncated, retrying: waiting` becomes `truncated, retrying`. If not even the
     first part fits, it loses its last words and ends with an ellipsis. The result is empty if no word fits.
@@ -395,13 +418,14 @@ def shorten_to_words(text: str, width: int) -> str:
     return next(fitting, "")
 
 
-def letters(rows: Iterable[Line]) -> int:
-    """Return the number of letters and digits in `rows`, which hardly depends on the width."""
+def count_letters(rows: Iterable[Line]) -> int:
+    """Return the number of letters and digits in `rows`, which is nearly the same at every width."""
     return sum(character.isalnum() for line in rows for character in line.text)
 
 
-def row_of(rows: Sequence[Line], count: int) -> int:
-    """Return the row that contains the letter after the first `count` letters."""
+def row_of_letter(rows: Sequence[Line], count: int) -> int:
+    """Return the index of the row that contains the letter or digit after the first `count` ones; the last row if
+    there are not that many."""
     consumed = 0
     for index, line in enumerate(rows):
         consumed += sum(character.isalnum() for character in line.text)
@@ -411,9 +435,9 @@ def row_of(rows: Sequence[Line], count: int) -> int:
 
 
 def content_positions(rows: Iterable[Line]) -> tuple[str, list[tuple[int, int]]]:
-    """Return the characters of `rows` without white space and decoration, and the row and index of each.
+    """Return the characters of `rows` without white space and decoration, and for each the row and the index in it.
 
-    The characters are the same at every width, unless the text has columns.
+    The characters and their order are the same at every width, unless the text is a table or a diff in columns.
     """
     text: list[str] = []
     positions: list[tuple[int, int]] = []

@@ -304,7 +304,7 @@ class Pane(ScrollView):
             self._reading_position = position = ReadingPosition(column.entries[index], row, letters)
         column.lay_out(index)
         if is_resized and position.letters is not None:
-            position.row = position.entry.row_with(position.letters)
+            position.row = position.entry.row_of_letter(position.letters)
         column.lay_out_down(index, 2 * view)
         column.lay_out_up(index, 2 * view)
         return column.top(index) + max(0, min(position.row, position.entry.height(column.width) - 1))
@@ -319,7 +319,7 @@ class Pane(ScrollView):
         above = sum(len(entry.rows(column.width)) for entry in old[: old.index(position.entry)])
         last = len(position.entry.rows(column.width)) - 1
         if position.letters is not None:
-            position.row = position.entry.row_with(position.letters)
+            position.row = position.entry.row_of_letter(position.letters)
         row = above + max(0, min(position.row, last))
         index = min(replaced.at, len(column.entries) - 1)
         column.lay_out(index)

@@ -20,7 +20,7 @@ from textual.timer import Timer
 from qcode import values
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import Entry, Foldable
-from qcode.tui.transcript.line import Line, content_positions, extract, href_at, word_at
+from qcode.tui.transcript.line import Line, content_positions, href_at, source_text, word_at
 from qcode.tui.transcript.pane import Pane
 
 _SCROLL_INTERVAL_S = 1 / 20
@@ -158,7 +158,7 @@ class SelectablePane(Pane):
         end = selection.end or Offset(-1, self.column.height - 1)
         lines = list(self.column.lines(start.y, end.y + 1))
         self.flush()
-        return extract(lines, start.x, None if end.x < 0 else end.x), "\n"
+        return source_text(lines, start.x, None if end.x < 0 else end.x), "\n"
 
     def selection_updated(self, selection: Selection | None) -> None:
         """Show the new selection; if it was cleared at the end of the text, follow the end again."""

@@ -18,7 +18,7 @@ from textual.geometry import Offset
 from qcode.tui.transcript.content import Content, Thoughts
 from qcode.tui.transcript.entries import Entry, Foldable, PromptEntry
 from qcode.tui.transcript.layout import ReadingPosition, RowLayout
-from qcode.tui.transcript.line import GAP_CLASS, Line, join
+from qcode.tui.transcript.line import GAP_CLASS, Line, shown_text
 from qcode.tui.transcript.selection import SelectablePane
 from qcode.values import dataclass
 
@@ -372,7 +372,7 @@ class Transcript(CardChoosingPane):
 
     def plain_text(self) -> str:
         """Return the whole transcript as text at the current width, including changes not yet painted."""
-        return join(self._all_lines())
+        return shown_text(self._all_lines())
 
     def jump(self, step: int) -> bool:
         """Scroll to the previous (-1) or next (1) prompt of the user; return False if there is none.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcode.tui.transcript.line import Line, Span, join
+from qcode.tui.transcript.line import Line, Span, shown_text
 from qcode.tui.transcript.markdown import MarkdownStream
 
 Row = tuple[tuple[Span, ...], int, str | None, bool]
@@ -16,7 +16,7 @@ def lines_of(text: str, width: int = 80) -> list[Line]:
 
 
 def rows_of(text: str, width: int = 80) -> list[str]:
-    return join(lines_of(text, width)).split("\n")
+    return shown_text(lines_of(text, width)).split("\n")
 
 
 def slots_of(text: str, piece: str, width: int = 80) -> tuple[str, ...]:

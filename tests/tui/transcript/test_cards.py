@@ -10,7 +10,7 @@ from qcode.agent.call_titles import VERBS
 from qcode.tools.output import LiveOutput, OutputCollector
 from qcode.tools.registry import specs
 from qcode.tui.transcript.cards import Card, CardState, CardUpdate
-from qcode.tui.transcript.line import extract, join
+from qcode.tui.transcript.line import shown_text, source_text
 
 
 class Clock:
@@ -21,7 +21,7 @@ class Clock:
 
 
 def rows(card: Card, width: int = 60) -> list[str]:
-    return join(card.rows(width)).split("\n")
+    return shown_text(card.rows(width)).split("\n")
 
 
 def running(clock: Clock) -> Card:
@@ -147,7 +147,7 @@ def test_card_fits_at_every_width(width: int) -> None:
 def test_copied_output_has_no_gutter() -> None:
     card = running(Clock())
     card.change(CardUpdate(output="first\n  second"))
-    assert extract(card.rows(60)[1:]) == "first\n  second"
+    assert source_text(card.rows(60)[1:]) == "first\n  second"
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_output_wraps_between_words(state: CardState, is_unfolded: bool) -> None
         "  │ There is no tool of this name. The tools are: agent,",
         "  │ diagnostics, edit, fetch",
     )
-    assert extract(card.rows(60)[1:]) == text
+    assert source_text(card.rows(60)[1:]) == text
 
 
 def test_output_colors_continue_across_rows_and_other_sequences_are_removed() -> None:
@@ -212,7 +212,7 @@ def test_output_colors_continue_across_rows_and_other_sequences_are_removed() ->
         [("still", ("sgr-38;5;208",))],
         [("orange", ("sgr-38;5;208",)), (" plain", ()), ("seen", ())],
     ]
-    assert extract(card.rows(60)[1:]) == "FAILED a\nstill\norange plainseen"
+    assert source_text(card.rows(60)[1:]) == "FAILED a\nstill\norange plainseen"
     assert "FAILED a" in card.source()
 
 

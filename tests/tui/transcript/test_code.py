@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import pytest
 
 from qcode.tui.transcript.code import CodeBlock, Highlighter
-from qcode.tui.transcript.line import Span, extract, ink
+from qcode.tui.transcript.line import Span, ink, source_text
 from tests.tui.transcript.rendering import facts, slots_of
 
 DOCSTRING = ["def f():", '    """One', "    if two", '    """', "    return 1  # three"]
@@ -98,4 +98,4 @@ def test_long_line_breaks_at_a_space_and_its_next_row_has_a_mark_that_is_not_cop
         "↳separator: str) -> int:",
         "     return 1",
     ]
-    assert extract(rows) == "\n".join(source)
+    assert source_text(rows) == "\n".join(source)

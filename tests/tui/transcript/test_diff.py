@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.tui.transcript.diff import MIN_SIDE_BY_SIDE, near_changes, parse_diff, render_diff
-from qcode.tui.transcript.line import extract, join
+from qcode.tui.transcript.line import shown_text, source_text
 from qcode.tui.transcript.transcript import find_matches
 
 DIFF = """--- a/src/x.py
@@ -27,7 +27,7 @@ DIFF = """--- a/src/x.py
 
 
 def rows(diff: str, width: int = 60) -> list[str]:
-    return join(render_diff(parse_diff(diff), width)).split("\n")
+    return shown_text(render_diff(parse_diff(diff), width)).split("\n")
 
 
 def test_rows_have_the_numbers_of_their_file() -> None:
@@ -101,7 +101,7 @@ def test_string_over_several_lines_is_highlighted_as_one() -> None:
 
 
 def test_only_the_lines_near_a_change_are_kept() -> None:
-    text = join(render_diff(near_changes(parse_diff(DIFF), 0), 60)).split("\n")
+    text = shown_text(render_diff(near_changes(parse_diff(DIFF), 0), 60)).split("\n")
     assert text == ["  9 -     name = 'x'", "  9 +     name = 'y'", " 10 +     more", "  ⋮", "100 - gone"]
 
 
@@ -178,7 +178,7 @@ def test_columns_wrap_on_their_own_and_lose_no_character() -> None:
 
 def test_only_the_new_text_of_two_columns_is_copied_and_both_are_found() -> None:
     lines = render_diff(parse_diff(DIFF), WIDE)
-    assert extract(lines) == "same\n    name = 'y'\n    more\nend\nlast"
+    assert source_text(lines) == "same\n    name = 'y'\n    more\nend\nlast"
     found = [find_matches(lines, re.compile(word)) for word in ("'x'", "'y'", "gone", "same")]
     assert [len(places) for places in found] == [1, 1, 1, 1]
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import pytest
 
 from qcode.tui.transcript.chunks import STEP, context_of
-from qcode.tui.transcript.line import Line, join
+from qcode.tui.transcript.line import Line, shown_text
 from qcode.tui.transcript.markdown import MarkdownStream
 from tests.tui.transcript.rendering import facts, lines_of
 
@@ -67,7 +67,7 @@ def live(text: str, piece: int, width: int = 60) -> list[list[Line]]:
 def test_long_block_looks_the_same_while_it_is_written(name: str) -> None:
     text = BLOCKS[name]
     assert len(text) > 3 * STEP
-    assert join(live(text, 97)[-1]) == join(lines_of(text.rstrip("\n"), 60))
+    assert shown_text(live(text, 97)[-1]) == shown_text(lines_of(text.rstrip("\n"), 60))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -96,12 +96,12 @@ def test_each_frame_renders_only_the_end(name: str) -> None:
 
 def test_block_that_is_not_a_paragraph_is_shown_whole() -> None:
     text = words(600) + "\n| a | b |\n|---|---|\n" + "".join(f"| {n} | x |\n" for n in range(20))
-    shown_text = join(live(text, 61)[-1])
-    assert "19 │ x" in shown_text
+    text_on_screen = shown_text(live(text, 61)[-1])
+    assert "19 │ x" in text_on_screen
     stream = MarkdownStream(60)
     stream.feed(text)
     stream.finish()
-    assert join(stream.lines) == join(lines_of(text, 60))
+    assert shown_text(stream.lines) == shown_text(lines_of(text, 60))
 
 
 def test_block_with_unclosed_marks_is_still_divided() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.tui.transcript.line import extract
+from qcode.tui.transcript.line import source_text
 from qcode.tui.transcript.markdown import MarkdownStream
 from tests.tui.transcript.rendering import lines_of, rows_of, slots_of
 
@@ -148,7 +148,7 @@ def test_escape_sequences_are_removed_inside_code_too() -> None:
 
 def test_copied_text_is_the_source_without_gutters_and_wraps() -> None:
     lines = lines_of("> a quoted text that is long\n\n```py\nx = 1\nlonger_name = 22222222\n```\n- one\n- two", 18)
-    assert extract(lines) == "a quoted text that is long\n\nx = 1\nlonger_name = 22222222\n• one\n• two"
+    assert source_text(lines) == "a quoted text that is long\n\nx = 1\nlonger_name = 22222222\n• one\n• two"
 
 
 @pytest.mark.parametrize("width", [80, 40, 20])

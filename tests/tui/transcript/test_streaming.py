@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from qcode.tui.transcript import entries
 from qcode.tui.transcript.content import Content
 from qcode.tui.transcript.entries import ReplyEntry
-from qcode.tui.transcript.line import join
+from qcode.tui.transcript.line import shown_text
 from qcode.tui.transcript.markdown import MarkdownStream
 from tests.fakes.examples import share
 from tests.tui.transcript.rendering import facts, lines_of
@@ -138,7 +138,7 @@ def test_settled_rows_are_never_rendered_again() -> None:
     stream.feed("first\n\nsecond\n\nthird")
     stream.show()
     settled_lines = stream.lines[: stream.settled]
-    assert join(settled_lines) == "first"
+    assert shown_text(settled_lines) == "first"
     stream.feed(" and more\n\nfourth")
     stream.show()
     assert all(line is before for line, before in zip(stream.lines, settled_lines, strict=False))
@@ -160,7 +160,7 @@ def test_start_of_a_possible_mark_is_held_back() -> None:
     for piece in ("text\n", "``", "`", "py\n", "x = 1\n"):
         stream.feed(piece)
         stream.show()
-        shown.append(join(stream.lines))
+        shown.append(shown_text(stream.lines))
     assert shown == ["text", "text", "text", "text\n py", "text\n py\n x = 1"]
 
 
@@ -171,7 +171,12 @@ def test_mark_inside_a_paragraph_does_not_break_it() -> None:
     stream.feed("ve six **seven")
     stream.feed("** eighth")
     stream.finish()
-    assert join(stream.lines).split("\n") == ["one two three four", "five six seven", "── continued 1/3 ───", "eighth"]
+    assert shown_text(stream.lines).split("\n") == [
+        "one two three four",
+        "five six seven",
+        "── continued 1/3 ───",
+        "eighth",
+    ]
 
 
 def test_mark_inside_code_does_not_end_it() -> None:
