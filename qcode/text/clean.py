@@ -69,6 +69,16 @@ def ensure_visible(text: str) -> str:
     return text if is_shown else visible_lines(text)
 
 
+def show_hidden(text: str) -> str:
+    """Return a line with every character without a glyph as an escape, as in an approval; tabs stay.
+
+    For text that no approval depends on: a backslash stays as it is, and so does text that is already visible.
+    """
+    if text.isprintable() and text.isascii():
+        return text
+    return "".join(_python_escape(char) if char != "\t" and _is_hidden(char) else char for char in text)
+
+
 def _escaped(text: str, escape: Callable[[str], str], *, is_quoted: bool) -> str:
     """Escape the invisible characters of `text`. `is_quoted`: it is JSON, with its backslashes already escaped."""
     if text.isascii() and text.isprintable() and (is_quoted or _LIKE_ESCAPE.search(text) is None):

@@ -850,6 +850,20 @@ def test_every_changed_line_of_a_four_line_edit_is_visible_while_yes_is_chosen(s
     drive(test, conversation, size=size)
 
 
+@pytest.mark.parametrize(("size", "signs"), [((40, 20), "-+"), ((40, 17), "-+"), ((30, 8), "-"), ((20, 5), "-")])
+def test_changed_lines_come_first_if_the_change_does_not_fit(size: tuple[int, int], signs: str) -> None:
+    conversation = ScriptedConversation([_finished(), ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), ended()])
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        rows = [match[1] for row in _screen(run) if (match := re.match(r"▌ +\d+ ([-+ ]) ", row))]
+        assert set(signs) <= set(rows), run.screen
+        assert "cart.py" in _screen(run)[-size[1] :][0] or size[1] > 8, run.screen
+        assert run.app.parts.approval.highlighted.label == "Yes"
+
+    drive(test, conversation, size=size)
+
+
 def test_pager_shows_all_of_a_change_that_does_not_fit() -> None:
     conversation = ScriptedConversation([_finished(), ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), ended()])
 

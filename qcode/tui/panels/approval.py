@@ -542,7 +542,8 @@ class ApprovalPanel(Vertical, can_focus=True):
             () if form.is_text_only else tuple(map(self._with_kept_text, form.options)),
             self._index if is_marked else -1,
             is_warning,
-            form.format == "text",
+            is_prose=form.format == "text",
+            ends_with_name=bool(self._shown_detail.diff),
         )
 
     def _with_kept_text(self, option: Option) -> Option:

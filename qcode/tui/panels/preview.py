@@ -20,6 +20,7 @@ from qcode.tui.transcript.diff import (
     MIN_SIDE_BY_SIDE,
     DiffRow,
     both_sides,
+    changed_rows,
     near_changes,
     parse_diff,
     render_diff,
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal["edit", "command", "call", "text", "markdown"]
 
 _MAX_MARKDOWN_CELLS = 100
-_MIN_BOTH_SIDES = 5
 
 
 class Rows(Visual):
@@ -95,17 +95,19 @@ class ApprovalDetail:
     def fitting(self, width: int, height: int) -> list[Line]:
         """Return all rows, or those with fewer unchanged lines around a change if only they fit into `height`.
 
-        If these do not fit either, and the removed lines would fill the view, return the first removed and added lines.
+        If these do not fit either, and no added line would be in view, return the first removed and added lines.
         """
         lines = self.lines(width)
-        for context in (1, 0):
+        for context in (2, 1, 0):
             if len(lines) <= height or not self.diff:
                 return lines
             shorter = render_diff(near_changes(self.diff, context), width)
             if len(shorter) <= height:
                 return shorter
-        extract = self.diff if width >= MIN_SIDE_BY_SIDE or height < _MIN_BOTH_SIDES else both_sides(self.diff, height)
-        return lines if extract is self.diff else render_diff(extract, width)[:height]
+        seen = [row for row in self.diff if row.kind not in ("file", "hunk")]
+        if width >= MIN_SIDE_BY_SIDE or both_sides(seen, height) is seen:
+            return lines
+        return render_diff(both_sides(changed_rows(self.diff), height), width)[:height]
 
     @property
     def change(self) -> tuple[int, int]:

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
+
 from qcode.text.clean import visible
 from qcode.text.numbers import count_text
 from qcode.tui.transcript.line import Line, Span, clip, crop, ink, prefix, wrap
@@ -33,7 +35,8 @@ class QuestionText:
     """The parts of a question besides its detail. `current` is the index of the highlighted option, -1 for none.
 
     `notes` are the reason for asking and the user's draft, each on separate rows. `is_warning`: the note is a warning,
-    which takes precedence over the detail. `is_prose`: the detail continues the title.
+    which takes precedence over the detail. `is_prose`: the detail continues the title. `ends_with_name`: the first span
+    of the title ends with the name of a file, which stays in view.
     """
 
     title: tuple[Span, ...]
@@ -42,6 +45,7 @@ class QuestionText:
     current: int
     is_warning: bool = False
     is_prose: bool = False
+    ends_with_name: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +132,7 @@ def _rows_of(
         wraps_others=arrangement.wraps_others,
     )
     is_title_cut, are_notes_cut = len(title) > arrangement.title, len(notes) > arrangement.notes
+    is_named = text.ends_with_name and arrangement.title == 1
     before: list[Line] = []
     after: list[Line] = []
     if is_title_cut and text.is_prose:
@@ -135,11 +140,33 @@ def _rows_of(
         title, before = title[: arrangement.title], title[arrangement.title :]
     elif is_title_cut:
         after = [] if arrangement.notes else title
-        title = clip(title, arrangement.title, width)
+        title = [_title_with_name(text.title, width)] if is_named else clip(title, arrangement.title, width)
     if are_notes_cut and not arrangement.notes:
         before, after = ([*before, *notes], after) if text.is_warning else (before, [*after, *notes])
     is_cut = is_cut or is_title_cut or are_notes_cut
     return QuestionRows(title, clip(notes, arrangement.notes, width), choices, indexes, 0, before, after, is_cut=is_cut)
+
+
+def _title_with_name(title: Sequence[Span], width: int) -> Line:
+    """Return a title in one row that keeps the end of the name, and the spans that fit: `Edit …cart.py  +4`.
+
+    If the file name alone needs the space, the verb is left out: `…rc/cart.py`.
+    """
+    (question, paint), *others = title
+    width = max(1, width - _TITLE_MARK_CELLS)
+    verb, _, path = question.partition(" ")
+    if len(verb) + cell_len(path.rpartition("/")[2]) + 2 > width:
+        verb = ""
+    shown = f"{verb} {path}".lstrip()
+    kept = len(verb) + 1 if verb else 0
+    while cell_len(shown) > width and len(shown) > kept + 1:
+        shown = f"{shown[:kept]}…{shown[kept:].removeprefix('…')[1:]}"
+    spans: list[Span] = [(shown, paint)]
+    for span in others:
+        if Line((*spans, span)).width > width:
+            break
+        spans.append(span)
+    return Line(tuple(spans))
 
 
 def choice_rows(

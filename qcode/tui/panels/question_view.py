@@ -114,7 +114,7 @@ class QuestionView(Vertical):
         rows = self._rows = arrange(text, detail_rows, width, height, is_low=is_low, kept_rows=kept_rows)
         body = self._body()
         view_rows = self._view_rows
-        is_extract = not (self._is_whole or len(body) <= rows.scroll_rows or rows.before or rows.after)
+        is_extract = not (self._is_whole or len(body) <= rows.scroll_rows or rows.before)
         self._scrolling = self._detail.fitting(width, view_rows) if is_extract else body
         self._hidden = len(body) - len(self._scrolling)
         self._scroll.styles.max_height = max(1, view_rows)

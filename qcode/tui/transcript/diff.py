@@ -13,6 +13,7 @@ from difflib import SequenceMatcher
 from itertools import zip_longest
 from typing import Literal
 
+from qcode.text.clean import show_hidden
 from qcode.text.diff import diff_lines
 from qcode.text.numbers import count_text
 from qcode.tui.transcript.code import Highlighter, language_of, with_slot
@@ -28,6 +29,7 @@ _MAX_HIGHLIGHTED = 2_000
 MIN_SIDE_BY_SIDE = 136
 """Cells of a row from which old and new text are side by side: those of a card on a screen of 141 columns."""
 _BETWEEN = " │ "
+_MIN_BOTH_SIDES = 3
 
 Kind = Literal["add", "remove", "same", "hunk", "file"]
 _SIGN = {"add": "+", "remove": "-", "same": " "}
@@ -62,13 +64,18 @@ def parse_diff(diff: str) -> list[DiffRow]:
                 old = _name(line.text)
             rows.extend(_row_outside_hunks(line.text, old))
         elif line.kind == "hunk":
-            rows.append(DiffRow("hunk", tidy(line.text.split("@@", 2)[2].strip())))
+            rows.append(DiffRow("hunk", _shown(line.text.split("@@", 2)[2].strip())))
         elif line.kind != "note":
-            rows.append(DiffRow(line.kind, tidy(line.text[1:]), line.number, old=line.old))
+            rows.append(DiffRow(line.kind, _shown(line.text[1:]), line.number, old=line.old))
         elif rows:
             rows[-1].has_line_end = False
     _mark_words(rows)
     return rows
+
+
+def _shown(line: str) -> str:
+    """Return a line for the screen, with bidi marks and other invisible characters as escapes."""
+    return tidy(show_hidden(line.removesuffix("\r")))
 
 
 def _row_outside_hunks(line: str, old: str) -> Iterator[DiffRow]:
@@ -80,12 +87,12 @@ def _row_outside_hunks(line: str, old: str) -> Iterator[DiffRow]:
         new = _name(line)
         yield DiffRow("file", new if old in (new, "") else f"{old} (deleted)" if not new else f"{old} → {new}")
     elif not line.startswith(("--- ", "\\", "diff --git", "index ")) and line:
-        yield DiffRow("same", tidy(line))
+        yield DiffRow("same", _shown(line))
 
 
 def _name(line: str) -> str:
     """Return the file name on a `---` or `+++` line; empty for `/dev/null`."""
-    name = tidy(line[4:].split("\t")[0])
+    name = _shown(line[4:].split("\t")[0])
     return "" if name == "/dev/null" else name.removeprefix("a/" if line.startswith("-") else "b/")
 
 
@@ -153,15 +160,24 @@ def near_changes(rows: Sequence[DiffRow], context: int) -> list[DiffRow]:
     return result[:-1] if result and result[-1].kind == "hunk" else result
 
 
-def both_sides(rows: Sequence[DiffRow], height: int) -> Sequence[DiffRow]:
-    """Return `rows`; if the first `height` only remove lines, half of them and then the first added lines.
+def changed_rows(rows: Sequence[DiffRow]) -> list[DiffRow]:
+    """Return the rows without unchanged lines, from the first changed one."""
+    changed = near_changes(rows, 0)
+    return changed[next((index for index, row in enumerate(changed) if row.kind in ("add", "remove")), 0) :]
 
-    With 9 rows, 100 replaced lines show 4 removed ones, `96 more removed lines`, and 4 added ones.
+
+def both_sides(rows: Sequence[DiffRow], height: int) -> Sequence[DiffRow]:
+    """Return `rows`; if the first `height` add no line, half of these rows and then the first added lines.
+
+    With 9 rows, 100 replaced lines show 4 removed ones, `96 more removed lines`, and 4 added ones. Less than 3 rows
+    have no space for both.
     """
-    first = next((index for index, row in enumerate(rows) if row.kind == "add"), 0)
-    if first < height:
+    kinds = [row.kind for row in rows]
+    first = next((kinds.index(kind) for kind in ("add", "remove") if kind in kinds), 0)
+    if first < height or (height < _MIN_BOTH_SIDES and rows and rows[0].kind == "remove"):
         return rows
     head = rows[: (height - 1) // 2]
+    head = head[:-1] if head and head[-1].kind == "hunk" else head
     skipped = sum(row.kind == "remove" for row in rows[len(head) : first])
     mark = DiffRow("hunk", count_text(skipped, "more removed line"))
     return [*head, mark, *rows[first : first + height - len(head) - 1]]

@@ -8,6 +8,7 @@ from difflib import unified_diff
 from hypothesis import given
 from hypothesis import strategies as st
 
+from qcode.text.clean import visible_rows
 from qcode.tui.transcript.diff import MIN_SIDE_BY_SIDE, near_changes, parse_diff, render_diff
 from qcode.tui.transcript.line import shown_text, source_text
 from qcode.tui.transcript.transcript import find_matches
@@ -41,6 +42,13 @@ def test_rows_have_the_numbers_of_their_file() -> None:
         "100 - gone",
         "101   last",
     ]
+
+
+def test_invisible_characters_are_shown_as_in_an_approval() -> None:
+    hidden = "# zero\u200bwidth \u202eevil\u202c \x1b[31mred\x1b[0m\ttab \\u200b é ⚠"
+    shown = r"# zero\u200bwidth \u202eevil\u202c \x1b[31mred\x1b[0m   tab \u200b é ⚠"
+    assert rows(f"@@ -1 +1,2 @@\n-a\n+{hidden}\n+b\r\n", 120)[1:] == [f"1 + {shown}", "2 + b"]
+    assert rows(f"@@ -1 +1 @@\n-a\n+{visible_rows(hidden[:19])}\n", 120)[1:] == [f"1 + {shown[:34]}"]
 
 
 def test_only_changed_words_are_marked() -> None:
