@@ -170,7 +170,7 @@ def test_failed_tests_go_back_at_most_max_rounds_times(tmp_path: Path) -> None:
     assert editing.it.provider.left == 0
 
 
-def test_model_that_changes_nothing_more_ends_its_turn(tmp_path: Path) -> None:
+def test_turn_ends_if_the_model_edits_nothing_after_failed_tests(tmp_path: Path) -> None:
     settings = {"diagnostics": False, "test": "grep right a.txt"}
     editing = Editing(tmp_path, write("x\n", "a.txt"), DONE, DONE, DONE, settings=settings)
     editing.run(prompts=2)

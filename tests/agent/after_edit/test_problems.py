@@ -49,7 +49,9 @@ def test_errors_come_before_warnings_of_earlier_lines() -> None:
 
 
 @given(st.lists(st.sampled_from("abc"), max_size=8), st.lists(st.sampled_from("abc"), max_size=8))
-def test_no_more_problems_are_new_than_there_are_and_all_without_an_old_text(old: list[str], new: list[str]) -> None:
+def test_new_problems_are_among_the_problems_and_all_are_new_without_an_old_text(
+    old: list[str], new: list[str]
+) -> None:
     def found(lines: list[str]) -> tuple[Problem, ...]:
         return tuple(problem("error", at, 1, text) for at, text in enumerate(lines, 1))
 

@@ -87,7 +87,7 @@ def logged(tmp_path: Path) -> list[dict[str, object]]:
     return [json.loads(line) for line in (tmp_path / "log").read_text().splitlines()]
 
 
-def test_requests_of_the_server_are_answered_and_change_nothing(tmp_path: Path) -> None:
+def test_requests_of_a_language_server_are_answered_and_change_nothing(tmp_path: Path) -> None:
     editing = Editing(tmp_path, write("x\n"), DONE, server=fake_server("asks"))
     editing.run()
     answers = editing.told[0]
@@ -147,7 +147,7 @@ def _done() -> asyncio.Future[None]:
     return future
 
 
-def test_errors_found_late_hold_the_end_of_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_found_late_prevent_the_end_of_the_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "WAIT_S", 0.01)
     editing = Editing(tmp_path, write("error: slow\n"), DONE, DONE, server=fake_server(f"waits={tmp_path}/go"))
 
@@ -272,7 +272,7 @@ def test_untrusted_folder_starts_nothing(tmp_path: Path) -> None:
     assert not (tmp_path / "log").exists()
 
 
-def test_diagnostics_false_and_auto_without_a_sandbox_start_nothing(tmp_path: Path) -> None:
+def test_no_checker_starts_with_diagnostics_false_or_auto_without_a_sandbox(tmp_path: Path) -> None:
     for number, value in enumerate((False, "auto")):
         editing = Editing(tmp_path / str(number), write("error: x\n"), DONE, settings={"diagnostics": value})
         editing.run()

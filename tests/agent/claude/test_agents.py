@@ -58,7 +58,7 @@ def test_other_fields_are_mapped_or_listed() -> None:
 
 
 @pytest.mark.parametrize("model", ["sonnet", "opus", "fable", "inherit", "claude-x", None])
-def test_model_other_than_haiku_is_that_of_the_conversation(model: str | None) -> None:
+def test_model_other_than_haiku_means_the_model_of_the_conversation(model: str | None) -> None:
     assert agent_kind("a", {**PLAIN, "model": model}).kind.model == "same"
 
 
@@ -146,7 +146,7 @@ def test_unusable_file_is_one_line_and_the_others_load(tmp_path: Path, text: str
     assert "\n" not in problems[0]
 
 
-def test_agents_of_the_user_win_over_those_of_the_project(tmp_path: Path) -> None:
+def test_agents_of_the_user_override_those_of_the_project(tmp_path: Path) -> None:
     own, project = tmp_path / "own", tmp_path / "project"
     write(own, "a.md", FORM.format(name="same", fields=""))
     write(project, "b.md", FORM.format(name="same", fields=""))
@@ -240,7 +240,9 @@ def test_agent_whose_front_matter_is_not_yaml_is_read_by_lines_with_a_warning(tm
         ("tools:\n  - Read\n  bad: : [", None),
     ],
 )
-def test_tools_of_such_an_agent_are_never_widened(tmp_path: Path, tools: str, known: set[str] | None) -> None:
+def test_agent_whose_front_matter_is_not_yaml_never_gets_more_tools(
+    tmp_path: Path, tools: str, known: set[str] | None
+) -> None:
     (tmp_path / "a.md").write_text(f"---\nname: a\ndescription: x\n<b>\n{tools}\nend: a: b\n---\nDo.\n")
     kinds, problems = load_agents([MarkdownFolder(tmp_path)], ())
     assert [set(kind.tools) for kind in kinds] == ([] if known is None else [known])

@@ -100,7 +100,7 @@ def test_arguments_are_filled_in(place: Place, body: str, line: str, sent: str) 
     assert prompt(place, line) == sent
 
 
-def test_named_arguments(place: Place) -> None:
+def test_named_arguments_are_filled_in_by_their_names(place: Place) -> None:
     write(place.own, "fix.md", "---\narguments: [issue, branch]\n---\nFix $issue on $branch, not $other")
     assert prompt(place, "/fix 12 main") == "Fix 12 on main, not $other"
 
@@ -127,13 +127,13 @@ def test_argument_cannot_add_a_command_to_the_marked_one(place: Place) -> None:
     assert not (place.work / "made").exists()
 
 
-def test_failing_command_aborts(place: Place) -> None:
+def test_failing_command_aborts_the_prompt(place: Place) -> None:
     write(place.own, "show.md", "!`cat missing.txt`")
     with pytest.raises(QcodeError, match="failed"):
         prompt(place, "/show")
 
 
-def test_loser_of_a_name_is_named_once(place: Place) -> None:
+def test_command_whose_name_is_taken_is_reported_once(place: Place) -> None:
     write(place.own, "a.md", "own")
     write(place.project, "a.md", "project")
     write(place.home / ".claude/skills/pdf", "SKILL.md", "---\nname: pdf\ndescription: x\n---\nskill")
@@ -167,7 +167,7 @@ def test_unusable_file_is_one_line(tmp_path: Path, text: str, problem: str) -> N
     assert problem in problems[0]
 
 
-def test_description_is_that_of_the_front_matter_or_the_first_line(tmp_path: Path) -> None:
+def test_description_comes_from_the_front_matter_or_the_first_line(tmp_path: Path) -> None:
     write(tmp_path, "a.md", "# Review the diff\n\nin detail")
     write(tmp_path, "b.md", "---\ndescription: Say: it\nallowed-tools: Bash(git:*)\nhidden: yes\n---\nbody")
     first, second = find_commands([MarkdownFolder(tmp_path)], ())[0]
@@ -175,7 +175,7 @@ def test_description_is_that_of_the_front_matter_or_the_first_line(tmp_path: Pat
     assert not first.is_for_model
 
 
-def test_pipe_mode_takes_a_command(place: Place) -> None:
+def test_pipe_mode_runs_a_command(place: Place) -> None:
     write(place.own, "say.md", "list the folder $1")
     argv = [sys.executable, "-m", "qcode", "-p", "/say here", "-m", "demo/demo", "--no-session"]
     done = subprocess.run(argv, cwd=place.work, env=place.env, capture_output=True, text=True, timeout=60)

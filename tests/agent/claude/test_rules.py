@@ -61,7 +61,7 @@ def test_lost_part_of_a_deny_rule_is_named(claude: str) -> None:
 
 
 @pytest.mark.parametrize("claude", ["Bash(ls", "Read(x", "mcp__git("])
-def test_rule_with_an_open_parenthesis_is_called_that(claude: str) -> None:
+def test_rule_without_its_closing_parenthesis_is_named(claude: str) -> None:
     assert convert(claude, "allow").loss == "the closing parenthesis is missing"
 
 
@@ -84,7 +84,7 @@ def test_denied_tools_without_a_kind_of_rule_are_not_offered() -> None:
     assert convert("Grep", "deny", "user").loss == "no rule covers Grep; use --disallowed-tools"
 
 
-def test_rules_in_both_forms_stand_side_by_side() -> None:
+def test_rules_in_both_forms_can_be_mixed() -> None:
     found = convert_rules(("shell(rm *)", "Bash(curl:*)", "read", "Skill(x)", "Bash(* -f)"), "deny", "flag")
     assert found.rules == ("shell(rm *)", "shell(curl *)", "read")
     assert found.losses == (

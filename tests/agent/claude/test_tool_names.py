@@ -132,7 +132,7 @@ def test_name_of_a_server_tool_is_the_one_the_server_gave() -> None:
 
 
 @pytest.mark.parametrize("name", ["__x", "x__", "mcp__x", "mcp__", "Unheard", ""])
-def test_odd_names_stay(name: str) -> None:
+def test_name_that_is_not_one_of_claude_is_unchanged(name: str) -> None:
     assert qcode_name(name) == name
 
 
@@ -173,7 +173,7 @@ def test_unreadable_patch_is_one_call(arguments: dict[str, Any]) -> None:
     assert not call.is_part
 
 
-def test_wording_for_an_item_in_progress_is_left_out() -> None:
+def test_active_form_of_a_todo_is_left_out() -> None:
     todos: dict[str, Any] = {"todos": [{"content": "a", "status": "in_progress", "activeForm": "doing a"}]}
     assert from_claude("TodoWrite", todos) == ("todo", {"items": [{"task": "a", "state": "in_progress"}]})
 

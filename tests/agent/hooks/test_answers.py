@@ -24,7 +24,7 @@ BLOCKING = sorted(event for event, form in EVENTS.items() if form.blocks)
 OTHERS = sorted(set(EVENTS) - set(BLOCKING))
 
 
-def test_silent_success_decides_nothing() -> None:
+def test_success_without_output_decides_nothing() -> None:
     assert all(answer_from_exit(event, 0, "", "noise") == HookAnswer() for event in EVENTS)
 
 
@@ -56,7 +56,7 @@ def test_signal_is_a_failure_whatever_was_printed(event: str) -> None:
     assert answer_from_exit(event, -9, "{}", "").failure == "ended by signal 9"
 
 
-def test_json_counts_with_any_exit_code() -> None:
+def test_json_answer_is_used_with_any_exit_code() -> None:
     denied = '{"hookSpecificOutput": {"hookEventName": "PreToolUse", "permissionDecision": "deny"}}'
     assert answer_from_exit("PreToolUse", 1, denied, "").decision == "deny"
 
@@ -66,12 +66,12 @@ def test_broken_json_is_a_failure() -> None:
 
 
 @pytest.mark.parametrize("event", ["SessionStart", "UserPromptSubmit"])
-def test_text_is_context_at_a_start_and_a_prompt(event: str) -> None:
+def test_text_on_stdout_is_context_for_session_start_and_prompts(event: str) -> None:
     assert answer_from_exit(event, 0, "branch: main\n", "").context == ("branch: main",)
 
 
 @pytest.mark.parametrize("event", ["PreToolUse", "Stop", "Notification", "PostToolUse"])
-def test_text_is_ignored_elsewhere(event: str) -> None:
+def test_text_on_stdout_is_ignored_for_other_events(event: str) -> None:
     assert answer_from_exit(event, 0, "done", "") == HookAnswer()
 
 
@@ -160,7 +160,7 @@ def test_function_with_another_result_is_a_failure(value: object) -> None:
     ("origin", "may_allow", "counts"),
     [("own", True, True), ("own", False, False), ("program", True, True), ("project", True, False)],
 )
-def test_allow_counts_only_for_an_own_hook_with_the_right(origin: Any, may_allow: bool, counts: bool) -> None:
+def test_allow_has_an_effect_only_for_a_user_hook_with_may_allow(origin: Any, may_allow: bool, counts: bool) -> None:
     handler = replace(OWN, origin=origin, may_allow=may_allow)
     assert effective_answer(handler, HookAnswer("allow")).decision == ("allow" if counts else "")
 
@@ -198,7 +198,7 @@ def test_default_on_failure_is_strict_for_calls_and_prompts_only() -> None:
 # Merging
 
 
-def test_deny_wins_over_ask_over_allow() -> None:
+def test_deny_overrides_ask_and_ask_overrides_allow() -> None:
     answers = [
         HookAnswer("allow", "a"),
         HookAnswer("ask", "b"),
@@ -228,7 +228,7 @@ def test_two_different_replaced_inputs_ask() -> None:
     assert merge_answers([HookAnswer("deny", "no", input={"a": 1}), HookAnswer(input={"a": 2})]).reason == "no"
 
 
-def test_first_stop_counts() -> None:
+def test_reason_of_the_first_stopping_answer_is_used() -> None:
     answer = merge_answers(
         [HookAnswer(), HookAnswer(stops=True, stop_reason="a"), HookAnswer(stops=True, stop_reason="b")]
     )

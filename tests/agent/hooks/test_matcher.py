@@ -49,7 +49,7 @@ def test_unusable_matcher_is_an_error(matcher: str) -> None:
 
 
 @pytest.mark.parametrize("matcher", [r"(a|aa)+$", r"(?:a+)+b", r"(.*)*\1x", "((a{1,99}){1,99}){1,99}b"])
-def test_pattern_that_would_never_end_is_given_up(matcher: str) -> None:
+def test_pattern_that_takes_too_long_is_an_error(matcher: str) -> None:
     began = time.monotonic()
     try:
         assert matches(matcher, ("a" * 200 + "c",)) is False

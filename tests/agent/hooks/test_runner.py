@@ -71,7 +71,7 @@ def test_project_hook_gets_no_further_variable(tmp_path: Path) -> None:
     assert "SLACK_URL" not in (tmp_path / "seen").read_text()
 
 
-def test_words_run_without_a_shell(tmp_path: Path) -> None:
+def test_argv_runs_without_a_shell(tmp_path: Path) -> None:
     words = HookCommand(argv=("touch", "a b", "$HOME"))
     Ran(tmp_path, [command("", run=words)]).answer()
     assert (tmp_path / "a b").exists()
@@ -115,7 +115,7 @@ def test_time_limit_ends_the_whole_group(tmp_path: Path) -> None:
     assert not _is_running(int((tmp_path / "pid").read_text()))
 
 
-def test_program_that_ignores_a_polite_end_is_killed(tmp_path: Path) -> None:
+def test_program_that_ignores_sigterm_is_killed(tmp_path: Path) -> None:
     ran = Ran(tmp_path, [command("trap '' TERM; echo $$ > pid; while :; do sleep 0.1; done", timeout_s=0.3)])
     began = time.monotonic()
     ran.answer()
@@ -142,7 +142,7 @@ def test_program_that_left_the_group_and_holds_the_pipe_does_not_delay(tmp_path:
         os.kill(int((tmp_path / "pid").read_text()), 9)
 
 
-def test_endless_output_is_cut_and_does_not_fill_the_memory(tmp_path: Path) -> None:
+def test_endless_output_is_truncated_to_a_limit(tmp_path: Path) -> None:
     line = "head -c 100000000 /dev/zero | tr '\\0' x; head -c 5000000 /dev/zero | tr '\\0' y >&2; exit 2"
     answer = Ran(tmp_path, [command(line)]).answer()
     assert answer.decision == "deny"
@@ -164,7 +164,7 @@ def test_cancelling_ends_the_program(tmp_path: Path) -> None:
     assert not _is_running(int((tmp_path / "pid").read_text()))
 
 
-def test_handlers_run_side_by_side_at_most_eight(tmp_path: Path) -> None:
+def test_at_most_eight_handlers_run_concurrently(tmp_path: Path) -> None:
     line = "touch running.$$; ls running.* | wc -l >> most; sleep 0.4; rm running.$$"
     handlers = [command(f"{line} # {number}") for number in range(10)]
     Ran(tmp_path, handlers).answer()
@@ -203,7 +203,7 @@ def test_broken_matcher_fails_like_a_hook(tmp_path: Path) -> None:
     assert [noted.failures for noted in ran.runner.stats] == [1, 1]
 
 
-def test_patch_goes_whole_to_a_matcher_that_names_it_and_in_parts_to_others(tmp_path: Path) -> None:
+def test_patch_is_one_input_for_a_matcher_that_names_it_and_one_per_file_for_others(tmp_path: Path) -> None:
     parts = [HookInput({"n": number}, ("Edit",), is_part=True) for number in (1, 2)]
     whole = HookInput({"n": 0}, ("apply_patch",))
     named = command("cat >> whole", matcher="apply_patch|Edit")
@@ -227,7 +227,7 @@ def test_session_end_has_one_short_limit_for_all(tmp_path: Path) -> None:
     assert time.monotonic() - began < 8
 
 
-def test_runs_are_recorded(tmp_path: Path) -> None:
+def test_runs_and_failures_of_each_handler_are_counted(tmp_path: Path) -> None:
     ran = Ran(tmp_path, [command("exit 3"), command("exit 0 # other")])
     ran.answer()
     failing, fine = ran.runner.stats

@@ -180,7 +180,7 @@ def test_asking_hook_is_a_denial_without_a_user(tmp_path: Path) -> None:
     assert played.results[0].state == "denied"
 
 
-def test_asking_hook_is_a_denial_if_nothing_may_be_asked(tmp_path: Path) -> None:
+def test_asking_hook_is_a_denial_if_the_run_never_asks(tmp_path: Path) -> None:
     hooks = {"PreToolUse": permission("ask")}
     played = play(tmp_path, [[READ], "ok"], hooks, decide=lambda _: Allow(), never_asks=True)
     assert (played.asked, played.results[0].state) == ([], "denied")
@@ -193,7 +193,7 @@ def test_asking_hook_asks_in_every_mode(tmp_path: Path, mode: str) -> None:
     assert not (tmp_path / "work" / "a.txt").exists()
 
 
-def test_allow_without_the_right_to_allow_changes_nothing(tmp_path: Path) -> None:
+def test_allow_without_may_allow_changes_nothing(tmp_path: Path) -> None:
     played = play(tmp_path, [[WRITE], "ok"], {"PreToolUse": permission("allow")})
     assert played.results[0].state == "denied"
 
@@ -365,7 +365,7 @@ def test_stop_hook_continues_the_turn_with_its_reason(tmp_path: Path) -> None:
     assert [given["stop_hook_active"] for given in played.inputs] == [False, True]
 
 
-def test_stop_hook_that_never_lets_go_ends_after_eight(tmp_path: Path) -> None:
+def test_stop_hook_that_always_continues_ends_after_eight_rounds(tmp_path: Path) -> None:
     played = play(tmp_path, [str(number) for number in range(20)], {"Stop": {"decision": "block", "reason": "more"}})
     assert len(played.model.requests) == 9
     assert played.end.outcome is Outcome.END_TURN

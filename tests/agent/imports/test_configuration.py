@@ -106,7 +106,7 @@ def test_import_names_each_lost_denial_and_fails(full: Place) -> None:
     full.run("gemini", "qwen", "opencode")
 
 
-def test_import_writes_once_keeps_comments_and_a_copy(full: Place) -> None:
+def test_import_writes_once_and_keeps_comments_and_a_backup(full: Place) -> None:
     full.run("--write", code=1)
     first = full.files()
     assert first["config.toml.bak"] == OWN
@@ -191,7 +191,7 @@ def test_imported_commands_and_agents_are_read_by_qcode(full: Place) -> None:
     assert "silent" not in known
 
 
-def test_import_says_what_each_thing_loses(full: Place) -> None:
+def test_import_names_the_lost_part_of_each_setting(full: Place) -> None:
     items = full.items(code=1)
     lost = {name: item["lost"] for name, item in items.items()}
     assert lost["claude", "github"] == ["the value of Authorization is left out: set the variable GITHUB_AUTHORIZATION"]
@@ -237,7 +237,7 @@ def test_project_files_are_read_after_trust_and_go_to_the_project(place: Place) 
     assert place.files() == {}
 
 
-def test_project_folder_that_leads_elsewhere_is_not_written(place: Place) -> None:
+def test_project_folder_outside_the_project_is_not_written(place: Place) -> None:
     place.write("work/.gemini/commands/x.toml", 'prompt = "do"\n')
     (place.home / "elsewhere").mkdir()
     (place.work / ".qcode").mkdir()
@@ -265,7 +265,7 @@ def test_project_folder_that_leads_elsewhere_is_not_written(place: Place) -> Non
         (".config/opencode/opencode.json", '{"agent": {"a": 3}, "command": {"b": {"template": 3}}}'),
     ],
 )
-def test_unusable_files_are_lines_and_stop_nothing(place: Place, name: str, text: str) -> None:
+def test_unusable_files_are_reported_and_the_others_imported(place: Place, name: str, text: str) -> None:
     place.write(f"home/{name}", text)
     place.write("home/.qwen/commands/good.md", "Good.\n")
     out = place.run("--write")
@@ -307,7 +307,7 @@ def test_invalid_configuration_is_not_changed(place: Place) -> None:
     assert place.files() == {"config.toml": "nonsense = 1\n"}
 
 
-def test_unknown_program_is_an_error_with_the_known_ones(place: Place) -> None:
+def test_unknown_program_is_an_error_that_lists_the_supported_ones(place: Place) -> None:
     place.run("cursor", code=2)
     assert "claude|codex|gemini|qwen|opencode" in place.err
 
@@ -322,7 +322,7 @@ def test_unknown_program_is_an_error_with_the_known_ones(place: Place) -> None:
         ("```!\nls\n```", "``` !\nls\n```"),
     ],
 )
-def test_prompt_of_codex_means_the_same(text: str, body: str) -> None:
+def test_prompt_of_codex_keeps_its_meaning(text: str, body: str) -> None:
     assert codex_prompt(text).body == body
 
 
@@ -338,11 +338,11 @@ def test_prompt_of_codex_means_the_same(text: str, body: str) -> None:
         ("$1 ${A} !`x`", "\\$1 \\${A} ! `x`"),
     ],
 )
-def test_prompt_of_gemini_means_the_same(text: str, body: str) -> None:
+def test_prompt_of_gemini_keeps_its_meaning(text: str, body: str) -> None:
     assert gemini_prompt(text).body == body
 
 
-def test_prompt_of_opencode_means_the_same() -> None:
+def test_prompt_of_opencode_keeps_its_meaning() -> None:
     assert opencode_prompt("Do $1 (!`ls`)").body == "Do $ARGUMENTS ( !`ls`)"
     assert opencode_prompt("Do $1 with $2").losses == ("$2 is one word in qcode, not all remaining words",)
 

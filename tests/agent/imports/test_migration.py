@@ -128,7 +128,7 @@ def test_session_imported_in_the_middle_of_a_call_gets_its_result_later(root: Pa
 
 
 @pytest.mark.parametrize("program", RECORDS)
-def test_file_that_lost_its_end_takes_nothing_away(program: str, root: Path) -> None:
+def test_import_of_a_truncated_file_removes_no_message(program: str, root: Path) -> None:
     whole = write(root.parent / "s.jsonl", RECORDS[program](str(root)))
     first = migration(root).run(read_file(whole))
     kept_messages = store_of(root).load(first.session_id).messages
@@ -157,7 +157,7 @@ def test_pipe_or_device_is_refused_and_passed_over(tmp_path: Path) -> None:
     assert sessions_in(tmp_path) == []
 
 
-def test_failed_import_leaves_nothing_behind(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_import_leaves_no_file(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
@@ -169,7 +169,7 @@ def test_failed_import_leaves_nothing_behind(root: Path, monkeypatch: pytest.Mon
     assert migration(root).run(foreign).status == "imported"
 
 
-def test_rest_of_a_killed_import_is_swept(root: Path) -> None:
+def test_temporary_files_of_a_killed_import_are_removed(root: Path) -> None:
     foreign = read_file(write(root.parent / "s.jsonl", claude_records(str(root))))
     rest = store_of(root).folder / ".import-killed"
     rest.mkdir(parents=True)
@@ -188,7 +188,7 @@ def test_session_that_is_open_is_not_replaced(root: Path) -> None:
     assert migration(root).run(read_file(path)).status == "updated"
 
 
-def test_session_continued_here_is_not_overwritten(root: Path) -> None:
+def test_session_continued_in_qcode_is_not_overwritten(root: Path) -> None:
     path = write(root.parent / "s.jsonl", claude_records(str(root)))
     first = migration(root).run(read_file(path))
     session, _ = store_of(root).resume(first.session_id)
@@ -252,7 +252,7 @@ def test_model_of_each_reply_is_kept(root: Path) -> None:
     ]
 
 
-def test_two_sessions_that_begin_in_the_same_second_are_two(root: Path) -> None:
+def test_sessions_that_begin_in_the_same_second_get_different_ids(root: Path) -> None:
     foreign = read_file(write(root.parent / "s.jsonl", claude_records(str(root))))
     done = [migration(root).run(replace(foreign, session_id=f"other-{number}")).session_id for number in range(5)]
     assert len(set(done)) == 5
@@ -314,7 +314,7 @@ def test_first_prompt_larger_than_the_head_is_found(tmp_path: Path, root: Path) 
     assert len(sessions_in(tmp_path)) == 1
 
 
-def test_results_of_a_reply_stay_with_it(root: Path) -> None:
+def test_results_follow_the_reply_with_their_calls(root: Path) -> None:
     done = migration(root).run(read_file(write(root.parent / "s.jsonl", claude_records(str(root)))))
     results = [
         block

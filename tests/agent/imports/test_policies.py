@@ -135,7 +135,7 @@ def test_gemini_policies_that_are_not_converted_are_named(tmp_path: Path, text: 
     assert row.is_unenforced is is_denial
 
 
-def test_priority_over_a_denial_is_named_as_lost(tmp_path: Path) -> None:
+def test_priority_over_a_denial_is_reported_as_lost(tmp_path: Path) -> None:
     text = policy('commandPrefix = "git"', "deny", 10) + policy('commandPrefix = "git log"', "allow", 20)
     denied, allowed = converted(tmp_path, "a.toml", text)
     assert denied.losses == ()

@@ -107,7 +107,7 @@ def test_failed_write_leaves_the_old_file_and_no_temporary_key(tmp_path: Path, m
     assert [path.name for path in file.folder.iterdir()] == ["keys.json"]
 
 
-def test_temporary_files_of_a_dead_process_are_removed(tmp_path: Path) -> None:
+def test_temporary_files_of_a_crashed_process_are_removed(tmp_path: Path) -> None:
     file = put(tmp_path)
     (file.folder / ".keys-abc").write_text("sk-canary")
     put(tmp_path, "gemini")
@@ -122,7 +122,7 @@ def test_file_is_deleted_with_the_last_key(tmp_path: Path) -> None:
     assert file.read() == {}
 
 
-def test_file_notes_a_keyring_key_without_its_value(tmp_path: Path) -> None:
+def test_file_lists_a_keyring_key_without_its_value(tmp_path: Path) -> None:
     file = put(tmp_path, key=None)
     assert json.loads(file.path.read_text())["keys"] == {"openai": {"in": "keyring"}}
     assert file.read() == {"openai": None}

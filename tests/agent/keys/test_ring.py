@@ -88,7 +88,7 @@ def test_hanging_keyring_is_asked_once(use_keyring: UseKeyring) -> None:
     assert notices == ["waiting"]
 
 
-def test_wait_is_not_reported_once_the_screen_is_up(use_keyring: UseKeyring) -> None:
+def test_wait_for_the_keyring_is_not_reported_while_the_app_is_on_screen(use_keyring: UseKeyring) -> None:
     use_keyring(make(backends.Stuck))
     notices: list[str] = []
     stuck = Keyring("qcode test", timeout_s=60, on_wait=lambda: notices.append("waiting"))

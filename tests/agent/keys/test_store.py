@@ -48,7 +48,7 @@ def test_key_goes_to_the_file_without_a_keyring(tmp_path: Path, use_keyring: Use
     assert store(tmp_path).get("openai") == KEY
 
 
-def test_key_stored_again_is_removed_from_its_old_place(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_key_stored_again_is_removed_from_its_old_location(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(fail.Keyring))
     store(tmp_path).store("openai", KEY)
     use_keyring(make(backends.Working))
@@ -105,7 +105,7 @@ def test_keyring_is_read_once_per_run(tmp_path: Path, use_keyring: UseKeyring) -
     assert mine.get("openai") == KEY
 
 
-def test_keys_seen_in_this_run_stay_known_for_redaction(tmp_path: Path, use_keyring: UseKeyring) -> None:
+def test_keys_read_in_this_run_are_redacted_after_their_removal(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(fail.Keyring))
     store(tmp_path).store("openai", KEY)
     mine = store(tmp_path)

@@ -58,7 +58,7 @@ def test_project_server_runs_only_after_exactly_this_server_was_approved(folders
     assert folders.begun() == 2
 
 
-def test_decision_about_something_other_than_a_server_keeps_it_refused(folders: ServerFolders) -> None:
+def test_decision_of_another_kind_keeps_a_server_refused(folders: ServerFolders) -> None:
     async def body() -> None:
         async with open_servers(folders.servers(of_project(folders))) as servers:
             servers.answer(servers.approvals()[0].id, Answer("yes"))

@@ -102,7 +102,7 @@ def test_deferred_tool_is_found_judged_and_run_as_itself(folders: ServerFolders)
         ({"name": 7}, "use_tool"),
     ],
 )
-def test_call_of_a_tool_that_is_not_offered_only_fails(
+def test_call_of_a_tool_that_is_not_offered_fails_without_a_question(
     arguments: dict[str, Any], says: str, folders: ServerFolders
 ) -> None:
     servers = folders.servers(folders.spec(), defer=True)

@@ -161,7 +161,7 @@ def test_text_of_a_server_is_shown_without_hidden_characters() -> None:
     assert not {"\x1b", "\u202e"} & set("".join((question, detail, *labels)))
 
 
-def test_address_is_shown_whole_and_never_opened() -> None:
+def test_address_is_shown_completely_and_never_opened() -> None:
     asked = Asked(VISITED)
     url = "https://xn--pypal-4ve.example/login?next=https://paypal.example"
     assert asyncio.run(visit("Log in", url, asked)) == "accept"

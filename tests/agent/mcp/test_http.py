@@ -146,7 +146,7 @@ def test_fault_of_http_at_the_start_is_the_reason_of_the_failure(fault: str, say
         asyncio.run(body(server))
 
 
-def test_ended_session_starts_again_however_often(folders: ServerFolders, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ended_session_is_restarted_every_time(folders: ServerFolders, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "STABLE_S", 0.0)
 
     async def body(server: FaultyToolServer) -> None:
@@ -165,7 +165,7 @@ def test_ended_session_starts_again_however_often(folders: ServerFolders, monkey
         asyncio.run(body(server))
 
 
-def test_stream_that_is_resumed_without_pause_is_paced(folders: ServerFolders) -> None:
+def test_requests_to_resume_a_stream_are_spaced(folders: ServerFolders) -> None:
     async def body(server: FaultyToolServer) -> None:
         spec = ServerSpec("web", McpServer(url=server.url, timeout_s=1), "own", "config.toml:1")
         async with open_servers(folders.servers(spec)) as servers:

@@ -35,7 +35,7 @@ PROMPT = ListedPrompt("review", "", (ListedArgument("code", is_required=True), L
         ("it's", {"code": "it's"}),
     ],
 )
-def test_arguments_are_taken_by_name_and_in_order(typed: str, given: dict[str, str]) -> None:
+def test_arguments_are_read_by_name_and_in_order(typed: str, given: dict[str, str]) -> None:
     assert arguments_of(PROMPT, typed) == given
 
 
@@ -57,7 +57,7 @@ def with_server(tmp_path: Path, body: Callable[[Servers, ServerMentions], Awaita
     asyncio.run(work())
 
 
-def test_prompts_and_resources_of_a_real_server(tmp_path: Path) -> None:
+def test_prompts_and_resources_of_an_sdk_server_are_read(tmp_path: Path) -> None:
     async def body(servers: Servers, names: ServerMentions) -> None:
         handles = {prompt.handle: prompt.hint for prompt in prompts_of(servers)}
         assert handles == {"memo:review": "<code> [style]", "memo:show": ""}

@@ -192,7 +192,7 @@ def test_unreachable_authorization_server_leaves_the_login_stored(server: OAuthS
         (503, '{"error": "temporarily_unavailable"}', "answered 503: temporarily_unavailable"),
     ],
 )
-def test_refresh_that_fails_names_the_reason_and_keeps_the_login(
+def test_failed_token_refresh_names_the_reason_and_keeps_the_login(
     status: int, page: str, says: str, server: OAuthServer, folders: ServerFolders
 ) -> None:
     login = log_in(server, folders)
@@ -208,7 +208,7 @@ def test_refresh_that_fails_names_the_reason_and_keeps_the_login(
     assert found.tokens == login.tokens
 
 
-def test_lock_that_cannot_be_taken_is_the_reason(server: OAuthServer, folders: ServerFolders) -> None:
+def test_unavailable_lock_is_named_as_the_reason(server: OAuthServer, folders: ServerFolders) -> None:
     log_in(server, folders)
     change(server, folders, expires_at=1.0)
     server.valid.clear()
@@ -278,7 +278,7 @@ def test_failed_login_is_reported_after_each_attempt(
     asyncio.run(body())
 
 
-def test_further_permissions_are_demanded_and_asked_for_by_the_next_login(
+def test_next_login_requests_the_permissions_that_the_server_demanded(
     server: OAuthServer, folders: ServerFolders
 ) -> None:
     server.challenge = ', scope="read"'
@@ -309,7 +309,7 @@ def test_further_permissions_are_demanded_and_asked_for_by_the_next_login(
     ],
     ids=["challenge", "path", "root", "openid", "tenant", "openid-tenant", "tenant-openid"],
 )
-def test_metadata_is_found_in_every_place_of_the_specification(
+def test_metadata_is_found_at_every_address_of_the_specification(
     named: bool, protected: str, authorization: str, issuer: str, server: OAuthServer, folders: ServerFolders
 ) -> None:
     server.named, server.protected_path, server.authorization_path = named, protected, authorization
@@ -442,7 +442,7 @@ def test_pasted_address_completes_a_login_without_a_browser(server: OAuthServer,
     assert stored.location == "file"
 
 
-def test_callback_answers_once_and_nothing_but_its_path(server: OAuthServer, folders: ServerFolders) -> None:
+def test_callback_answers_one_request_to_its_path_only(server: OAuthServer, folders: ServerFolders) -> None:
     pages: list[str] = []
 
     async def show(address: str) -> None:

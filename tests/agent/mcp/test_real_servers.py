@@ -62,7 +62,7 @@ def test_public_server_lists_and_runs_its_tools(
     asyncio.run(body())
 
 
-def test_prompts_resources_and_image_of_server_everything(npm_programs: Path, tmp_path: Path) -> None:
+def test_prompts_resources_and_image_of_a_public_server_are_read(npm_programs: Path, tmp_path: Path) -> None:
     program = npm_programs / "mcp-server-everything"
     folders = ServerFolders(tmp_path)
 
@@ -88,7 +88,9 @@ def test_prompts_resources_and_image_of_server_everything(npm_programs: Path, tm
 
 
 @pytest.mark.parametrize(("transport", "path"), [("streamableHttp", "/mcp"), ("sse", "/sse")])
-def test_server_everything_over_http(transport: str, path: str, npm_programs: Path, tmp_path: Path) -> None:
+def test_public_server_over_http_lists_and_runs_its_tools(
+    transport: str, path: str, npm_programs: Path, tmp_path: Path
+) -> None:
     program = npm_programs / "mcp-server-everything"
     folders = ServerFolders(tmp_path)
     port = free_port()

@@ -82,7 +82,7 @@ def folders(tmp_path: Path) -> ServerFolders:
     return ServerFolders(tmp_path)
 
 
-def test_request_is_shown_whole_approved_bounded_and_counted(folders: ServerFolders) -> None:
+def test_model_request_is_shown_completely_approved_limited_and_counted(folders: ServerFolders) -> None:
     (found,), (question,), provider, conversation = sampled(folders, request())
     assert found["content"] == {"type": "text", "text": "Red."}
     assert (found["role"], found["stopReason"]) == ("assistant", "endTurn")
@@ -145,7 +145,7 @@ def test_server_without_the_setting_is_refused(config: dict[str, Any], folders: 
     assert asked == []
 
 
-def test_pipe_mode_refuses(folders: ServerFolders) -> None:
+def test_model_request_of_a_server_is_refused_without_a_user(folders: ServerFolders) -> None:
     async def body() -> None:
         import mcp_types as types
 
@@ -181,7 +181,7 @@ def test_image_is_sent_in_its_real_type_and_described(folders: ServerFolders) ->
         (image_request(PNG, 9), "9 images, more than 8"),
     ],
 )
-def test_data_that_is_no_image_is_refused_without_a_question(
+def test_data_other_than_an_image_is_refused_without_a_question(
     params: dict[str, Any], says: str, folders: ServerFolders
 ) -> None:
     (found,), asked, _, _ = sampled(folders, params)

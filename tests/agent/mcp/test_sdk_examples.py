@@ -83,7 +83,7 @@ class Answers:
         return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
 
 
-def test_simple_prompt_is_a_command(examples: Path, folders: ServerFolders) -> None:
+def test_prompt_of_the_sdk_example_is_a_command(examples: Path, folders: ServerFolders) -> None:
     async def body() -> None:
         spec = program(examples / "servers/simple-prompt", "-m", "mcp_simple_prompt")
         async with open_servers(folders.servers(spec)) as servers:
@@ -96,7 +96,7 @@ def test_simple_prompt_is_a_command(examples: Path, folders: ServerFolders) -> N
     asyncio.run(body())
 
 
-def test_simple_resource_is_attached(examples: Path, folders: ServerFolders) -> None:
+def test_resource_of_the_sdk_example_is_attached(examples: Path, folders: ServerFolders) -> None:
     async def body() -> None:
         spec = program(examples / "servers/simple-resource", "-m", "mcp_simple_resource")
         async with open_servers(folders.servers(spec)) as servers:
@@ -147,7 +147,7 @@ def test_stream_that_the_server_closes_is_resumed(examples: Path, folders: Serve
         asyncio.run(body(url))
 
 
-def test_everything_server(examples: Path, folders: ServerFolders) -> None:
+def test_everything_server_of_the_sdk_lists_and_runs_its_tools(examples: Path, folders: ServerFolders) -> None:
     async def body(url: str) -> None:
         async with open_servers(folders.servers(at(url))) as servers:
             assert len(names(servers)) > 20, texts(servers)
@@ -183,7 +183,7 @@ def test_everything_server(examples: Path, folders: ServerFolders) -> None:
         asyncio.run(body(url))
 
 
-def test_form_and_pages_of_the_elicitation_snippet(examples: Path, folders: ServerFolders) -> None:
+def test_form_and_addresses_of_the_sdk_snippet_are_asked_about(examples: Path, folders: ServerFolders) -> None:
     async def body() -> None:
         async with open_servers(folders.servers(snippet(examples, "elicitation"))) as servers:
             booking: JsonObject = {"date": "2024-12-25", "time": "19:00", "party_size": 2}
@@ -212,7 +212,9 @@ def test_form_and_pages_of_the_elicitation_snippet(examples: Path, folders: Serv
     asyncio.run(body())
 
 
-def test_login_at_simple_auth_with_strict_resources(examples: Path, folders: ServerFolders, pip_programs: Path) -> None:
+def test_login_works_at_the_authorization_server_of_the_sdk_examples(
+    examples: Path, folders: ServerFolders, pip_programs: Path
+) -> None:
     source, python = examples / "servers/simple-auth", pip_programs / "python"
     store = KeyStore(folders.home, NoKeyring("qcode-test"))
 

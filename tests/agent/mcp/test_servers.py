@@ -277,7 +277,7 @@ def test_log_messages_of_a_server_are_in_its_log_one_line_each(folders: ServerFo
     asyncio.run(body())
 
 
-def test_refresh_that_fails_keeps_the_lists_of_before(folders: ServerFolders) -> None:
+def test_failed_refresh_keeps_the_previous_lists(folders: ServerFolders) -> None:
     async def body() -> None:
         async with open_servers(folders.servers(folders.spec())) as servers:
             (folders.state / "unlisted").write_text("yes")

@@ -84,7 +84,7 @@ def test_value_that_fits_the_schema_becomes_the_type(hint: Any, given: Any, expe
 
 
 @pytest.mark.parametrize(("hint", "given", "fault"), FAULTS)
-def test_value_that_does_not_fit_is_refused_with_its_place(hint: Any, given: Any, fault: str) -> None:
+def test_value_of_another_type_is_refused_with_its_path(hint: Any, given: Any, fault: str) -> None:
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(given, schema_of(hint))
     with pytest.raises(ValueError, match=f"^{fault}"):

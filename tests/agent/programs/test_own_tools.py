@@ -215,7 +215,7 @@ def test_function_gets_its_arguments_and_the_model_its_result(tmp_path: Path) ->
         (Call("spots", given=[{"color": "red", "size": -1}]), "spots: KeyError: 'size'"),
     ],
 )
-def test_fault_is_a_result_for_the_model(tmp_path: Path, call: Call, fault: str) -> None:
+def test_exception_of_a_tool_is_a_result_for_the_model(tmp_path: Path, call: Call, fault: str) -> None:
     found, _ = results(tmp_path, call)
     assert fault in found[0]
     assert CALLED == []

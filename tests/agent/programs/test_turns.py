@@ -136,7 +136,7 @@ ENDINGS: list[tuple[list[Reply], type[Exception], dict[str, Any], int]] = [
 
 
 @pytest.mark.parametrize(("replies", "error", "fields", "code"), ENDINGS, ids=[row[1].__name__ for row in ENDINGS])
-def test_turn_that_falls_short_raises_with_its_result(
+def test_incomplete_turn_raises_an_error_with_its_result(
     tmp_path: Path, replies: list[Reply], error: type[qcode.TurnError], fields: dict[str, Any], code: int
 ) -> None:
     if "output" in fields:
@@ -152,7 +152,7 @@ def test_turn_that_falls_short_raises_with_its_result(
     assert bool(result.text) == bool(raised.value.result.text)
 
 
-def test_model_error_says_whether_trying_again_can_help(tmp_path: Path) -> None:
+def test_model_error_has_whether_it_is_transient(tmp_path: Path) -> None:
     error = ProviderError(ErrorKind.OVERLOADED, "busy", status=529, request_id="r1", retry_after=2, may_retry=False)
     with pytest.raises(ModelError) as raised:
         use(tmp_path, [error], lambda agent: agent.run("go"))
@@ -187,7 +187,7 @@ class Model:
         return cls(value["score"])
 
 
-def test_answer_is_of_the_wanted_type_and_a_wrong_one_is_sent_back(tmp_path: Path) -> None:
+def test_answer_has_the_requested_type_and_an_invalid_one_is_sent_back(tmp_path: Path) -> None:
     replies: list[Reply] = ['{"score": "high"}', '```json\n{"score": 3, "problems": ["x"]}\n```']
     result, model = use(tmp_path, replies, lambda agent: agent.run("review", output=Review))
     assert result.output == Review(3, ["x"])
@@ -580,7 +580,7 @@ def test_awaited_agent_is_closed_by_the_caller(tmp_path: Path) -> None:
     assert asyncio.run(run()) == "a"
 
 
-def test_run_of_the_package_opens_and_closes_an_agent(tmp_path: Path) -> None:
+def test_run_function_opens_and_closes_an_agent(tmp_path: Path) -> None:
     result = qcode.run("x", cwd=tmp_path, model=Scripted(['{"path": "a"}']), no_session=True, output=Place)
     assert result.output == {"path": "a"}
     with pytest.raises(UsageError, match="unexpected keyword argument 'modell'"):
@@ -593,7 +593,7 @@ def test_run_of_the_package_opens_and_closes_an_agent(tmp_path: Path) -> None:
         asyncio.run(inside())
 
 
-def test_faults_of_opening_have_their_class_and_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_errors_of_opening_have_a_class_and_exit_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     rows: list[tuple[type[qcode.QcodeError], int, dict[str, Any]]] = [
         (CredentialError, 41, {"model": "openai/m"}),

@@ -92,7 +92,7 @@ def test_links_of_a_project_must_stay_inside(places: Places, tmp_path: Path) -> 
     assert [skill.handle for skill in places.find().skills] == ["x"]
 
 
-def test_nothing_below_a_skill_or_too_deep_is_another_one(places: Places) -> None:
+def test_folders_inside_a_skill_or_too_deep_are_not_skills(places: Places) -> None:
     base = places.home / ".claude/skills"
     put(base, "a")
     put(base, "a/inner")

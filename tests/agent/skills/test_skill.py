@@ -42,7 +42,7 @@ def test_file_over_256_kib_is_not_a_skill(tmp_path: Path) -> None:
         read(folder)
 
 
-def test_special_file_neither_blocks_nor_counts(tmp_path: Path) -> None:
+def test_special_file_neither_blocks_nor_is_a_skill(tmp_path: Path) -> None:
     (tmp_path / "x").mkdir()
     os.mkfifo(tmp_path / "x/SKILL.md")
     with pytest.raises(FrontMatterError, match="not a regular file"):
@@ -112,7 +112,7 @@ def test_fields_of_claude_code_are_used(tmp_path: Path) -> None:
     assert (skill.warnings, skill.unknown_fields) == ((), ())
 
 
-def test_unknown_fields_are_passed_over(tmp_path: Path) -> None:
+def test_unknown_fields_are_ignored_and_listed(tmp_path: Path) -> None:
     skill = read(put(tmp_path, "x", "---\nname: x\ndescription: y\nhooks: {a: b}\neffort: high\nversion: 1\n---\n"))
     assert skill.unknown_fields == ("hooks", "effort", "version")
     assert skill.warnings == ()

@@ -51,7 +51,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("folder", "fields", "expected"), CASES)
-def test_problem_has_the_words_of_the_reference_checker(
+def test_problem_has_the_message_of_the_reference_checker(
     tmp_path: Path, folder: str, fields: str, expected: list[str]
 ) -> None:
     (tmp_path / folder).mkdir()
@@ -68,7 +68,7 @@ def test_problem_has_the_words_of_the_reference_checker(
         ('---\nname: "x\n---\n', "Invalid YAML in frontmatter: SKILL.md:3: not YAML: found unexpected end of stream"),
     ],
 )
-def test_unreadable_file_has_the_words_of_the_reference_checker(tmp_path: Path, text: str, expected: str) -> None:
+def test_unreadable_file_has_the_message_of_the_reference_checker(tmp_path: Path, text: str, expected: str) -> None:
     (tmp_path / "x").mkdir()
     (tmp_path / "x/SKILL.md").write_text(text)
     assert check_folder(tmp_path / "x") == [expected]
