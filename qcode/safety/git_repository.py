@@ -465,10 +465,10 @@ class RepositoryContents:
         if listed is None:
             return None
         paths = (line.partition(b" ")[2] for line in _lines_with(_CANDIDATE, listed))
-        found = {path for path in map(os.fsdecode, paths) if path and is_secret_path(path)}
+        secrets = {path for path in map(os.fsdecode, paths) if path and is_secret_path(path)}
         # The list of tips would be too long for a command line: search everything again.
         self._checked_tips = tips if len(tips) <= _MAX_TIPS else ()
-        return tuple(sorted(found | set(self._history or ())))
+        return tuple(sorted(secrets | set(self._history or ())))
 
     def _heads(self) -> list[str]:
         """Return names of commits outside `refs`, such as `FETCH_HEAD`."""

@@ -299,15 +299,15 @@ class _FolderWrites:
         """Return the real path of a word up to its first unknown component, None if no component is known."""
         home = home_of(self.session_folders)
         word = _IN_HOME.sub(lambda _: home, word, count=1)
-        known = word
+        known_part = word
         if unknown := _UNKNOWN.search(word):
             start = word[: unknown.start()]
-            known = os.path.dirname(start) or ("." if start else "")  # noqa: PTH120  # text
-        if not known or known.startswith("~") or (self.folder is None and not known.startswith("/")):
+            known_part = os.path.dirname(start) or ("." if start else "")  # noqa: PTH120  # text
+        if not known_part or known_part.startswith("~") or (self.folder is None and not known_part.startswith("/")):
             return None
-        if len(known) > MAX_PATH:
+        if len(known_part) > MAX_PATH:
             return None
-        return os.path.realpath(absolute_path(known, self.folder or "/", home))
+        return os.path.realpath(absolute_path(known_part, self.folder or "/", home))
 
     def _protected_paths(self) -> Iterator[str]:
         home = os.path.realpath(home_of(self.session_folders))

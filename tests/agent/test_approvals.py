@@ -18,7 +18,7 @@ from qcode.safety.verdict import Level
 from qcode.text.json import JsonObject
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Call, Steps, call_reply, calls_reply, text_reply
-from tests.safety.judging import CLEAN
+from tests.safety.policies import CLEAN
 
 WRITE = call_reply("write", {"path": "a.txt", "content": "x\n"})
 RUN = call_reply("shell", {"command": "make x"})

@@ -14,7 +14,7 @@ from qcode.text.json import JsonObject
 from qcode.tools.workspace import OUTSIDE_RULE
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import call_reply, text_reply
-from tests.safety.judging import policy_for
+from tests.safety.policies import policy_for
 
 CALLS: dict[str, JsonObject] = {
     "read": {"path": "../beside/deep/note.txt"},

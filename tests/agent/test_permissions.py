@@ -16,7 +16,7 @@ from qcode.safety.rules import Rules
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import call_reply, text_reply
 from tests.fakes.tools import spec_of
-from tests.safety.judging import NO_SANDBOX
+from tests.safety.policies import NO_SANDBOX
 
 TOUCH = call_reply("shell", {"command": "touch a"})
 

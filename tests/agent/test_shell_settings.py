@@ -8,7 +8,7 @@ from pathlib import Path
 from qcode.agent.toolbox import Toolbox
 from qcode.config.settings import Tools
 from qcode.safety.git_repository import overrides
-from tests.safety.judging import policy_for
+from tests.safety.policies import policy_for
 
 
 def test_only_read_commands_get_the_overrides(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from qcode.protocol.messages import ToolCall
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from tests.fakes.tools import spec_of
-from tests.safety.judging import policy_for
+from tests.safety.policies import policy_for
 
 
 def call(name: str, **arguments: Any) -> ToolCall:

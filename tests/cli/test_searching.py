@@ -12,7 +12,7 @@ from qcode.config.settings import Settings, Tools
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.model import ModelFacts
 from qcode.safety.rules import Rules
-from tests.safety.judging import policy_for
+from tests.safety.policies import policy_for
 
 ON = Settings(tools=Tools(web_search="host"))
 OWN = {

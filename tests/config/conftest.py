@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.config.writing import Folders
+from tests.config.folders import Folders
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qcode.config.settings import Settings
-from tests.config.writing import Folders
+from tests.config.folders import Folders
 
 MODEL = "local/qwen"
 BOTH = f'[output]\nmax_tokens = 2000\n[models."{MODEL}"]\noutput = {{ max_tokens = 1000 }}'

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qcode.config.load import OUTPUT_CAP_VARIABLES
 from qcode.config.schema import KEYS
-from tests.config.writing import Folders
+from tests.config.folders import Folders
 
 PAGE = (Path(__file__).parents[2] / "docs/configuration.md").read_text(encoding="utf-8")
 

@@ -11,7 +11,7 @@ import pytest
 from qcode.config.settings import McpServer, Network, Output, ProviderSettings
 from qcode.protocol.errors import ConfigError
 from qcode.protocol.usage import Price
-from tests.config.writing import Folders
+from tests.config.folders import Folders
 
 EVERYTHING = """
 model = "anthropic/claude-x"

@@ -8,7 +8,7 @@ import pytest
 
 from qcode.config.settings import Origin
 from qcode.protocol.errors import ConfigError
-from tests.config.writing import Folders
+from tests.config.folders import Folders
 
 
 def test_flags_beat_environment_beats_project_beats_user(folders: Folders, tmp_path: Path) -> None:

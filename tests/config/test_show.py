@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from qcode.config.schema import KEYS
 from qcode.config.show import show
+from tests.config.folders import Folders
 from tests.config.test_files import EVERYTHING
-from tests.config.writing import Folders
 
 SECRETS = """
 [providers.local]

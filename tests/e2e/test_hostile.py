@@ -10,12 +10,12 @@ import pytest
 from tests.e2e.running import CliRunner
 from tests.fakes.server import FakeServer, ProtocolName
 from tests.fakes.turns import Call, Turn
-from tests.safety.hostile import elsewhere, on_files
+from tests.safety.hostile import file_attacks, other_attacks
 from tests.safety.hostile.canaries import MARK, filled, make_canaries
 
 _TRIED = [
     attempt
-    for attempt in (*on_files.attempts(), *elsewhere.attempts())
+    for attempt in (*file_attacks.attempts(), *other_attacks.attempts())
     if attempt.tool != "apply_patch" and "__" not in attempt.tool
 ]
 

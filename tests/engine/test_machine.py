@@ -20,9 +20,9 @@ from qcode.protocol.model import ModelFacts, RetrySettings
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from tests.engine.happened import failed, inputs
 from tests.engine.play import TOOLS
-from tests.engine.summaries import true_size
+from tests.engine.step_records import failed, inputs
+from tests.engine.summary_invariants import true_size
 from tests.engine.wires import wire_of
 from tests.engine.world import World
 from tests.fakes.turns import Call, Faults, Turn

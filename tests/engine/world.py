@@ -52,9 +52,16 @@ from qcode.protocol.reply import (
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.json import parse_object
-from tests.engine.happened import Attempt, Step
-from tests.engine.rounds import check_may_be_beside_others, check_repeats, ran_of_this_step
-from tests.engine.summaries import check_compaction, check_summary_request, merged, note_summary, total, true_size
+from tests.engine.call_invariants import check_may_be_beside_others, check_repeats, ran_of_this_step
+from tests.engine.step_records import Attempt, Step
+from tests.engine.summary_invariants import (
+    check_compaction,
+    check_summary_request,
+    merged,
+    note_summary,
+    total,
+    true_size,
+)
 from tests.engine.wires import Wire
 
 SYNTHETIC = ("<text_so_far>", "<json_so_far>", "Your thinking used up", "Your last tool call could not be parsed")

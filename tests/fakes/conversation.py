@@ -30,7 +30,7 @@ from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.tools.workspace import Scratch
 from tests.fakes.scripted import ScriptedProvider
-from tests.safety.judging import NO_SANDBOX
+from tests.safety.policies import NO_SANDBOX
 
 P = TypeVar("P", bound=Provider)
 

@@ -38,7 +38,7 @@ from qcode.providers.registry import PROVIDERS
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from tests.fakes.tools import spec_of
-from tests.safety.judging import NO_SANDBOX
+from tests.safety.policies import NO_SANDBOX
 
 
 class UntilCancelled:

@@ -23,7 +23,7 @@ from qcode.tools import text_file
 from qcode.tools.editing import match
 from qcode.tools.text_file import from_text
 from tests.fakes.examples import share
-from tests.safety.judging import judge_shell
+from tests.safety.policies import judge_shell
 
 SHORT, MIDDLE, LONG = 10_000, 100_000, 1_000_000
 FLOOR_S = 0.02

@@ -18,7 +18,7 @@ from qcode.safety.rules import Rules
 from qcode.safety.shell.judge import read_flow
 from tests.fakes.tools import spec_of
 from tests.perf.conftest import Bars
-from tests.safety.judging import judge_shell, policy_for
+from tests.safety.policies import judge_shell, policy_for
 
 COMMANDS = ("ls -la src", "git log --oneline -5 | head", "grep -rn foo src && cat a b", "make test", "cat <<'E'\nx\nE")
 pytestmark = pytest.mark.perf

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcode.safety.verdict import Verdict
-from tests.safety.judging import CLEAN, NO_SANDBOX, judge_shell
+from tests.safety.policies import CLEAN, NO_SANDBOX, judge_shell
 
 LINES = (Path(__file__).parent / "data/hidden_writes.txt").read_text("utf-8").splitlines()
 REFUSED = [line[2:] for line in LINES if line.startswith("- ")]

@@ -10,7 +10,7 @@ import pytest
 
 from qcode.safety.git_repository import GitConfig, overrides
 from qcode.safety.launcher import BashSyntax, Unavailable, run
-from tests.safety.judging import CLEAN, judge_shell, policy_for
+from tests.safety.policies import CLEAN, judge_shell, policy_for
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
 

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from qcode.safety import paths
 from qcode.safety.paths import PathJudge, SessionFolders
 from qcode.safety.protected_paths import CREDENTIALS, STARTUP, is_ordinary_name
-from tests.safety.judging import judge_shell
+from tests.safety.policies import judge_shell
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nb3BlbnNzaC1rZXktdjEA\n"
 NAMES = (

@@ -15,7 +15,7 @@ from qcode.safety.probes import Probes, Repository
 from qcode.safety.rules import Rules, parse_rule, read_rules
 from qcode.safety.verdict import Verdict
 from tests.fakes.tools import spec_of
-from tests.safety.judging import NO_SANDBOX, policy_for
+from tests.safety.policies import NO_SANDBOX, policy_for
 
 MODES = get_args(ApprovalMode)
 EDIT: dict[str, Any] = {"path": "src/app.py"}

@@ -11,8 +11,8 @@ import pytest
 from qcode.protocol.approvals import ApprovalMode
 from qcode.safety.rules import Rules, parse_rule
 from tests.fakes.tools import spec_of
-from tests.safety.judging import CLEAN as SANDBOX
-from tests.safety.judging import LANDLOCK, NO_SANDBOX, judge_shell, policy_for
+from tests.safety.policies import CLEAN as SANDBOX
+from tests.safety.policies import LANDLOCK, NO_SANDBOX, judge_shell, policy_for
 
 RUNNERS = {
     "pytest -q tests": "shell(pytest *)",

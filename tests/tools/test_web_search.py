@@ -18,7 +18,7 @@ from qcode.tools.tool import ToolRunContext
 from qcode.tools.web_search import SERVICES, WebSearch
 from qcode.tools.workspace import Workspace
 from tests.fakes.tools import spec_of
-from tests.safety.judging import policy_for
+from tests.safety.policies import policy_for
 from tests.tools.test_fetch import Open, Site, answer
 
 BRAVE = {"web": {"results": [{"title": "One", "url": "https://a.example", "description": "a <b>bold</b> word"}]}}

@@ -13,7 +13,7 @@ from qcode.protocol.messages import ToolCall
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.tools import registry
-from tests.safety.judging import NO_SANDBOX
+from tests.safety.policies import NO_SANDBOX
 
 FINDINGS = (
     "terminal",

@@ -33,7 +33,7 @@ from qcode.text.clean import one_line
 from qcode.tools.jobs import Jobs
 from qcode.tui.app import AppOptions, QcodeApp
 from qcode.tui.welcome import Welcome
-from tests.safety.judging import NO_SANDBOX
+from tests.safety.policies import NO_SANDBOX
 from tests.tui.connecting import ScriptedConnecting
 from tests.tui.offering import ScriptedOffering
 from tests.tui.scripted import ScriptedConversation, ScriptedLibrary

@@ -53,7 +53,7 @@ _RISKY = re.compile("|".join(risk.pattern for risk in _RISKS))
 
 def risky_words(command: str) -> tuple[tuple[int, int], ...]:
     """Return the start and end of each risky part of `command`: `rm -rf`, `--force`, `| sh`."""
-    return tuple(found.span("push") if found["push"] else found.span() for found in _RISKY.finditer(command))
+    return tuple(match.span("push") if match["push"] else match.span() for match in _RISKY.finditer(command))
 
 
 class Danger(NamedTuple):
@@ -71,9 +71,9 @@ def danger_of(command: SimpleCommand, *, is_first: bool) -> Danger:
     reads_input = not is_first and (not arguments or arguments[0] in ("-", "-s"))
     line = " ".join(["|"] * reads_input + texts + [f"> {word.text}" for word in command.outputs])
     for rank, risk in enumerate(_RISKS):
-        found = re.search(risk.pattern, line)
-        if found is not None:
-            words = program if found[0].startswith("|") else found[0]
+        match = re.search(risk.pattern, line)
+        if match is not None:
+            words = program if match[0].startswith("|") else match[0]
             return Danger(rank, f"{words} {risk.effect}" if risk.effect else "")
     return Danger(len(_RISKS))
 

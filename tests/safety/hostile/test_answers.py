@@ -8,12 +8,12 @@ import pytest
 
 from qcode.protocol.approvals import ApprovalMode
 from qcode.safety.sandbox.detection import find_sandbox
-from tests.safety.hostile import elsewhere, on_files
+from tests.safety.hostile import file_attacks, other_attacks
 from tests.safety.hostile.attempts import MODES, Attempt
 from tests.safety.hostile.canaries import MARK, CanaryFolders, make_canaries
-from tests.safety.hostile.talk import Played, play
+from tests.safety.hostile.conversation import Played, play
 
-ATTEMPTS = (*on_files.attempts(), *elsewhere.attempts())
+ATTEMPTS = (*file_attacks.attempts(), *other_attacks.attempts())
 BOTH = frozenset({
     "read", "ls", "glob", "grep", "write", "notebook_edit", "shell", "jobs", "diagnostics", "fetch", "todo",
     "ask_person",
@@ -92,7 +92,7 @@ YES = {
         {"work/AGENTS.md"},
     ),
     "delete docs/guide.md": (
-        Attempt("edits", "apply_patch", on_files.patched("*** Delete File: docs/guide.md")),
+        Attempt("edits", "apply_patch", file_attacks.patched("*** Delete File: docs/guide.md")),
         {"work/docs/guide.md"},
     ),
     "touch src/made": (Attempt("runs", "shell", {"command": "touch src/made"}), {"work/src/made"}),

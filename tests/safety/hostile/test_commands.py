@@ -10,8 +10,8 @@ import pytest
 from qcode.protocol.approvals import ApprovalMode
 from tests.safety.hostile.attempts import MODES, Attempt
 from tests.safety.hostile.canaries import MARK, CanaryFolders, make_canaries
+from tests.safety.hostile.conversation import Played, play
 from tests.safety.hostile.sandboxes import KINDS, connections_to, sandbox_of
-from tests.safety.hostile.talk import Played, play
 
 _CONNECT = "python3 -c \"import socket; s=socket.socket(socket.AF_UNIX); s.connect('{base}/s'); s.send(b'x')\""
 COMMANDS = (

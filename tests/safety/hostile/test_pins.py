@@ -20,8 +20,8 @@ from qcode.protocol.approvals import Allow, ApprovalMode
 from tests.agent.mcp.serving import open_servers, until
 from tests.safety.hostile.attempts import Attempt
 from tests.safety.hostile.canaries import CanaryFolders, make_canaries
-from tests.safety.hostile.on_files import patched
-from tests.safety.hostile.talk import play
+from tests.safety.hostile.conversation import play
+from tests.safety.hostile.file_attacks import patched
 
 COMMAND = ".qcode/commands/go.toml"
 

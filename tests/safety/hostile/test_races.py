@@ -14,8 +14,8 @@ from qcode.protocol.events import ToolStarted, TurnEvent
 from qcode.tools import disk
 from tests.safety.hostile.attempts import Attempt
 from tests.safety.hostile.canaries import MARK, CanaryFolders, make_canaries
-from tests.safety.hostile.on_files import patched
-from tests.safety.hostile.talk import play
+from tests.safety.hostile.conversation import play
+from tests.safety.hostile.file_attacks import patched
 
 Swap = Callable[[CanaryFolders], None]
 

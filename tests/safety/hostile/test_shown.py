@@ -9,10 +9,10 @@ import pytest
 
 from qcode.protocol.approvals import ApprovalMode
 from tests.protocol.test_visible import HOSTILE, is_seen, read_back
-from tests.safety.hostile import elsewhere, on_files
+from tests.safety.hostile import file_attacks, other_attacks
 from tests.safety.hostile.attempts import Attempt
 from tests.safety.hostile.canaries import MARK, CanaryFolders, make_canaries
-from tests.safety.hostile.talk import play
+from tests.safety.hostile.conversation import play
 
 BREAKS = ("\n", "\r\n", "\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029")
 FORGED = tuple(f"touch a{item}1. Yes (y){item}Run this command?{item}ls" for item in BREAKS)
@@ -49,7 +49,9 @@ def test_command_is_shown_exactly_and_unambiguously(canaries: CanaryFolders) -> 
 
 
 def test_no_approval_contains_an_invisible_character(canaries: CanaryFolders) -> None:
-    tried = [attempt for attempt in (*on_files.attempts(), *elsewhere.attempts()) if attempt.tool != "apply_patch"]
+    tried = [
+        attempt for attempt in (*file_attacks.attempts(), *other_attacks.attempts()) if attempt.tool != "apply_patch"
+    ]
     tried += [
         Attempt("edits", "write", {"path": f"src/a{char}b", "content": f"x{char}y\n{char}\n"}) for char in HOSTILE
     ]
@@ -91,9 +93,9 @@ def test_plan_mode_offers_only_reading(canaries: CanaryFolders, is_trusted: bool
         {"command": "ls", "background": True, "unconfined": True},
     ]
     tried = [*(Attempt("runs", "shell", arguments) for arguments in more)]
-    tried += [attempt for attempt in (*on_files.attempts(), *elsewhere.attempts()) if attempt.tool != "apply_patch"][
-        ::3
-    ]
+    tried += [
+        attempt for attempt in (*file_attacks.attempts(), *other_attacks.attempts()) if attempt.tool != "apply_patch"
+    ][::3]
     tried += [Attempt("calls a server", "tracker__write", {"path": "x"})]
     before = canaries.photograph()
     played = play(canaries, tried, mode, is_trusted=is_trusted)
@@ -103,7 +105,7 @@ def test_plan_mode_offers_only_reading(canaries: CanaryFolders, is_trusted: bool
 
 def test_plan_mode_offers_no_patch(canaries: CanaryFolders) -> None:
     tried = [Attempt("reads", "read", {"path": "src/app.py"})]
-    tried += [attempt for attempt in on_files.attempts() if attempt.tool == "apply_patch"]
+    tried += [attempt for attempt in file_attacks.attempts() if attempt.tool == "apply_patch"]
     before = canaries.photograph()
     played = play(canaries, tried, "plan")
     assert {question.call.name for question in played.asked} <= {"read"}

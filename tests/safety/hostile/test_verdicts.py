@@ -10,12 +10,12 @@ from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
 from qcode.safety.sandbox.index import WorkspaceIndex
 from tests.fakes.tools import spec_of
-from tests.safety.hostile import elsewhere, on_files
+from tests.safety.hostile import file_attacks, other_attacks
 from tests.safety.hostile.attempts import CLASSES, MODES, SANDBOXED
 from tests.safety.hostile.canaries import CanaryFolders, filled, make_canaries
-from tests.safety.judging import CLEAN, LANDLOCK
+from tests.safety.policies import CLEAN, LANDLOCK
 
-ATTEMPTS = (*on_files.attempts(), *elsewhere.attempts())
+ATTEMPTS = (*file_attacks.attempts(), *other_attacks.attempts())
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ from qcode.safety.shell.judge import read_flow
 from qcode.safety.shell.table import ProgramSpec, git_commands, programs
 from qcode.values import dataclass
 from tests.fakes.tools import spec_of
-from tests.safety.judging import LANDLOCK
+from tests.safety.policies import LANDLOCK
 from tests.safety.shell.scratch import Scratch, make_scratch
 from tests.safety.shell.strace import Run, observe, shell_argv
 

@@ -18,7 +18,7 @@ from qcode.safety.shell.ast import UnsupportedSyntax
 from qcode.safety.shell.characters import is_plain
 from qcode.safety.shell.judge import read_flow
 from tests.fakes.examples import share
-from tests.safety.judging import judge_shell
+from tests.safety.policies import judge_shell
 from tests.safety.shell.strace import observe, require_strace, shell_argv
 
 BASH = shutil.which("bash") or "bash"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from qcode.safety.rules import Rules
 from tests.fakes.examples import share
-from tests.safety.judging import judge_shell
+from tests.safety.policies import judge_shell
 
 DATA = Path(__file__).parent.parent / "data"
 HOME = Path("/home/u")

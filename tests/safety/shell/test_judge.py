@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from qcode.safety.probes import Probes, Repository
 from qcode.safety.shell import languages
-from tests.safety.judging import CLEAN, judge_shell
+from tests.safety.policies import CLEAN, judge_shell
 
 ROWS = [
     json.loads(line)

@@ -13,7 +13,7 @@ from qcode.safety.rules import Rules, covers, parse_rule
 from qcode.safety.shell.judge import NO_SANDBOX as NEEDS_SANDBOX
 from qcode.safety.verdict import SHELL_PATH, SHELL_READS, SandboxSupport
 from tests.fakes.tools import spec_of
-from tests.safety.judging import BUBBLEWRAP, CLEAN, LANDLOCK, NO_SANDBOX, judge_shell, policy_for
+from tests.safety.policies import BUBBLEWRAP, CLEAN, LANDLOCK, NO_SANDBOX, judge_shell, policy_for
 
 CORE = [
     "ls", "ls -la src", "cat app.py", "cat app.py | head -n 5", "wc -l app.py", "grep -n x app.py", "pwd; ls",

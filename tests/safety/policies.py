@@ -1,4 +1,4 @@
-"""Judges commands as a trusted session in default mode does, with a repository that holds nothing to worry about."""
+"""Policies and verdicts of a trusted session in default mode, whose repository is harmless."""
 
 from __future__ import annotations
 
