@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode import __version__
-from qcode.agent.call_titles import verb
 from qcode.agent.sessions.history import ShownResult
 from qcode.agent.sessions.records import attempt_to_json, message_to_json, usage_to_json
 from qcode.agent.sessions.turns import (
@@ -236,7 +235,10 @@ def _markdown_prompt(prompt: PromptParts) -> Iterator[str]:
 
 def _markdown_call(view: CallView) -> Iterator[str]:
     notes = " · ".join(view.notes)
-    yield f"**{verb(view.name)}** {_code_span(view.argument)}{f' ({notes})' if notes else ''}".rstrip() + "\n"
+    argument = "" if view.is_approved_plan else _code_span(view.argument)
+    yield f"**{view.title}** {argument}{f' ({notes})' if notes else ''}".rstrip() + "\n"
+    if view.plan:
+        yield _quoted(view.plan)
     if view.diff:
         yield f"{fenced(view.diff, 'diff')}\n"
     else:

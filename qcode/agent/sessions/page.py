@@ -14,7 +14,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qcode.agent.call_titles import verb
 from qcode.agent.sessions.turns import CallView, PromptParts, SessionStep, SessionTurn, prompt_of, view_of
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.text.addresses import split_addresses
@@ -107,18 +106,23 @@ def _prompt(prompt: PromptParts) -> Iterator[str]:
 
 
 def _card(view: CallView, agent: str = "") -> str:
-    """Return a collapsed card: its summary line, then the diff or the arguments, then the result."""
+    """Return a card: its summary line, then the plan, the diff or the arguments, then the result.
+
+    It is collapsed, unless it is a plan that the user approved.
+    """
     lines = count_text(len(view.output.splitlines()), "line") if view.output and not view.state else ""
     notes = view.notes or tuple(filter(None, (lines,)))
     labels = "".join(f" <small>{_text(note)}</small>" for note in notes)
-    name = f"<b>{_text(verb(view.name))}</b>"
-    argument = f" <code>{_text(view.argument)}</code>" if view.argument else ""
-    body = (_diff(view.diff) if view.diff else _arguments(view)) + agent
+    name = f"<b>{_text(view.title)}</b>"
+    argument = f" <code>{_text(view.argument)}</code>" if view.argument and not view.is_approved_plan else ""
+    plan = f'<div class="reply">{_markdown(view.plan)}</div>' if view.plan else ""
+    body = plan + (_diff(view.diff) if view.diff else _arguments(view)) + agent
     result = _pre(view.output, "output") if view.output else ""
     state = " failed" if view.state else ""
     images = "".join(map(_image, view.images))
     head = f"<summary>{name}{argument}{labels}</summary>"
-    return f'<details class="call{state}">{head}{body}{result}{images}</details>'
+    opened = ' open="open"' if view.is_approved_plan else ""
+    return f'<details class="call{state}"{opened}>{head}{body}{result}{images}</details>'
 
 
 def _arguments(view: CallView) -> str:

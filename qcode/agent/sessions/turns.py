@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import takewhile
 
-from qcode.agent.call_titles import is_in_title, main_argument
+from qcode.agent.call_titles import is_in_title, main_argument, verb
 from qcode.agent.context.attachments import Attachment, split_attached
 from qcode.agent.outcomes import requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
@@ -26,6 +26,7 @@ from qcode.protocol.usage import Price, Usage
 from qcode.text.clean import plain_line, single_spaced
 from qcode.text.json import JsonObject, parse_object
 from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text
+from qcode.tools.dialog import plan_of
 from qcode.values import dataclass
 
 _MAX_LABEL, _MAX_ARGUMENT = 80, 200
@@ -42,7 +43,10 @@ class PromptParts:
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """A call and its result as the user sees them. `state` is empty for a call that succeeded."""
+    """A call and its result as the user sees them. `state` is empty for a call that succeeded.
+
+    `plan` is the Markdown of a plan. The result of an approved plan is text for the model only, so it has no `output`.
+    """
 
     name: str
     argument: str
@@ -52,11 +56,28 @@ class CallView:
     diff: str = ""
     output: str = ""
     images: tuple[Image, ...] = ()
+    plan: str = ""
+
+    @property
+    def is_approved_plan(self) -> bool:
+        return bool(self.plan) and not self.state
+
+    @property
+    def title(self) -> str:
+        """The name of the call; for an approved plan its summary, which names the chosen mode."""
+        return (single_spaced(self.summary) if self.is_approved_plan else "") or verb(self.name)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The summary and the state, without empty and equal texts: the summary of a denied call is also `denied`."""
-        return tuple(dict.fromkeys(note for note in (single_spaced(self.summary), self.state) if note))
+        """The state and the summary without empty ones, and without what is already said.
+
+        For example, `read a.py` fails with the summary `a.py does not exist`: `failed`, `does not exist`.
+        """
+        if self.is_approved_plan:
+            return ()
+        summary = single_spaced(self.summary)
+        summary = summary.removeprefix(f"{self.argument} ") if self.state else summary
+        return tuple(dict.fromkeys(note for note in (self.state, summary) if note))
 
     @property
     def details(self) -> tuple[tuple[str, str, str], ...]:
@@ -66,7 +87,7 @@ class CallView:
             if isinstance(value, str)
             else (name, json.dumps(value, ensure_ascii=False, indent=1), "json")
             for name, value in self.arguments.items()
-            if not is_in_title(self.name, name, value, self.argument)
+            if not (name == "plan" and self.plan) and not is_in_title(self.name, name, value, self.argument)
         )
 
 
@@ -223,9 +244,11 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
     if display is None:
         state = "failed" if result.is_error else ""
         return CallView(call.name, argument, arguments, state, output=result.content, images=result.images)
+    state, diff, plan = _STATE_TEXTS[display.state], display.diff, plan_of(call).strip()
     output = result.content if display.output is None else display.output
-    state, diff = _STATE_TEXTS[display.state], display.diff
-    return CallView(call.name, argument, arguments, state, display.summary, diff, "" if diff else output, result.images)
+    if diff or (plan and not state):
+        output = ""
+    return CallView(call.name, argument, arguments, state, display.summary, diff, output, result.images, plan)
 
 
 _RANGE = re.compile(r"(\d+)(?:(-)(\d*))?|-(\d+)")

@@ -234,6 +234,46 @@ def test_call_has_the_summary_and_diff_shown_in_the_app(form: ExportForm) -> Non
         assert shown_result == {"state": "done", "summary": "+1 -1 lines [redacted]", "diff": DIFF, "seconds": 2.0}
 
 
+def plan_history(result: str, shown: ShownResult) -> SessionHistory:
+    call = ToolCall("c1", "exit_plan_mode", json.dumps({"plan": "# Fix it\n\n1. Read **a.py**\n"}))
+    told = Message("user", (ToolResult("c1", "exit_plan_mode", result),))
+    history = history_of([user("plan"), assistant(call), told, assistant(Text("Done."))])
+    history.stored[1].shown_results["c1"] = shown
+    return history
+
+
+def test_approved_plan_is_shown_whole_and_rendered() -> None:
+    history = plan_history("The mode is now default. Carry it out.", ShownResult("done", "Plan approved · asks"))
+    card = next(parsed(export_turns(turns_of(history), ABOUT, ExportRequest("html"))).iter("details"))
+    assert "open" in card.attrib
+    assert words(card) == "Plan approved · asksFix it Read a.py"
+    assert [words(item) for item in card.iter("strong")] == ["a.py"]
+    text = export_turns(turns_of(history), ABOUT, ExportRequest("md"))
+    assert "**Plan approved · asks**\n\n> # Fix it\n>\n> 1. Read **a.py**\n" in text
+    assert "Carry it out." not in text
+
+
+def test_plan_that_was_not_approved_is_folded_and_has_its_answer() -> None:
+    history = plan_history("Smaller steps, please.", ShownResult("denied", "denied"))
+    card = next(parsed(export_turns(turns_of(history), ABOUT, ExportRequest("html"))).iter("details"))
+    assert "open" not in card.attrib
+    assert words(card) == "Plan Fix it deniedFix it Read a.py Smaller steps, please."
+
+
+@pytest.mark.parametrize("form", ["md", "html"])
+def test_failed_call_names_its_file_once(form: ExportForm) -> None:
+    call, told = ToolCall("c1", "read", '{"path": "no.txt"}'), "no.txt does not exist"
+    failed = Message("user", (ToolResult("c1", "read", told, is_error=True),))
+    history = history_of([user("go"), assistant(call), failed, assistant(Text("Hm."))])
+    history.stored[1].shown_results["c1"] = ShownResult("failed", told)
+    text = export_turns(turns_of(history), ABOUT, ExportRequest(form))
+    if form == "md":
+        assert "**Read** `no.txt` (failed · does not exist)" in text
+    else:
+        card = next(parsed(text).iter("details"))
+        assert [words(item) for item in card.iter("summary")] == ["Read no.txt failed does not exist"]
+
+
 def test_result_belongs_to_the_reply_of_its_call_if_the_server_uses_an_id_again() -> None:
     messages = [user("look")]
     for path in ("a.py", "b.py"):
