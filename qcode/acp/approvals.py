@@ -35,11 +35,12 @@ from qcode.values import dataclass
 
 AskClient: TypeAlias = Callable[[str, JsonObject], Awaitable[JsonObject]]
 MAX_ASKED = 400_000
+"""The maximum number of characters of a permission request."""
 _TOO_LONG = (
     "not run: the command is too long to be shown to the user ({count:,} characters). Write it to a script file in "
     "smaller steps"
 )
-_NO_CHOICES = "This editor cannot show a question without choices. Ask in your reply, and end it."
+_NO_CHOICES = "This editor cannot show a question without choices. Ask the question in your reply, and end the reply."
 _SKIPPED = "The user skipped the question. Choose the most likely intention and continue."
 
 
@@ -133,8 +134,8 @@ async def ask_permission(
         case {"outcome": "cancelled"}:
             return CancelTurn()
         case {"outcome": "selected", "optionId": str(chosen)}:
-            found = next((option.decision for option in options if option.option_id == chosen), None)
-            return found if found is not None else Deny("the editor chose an option that was not offered")
+            decision = next((option.decision for option in options if option.option_id == chosen), None)
+            return decision if decision is not None else Deny("the editor chose an option that was not offered")
         case _:
             return Deny("the editor's answer was not valid")
 
@@ -173,6 +174,7 @@ def _tool_call(approval: CallApproval, card: CallCard, folder: str) -> JsonObjec
 
 
 def _question_source(question: Question) -> str:
+    """Return who asks, as the start of a sentence; empty if the model asks."""
     if question.server == OWN_QUESTION:
         return "qcode asks:"
     return f"The tool server {shown_line(question.server, 40)} asks:" if question.server else ""

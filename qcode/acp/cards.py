@@ -41,8 +41,8 @@ _MAX_VALUE = 100_000
 _MAX_TAIL = 8_000
 _MAX_DIFF_CHARS = 400_000
 TRUNCATED_CALL = "not run: the reply was truncated"
-_PATCHED = re.compile(r"\*\*\* (?:Add|Update|Delete) File: *(.*\S)")
-_FILE = re.compile(r"(---|\+\+\+) (?:[ab]/)?(.*)")
+_PATCHED_FILE = re.compile(r"\*\*\* (?:Add|Update|Delete) File: *(.*\S)")
+_FILE_HEADER = re.compile(r"(---|\+\+\+) (?:[ab]/)?(.*)")
 
 
 def kind_of(name: str) -> str:
@@ -53,10 +53,10 @@ def kind_of(name: str) -> str:
 def title_of(name: str, arguments: JsonObject) -> str:
     """Return the title of a call on one line, such as `Edit src/a.py`; everything in it is visible."""
     if name == "apply_patch":
-        argument = ", ".join(_PATCHED.findall(str(arguments.get("patch", ""))))
+        argument = ", ".join(_PATCHED_FILE.findall(str(arguments.get("input", ""))))
     else:
-        named = (arguments[key] for key in _TITLE_ARGUMENTS if key in arguments)
-        argument = next((value for value in named if isinstance(value, str) and value.strip()), "")
+        values = (arguments[key] for key in _TITLE_ARGUMENTS if key in arguments)
+        argument = next((value for value in values if isinstance(value, str) and value.strip()), "")
     return shown_line(f"{verb(name)} {argument}".rstrip(), _MAX_TITLE)
 
 
@@ -127,7 +127,7 @@ def hunks(diff: str, folder: str) -> Iterator[JsonObject]:
         match line.kind:
             case "outside":
                 yield from entry()
-                file_header = _FILE.match(line.text)
+                file_header = _FILE_HEADER.match(line.text)
                 if file_header is not None and file_header[1] == "---":
                     source = path = file_header[2]
                 elif file_header is not None and file_header[2] != "/dev/null":
@@ -190,8 +190,11 @@ class CallCard:
     call_id: str
     name: str
     is_over: bool = False
+    """Whether its last update was sent."""
     has_begun: bool = False
+    """Whether its first update was sent."""
     output: list[str] = field(default_factory=list)
+    """The output that was not sent yet, or the end of all output."""
     output_size: int = 0
 
     def add_output(self, text: str) -> None:
@@ -211,11 +214,15 @@ class Cards:
         self._step = 0
         self._count = 0
         self._cards: list[CallCard] = []
+        """The cards of the current reply."""
         self._free: list[CallCard] = []
+        """The cards of an earlier attempt of the reply, for the calls of the next attempt."""
         self._by_call: dict[str, list[CallCard]] = {}
         self._open: list[CallCard] = []
+        """The cards of calls that were committed."""
 
     def begin_step(self, step: int) -> None:
+        """Begin another reply."""
         self._step, self._count = step, 0
         self._cards, self._free = [], []
 
@@ -239,12 +246,9 @@ class Cards:
         unused = [card for card in self._cards if not card.is_over]
         pairs: list[tuple[CallCard, ToolCall]] = []
         for call in calls:
-            card = next((candidate for candidate in unused if candidate.call_id == call.call_id), None)
-            card = (
-                card
-                or next((candidate for candidate in unused if candidate.name == call.name), None)
-                or self._create(call.call_id, call.name)
-            )
+            same_id = (card for card in unused if card.call_id == call.call_id)
+            same_name = (card for card in unused if card.name == call.name)
+            card = next(same_id, None) or next(same_name, None) or self._create(call.call_id, call.name)
             if card in unused:
                 unused.remove(card)
             card.call_id = call.call_id
@@ -254,11 +258,11 @@ class Cards:
         self._free = []
         return pairs, unused
 
-    def of(self, call_id: str) -> CallCard | None:
+    def find(self, call_id: str) -> CallCard | None:
         """Return the card of a call that has no result yet."""
         return next((card for card in self._by_call.get(call_id, ()) if not card.is_over), None)
 
-    def inner(self, call: ToolCall) -> tuple[CallCard, str]:
+    def add_subagent_call(self, call: ToolCall) -> tuple[CallCard, str]:
         """Return a new card for a call of a sub-agent, and the id of the card of the sub-agent."""
         outer = call.call_id.rpartition("/")[0]
         parent = (self._by_call.get(outer) or [CallCard(outer, outer, "")])[-1]

@@ -64,20 +64,20 @@ def read_servers(rows: Sequence[Json]) -> ClientServers:
         name = row.get("name")
         label = visible(one_line(name, 80)) if isinstance(name, str) else "a server without a name"
         server = _server(row)
-        if not isinstance(name, str) or not is_server_name(_plain(name)):
+        if not isinstance(name, str) or not is_server_name(_dashed(name)):
             problems.append(f"tool server left out: {label}: {SERVER_NAME_RULE}")
-        elif _plain(name) in servers:
+        elif _dashed(name) in servers:
             problems.append(f"tool server left out: {label}: the name is used twice")
         elif isinstance(server, str):
             problems.append(f"tool server left out: {label}: {server}")
         else:
-            servers[_plain(name)] = server
+            servers[_dashed(name)] = server
     if len(rows) > MAX_SERVERS:
         problems.append(f"{len(rows) - MAX_SERVERS} tool servers left out: at most {MAX_SERVERS} are supported")
     return ClientServers(servers, tuple(problems))
 
 
-def _plain(name: str) -> str:
+def _dashed(name: str) -> str:
     """Return a name with dashes for spaces, which editors allow in names."""
     return "-".join(name.split())
 

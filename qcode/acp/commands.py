@@ -51,14 +51,14 @@ class CompactCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class Submit:
+class PromptCommand:
     """The command is a prompt for the model."""
 
     text: str
     options: TurnOptions = NO_OPTIONS
 
 
-Outcome: TypeAlias = CommandOutput | CompactCommand | Submit
+Outcome: TypeAlias = CommandOutput | CompactCommand | PromptCommand
 
 
 class SessionCommands:
@@ -108,9 +108,9 @@ class SessionCommands:
         name, _, argument = text[1:].partition(" ")
         if name.strip() in BUILT_IN:
             return name.strip(), argument.strip()
-        found = self._agent.custom_commands(tuple(BUILT_IN)).match_command(text)
-        is_known = found is not None or self._skill(name) is not None
-        return (name, argument) if is_known else None
+        custom = self._agent.custom_commands(tuple(BUILT_IN)).match_command(text)
+        exists = custom is not None or self._skill(name) is not None
+        return (name, argument) if exists else None
 
     def _command_names(self) -> tuple[str, ...]:
         """Return the names of all commands that are not skills."""
@@ -118,10 +118,11 @@ class SessionCommands:
 
     def _skill(self, name: str) -> Skill | None:
         """Return the skill that `/name` runs."""
-        found = self._agent.skill_commands(self._command_names())
-        return next((skill for skill in found if skill.handle.lower() == name.lower()), None)
+        skills = self._agent.skill_commands(self._command_names())
+        return next((skill for skill in skills if skill.handle.lower() == name.lower()), None)
 
     async def run(self, name: str, argument: str) -> Outcome:
+        """Run a command that `match_command` returned; return its outcome."""
         agent = self._agent
         match name:
             case "compact":
@@ -138,7 +139,7 @@ class SessionCommands:
                 return CommandOutput(await self._undo_or_redo(name))
             case "init":
                 try:
-                    return Submit(
+                    return PromptCommand(
                         agent.memory.init_prompt(argument), TurnOptions(shown_prompt=f"/init {argument}".rstrip())
                     )
                 except ValueError as refusal:
@@ -176,7 +177,7 @@ class SessionCommands:
             text, options = await self._agent.skill_prompt(skill, argument)
         except QcodeError as refusal:
             return CommandOutput(str(refusal))
-        return Submit(text, options)
+        return PromptCommand(text, options)
 
     async def _undo_or_redo(self, name: str) -> str:
         """Undo or redo a turn; leave files unchanged that were edited since."""
@@ -212,17 +213,17 @@ class SessionCommands:
         return trust.accept_shown(folder) if argument == "accept" else trust.show(folder)
 
     def _custom(self, name: str, argument: str) -> Outcome:
-        found = self._agent.custom_commands(tuple(BUILT_IN)).match_command(f"/{name} {argument}".rstrip())
-        if found is None:
-            return Submit(f"/{name} {argument}".rstrip())
-        custom, arguments = found
+        match = self._agent.custom_commands(tuple(BUILT_IN)).match_command(f"/{name} {argument}".rstrip())
+        if match is None:
+            return PromptCommand(f"/{name} {argument}".rstrip())
+        custom, arguments = match
         options = TurnOptions(
             custom.model,
             custom.output,
             custom.project_ranges(arguments),
             shown_prompt=f"/{custom.name} {arguments}".rstrip(),
         )
-        return Submit(custom.expand(arguments), options)
+        return PromptCommand(custom.expand(arguments), options)
 
 
 def _permissions(permissions: Permissions) -> str:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from qcode.config.settings import McpServer
 
 VERSION = 1
+"""The version of the protocol."""
 PAGE_SIZE = 50
 CLOSE_S = 1.2
 """Seconds for all sessions to end when the client has gone."""
@@ -166,7 +167,7 @@ class Server:
 
     def _check_credential(self) -> None:
         """Raise `WireError` unless a model can be used with a credential that is found now."""
-        agent = self._begin(replace(self._options, no_session=True))
+        agent = self._begin_agent(replace(self._options, no_session=True))
         agent.release()
 
     # Sessions
@@ -228,7 +229,7 @@ class Server:
         from qcode.acp.updates import ClientFeatures
 
         configs = read_servers(servers)
-        agent = self._begin(options, configs.servers)
+        agent = self._begin_agent(options, configs.servers)
         files = object_in(self._capabilities.get("fs"))
         if files.get("readTextFile") is True and files.get("writeTextFile") is True:
             agent.use_buffers(EditorFiles(self.wire, loop, agent.conversation.session_id))
@@ -243,7 +244,7 @@ class Server:
         settings = SessionSettings(agent, agent.models.providers(), has_sandbox=agent.toolbox.has_sandbox())
         return EditorSession(agent, client, settings, configs.problems)
 
-    def _begin(self, options: Options, servers: Mapping[str, McpServer] | None = None) -> Agent:
+    def _begin_agent(self, options: Options, servers: Mapping[str, McpServer] | None = None) -> Agent:
         """Return an agent; raise `WireError` if it cannot be opened. It blocks."""
         from qcode.agent.agent import Agent
         from qcode.agent.models.selection import select_at_start
@@ -253,7 +254,7 @@ class Server:
             context = RunContext.read(options, dict(os.environ), is_attended=True)
             context = replace(context, client_servers=servers or {})
             if options.resume is not None:
-                _check_known(context.paths.state_dir, context.root, options.resume)
+                _check_exists(context.paths.state_dir, context.root, options.resume)
             agent = Agent.begin(context, select_at_start(context, has_demo=False))
             agent.report_file_texts()
             return agent
@@ -344,11 +345,11 @@ def _text(params: JsonObject, name: str) -> str:
 
 def _folders(params: JsonObject) -> tuple[Path, tuple[Path, ...]]:
     """Return the folder of a session and its further folders; raise `WireError` if one cannot be used."""
-    more = params.get("additionalDirectories")
-    if more is not None and not isinstance(more, list):
+    added = params.get("additionalDirectories")
+    if added is not None and not isinstance(added, list):
         raise invalid('"additionalDirectories" must be a list')
     folder = _folder(_text(params, "cwd"), "cwd")
-    return folder, tuple(_folder(item, "additionalDirectories") for item in more or [])
+    return folder, tuple(_folder(item, "additionalDirectories") for item in added or [])
 
 
 def _folder(value: Json, name: str) -> Path:
@@ -364,7 +365,7 @@ def _folder(value: Json, name: str) -> Path:
     return path
 
 
-def _check_known(state_dir: Path, root: Path, session_id: str) -> None:
+def _check_exists(state_dir: Path, root: Path, session_id: str) -> None:
     """Raise `SessionNotFound` unless the project has a session of exactly this id."""
     from qcode.agent.sessions.store import SessionStore
 

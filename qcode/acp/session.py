@@ -303,6 +303,7 @@ class EditorSession:
             async for event in events:
                 if self._view is None and not prompt.answer.done():
                     turn = conversation.session.history.latest
+                    # A compaction adds no prompt, so it has no number of its own.
                     key: int | str = turn if turn > before else f"{before}c"
                     self._view = TurnView(key, str(self.folder), self._client.features, self.send, spent)
                     for line in (*self._opening_notices, *notices):
@@ -416,8 +417,8 @@ class EditorSession:
     def _send_text(self, text: str) -> None:
         """Send a text of qcode itself, such as the result of a command."""
         self.commands.count += 1
-        for at in range(0, len(text), 100_000):
-            part = text[at : at + 100_000]
+        for start in range(0, len(text), 100_000):
+            part = text[start : start + 100_000]
             self.send(chunk("agent_message_chunk", part, f"command-{self.commands.count}"))
 
     def _current_state(self) -> tuple[str, str, str | None, bool]:

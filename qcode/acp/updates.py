@@ -79,18 +79,24 @@ class TurnView:
         self._cost_before = spent
         self._step = 0
         self._thoughts = 1
+        """The number of the attempt whose reasoning is shown; each has a separate message id."""
         self._cards = Cards(turn)
         self._stream: Stream = "agent_message_chunk"
         self._text: list[str] = []
+        """Text of the current stream that was not sent yet."""
         self._blank = ""
+        """White space at the start of the reply that was not sent yet."""
         self._has_text = False
         self._continuation = 0
+        """The number of the continuation that the next text begins, 0 if it begins none."""
         self._compactions = 0
         self._is_compacting = False
         self._usage: UsageUpdated | None = None
         self._usage_at = float("-inf")
+        """The time of the event loop at which usage was last sent."""
         self._timer: asyncio.TimerHandle | None = None
-        self._live: dict[str, asyncio.TimerHandle] = {}
+        self._output_timers: dict[str, asyncio.TimerHandle] = {}
+        """The timers that send new output, by the id of the card."""
         self.notices: list[str] = []
 
     # Events
@@ -139,9 +145,9 @@ class TurnView:
     def end(self) -> None:
         """Send the remaining text, and finish every card."""
         self.flush()
-        for timer in self._live.values():
+        for timer in self._output_timers.values():
             timer.cancel()
-        self._live.clear()
+        self._output_timers.clear()
         for card in self._cards.unfinished():
             self._drop(card, "cancelled")
         if self._is_compacting:
@@ -178,8 +184,8 @@ class TurnView:
         self._text = []
         number = "t" if self._thoughts == 1 else f"t{self._thoughts}"
         message_id = f"{self._turn}.{self._step}{number if is_thought else ''}"
-        for at in range(0, len(text), MAX_CHUNK):
-            update = chunk(self._stream, text[at : at + MAX_CHUNK], message_id)
+        for start in range(0, len(text), MAX_CHUNK):
+            update = chunk(self._stream, text[start : start + MAX_CHUNK], message_id)
             if self._continuation and not is_thought:
                 update["_meta"] = {"qcode": {"continuation": self._continuation}}
                 self._continuation = 0
@@ -215,10 +221,10 @@ class TurnView:
     def card_of(self, call: ToolCall) -> CallCard:
         """Return the card of a call; create and send it if there is none."""
         self.flush()
-        card = self._cards.of(call.call_id)
+        card = self._cards.find(call.call_id)
         if card is not None:
             return card
-        card, parent = self._cards.inner(call)
+        card, parent = self._cards.add_subagent_call(call)
         self._send_first(card, parse_object(call.arguments) or {}, parent)
         return card
 
@@ -248,16 +254,16 @@ class TurnView:
         self._send({"sessionUpdate": "tool_call_update", "toolCallId": card.card_id, "status": "in_progress"})
 
     def _add_output(self, call_id: str, text: str) -> None:
-        card = self._cards.of(call_id)
+        card = self._cards.find(call_id)
         if card is None or not text:
             return
         card.add_output(clean(text))
-        if card.card_id not in self._live:
+        if card.card_id not in self._output_timers:
             wait = TERMINAL_S if self._has_terminal(card) else OUTPUT_S
-            self._live[card.card_id] = asyncio.get_running_loop().call_later(wait, self._show_output, card)
+            self._output_timers[card.card_id] = asyncio.get_running_loop().call_later(wait, self._show_output, card)
 
     def _show_output(self, card: CallCard) -> None:
-        self._live.pop(card.card_id, None)
+        self._output_timers.pop(card.card_id, None)
         update: JsonObject = {"sessionUpdate": "tool_call_update", "toolCallId": card.card_id}
         text = "".join(card.output)
         if self._has_terminal(card):
@@ -277,7 +283,7 @@ class TurnView:
             self._show_plan(event)
             return
         card = self.card_of(call)
-        timer = self._live.pop(card.card_id, None)
+        timer = self._output_timers.pop(card.card_id, None)
         if timer is not None:
             timer.cancel()
         has_terminal = self._has_terminal(card)
@@ -395,8 +401,8 @@ def replay(items: Iterable[tuple[int, ReplayItem]], folder: str, send: Send) -> 
                 texts = [block.text for block in message.blocks if isinstance(block, Text)]
                 images = [block for block in message.blocks if isinstance(block, Image)]
                 text = shown or (texts[-1] if texts else "")
-                for at in range(0, len(text), MAX_CHUNK):
-                    send(chunk("user_message_chunk", text[at : at + MAX_CHUNK], f"{turn}u"))
+                for start in range(0, len(text), MAX_CHUNK):
+                    send(chunk("user_message_chunk", text[start : start + MAX_CHUNK], f"{turn}u"))
                 if images:
                     send(chunk("user_message_chunk", f"[{len(images)} images]", f"{turn}u"))
             case Retry() | Thought() | UsageUpdated() | Notice():

@@ -69,7 +69,7 @@ Handler: TypeAlias = Callable[[Incoming], Awaitable[MethodResult | None]]
 class EditorWire:
     """One connection. `handle` answers requests, in parallel; their first steps run in the order of arrival.
 
-    `lost` is called once, when the client has closed its end or no longer reads. `describe` returns the line for an
+    `on_lost` is called once, when the client has closed its end or no longer reads. `describe` returns the line for an
     unexpected exception.
     """
 
@@ -88,6 +88,7 @@ class EditorWire:
         self._pipe = Pipe(output)
         self._is_over = False
         self._backlog = 0
+        """The bytes that the client has not read yet."""
         self._output_drained = asyncio.Event()
         self._output_drained.set()
         self._drain_task: asyncio.Task[None] | None = None

@@ -24,7 +24,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Arguments:
-    """Checked arguments. Asking for a name that the parameters do not have is a bug in the tool."""
+    """The checked arguments of a call. A missing optional argument has the default that the caller names."""
 
     def __init__(self, values: JsonObject) -> None:
         self._values = values
@@ -66,11 +66,11 @@ class Arguments:
 
 def check(spec: ToolSpec, arguments: JsonObject) -> Arguments:
     """Return the validated arguments. Raise `Refused`, which names the first invalid argument."""
-    return Arguments(_object(spec.name, "", arguments, spec.parameters))
+    return Arguments(_check_object(spec.name, "", arguments, spec.parameters))
 
 
-def _object(tool: str, prefix: str, arguments: JsonObject, schema: Mapping[str, Json]) -> JsonObject:
-    """Check an object. `prefix` is its path in the arguments, such as `edits[0].`, empty at the top level."""
+def _check_object(tool: str, prefix: str, arguments: JsonObject, schema: Mapping[str, Json]) -> JsonObject:
+    """Return the object with checked values. `prefix` is its path, such as `edits[0].`, empty at the top level."""
     properties = schema.get("properties")
     assert isinstance(properties, dict)
     names = schema.get("required", [])
@@ -111,9 +111,9 @@ def _check_value(tool: str, name: str, value: Json, schema: JsonObject) -> Json:
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
         raise Refused(f"{tool}: argument {name!r} contains half of a character (a lone surrogate); send it again")
     if isinstance(value, list):
-        return _items(tool, name, value, schema)
+        return _check_items(tool, name, value, schema)
     if isinstance(value, dict):
-        return _object(tool, f"{name}.", value, schema)
+        return _check_object(tool, f"{name}.", value, schema)
     return value
 
 
@@ -125,7 +125,7 @@ def _check_range(tool: str, name: str, value: float, schema: JsonObject) -> None
         raise Refused(f"{tool}: argument {name!r} must be at most {high}, not {value}")
 
 
-def _items(tool: str, name: str, values: list[Json], schema: JsonObject) -> Json:
+def _check_items(tool: str, name: str, values: list[Json], schema: JsonObject) -> Json:
     min_items, max_items = schema.get("minItems"), schema.get("maxItems")
     if isinstance(min_items, int) and len(values) < min_items:
         raise Refused(f"{tool}: argument {name!r} must have at least {min_items} items, not {len(values)}")
@@ -167,4 +167,5 @@ def _type_of(value: Json) -> str:
 
 
 def _article(kind: str) -> str:
+    """Return a type of JSON Schema with its article, such as `an array`."""
     return f"an {kind}" if kind[0] in "aio" else f"a {kind}"

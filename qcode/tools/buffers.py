@@ -33,8 +33,8 @@ class BufferSource(Protocol):
         ...
 
 
-class _File:
-    """The digest of a file's last known content on disk, and digests of texts that are not newer than it."""
+class _BufferState:
+    """The digest of a file's last known content on disk, and the digests of texts that are not newer than the file."""
 
     def __init__(self) -> None:
         self.disk = b""
@@ -46,7 +46,7 @@ class Buffers:
 
     def __init__(self, source: BufferSource) -> None:
         self._source = source
-        self._files: OrderedDict[Path, _File] = OrderedDict()
+        self._states: OrderedDict[Path, _BufferState] = OrderedDict()
 
     def with_unsaved_text(self, path: Path, label: str, loaded: LoadedFile) -> LoadedFile:
         """Return the file with the unsaved text of the editor, or `loaded` if there are no unsaved changes."""
@@ -57,18 +57,20 @@ class Buffers:
         except Refused:
             return loaded
         text = self._source.text_of(path)
-        buffer = self._known_file(path)
-        on_disk, is_changed = _digest(document.text), buffer.disk not in (b"", loaded.snapshot.digest)
-        buffer.disk = loaded.snapshot.digest
-        if on_disk not in buffer.stale:
-            buffer.stale.append(on_disk)
+        state = self._state_of(path)
+        disk_digest = _digest(document.text)
+        has_disk_changed = state.disk not in (b"", loaded.snapshot.digest)
+        state.disk = loaded.snapshot.digest
+        if disk_digest not in state.stale:
+            state.stale.append(disk_digest)
         if text is None or len(text) > MAX_BUFFER_BYTES or (not text and loaded.data):
             return loaded
         text = text.replace("\r\n", "\n").replace("\r", "\n")
-        in_editor = _digest(text)
-        if is_changed and in_editor not in buffer.stale:
-            buffer.stale.append(in_editor)
-        if in_editor in buffer.stale:
+        editor_digest = _digest(text)
+        # Another program changed the file, so the text that the editor has now is older than the file.
+        if has_disk_changed and editor_digest not in state.stale:
+            state.stale.append(editor_digest)
+        if editor_digest in state.stale:
             return loaded
         try:
             data = text_file.encode(text_file.with_text(document, text))
@@ -80,10 +82,10 @@ class Buffers:
 
     def note_write(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
         """Record a write by qcode; the editor may still hold the earlier text for a while."""
-        known = self._known_file(path)
-        known.disk = snapshot.digest
+        state = self._state_of(path)
+        state.disk = snapshot.digest
         try:
-            known.stale.append(_digest(text_file.decode(data, path.name).text))
+            state.stale.append(_digest(text_file.decode(data, path.name).text))
         except Refused:
             return
 
@@ -94,12 +96,13 @@ class Buffers:
                 f"{label} has unsaved changes in the editor, and the editor rejected the new text. Nothing was changed"
             )
 
-    def _known_file(self, path: Path) -> _File:
-        buffer = self._files.setdefault(path, _File())
-        self._files.move_to_end(path)
-        while len(self._files) > _MAX_FILES:
-            self._files.popitem(last=False)
-        return buffer
+    def _state_of(self, path: Path) -> _BufferState:
+        """Return the state of a file; drop the least recently used state if there are too many."""
+        state = self._states.setdefault(path, _BufferState())
+        self._states.move_to_end(path)
+        while len(self._states) > _MAX_FILES:
+            self._states.popitem(last=False)
+        return state
 
 
 def _digest(text: str) -> bytes:

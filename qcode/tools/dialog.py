@@ -24,6 +24,8 @@ _MAX_LINE = 200
 
 
 class AskUser:
+    """The `ask_person` tool. The answer to its approval is the result; `run` is reached only if nobody can answer."""
+
     spec = ToolSpec(
         name="ask_person",
         description=(
@@ -80,7 +82,7 @@ class AskUser:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal
-        return failed(refusal or "No answer was given.")
+        return failed(refusal or "No answer was given. Choose the most likely answer yourself and continue.")
 
 
 EXIT_PLAN_MODE = "exit_plan_mode"
@@ -126,7 +128,7 @@ class ExitPlanMode:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal
-        return failed(refusal or "No answer was given; plan mode stays on.")
+        return failed(refusal or "No answer was given; plan mode stays on. Present the plan in your reply.")
 
 
 def plan_of(call: ToolCall) -> str:
@@ -136,15 +138,17 @@ def plan_of(call: ToolCall) -> str:
     return text_in((parse_object(call.arguments) or {}).get("plan"))
 
 
-State: TypeAlias = Literal["pending", "in_progress", "done"]
+TodoState: TypeAlias = Literal["pending", "in_progress", "done"]
 MAX_ITEMS = 50
-_TODO_MARKS: dict[State, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
+_TODO_MARKS: dict[TodoState, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
 
 
 @dataclass(frozen=True, slots=True)
 class TodoItem:
+    """A task of the to-do list, on one line."""
+
     task: str
-    state: State
+    state: TodoState
 
 
 class Todo:
@@ -210,7 +214,7 @@ class Todo:
 def todo_items(arguments: JsonObject) -> tuple[TodoItem, ...]:
     """Return the to-do list in the arguments of a call. Raise `Refused` if it is invalid."""
     items = tuple(
-        TodoItem(" ".join(item.text("task").split()), cast("State", item.text("state")))
+        TodoItem(" ".join(item.text("task").split()), cast("TodoState", item.text("state")))
         for item in check(Todo.spec, arguments).objects("items")
     )
     if not all(item.task for item in items):

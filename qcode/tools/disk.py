@@ -1,7 +1,8 @@
 """Reading, and atomic replacement, of files without following links.
 
 Folders are opened one by one without following links, and files are accessed relative to the open folder. A
-replacement is written to the same folder, synced to disk, and then renamed over its target.
+replacement is written to the same folder, synced to disk, and then renamed over its target. In all functions, `folder`
+is the descriptor of an open folder, `name` a name in that folder, and `label` the name of the file in messages.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ _CHUNK = 1024 * 1024
 _NO_FOLLOW = os.O_NOFOLLOW | os.O_CLOEXEC
 NewFile: TypeAlias = "tuple[bytes, int] | None"
 """The content and the permission bits of a file to create."""
-_NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
+_NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,7 @@ class Snapshot:
     mtime_ns: int
     size: int
     digest: bytes
+    """The SHA-256 of the content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,9 @@ class LoadedFile:
     snapshot: Snapshot
     mode: int
     owner: tuple[int, int]
+    """The ids of the user and the group."""
     links: int
+    """The number of hard links."""
     is_unsaved: bool = False
 
 
@@ -117,7 +121,10 @@ class FileSlice:
 
 
 def load_lines(folder: int, name: str, label: str, first: int, count: int, max_bytes: int) -> FileSlice:
-    """Return up to `count` lines, starting at line `first` (from 1), without reading the whole file."""
+    """Return up to `count` lines, starting at line `first` (from 1), without reading the whole file.
+
+    Reading stops after `max_bytes`. Raise `Refused` if it is not a regular file, `OSError` if reading fails.
+    """
     descriptor = os.open(name, os.O_RDONLY | os.O_NONBLOCK | _NO_FOLLOW, dir_fd=folder)
     with os.fdopen(descriptor, "rb", buffering=_CHUNK) as file:
         info = os.fstat(file.fileno())
@@ -245,7 +252,7 @@ def _link_unnamed(descriptor: int, folder: int, name: str, old: LoadedFile | Non
     except FileExistsError:
         raise Refused(f"{label} was created by another program; read it first. Nothing was written") from None
     except OSError as error:
-        if error.errno in (*_NO_LINKS, errno.ENOENT):
+        if error.errno in (*_NO_HARD_LINKS, errno.ENOENT):
             raise _NoUnnamedFilesError from None
         raise
     if old is not None:
@@ -278,6 +285,7 @@ def _replace_by_name(
 
 
 def _temporary(name: str) -> str:
+    """Return a new name for a temporary file beside `name`."""
     return f".{name[:80]}.{os.urandom(6).hex()}.qcode-tmp"
 
 
@@ -319,15 +327,16 @@ def _copy_attributes(folder: int, name: str, target: int) -> None:
 
 
 def _check_unchanged(folder: int, name: str, old: LoadedFile | None, label: str) -> None:
+    """Raise `Refused` unless the file is still `old`, or still missing if `old` is None."""
     try:
-        now = load(folder, name, label)
+        current = load(folder, name, label)
     except FileNotFoundError:
         if old is None:
             return
         raise Refused(f"{label} was deleted by another program; nothing was written") from None
     if old is None:
         raise Refused(f"{label} was created by another program; read it first. Nothing was written")
-    if now.snapshot != old.snapshot:
+    if current.snapshot != old.snapshot:
         raise Refused(f"{label} was changed by another program; read it again. Nothing was written")
 
 
@@ -338,7 +347,7 @@ def _link_new(folder: int, temporary: str, name: str, label: str) -> None:
     except FileExistsError:
         raise Refused(f"{label} was created by another program; read it first. Nothing was written") from None
     except OSError as error:
-        if error.errno not in _NO_LINKS:
+        if error.errno not in _NO_HARD_LINKS:
             raise
         _check_unchanged(folder, name, None, label)
         os.replace(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -25,24 +25,29 @@ MAX_JOB_S = 24 * 3_600.0
 
 @dataclass(slots=True)
 class Job:
-    """A background command. `exit` is None while it runs; `unread` is the output since the last `read`.
-
-    `recent` is the latest output, whether or not it was read. `total` is the number of characters of all output.
-    `has_news` is set while there is unread output, and after the command has ended.
-    """
+    """A background command and its output."""
 
     number: int
     command: str
     path: Path | None
+    """The file with all output, None if it cannot be written."""
     limit: int
+    """The maximum number of characters of output kept in memory."""
     exit: ProcessExit | None = None
+    """None while the command runs, and if it was stopped or could not be started."""
     problem: str = ""
+    """Why there is no exit code: the command was stopped, or could not be started."""
     unread: str = ""
+    """The output since the last `read`."""
     dropped_chars: int = 0
+    """The number of unread characters that exceeded the limit."""
     recent: str = ""
+    """The latest output, whether or not it was read."""
     total: int = 0
+    """The number of characters of all output."""
     task: asyncio.Task[None] | None = None
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set while there is unread output, and after the command has ended."""
     _file: int | None = None
     _stored_bytes: int = 0
     _decoder: codecs.IncrementalDecoder = field(
@@ -206,7 +211,7 @@ class Jobs:
         job = self._jobs.get(number)
         if job is None:
             numbers = ", ".join(str(other) for other in self._jobs) or "none"
-            raise Refused(f"there is no job {number} (known: {numbers})")
+            raise Refused(f"there is no job {number}; existing jobs: {numbers}")
         return job
 
     async def stop(self, job: Job) -> None:

@@ -26,10 +26,13 @@ class OutputCollector:
 
     def __init__(self, limit: int, folder: Callable[[], Path]) -> None:
         self._half = max(limit // 2, 100)
+        """The number of characters kept at the beginning, and at the end."""
         self._folder = folder
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._text = ""
         self._head: str | None = None
+        """The beginning of a long output, None while the output is within the limit."""
+        self._text = ""
+        """The output after `_head`, without the omitted middle."""
         self._dropped_chars = 0
         self._dropped_lines = 0
         self._stored_bytes = 0
@@ -72,20 +75,17 @@ class OutputCollector:
             self._file = None
         return self._text_with(f"{self._dropped_chars:,} characters")
 
-    def shown(self) -> str:
+    def text_for_user(self) -> str:
         """Return the text for the user, which also counts the lines that were left out. Call it after `close`."""
-        return self._text_with(_size(self._dropped_lines, self._dropped_chars))
+        return self._text_with(_size_text(self._dropped_lines, self._dropped_chars))
 
     def _text_with(self, dropped: str) -> str:
         if self._head is None:
             return self._text
         self._cut()
         is_whole = self._stored_bytes <= MAX_STORED_BYTES
-        hint = (
-            f"; {'all of it' if is_whole else f'its first {MAX_STORED_BYTES:,} bytes'} in {self._path}"
-            if self._path
-            else ""
-        )
+        stored = "all of it" if is_whole else f"its first {MAX_STORED_BYTES:,} bytes"
+        hint = f"; {stored} in {self._path}" if self._path else ""
         return f"{self._head}\n[... {dropped} omitted{hint} ...]\n{self._text}"
 
     def _cut(self) -> None:
@@ -140,12 +140,12 @@ class LiveOutput:
             return
         text = self._pending_text
         if self._dropped_chars:
-            text = f"\n[... {_size(self._dropped_lines, self._dropped_chars)} omitted ...]\n{text}"
+            text = f"\n[... {_size_text(self._dropped_lines, self._dropped_chars)} omitted ...]\n{text}"
         self._pending_text, self._dropped_chars, self._dropped_lines = "", 0, 0
         self._output(text)
 
 
-def _size(lines: int, chars: int) -> str:
+def _size_text(lines: int, chars: int) -> str:
     characters = f"{chars:,} characters"
     return f"{count_text(lines, 'line')}, {characters}" if lines else characters
 

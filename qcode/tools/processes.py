@@ -25,10 +25,15 @@ from qcode.tools.workspace import DEFAULT_PATH, Workspace, command_environment
 from qcode.values import ValueT, dataclass
 
 _TERM_GRACE_S = 0.1
+"""The time between SIGTERM and SIGKILL."""
 _STEP_S = 0.01
+"""The pause between two checks whether a process group has ended."""
 _OUTPUT_GRACE_S = 0.1
+"""The time for the output to end after the program has exited; other processes may hold it open."""
 _EXIT_GRACE_S = 0.1
+"""The time for the other processes of a group to exit after the program."""
 _LAST_OUTPUT_S = 1.0
+"""The time limit for the end of the output, and of a killed process."""
 _CHUNK_BYTES = 65_536
 
 
@@ -174,6 +179,10 @@ def _kill_started(started: asyncio.Future[int]) -> None:
 def popen(
     launch: Launch, cwd: Path, environment: Mapping[str, str], streams: tuple[int, int, int]
 ) -> subprocess.Popen[bytes]:
+    """Start a program in a new session. `streams` are the descriptors of stdin, stdout and stderr.
+
+    `launch.restrict` restricts the current thread until it ends. Raise `OSError` if the program cannot start.
+    """
     argv, inherited = list(launch.argv), []
     if launch.data:
         read_end, write_end = os.pipe()
@@ -243,13 +252,13 @@ async def run_program(
         loop.add_reader(read_end, _read_output, loop, read_end, on_output, is_drained)
         try:
             limit = timeout_s if isinstance(timeout_s, TimeLimit) else TimeLimit(timeout_s)
-            ended = await _wait(process, is_drained, limit)
+            process_exit = await _wait(process, is_drained, limit)
         finally:
             await end_program(process)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_LAST_OUTPUT_S):
                 await is_drained.wait()
-        return ended
+        return process_exit
     finally:
         loop.remove_reader(read_end)
         os.close(read_end)
@@ -392,10 +401,10 @@ def find_program(name: str, environment: Mapping[str, str], workspace: Workspace
 
 def required_program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str:
     """Return the path of a program, like `find_program`. Raise `Refused` if there is none."""
-    found = find_program(name, environment, workspace)
-    if found is None:
+    path = find_program(name, environment, workspace)
+    if path is None:
         raise Refused(f"{name} was not found on PATH (programs inside the workspace do not count)")
-    return found
+    return path
 
 
 MINIMAL_ENVIRONMENT = {"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"}

@@ -35,7 +35,7 @@ BUILTIN: tuple[Tool, ...] = (
 )
 
 # OpenAI trains these models on the patch format (see its prompting guides for GPT-4.1 and GPT-5).
-_PATCHING = lazy_pattern(r"(?:^|[/.:])(?:chatgpt|codex|gpt-|o\d)", re.IGNORECASE)
+_PATCH_MODEL = lazy_pattern(r"(?:^|[/.:])(?:chatgpt|codex|gpt-|o\d)", re.IGNORECASE)
 
 
 _OPTIONAL_NAMES = ("fetch", "web_search", "agent", "skill", "exit_plan_mode")
@@ -46,8 +46,8 @@ def offered(model: str) -> tuple[Tool, ...]:
 
     Every model gets only one way to edit a file, the one that it was trained on: patches or passages.
     """
-    other = "passage" if _PATCHING.search(model) else "patch"
-    return tuple(tool for tool in BUILTIN if tool.spec.edits_by != other)
+    unwanted = "passage" if _PATCH_MODEL.search(model) else "patch"
+    return tuple(tool for tool in BUILTIN if tool.spec.edits_by != unwanted)
 
 
 def specs(model: str = "") -> tuple[ToolSpec, ...]:

@@ -24,7 +24,7 @@ from qcode.tools.arguments import Arguments, check
 from qcode.tools.jobs import MAX_JOB_S, Job, Jobs
 from qcode.tools.output import LiveOutput, OutputCollector
 from qcode.tools.processes import ProcessExit, TimeLimit, required_program, run_program
-from qcode.tools.tool import Preview, ToolRunContext, failed, off_loop
+from qcode.tools.tool import Preview, ToolRunContext, failed, run_blocking
 from qcode.tools.workspace import Workspace, command_environment
 from qcode.values import dataclass
 
@@ -49,6 +49,8 @@ _NO_TERMINAL = (
 
 
 class Shell:
+    """The `shell` tool."""
+
     spec = ToolSpec(
         name="shell",
         description=(
@@ -102,17 +104,17 @@ class Shell:
             checked = check(self.spec, arguments)
             command = _command_of(checked)
             environment = os.environ if context.environment is None else context.environment
-            bash = await off_loop(partial(required_program, "bash", environment, workspace))
-            passed = command_environment(environment)
+            bash = await run_blocking(partial(required_program, "bash", environment, workspace))
+            command_env = command_environment(environment)
             if context.shell_settings is not None:
-                passed |= await off_loop(partial(context.shell_settings, command))
+                command_env |= await run_blocking(partial(context.shell_settings, command))
             if checked.flag("background"):
                 _check_jobs(context)
-            launch = await off_loop(lambda: context.launch([bash, "--noprofile", "--norc", "-c", command]))
+            launch = await run_blocking(lambda: context.launch([bash, "--noprofile", "--norc", "-c", command]))
             if checked.flag("background"):
-                return _start(launch, command, passed, workspace, context)
+                return _start(launch, command, command_env, workspace, context)
             timeout_s = checked.number("timeout_s", context.shell_timeout_s)
-            return await _run(launch, command, timeout_s, passed, workspace, context)
+            return await _run(launch, command, timeout_s, command_env, workspace, context)
         except Refused as refused:
             return failed(str(refused))
 
@@ -166,7 +168,7 @@ async def _run(
     context: ToolRunContext,
 ) -> ToolOutcome:
     try:
-        waited = await wait_for(
+        result = await wait_for(
             launch,
             command,
             timeout_s,
@@ -177,11 +179,11 @@ async def _run(
         )
     except OSError as error:
         raise Refused(f"shell: the command could not be started: {os.strerror(error.errno or 0)}") from None
-    if waited.job is not None:
-        return background_result(waited.job, waited.text, waited.shown)
-    assert waited.exit is not None
-    names = await off_loop(context.masked_names)
-    return _outcome(waited, waited.exit, timeout_s, context.confinement, names)
+    if result.job is not None:
+        return background_result(result.job, result.text, result.shown)
+    assert result.exit is not None
+    names = await run_blocking(context.masked_names)
+    return _outcome(result, result.exit, timeout_s, context.confinement, names)
 
 
 def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
@@ -194,15 +196,15 @@ def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
 
 
 def _outcome(
-    waited: WaitResult, ended: ProcessExit, timeout_s: float, confinement: str, masked: frozenset[str]
+    result: WaitResult, ended: ProcessExit, timeout_s: float, confinement: str, masked: frozenset[str]
 ) -> ToolOutcome:
-    text = waited.text
+    text = result.text
     notes = list(_note_on_masked(text, masked))
     if ended.had_leftovers:
-        notes.append("[background processes it left running were killed]")
+        notes.append("[background processes that the command left running were killed]")
     if ended.is_timed_out:
         summary = f"timed out after {timeout_s:g} s"
-        notes.append(f"[timed out: it and all its processes were killed after {timeout_s:g} s]")
+        notes.append(f"[timed out: the command and all its processes were killed after {timeout_s:g} s]")
     elif ended.exit_code < 0:
         summary = exit_text(ended.exit_code)
         notes.append(f"[{summary}]")
@@ -213,11 +215,11 @@ def _outcome(
         notes.append(_NO_TERMINAL)
     if confinement and ended.exit_code != 0 and _STOPPED_BY_SANDBOX.search(text):
         hint = "If the sandbox blocked it, call shell again with unconfined: true"
-        notes.append(f"[it ran in a sandbox ({confinement}). {hint}]")
+        notes.append(f"[the command ran in a sandbox ({confinement}). {hint}]")
     body = text.removesuffix("\n") if text.strip() else "[no output]"
     is_error = ended.is_timed_out or ended.exit_code != 0
     return ToolOutcome(
-        "\n".join([body, *notes]), is_error=is_error, summary=summary, shown=waited.shown, exit_code=ended.exit_code
+        "\n".join([body, *notes]), is_error=is_error, summary=summary, shown=result.shown, exit_code=ended.exit_code
     )
 
 
@@ -267,21 +269,21 @@ async def wait_for(
     )
     flush_task = asyncio.ensure_future(_flush_regularly(live))
     try:
-        if not await _is_over(program, context) and context.jobs is not None:
+        if not await _has_ended(program, context) and context.jobs is not None:
             limit.move(MAX_JOB_S)
             earlier, incomplete = collector.collected_bytes()
             job = context.jobs.adopt(
                 command, program, earlier, incomplete, scratch=scratch, limit=context.max_output_chars
             )
-            return WaitResult(collector.close(), collector.shown(), job=job)
-        return WaitResult(collector.close(), collector.shown(), exit=program.result())
+            return WaitResult(collector.close(), collector.text_for_user(), job=job)
+        return WaitResult(collector.close(), collector.text_for_user(), exit=program.result())
     finally:
         flush_task.cancel()
         collector.close()
         live.flush()
 
 
-async def _is_over(program: asyncio.Task[ProcessExit], context: ToolRunContext) -> bool:
+async def _has_ended(program: asyncio.Task[ProcessExit], context: ToolRunContext) -> bool:
     """Wait until the program has ended; return False if the user moves it to the background before that."""
     requested = asyncio.ensure_future(_background_requested(context))
     try:
@@ -359,12 +361,12 @@ class JobsTool:
                 return ToolOutcome("No command runs in the background.", summary="none")
             match checked.text("action"):
                 case "list":
-                    return ToolOutcome("\n".join(map(_line, jobs.all)), summary=_count(jobs))
+                    return ToolOutcome("\n".join(map(_job_line, jobs.all)), summary=_running_text(jobs))
                 case "stop":
                     job = _named_job(jobs, checked)
                     await jobs.stop(job)
                     return ToolOutcome(
-                        f"{job.read()}\n[{_line(job)}]".lstrip("\n"), summary=f"job {job.number} {job.state}"
+                        f"{job.read()}\n[{_job_line(job)}]".lstrip("\n"), summary=f"job {job.number} {job.state}"
                     )
                 case _:
                     return await _read(_named_job(jobs, checked), checked.number("wait_s", 0))
@@ -385,14 +387,14 @@ async def _read(job: Job, wait_s: float) -> ToolOutcome:
             async with asyncio.timeout(wait_s):
                 await job.has_news.wait()
     text = job.read()
-    return ToolOutcome(f"{text or '[no new output]'}\n[{_line(job)}]", summary=f"job {job.number} {job.state}")
+    return ToolOutcome(f"{text or '[no new output]'}\n[{_job_line(job)}]", summary=f"job {job.number} {job.state}")
 
 
-def _line(job: Job) -> str:
+def _job_line(job: Job) -> str:
     return f"job {job.number}: {job.state}: {visible(job.command)}"
 
 
-def _count(jobs: Jobs) -> str:
+def _running_text(jobs: Jobs) -> str:
     return f"{len(jobs.running)} of {len(jobs.all)} running"
 
 
@@ -415,8 +417,8 @@ def _in_background(job: Job) -> str:
 
 def background_job(summary: str) -> int | None:
     """Return the number of the job in the summary of a call; None if the call does not run in the background."""
-    found = _JOB_NUMBER.fullmatch(summary)
-    return int(found[1]) if found is not None else None
+    match = _JOB_NUMBER.fullmatch(summary)
+    return int(match[1]) if match is not None else None
 
 
 def background_result(job: Job, text: str, shown: str) -> ToolOutcome:

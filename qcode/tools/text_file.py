@@ -15,16 +15,16 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 _ENDING = lazy_pattern(r"\r\n|\n")
-_MARKS = (
+_BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_CONTROLS = lazy_pattern(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-_BREAKING = lazy_pattern("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
+_CONTROL_BYTES = lazy_pattern(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
+_LINE_BREAKING = lazy_pattern("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NO_NEWLINE = "\n\\ No newline at end of file"
-_SAMPLE = 64 * 1024
-_COMPARED = 2_000_000
+_SAMPLE_BYTES = 64 * 1024
+_MAX_COMPARED_PAIRS = 2_000_000
 """The maximum product of both line counts up to which changed lines are matched one by one."""
 
 
@@ -42,7 +42,7 @@ def decode(data: bytes, label: str) -> Document:
     """Decode a file. Raise `Refused` if it is not text in a supported encoding."""
     if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)) and len(data) % 4 == 0:
         raise Refused(f"{label} is UTF-32; only UTF-8 and UTF-16 can be read and edited")
-    mark, encoding = next(((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8"))
+    mark, encoding = next(((mark, name) for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), (b"", "utf-8"))
     if encoding == "utf-8" and b"\0" in data:
         raise Refused(f"{label} is a binary file ({len(data):,} bytes)")
     try:
@@ -78,14 +78,16 @@ def decode_to_show(data: bytes, label: str) -> DisplayText:
 
 def _other_encoding(data: bytes) -> str:
     """Return the most likely encoding of bytes that are not UTF-8, empty if they are not text."""
-    sample = data[:_SAMPLE]
+    sample = data[:_SAMPLE_BYTES]
     if b"\0" not in data:
-        return "" if _CONTROLS.search(sample) else "latin-1"
-    for encoding, high in (("utf-16-le", 1), ("utf-16-be", 0)):
-        zeros = sample[high::2].count(0)
-        if len(data) % 2 == 0 and zeros > len(sample) // 5 and not sample[1 - high :: 2].count(0):
+        return "" if _CONTROL_BYTES.search(sample) else "latin-1"
+    # The high bytes of Western text in UTF-16 are zero, its low bytes are not.
+    for encoding, high_offset in (("utf-16-le", 1), ("utf-16-be", 0)):
+        high_zeros, low_zeros = sample[high_offset::2].count(0), sample[1 - high_offset :: 2].count(0)
+        if len(data) % 2 == 0 and high_zeros > len(sample) // 5 and not low_zeros:
             with contextlib.suppress(UnicodeDecodeError):
-                return encoding if data.decode(encoding) else ""
+                data.decode(encoding)
+                return encoding
     return ""
 
 
@@ -117,8 +119,9 @@ def with_text(document: Document, text: str) -> Document:
             endings += old_endings[old_start:old_end]
             continue
         replaced = old_endings[old_start:old_end][: new_end - new_start]
-        neighbor = (replaced or endings or old_endings)[-1 if replaced or endings else 0]
-        endings += replaced + [neighbor] * (new_end - new_start - len(replaced))
+        endings += replaced
+        neighbor = endings[-1] if endings else old_endings[0]
+        endings += [neighbor] * (new_end - new_start - len(replaced))
     return Document(text, tuple(endings[: len(new) - 1]), document.encoding, document.mark)
 
 
@@ -132,7 +135,7 @@ def _changes(old: list[str], new: list[str]) -> list[tuple[str, int, int, int, i
         tail += 1
     old_end, new_end = len(old) - tail, len(new) - tail
     changes = [("equal", 0, start, 0, start)]
-    if (old_end - start) * (new_end - start) > _COMPARED:
+    if (old_end - start) * (new_end - start) > _MAX_COMPARED_PAIRS:
         changes.append(("replace", start, old_end, start, new_end))
     else:
         from qcode.text.diff import BoundedMatcher  # loads with the first change
@@ -160,7 +163,7 @@ def diff_of(name: str, old: Document | None, new: Document | None, *, old_name: 
 
 def name_in_diff(name: str) -> str:
     """Return the name of a file for a header line, with `\ufffd` for each character that could break the line."""
-    return _BREAKING.sub("\ufffd", name)
+    return _LINE_BREAKING.sub("\ufffd", name)
 
 
 def _diff_lines(document: Document, shows_endings: bool) -> list[str]:

@@ -21,56 +21,57 @@ _T = TypeVar("_T")
 
 
 def _unconfined(argv: Sequence[str]) -> Launch:
+    """Return the launch of a program without a sandbox."""
     return Launch(tuple(argv))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolRunContext:
-    """The context of a run.
-
-    `output` receives live output and is called on the event loop. `environment` is the basis of the environment of
-    programs (None: the environment of this process); tools pass on only variables that are known to be harmless.
-    `jobs` are the background commands of the session, None if no command may outlive a call; `background_requested` is
-    set when the user moves the command to the background. `launch` returns the `Launch` of an argv, confined according
-    to the verdict on the call; each starts one program. `confinement` describes the sandbox in a few words.
-    `shell_settings` returns extra environment variables for a command. `masked_names` returns the names of files that
-    appear empty in the sandbox. `transcript` returns the conversation so far.
-    """
+    """The context of a run."""
 
     output: Callable[[str], None]
+    """Receives live output; called on the event loop."""
     shell_timeout_s: float = 120.0
     max_output_chars: int = 30_000
     environment: Mapping[str, str] | None = None
+    """The variables from which tools pass the harmless ones to programs, None for those of this process."""
     jobs: Jobs | None = None
+    """The background commands of the session, None if no command may outlive a call."""
     background_requested: asyncio.Event | None = None
+    """Set when the user moves the command to the background."""
     launch: Callable[[Sequence[str]], Launch] = _unconfined
+    """Returns the `Launch` of an argv, confined according to the verdict on the call, for one start."""
     confinement: str = ""
+    """The sandbox in a few words, empty without one."""
     shell_settings: Callable[[str], Mapping[str, str]] | None = None
+    """Returns extra environment variables for a command."""
     masked_names: Callable[[], frozenset[str]] = frozenset
+    """Returns the names of files that appear empty in the sandbox."""
     transcript: Callable[[], Sequence[Message]] = tuple
+    """Returns the conversation so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Preview:
     """The content of an approval: a `question` of one line, and the complete effect of the call as `detail`.
 
-    Both are shown unchanged, so text from outside qcode has passed through `text.clean`. `is_diff`: `detail` is a raw
-    unified diff; the caller masks secrets in it and cleans it.
-
-    `refusal` is the error of an invalid call, otherwise empty: such a call changes nothing, so it may run without
-    approval. `choices` are the possible answers to a question. `is_plan`: `detail` is a plan as Markdown, and approving
-    it ends plan mode. `options` is the part of the question about unusual options of the call, such as `in the
-    background`. See `ToolOutcome` for `changes`.
+    Both are shown unchanged, so text from outside qcode has passed through `text.clean`.
     """
 
     question: str
     detail: str
     refusal: str = ""
+    """The error of an invalid call, otherwise empty. Such a call changes nothing, so it may run without approval."""
     choices: tuple[Choice, ...] = ()
+    """The possible answers to a question."""
     is_plan: bool = False
+    """Whether `detail` is a plan as Markdown, whose approval ends plan mode."""
     is_diff: bool = False
+    """Whether `detail` is a raw unified diff; the caller masks secrets in it and cleans it."""
     options: str = ""
+    """The part of the question about unusual options of the call, such as `in the background`."""
     changes: tuple[ChangedFile, ...] = ()
+    """The texts before and after; see `ToolOutcome.changes`."""
 
 
 class Tool(Protocol):
@@ -89,6 +90,7 @@ class Tool(Protocol):
 
 
 def _path(arguments: JsonObject) -> tuple[str, ...] | str:
+    """Return the path in the arguments, or the error if there is none."""
     path = arguments.get("path")
     return (path,) if isinstance(path, str) else "the call has no path"
 
@@ -104,17 +106,17 @@ def failed(message: str, summary: str = "") -> ToolOutcome:
     return ToolOutcome(message, is_error=True, summary=summary or message.split("\n", 1)[0])
 
 
-async def run_off_loop(work: Callable[[], ToolOutcome], stop: Callable[[], None] | None = None) -> ToolOutcome:
-    """Run `work` with `off_loop`; convert `Refused` and `OSError` to an error result."""
+async def run_blocking_tool(work: Callable[[], ToolOutcome], stop: Callable[[], None] | None = None) -> ToolOutcome:
+    """Run `work` with `run_blocking`; convert `Refused` and `OSError` to an error result."""
     try:
-        return await off_loop(work, stop)
+        return await run_blocking(work, stop)
     except Refused as refused:
         return failed(str(refused))
     except OSError as error:
         return failed(explain(error, "the file"))
 
 
-async def off_loop(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
+async def run_blocking(work: Callable[[], _T], stop: Callable[[], None] | None = None) -> _T:
     """Run blocking `work` in a thread. If cancelled, call `stop` and wait for the work to end.
 
     So the work never continues after its call was reported as cancelled.

@@ -26,7 +26,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import check
 from qcode.tools.output import OutputCollector
 from qcode.tools.processes import HelperProcess
-from qcode.tools.tool import Preview, ToolRunContext, failed, off_loop
+from qcode.tools.tool import Preview, ToolRunContext, failed, run_blocking
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
@@ -110,7 +110,7 @@ class Fetch:
             async with asyncio.timeout(MAX_FETCH_S):
                 page = await self._fetch(url)
             process = HelperProcess()
-            text = await off_loop(lambda: page.text(process), process.stop)
+            text = await run_blocking(lambda: page.text(process), process.stop)
         except Refused as refused:
             return failed(f"fetch: {refused}")
         except TimeoutError:
@@ -166,7 +166,7 @@ class Fetch:
         }
         method = "GET" if content is None else "POST"
         extensions = {"sni_hostname": target.host} if target.scheme == "https" else {}
-        through, client = _client(target)
+        proxy_note, client = _client(target)
         try:
             async with (
                 client,
@@ -174,11 +174,11 @@ class Fetch:
                     method, address_url, headers=all_headers, content=content, extensions=extensions
                 ) as response,
             ):
-                if through and response.status_code == _PROXY_AUTHENTICATION_REQUIRED:
+                if proxy_note and response.status_code == _PROXY_AUTHENTICATION_REQUIRED:
                     raise httpx2.ProxyError("it demands a user name and a password (407)")
                 return await _read(url, response)
         except httpx2.HTTPError as error:
-            raise Refused(f"{target.host} could not be reached{through}: {_reason(error)}") from None
+            raise Refused(f"{target.host} could not be reached{proxy_note}: {_reason(error)}") from None
         except (httpx2.InvalidURL, ValueError) as error:
             raise Refused(f"the URL cannot be fetched: {error}") from None
 
@@ -186,7 +186,7 @@ class Fetch:
         """Resolve the host once and return one address. Raise `Refused` if any of its addresses is not allowed."""
         name = target.host.strip("[]")
         try:
-            addresses = await off_loop(lambda: self._resolve(name, target.port))
+            addresses = await run_blocking(lambda: self._resolve(name, target.port))
         except OSError as error:
             raise Refused(f"the name {name} was not found ({error.strerror or error})") from None
         refused = next((address for address in addresses if not self._gate.accepts(target, address)), None)
@@ -202,17 +202,21 @@ class Page:
     url: str
     status: int
     kind: str
+    """The media type, such as `text/html`."""
     location: str
+    """The target of a redirect, otherwise empty."""
     data: bytes
     charset: str
+    """The charset in the `Content-Type`, empty if it names none."""
 
     @property
-    def plain(self) -> str:
+    def raw_text(self) -> str:
+        """The body as text, HTML unchanged."""
         return _decoded(self.data, self.charset)
 
     def text(self, process: HelperProcess) -> str:
         """Return the page as text, HTML as Markdown. Raise `Refused` if it cannot be converted."""
-        return html_text(self.plain, self.url, process) if self.kind in _HTML else self.plain
+        return html_text(self.raw_text, self.url, process) if self.kind in _HTML else self.raw_text
 
 
 async def _read(url: str, response: httpx2.Response) -> Page:
@@ -220,8 +224,8 @@ async def _read(url: str, response: httpx2.Response) -> Page:
     content_type = response.headers.get("content-type", "text/plain")
     kind = content_type.partition(";")[0].strip().casefold()
     location = response.headers.get("location", "")
-    found = _CHARSET.search(content_type)
-    charset = found[1] if found else ""
+    match = _CHARSET.search(content_type)
+    charset = match[1] if match else ""
     if response.status_code in _REDIRECTS and location:
         return Page(url, response.status_code, kind, location, b"", charset)
     if not _TEXT.fullmatch(kind):
@@ -229,12 +233,12 @@ async def _read(url: str, response: httpx2.Response) -> Page:
     coding = response.headers.get("content-encoding", "identity").strip().casefold()
     if coding != "identity" and coding not in _CODINGS:
         raise Refused(f"{url} uses an unsupported compression ({coding})")
-    unpacking = zlib.decompressobj(_CODINGS[coding]) if coding in _CODINGS else None
+    decompressor = zlib.decompressobj(_CODINGS[coding]) if coding in _CODINGS else None
     data = bytearray()
     try:
         async for chunk in response.aiter_raw():
-            data += chunk if unpacking is None else unpacking.decompress(chunk, MAX_BYTES + 1 - len(data))
-            if len(data) > MAX_BYTES or (unpacking is not None and unpacking.unconsumed_tail):
+            data += chunk if decompressor is None else decompressor.decompress(chunk, MAX_BYTES + 1 - len(data))
+            if len(data) > MAX_BYTES or (decompressor is not None and decompressor.unconsumed_tail):
                 raise Refused(f"{url} is larger than {MAX_BYTES // 1024**2} MB")
     except zlib.error:
         raise Refused(f"{url} has invalid compressed data") from None
@@ -242,18 +246,18 @@ async def _read(url: str, response: httpx2.Response) -> Page:
 
 
 def _decoded(data: bytes, charset: str) -> str:
-    if not charset and (found := re.search(rb"<meta[^>]{0,200}charset=[\"']?([\w.:-]+)", data[:2_048], re.IGNORECASE)):
-        charset = found[1].decode("ascii", "replace")
+    if not charset and (match := re.search(rb"<meta[^>]{0,200}charset=[\"']?([\w.:-]+)", data[:2_048], re.IGNORECASE)):
+        charset = match[1].decode("ascii", "replace")
     return decode_page(data, charset).removeprefix("\ufeff")
 
 
 def _addresses(name: str, port: int) -> list[str]:
-    found = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys(str(row[4][0]) for row in found))
+    rows = socket.getaddrinfo(name, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(socket_address[0]) for *_, socket_address in rows))
 
 
 def _client(target: RequestTarget) -> tuple[str, httpx2.AsyncClient]:
-    """Return a client for a host, and the proxy that it uses, as words for an error. Raise `Refused`."""
+    """Return the proxy for a host as words for an error (empty: none), and a client that uses it. Raise `Refused`."""
     from urllib.request import getproxies
 
     import httpx2
@@ -280,6 +284,7 @@ def _reason(error: Exception) -> str:
 
 
 LIMIT_S = 25.0
+"""The time limit for the conversion of a page to Markdown."""
 _PAGES_PROGRAM = Path(__file__).with_name("pages.py")
 # Python codecs that are not text encodings of the web; some fail, and some take quadratic time.
 _NO_CHARSETS = frozenset({"idna", "punycode", "undefined", "unicode_escape", "raw_unicode_escape"})
@@ -296,10 +301,10 @@ def decode_page(data: bytes, charset: str) -> str:
 
 def html_text(html: str, url: str, process: HelperProcess) -> str:
     """Return a page as Markdown. Raise `Refused` if that takes too much time or memory."""
-    found = importlib.util.find_spec("bs4")
-    if found is None or found.origin is None:
+    module = importlib.util.find_spec("bs4")
+    if module is None or module.origin is None:
         raise Refused("cannot read HTML: beautifulsoup4 is not installed")
-    folder = str(Path(found.origin).parents[1])
+    folder = str(Path(module.origin).parents[1])
     printed = process.run(_PAGES_PROGRAM, [folder, url], html.encode("utf-8", "replace"), LIMIT_S)
     if not printed.lines:
         raise Refused(f"{url} cannot be turned into text: {printed.failure}")

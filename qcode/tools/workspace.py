@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Access: TypeAlias = Literal["read", "write"]
 
-_KERNEL = ("/proc", "/sys", "/dev")
+_KERNEL_FOLDERS = ("/proc", "/sys", "/dev")
 _GRANTED: ContextVar[frozenset[str] | None] = ContextVar("granted", default=None)
 """The paths that the user approved for the current call, besides the paths that the judge allows."""
 
@@ -231,7 +231,7 @@ class Workspace:
                 "to ask the user"
             )
 
-    def is_open(self, path: Path) -> bool:
+    def may_search(self, path: Path) -> bool:
         """Return whether a search may show the content of `path`, although no call named it.
 
         The approval of a folder outside the workspace covers the files below it, except those that ask for another
@@ -291,17 +291,16 @@ class Workspace:
         """Record that the model has seen the file at `location` as `loaded`."""
         self._seen_files.store(location.path, loaded.snapshot, loaded.data)
 
-    def changed(self) -> list[Path]:
+    def changed_files(self) -> list[Path]:
         """Return the files that were changed through this workspace and still exist, in the order of their changes."""
         with self._lock:
             return [path for path in self._changed_paths if path.is_file()]
 
-    def check_fresh(self, location: WorkspacePath, now: LoadedFile, *, is_required: bool = True) -> None:
+    def check_fresh(self, location: WorkspacePath, current: LoadedFile, *, is_required: bool = True) -> None:
         """Raise `Refused` if the model saw a different version of the file, or, if `is_required`, has not seen it."""
         if self._seen_files.knows(location.path):
-            changed = self._seen_files.changed(location.path, now, location.label)
-            if changed:
-                raise Refused(changed)
+            if message := self._seen_files.change_message(location.path, current, location.label):
+                raise Refused(message)
         elif is_required:
             raise Refused(f"{location.label} has not been read yet: read it first, then change it. Nothing was changed")
 
@@ -312,8 +311,7 @@ class Workspace:
                 f"{location.label} has {old.links} hard links, so replacing it would separate it from its other names; "
                 "to change it anyway, use the shell. Nothing was changed"
             )
-        is_there = self.exists(location)
-        if not old.mode & 0o222 or (is_there and not os.access(location.path, os.W_OK)):
+        if not old.mode & 0o222 or (self.exists(location) and not os.access(location.path, os.W_OK)):
             raise Refused(f"{location.label} is read-only (mode {old.mode:04o}). Nothing was changed")
 
     def write(self, location: WorkspacePath, data: bytes, old: LoadedFile | None) -> None:
@@ -371,9 +369,9 @@ class Workspace:
     def _undo(self, step: FileChange) -> bool:
         """Undo a step; return whether that succeeded."""
         try:
-            now = None if step.data is None else self.load(step.location)
+            current = None if step.data is None else self.load(step.location)
             old = step.old
-            self._perform(FileChange(step.location, now, None if old is None else old.data, like=old))
+            self._perform(FileChange(step.location, current, None if old is None else old.data, like=old))
         except (OSError, Refused):
             return False
         return True
@@ -395,7 +393,7 @@ class Workspace:
         return os.path.join(self.root, expanded)  # noqa: PTH118  # as text: `..` after a link is its target's parent
 
     def _locate(self, real: Path) -> WorkspacePath | None:
-        if any(real == Path(name) or real.is_relative_to(name) for name in _KERNEL):
+        if any(real == Path(name) or real.is_relative_to(name) for name in _KERNEL_FOLDERS):
             raise Refused(f"{printable(str(real))} is a device or kernel interface, not a file")
         bases = [*self.added, *self._readable_folders, *((self._scratch,) if self._scratch is not None else ())]
         for base in (self.root, *sorted(bases, key=lambda base: -len(base.parts))):
@@ -416,11 +414,13 @@ def _refuse_write(location: WorkspacePath, label: str, path: str) -> None:
 
 _MAX_KEPT_FILE_BYTES = 512 * 1024
 MAX_KEPT_BYTES = 16 * 1024 * 1024
-_SHOWN_DIFF = 40
+_MAX_DIFF_LINES = 40
 
 
 @dataclass(frozen=True, slots=True)
 class _SeenFile:
+    """A file as the model saw it. `compressed` is its text, None if the text is too large or was dropped."""
+
     snapshot: Snapshot
     compressed: bytes | None
 
@@ -437,9 +437,9 @@ class SeenFiles:
 
     def store(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
         self.forget(path)
-        packed = zlib.compress(data, 1) if len(data) <= _MAX_KEPT_FILE_BYTES else None
-        self._files[path] = _SeenFile(snapshot, packed)
-        self._kept_bytes += len(packed or b"")
+        compressed = zlib.compress(data, 1) if len(data) <= _MAX_KEPT_FILE_BYTES else None
+        self._files[path] = _SeenFile(snapshot, compressed)
+        self._kept_bytes += len(compressed or b"")
         for old, seen in tuple(self._files.items()):
             if self._kept_bytes <= MAX_KEPT_BYTES:
                 break
@@ -450,23 +450,23 @@ class SeenFiles:
         seen = self._files.pop(path, None)
         self._kept_bytes -= len(seen.compressed or b"") if seen is not None else 0
 
-    def changed(self, path: Path, now: LoadedFile, label: str) -> str:
+    def change_message(self, path: Path, current: LoadedFile, label: str) -> str:
         """Return a message if the file changed since the model saw it, empty if it did not."""
         seen = self._files[path]
-        if seen.snapshot.digest == now.snapshot.digest:
+        if seen.snapshot.digest == current.snapshot.digest:
             return ""
-        sizes = f"{seen.snapshot.size:,} bytes when it was read, {now.snapshot.size:,} now"
+        sizes = f"{seen.snapshot.size:,} bytes when it was read, {current.snapshot.size:,} now"
         return (
             f"{label} was changed since it was read ({sizes}): read it again, then change it. "
-            f"Nothing was changed{_difference(seen.compressed, now.data, label)}"
+            f"Nothing was changed{_difference(seen.compressed, current.data, label)}"
         )
 
 
-def _difference(packed: bytes | None, now: bytes, label: str) -> str:
-    if packed is None or len(now) > _MAX_KEPT_FILE_BYTES:
+def _difference(compressed: bytes | None, current: bytes, label: str) -> str:
+    if compressed is None or len(current) > _MAX_KEPT_FILE_BYTES:
         return ""
     try:
-        before, after = text_file.decode(zlib.decompress(packed), label), text_file.decode(now, label)
+        before, after = text_file.decode(zlib.decompress(compressed), label), text_file.decode(current, label)
     except Refused:
         return ""
     from qcode.text.diff import unified_diff
@@ -474,8 +474,8 @@ def _difference(packed: bytes | None, now: bytes, label: str) -> str:
     lines = list(unified_diff(before.text.split("\n"), after.text.split("\n"), "as read", "now", context=1))
     if not lines:
         return ". Only line endings or the encoding differ"
-    more = f"\n[{len(lines) - _SHOWN_DIFF} more lines]" if len(lines) > _SHOWN_DIFF else ""
-    return ". Changes:\n" + "\n".join(line[:300] for line in lines[:_SHOWN_DIFF]) + more
+    more = f"\n[{len(lines) - _MAX_DIFF_LINES} more lines]" if len(lines) > _MAX_DIFF_LINES else ""
+    return ". Changes:\n" + "\n".join(line[:300] for line in lines[:_MAX_DIFF_LINES]) + more
 
 
 SCRATCH_PREFIX = "qcode-scratch-"

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from qcode.acp import approvals
-from qcode.acp.cards import CallCard, change_content
+from qcode.acp.cards import CallCard, change_content, title_of
 from qcode.acp.client import read_servers
 from qcode.agent.options import Options
 from qcode.protocol.approvals import Deny, ToolApproval
@@ -34,6 +34,11 @@ BUFFERS = {"fs": {"readTextFile": True, "writeTextFile": True}}
 
 def call(name: str, **arguments: object) -> Call:
     return Call(name, json.dumps(arguments))
+
+
+def test_title_of_a_patch_names_its_files() -> None:
+    patch = "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x\n+y\n*** Delete File: b.py\n*** End Patch"
+    assert title_of("apply_patch", {"input": patch}).endswith(" src/a.py, b.py")
 
 
 def _same(answer: object, _: object) -> object:

@@ -67,7 +67,7 @@ def test_changed_files_are_checked_without_paths(runner: ToolRunner) -> None:
 
 def test_diagnostics_never_run_unasked(runner: ToolRunner) -> None:
     runner.add("ruff.toml", "")
-    assert "must run as its shell command" in runner.run("diagnostics", paths=["a.py"]).content
+    assert "call shell with the command of the checker" in runner.run("diagnostics", paths=["a.py"]).content
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")

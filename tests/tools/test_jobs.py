@@ -159,7 +159,7 @@ def test_number_of_jobs_is_limited(runner: ToolRunner) -> None:
     ("arguments", "message"),
     [
         ({"action": "read"}, "set job to"),
-        ({"action": "stop", "job": 7}, "there is no job 7 (known: 1)"),
+        ({"action": "stop", "job": 7}, "there is no job 7; existing jobs: 1"),
         ({"action": "go"}, "must be one of"),
     ],
 )

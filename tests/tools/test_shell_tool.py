@@ -147,7 +147,7 @@ def test_cancel_ends_all_processes_of_a_command(runner: ToolRunner, command: str
 def test_time_limit_ends_all_processes_of_a_command(runner: ToolRunner) -> None:
     outcome = runner.run("shell", command=f"echo before; {STUBBORN}", timeout_s=1)
     assert outcome.is_error
-    assert outcome.content == "before\n[timed out: it and all its processes were killed after 1 s]"
+    assert outcome.content == "before\n[timed out: the command and all its processes were killed after 1 s]"
     pids = [int(word) for word in (runner.root / "pids").read_text().split()]
     assert len(pids) == 3
     assert [pid for pid in pids if not _has_ended(pid)] == []
@@ -157,7 +157,7 @@ def test_time_limit_ends_all_processes_of_a_command(runner: ToolRunner) -> None:
 def test_leftover_background_processes_are_ended_and_reported(runner: ToolRunner, redirect: str) -> None:
     outcome = runner.run("shell", command=f"sleep 60 {redirect} & echo $!")
     pid = int(outcome.content.split("\n")[0])
-    assert outcome.content.endswith("[background processes it left running were killed]\n[exit code 0]")
+    assert outcome.content.endswith("[background processes that the command left running were killed]\n[exit code 0]")
     assert _has_ended(pid)
 
 

@@ -8,24 +8,24 @@ from qcode.engine.compactor import is_summary
 from qcode.protocol.events import ToolFinished
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.tools import ToolOutcome
-from qcode.tools.dialog import State, TodoItem
+from qcode.tools.dialog import TodoItem, TodoState
 from qcode.tui.panels.todos import changes, todo_summary, todos_in
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, ended, says
 
-ITEMS: tuple[tuple[str, State], ...] = (
+ITEMS: tuple[tuple[str, TodoState], ...] = (
     ("read the code", "done"),
     ("fix [it]", "in_progress"),
     ("run tests", "pending"),
 )
 
 
-def todo(*items: tuple[str, State], call_id: str = "t1") -> ToolCall:
+def todo(*items: tuple[str, TodoState], call_id: str = "t1") -> ToolCall:
     listed = [{"task": task, "state": state} for task, state in items]
     return ToolCall(call_id, "todo", json.dumps({"items": listed}))
 
 
-def listed(*items: tuple[str, State], call_id: str = "t1") -> ToolFinished:
+def listed(*items: tuple[str, TodoState], call_id: str = "t1") -> ToolFinished:
     return ToolFinished(todo(*items, call_id=call_id), ToolOutcome("listed"), "done")
 
 
@@ -140,7 +140,7 @@ def test_finished_list_is_hidden_at_the_end_of_its_turn() -> None:
 
 
 def test_long_list_takes_a_third_of_the_screen_and_keeps_the_current_item_in_view() -> None:
-    items: list[tuple[str, State]] = [
+    items: list[tuple[str, TodoState]] = [
         (f"step {n} of a plan that is too long for a narrow screen", "done") for n in range(20)
     ]
     items[15:] = [("the one under way", "in_progress"), *[(f"later {n}", "pending") for n in range(4)]]

@@ -20,7 +20,7 @@ from qcode.agent.sessions.session import Session
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.numbers import count_text
 from qcode.tools.disk import LoadedFile
-from qcode.tools.tool import off_loop
+from qcode.tools.tool import run_blocking
 from qcode.tools.workspace import UNRECORDED, Workspace
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ class Checkpoints:
         from qcode.agent.checkpoints.rewind import MoveImpossible
 
         try:
-            return await off_loop(work)
+            return await run_blocking(work)
         except MoveImpossible as impossible:
             raise ValueError(str(impossible)) from None
 

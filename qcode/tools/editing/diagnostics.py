@@ -25,7 +25,11 @@ _MAX_CONFIG_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Checker:
-    """A linter or type checker. `is_set_up` examines one folder; `command` gets the folder and files relative to it."""
+    """A linter or type checker.
+
+    `endings` are those of the files that it checks. `is_set_up` returns whether a folder configures it, `command` the
+    argv for a folder and for files relative to the folder.
+    """
 
     name: str
     endings: tuple[str, ...]
@@ -41,10 +45,12 @@ def check_command(root: Path, files: Iterable[Path]) -> str:
             folder = nearest_folder(root, file, checker) if file.suffix in checker.endings else None
             if folder is not None:
                 groups.setdefault((index, folder), []).append(file.relative_to(folder).as_posix())
-    return "; ".join(_line(root, folder, CHECKERS[index], names) for (index, folder), names in sorted(groups.items()))
+    return "; ".join(
+        _shell_text(root, folder, CHECKERS[index], names) for (index, folder), names in sorted(groups.items())
+    )
 
 
-def _line(root: Path, folder: Path, checker: Checker, names: Sequence[str]) -> str:
+def _shell_text(root: Path, folder: Path, checker: Checker, names: Sequence[str]) -> str:
     command = shlex.join(checker.command(folder, [f"./{name}" if name.startswith("-") else name for name in names]))
     return command if folder == root else f"(cd {shlex.quote(folder.relative_to(root).as_posix())} && {command})"
 
@@ -65,7 +71,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def _in_pyproject(tool: str) -> Callable[[Path], bool]:
+def _pyproject_has(tool: str) -> Callable[[Path], bool]:
     def has_section(folder: Path) -> bool:
         import tomllib
 
@@ -78,12 +84,12 @@ def _in_pyproject(tool: str) -> Callable[[Path], bool]:
     return has_section
 
 
-def _in_ini(section: str, *names: str) -> Callable[[Path], bool]:
+def _ini_has(section: str, *names: str) -> Callable[[Path], bool]:
     pattern = re.compile(rf"^\[{section}\]", re.MULTILINE)
     return lambda folder: any(pattern.search(_text(folder / name)) for name in names)
 
 
-def _in_package(key: str) -> Callable[[Path], bool]:
+def _package_json_has(key: str) -> Callable[[Path], bool]:
     def has_section(folder: Path) -> bool:
         try:
             package = json.loads(_text(folder / "package.json") or "{}")
@@ -101,9 +107,8 @@ def _any_of(*tests: Callable[[Path], bool]) -> Callable[[Path], bool]:
 def _has_eslint(folder: Path) -> bool:
     endings = ("js", "mjs", "cjs", "ts", "mts", "cts")
     old = (".eslintrc", ".eslintrc.js", ".eslintrc.cjs", ".eslintrc.json", ".eslintrc.yml", ".eslintrc.yaml")
-    return _has_file(*(f"eslint.config.{ending}" for ending in endings), *old)(folder) or _in_package("eslintConfig")(
-        folder
-    )
+    has_file = _has_file(*(f"eslint.config.{ending}" for ending in endings), *old)
+    return has_file(folder) or _package_json_has("eslintConfig")(folder)
 
 
 def _python(name: str, *arguments: str) -> Callable[[Path, Sequence[str]], list[str]]:
@@ -118,7 +123,7 @@ def _python(name: str, *arguments: str) -> Callable[[Path, Sequence[str]], list[
     return command
 
 
-def _packages(folder: Path, files: Sequence[str]) -> list[str]:
+def _go_vet(folder: Path, files: Sequence[str]) -> list[str]:
     folders = dict.fromkeys(Path(file).parent.as_posix() for file in files)
     return ["go", "vet", *("." if name == "." else f"./{name}" for name in folders)]
 
@@ -126,24 +131,27 @@ def _packages(folder: Path, files: Sequence[str]) -> list[str]:
 _PYTHON = (".py", ".pyi")
 _SCRIPTS = (".js", ".jsx", ".mjs", ".cjs", ".ts", ".tsx", ".mts", ".cts")
 CHECKERS = (
-    Checker("ruff", _PYTHON, _any_of(_has_file("ruff.toml", ".ruff.toml"), _in_pyproject("ruff")),
+    Checker("ruff", _PYTHON, _any_of(_has_file("ruff.toml", ".ruff.toml"), _pyproject_has("ruff")),
             _python("ruff", "check", "--no-fix", "--output-format=concise")),
-    Checker("flake8", _PYTHON, _any_of(_has_file(".flake8"), _in_ini("flake8", "setup.cfg", "tox.ini")),
+    Checker("flake8", _PYTHON, _any_of(_has_file(".flake8"), _ini_has("flake8", "setup.cfg", "tox.ini")),
             _python("flake8")),
     Checker("mypy", _PYTHON,
-            _any_of(_has_file("mypy.ini", ".mypy.ini"), _in_pyproject("mypy"), _in_ini("mypy", "setup.cfg")),
+            _any_of(_has_file("mypy.ini", ".mypy.ini"), _pyproject_has("mypy"), _ini_has("mypy", "setup.cfg")),
             _python("mypy", "--no-error-summary")),
-    Checker("pyright", _PYTHON, _any_of(_has_file("pyrightconfig.json"), _in_pyproject("pyright")), _python("pyright")),
+    Checker("pyright", _PYTHON, _any_of(_has_file("pyrightconfig.json"), _pyproject_has("pyright")),
+            _python("pyright")),
     Checker("eslint", _SCRIPTS, _has_eslint, lambda folder, files: ["npx", "--no-install", "eslint", *files]),
     Checker("tsc", (".ts", ".tsx", ".mts", ".cts"), _has_file("tsconfig.json"),
             lambda folder, files: ["npx", "--no-install", "tsc", "--noEmit", "-p", "tsconfig.json"]),
-    Checker("go vet", (".go",), _has_file("go.mod"), _packages),
+    Checker("go vet", (".go",), _has_file("go.mod"), _go_vet),
     Checker("cargo check", (".rs",), _has_file("Cargo.toml"),
             lambda folder, files: ["cargo", "check", "--quiet", "--message-format=short"]),
 )  # fmt: skip
 
 
 class Diagnostics:
+    """The `diagnostics` tool. The agent runs the command of `shell_arguments` in its place, so `run` only refuses."""
+
     spec = ToolSpec(
         name="diagnostics",
         description=(
@@ -171,7 +179,7 @@ class Diagnostics:
     def shell_arguments(self, arguments: JsonObject, workspace: Workspace) -> JsonObject:
         """Return the arguments of the equivalent shell call. Raise `Refused` if no checker is set up."""
         paths = check(self.spec, arguments).texts("paths")
-        files = [workspace.resolve(path).path for path in paths] if paths else workspace.changed()
+        files = [workspace.resolve(path).path for path in paths] if paths else workspace.changed_files()
         if not files:
             raise Refused("diagnostics: no file was changed in this session; name the files to check with paths")
         command = check_command(workspace.root, [file for file in files if file.is_relative_to(workspace.root)])
@@ -187,4 +195,4 @@ class Diagnostics:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal
-        return failed(refusal or "diagnostics: it was not run, because it must run as its shell command")
+        return failed(refusal or "diagnostics: not run; call shell with the command of the checker instead")

@@ -20,7 +20,7 @@ from qcode.tools import text_file
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import LoadedFile
 from qcode.tools.text_file import Document
-from qcode.tools.tool import WRITES_PATH, Preview, ToolRunContext, run_off_loop
+from qcode.tools.tool import WRITES_PATH, Preview, ToolRunContext, run_blocking_tool
 from qcode.tools.workspace import FileChange, Workspace, WorkspacePath
 from qcode.values import dataclass
 
@@ -84,7 +84,7 @@ class ChangeTool(ABC):
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         """Compute the change again and carry it out."""
-        return await run_off_loop(lambda: self._perform(arguments, workspace))
+        return await run_blocking_tool(lambda: self._perform(arguments, workspace))
 
     def _perform(self, arguments: JsonObject, workspace: Workspace) -> ToolOutcome:
         from qcode.text.diff import count_changes  # loads with the first change
@@ -123,6 +123,8 @@ def changed_files(change: PlannedChange, workspace: Workspace) -> tuple[ChangedF
 
 
 class Edit(ChangeTool):
+    """The `edit` tool."""
+
     spec = ToolSpec(
         name="edit",
         description=(
@@ -194,6 +196,8 @@ def edit_location(edited: EditResult) -> str:
 
 
 class Write(ChangeTool):
+    """The `write` tool."""
+
     spec = ToolSpec(
         name="write",
         description=(
@@ -240,6 +244,8 @@ def _with_endings_of(old: Document, content: str) -> Document:
 
 
 class MultiEdit(ChangeTool):
+    """The `multi_edit` tool."""
+
     spec = ToolSpec(
         name="multi_edit",
         description=(

@@ -38,12 +38,16 @@ def pairs_of(old: Sequence[str], present: Sequence[str]) -> dict[str, str] | Non
     mapping preserves the depth, so the two passages have different structures.
     """
     pairs: dict[str, str] = {}
-    for want, line in zip(old, present, strict=True):
-        if want.strip() and pairs.setdefault(indent_of(want), indent_of(line)) != indent_of(line):
+    for edit_line, file_line in zip(old, present, strict=True):
+        indent = indent_of(file_line)
+        if edit_line.strip() and pairs.setdefault(indent_of(edit_line), indent) != indent:
             return None
-    depths = sorted((_columns(old, _USUAL_WIDTH), _columns(new, _USUAL_WIDTH)) for old, new in pairs.items())
-    is_kept = all((low < high) == (new < other) for (low, new), (high, other) in pairwise(depths))
-    return pairs if is_kept else None
+    depths = sorted((_columns(edit, _USUAL_WIDTH), _columns(file, _USUAL_WIDTH)) for edit, file in pairs.items())
+    is_depth_kept = all(
+        (edit_depth < next_edit_depth) == (file_depth < next_file_depth)
+        for (edit_depth, file_depth), (next_edit_depth, next_file_depth) in pairwise(depths)
+    )
+    return pairs if is_depth_kept else None
 
 
 def indent_unit(file: Sequence[str]) -> int:
@@ -82,30 +86,31 @@ class Reindenter:
 
         Example: 4 blanks are one tab in the file, so 8 blanks, 4 columns deeper, are two tabs.
         """
-        base = min(self._known, key=lambda known: abs(known - depth))
-        columns = max(self._known[base] + round((depth - base) * self._scale), 0)
+        nearest = min(self._file_columns, key=lambda edit_columns: abs(edit_columns - depth))
+        columns = max(self._file_columns[nearest] + round((depth - nearest) * self._scale), 0)
         if self._has_tabs:
             return "\t" * (columns // self._width) + " " * (columns % self._width)
         return " " * columns
 
     @cached_property
-    def _known(self) -> dict[int, int]:
-        """A map from columns in the edit to columns in the file; it has at most √n items for a text of n characters."""
-        known: dict[int, int] = {}
+    def _file_columns(self) -> dict[int, int]:
+        """The columns in the file for columns in the edit; it has at most √n items for a text of n characters."""
+        file_columns: dict[int, int] = {}
         for old, new in self._pairs.items():
-            known.setdefault(_columns(old, self._width), _columns(new, self._width))
-        return known
+            file_columns.setdefault(_columns(old, self._width), _columns(new, self._width))
+        return file_columns
 
     @cached_property
     def _scale(self) -> float:
         """The number of columns in the file for one column in the edit."""
-        known = sorted((_columns(old, self._width), _columns(new, self._width)) for old, new in self._pairs.items())
-        (low, low_there), (high, high_there) = known[0], known[-1]
-        if high > low:
-            return (high_there - low_there) / (high - low)
-        unit = self._unit() if high else 0
-        is_other_unit = unit > 1 and bool(high % unit)
-        return high_there / high if is_other_unit else 1.0
+        columns = sorted((_columns(old, self._width), _columns(new, self._width)) for old, new in self._pairs.items())
+        (min_edit, min_file), (max_edit, max_file) = columns[0], columns[-1]
+        if max_edit > min_edit:
+            return (max_file - min_file) / (max_edit - min_edit)
+        # All lines have the same depth. If it is no multiple of the file's unit, the edit has another unit.
+        unit = self._unit() if max_edit else 0
+        is_other_unit = unit > 1 and bool(max_edit % unit)
+        return max_file / max_edit if is_other_unit else 1.0
 
 
 def _tab_width(pairs: Mapping[str, str]) -> int:
@@ -259,14 +264,17 @@ class _Search:
 
     def formatted_like(self, present: Sequence[str], unit: Callable[[], int]) -> str:
         """Return the replacement with kept lines as they are in the file, and new lines in its indentation style."""
-        both = zip(self.lines, present, strict=True)
-        indentation = Reindenter({indent_of(want): indent_of(line) for want, line in both if want.strip()}, unit)
+        line_pairs = zip(self.lines, present, strict=True)
+        indents = {
+            indent_of(edit_line): indent_of(file_line) for edit_line, file_line in line_pairs if edit_line.strip()
+        }
+        reindenter = Reindenter(indents, unit)
         result: list[str] = []
         for kind, start, end, new_start, new_end in self._changes:
             if kind == "equal":
                 result += present[start:end]
             else:
-                result += [indentation.reindent(line) for line in self.new_lines[new_start:new_end]]
+                result += [reindenter.reindent(line) for line in self.new_lines[new_start:new_end]]
         return "\n".join(result)
 
 
@@ -318,14 +326,14 @@ class _Lines:
         return Passage(self._starts[index], self._starts[after] - (0 if keeps_break else 1), replacement)
 
 
-def _as_characters(keys: Sequence[str], lines: Sequence[str]) -> tuple[str, str]:
+def _as_characters(text_keys: Sequence[str], wanted_keys: Sequence[str]) -> tuple[str, str]:
     """Encode both sequences with one character per distinct key, so that `str.find` can search in linear time.
 
-    Example: the keys of the file are a, b, a, and those of the passage b, a. With b as \\1 and a as \\2, the search for
-    "\\1\\2" in "\\2\\1\\2" finds the passage at line 1, counted from 0.
+    Example: with the characters 1 and 2 for the wanted keys `b c`, the text keys `a b c b` become `0121`.
     """
-    characters = {key: chr(number) for number, key in enumerate(dict.fromkeys(lines), start=1)}
-    return "".join([characters.get(key, "\0") for key in keys]), "".join([characters[key] for key in lines])
+    characters = {key: chr(number) for number, key in enumerate(dict.fromkeys(wanted_keys), start=1)}
+    searched = "".join([characters.get(key, "\0") for key in text_keys])
+    return searched, "".join([characters[key] for key in wanted_keys])
 
 
 def _look_alikes(text: str, old: str, new: str) -> Iterator[Passage]:
@@ -415,6 +423,7 @@ def _fold_line(line: str) -> str:
     return fold_text(line).rstrip()
 
 
+# A comparison: the difference that it ignores, the function that returns the key of a line, and `is_shifted`.
 _EXACTLY: tuple[str, Callable[[str], str], bool] = ("", str, False)
 _TABS = "tabs and spaces in the indentation"
 _TOLERANCES: tuple[tuple[str, Callable[[str], str], bool], ...] = (
@@ -476,9 +485,8 @@ def search(text: str, old: str, new: str) -> tuple[PassageMatches, str]:
         )
         if matches.passages:
             ignored = f", ignoring {matches.ignored_difference}" if matches.ignored_difference else ""
-            return PassageMatches(
-                at_line or matches.passages, matches.ignored_difference
-            ), f"Note: matched {reading.label}{ignored}."
+            best = PassageMatches(at_line or matches.passages, matches.ignored_difference)
+            return best, f"Note: matched {reading.label}{ignored}."
     return PassageMatches(), ""
 
 
@@ -494,14 +502,14 @@ def replace(text: str, passages: Sequence[Passage]) -> str:
 def _ambiguous(text: str, lines: Sequence[int], label: str, note: str) -> str:
     listed = ", ".join(map(str, lines[:_SHOWN_MATCHES])) + (", ..." if len(lines) > _SHOWN_MATCHES else "")
     present = text.split("\n")
-    around = "\n".join(
+    context = "\n".join(
         f"{number:>6}\t{present[number - 1][:_SHOWN_LINE]}"
         for line in lines[:_SHOWN_MATCHES]
         for number in (line - 1, line)
         if number
     )
-    how = f" ({note.removeprefix('Note: ').removesuffix('.')})" if note else ""
+    tolerance = f" ({note.removeprefix('Note: ').removesuffix('.')})" if note else ""
     return (
-        f"old_text occurs {len(lines)} times in {label}, at lines {listed}{how}: add lines around it until it is "
-        f"unique, or set replace_all. Nothing was changed. Each match with the line before it:\n{around}"
+        f"old_text occurs {len(lines)} times in {label}, at lines {listed}{tolerance}: add lines around it until it is "
+        f"unique, or set replace_all. Nothing was changed. Each match with the line before it:\n{context}"
     )

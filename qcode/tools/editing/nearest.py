@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 from qcode.text.diff import BoundedMatcher, Steps, unified_diff
 
-_SHOWN_DIFF = 60
-_COMPARED_WINDOWS = 25
+_MAX_DIFF_LINES = 60
+_MAX_COMPARED_WINDOWS = 25
 _MIN_SIMILARITY = 0.4
-_COMPARED_CHARS = 4_000
-_COMPARED_STEPS = 8_000_000
+_MAX_COMPARED_CHARS = 4_000
+_MAX_COMPARED_STEPS = 8_000_000
 # Possessive quantifiers and one attempt per line: otherwise a text such as `existing existing …` takes minutes.
 _PLACEHOLDER = re.compile(
     r"^[^\S\n]*+(?:#|//|--|/\*|<!--)?+[^\S\n]*+(?:\.\.\.|\u2026)"
@@ -33,12 +33,12 @@ def describe_nearest(text: str, old: str, new: str, label: str, name: str = "old
         return f"{name} was not found in {label}, nor anything similar: read the file again. Nothing was changed{hints}"
     present = lines[start : start + len(old_lines)]
     diff = list(unified_diff(old_lines, present, name, f"{label}:{start + 1}", context=1))
-    shown_diff = "\n".join(line[:300] for line in diff[:_SHOWN_DIFF])
-    if len(diff) > _SHOWN_DIFF:
-        shown_diff += f"\n[{len(diff) - _SHOWN_DIFF} more lines]"
+    shown_diff = "\n".join(line[:300] for line in diff[:_MAX_DIFF_LINES])
+    if len(diff) > _MAX_DIFF_LINES:
+        shown_diff += f"\n[{len(diff) - _MAX_DIFF_LINES} more lines]"
     location = f"lines {start + 1}-{start + len(present)}" if len(present) > 1 else f"line {start + 1}"
     numbered = "\n".join(
-        f"{start + 1 + index:>6}\t{line[:300]}" for index, line in enumerate(present[: _SHOWN_DIFF // 2])
+        f"{start + 1 + index:>6}\t{line[:300]}" for index, line in enumerate(present[: _MAX_DIFF_LINES // 2])
     )
     return (
         f"{name} was not found in {label}. Nothing was changed. The nearest passage is at {location}:\n{numbered}\n"
@@ -66,30 +66,30 @@ def _best_window(lines: list[str], old_lines: list[str]) -> int | None:
     scores = [sum(min(words[word], 1) for word in set(re.findall(r"\w+", line))) for line in lines]
     total, windows = sum(scores[:size]), []
     for start in range(len(lines) - size + 1):
+        # With a negative start, the first of several windows with the same score is the largest.
         windows.append((total, -start))
         if start + size < len(lines):
             total += scores[start + size] - scores[start]
-    best = heapq.nlargest(_COMPARED_WINDOWS, windows)
     wanted = _start_of(old_lines, 0, len(old_lines))
     ratings = []
-    steps = Steps(_COMPARED_STEPS)
-    for score, start in best:
+    steps = Steps(_MAX_COMPARED_STEPS)
+    for score, negative_start in heapq.nlargest(_MAX_COMPARED_WINDOWS, windows):
         if score:
-            candidate = _start_of(lines, -start, size)
+            candidate = _start_of(lines, -negative_start, size)
             matcher = BoundedMatcher(candidate, wanted, autojunk=len(wanted) > 1_000, steps=steps)
-            ratings.append((matcher.ratio(), start))
+            ratings.append((matcher.ratio(), negative_start))
     if not ratings or max(ratings)[0] < _MIN_SIMILARITY:
         return None
     return -max(ratings)[1]
 
 
 def _start_of(lines: Sequence[str], start: int, count: int) -> str:
-    """Return the first `_COMPARED_CHARS` characters of `count` lines, without indentation."""
+    """Return the first `_MAX_COMPARED_CHARS` characters of `count` lines, without indentation."""
     parts: list[str] = []
     length = 0
     for line in lines[start : start + count]:
         parts.append(line.strip())
         length += len(parts[-1]) + 1
-        if length > _COMPARED_CHARS:
+        if length > _MAX_COMPARED_CHARS:
             break
-    return "\n".join(parts)[:_COMPARED_CHARS]
+    return "\n".join(parts)[:_MAX_COMPARED_CHARS]

@@ -46,9 +46,9 @@ class EditReading:
 def readings(old: str, new: str) -> Iterator[EditReading]:
     """Yield alternative readings of an edit, most likely first; each has a different `old`."""
     for label, reader in _READERS:
-        found = reader(old, new)
-        if found is not None and found[0] != old and found[0].strip():
-            yield EditReading(label, *found)
+        texts = reader(old, new)
+        if texts is not None and texts[0] != old and texts[0].strip():
+            yield EditReading(label, *texts)
     numbered = _without_numbers(old, new)
     if numbered is not None:
         yield numbered
@@ -57,17 +57,19 @@ def readings(old: str, new: str) -> Iterator[EditReading]:
 def _without_numbers(old: str, new: str) -> EditReading | None:
     """Remove the line numbers of `read` and `grep` output, if every line has one and they are consecutive."""
     lines = old.removesuffix("\n").split("\n")
-    numbers = [_NUMBERED.match(line) for line in lines]
-    counted = [int(number[1]) for number in numbers if number is not None]
-    is_counted = counted == list(range(counted[0], counted[0] + len(lines))) if counted else False
-    if not is_counted or (len(lines) == 1 and numbers[0] is not None and numbers[0][2] not in ("\t", "→")):
+    matches = [_NUMBERED.match(line) for line in lines]
+    numbers = [int(match[1]) for match in matches if match is not None]
+    is_consecutive = bool(numbers) and numbers == list(range(numbers[0], numbers[0] + len(lines)))
+    # A single line such as `3: three` may be text of the file; only `read` separates with a tab or an arrow.
+    is_ambiguous = len(lines) == 1 and matches[0] is not None and matches[0][2] not in ("\t", "→")
+    if not is_consecutive or is_ambiguous:
         return None
     plain = "\n".join(map(_without_number, lines))
     if not plain.strip():
         return None  # a blank passage would match everywhere
     tail = "\n" if old.endswith("\n") else ""
     unnumbered = "\n".join(map(_without_number, new.split("\n")))
-    return EditReading("without its line numbers", plain + tail, unnumbered, counted[0])
+    return EditReading("without its line numbers", plain + tail, unnumbered, numbers[0])
 
 
 def _without_number(line: str) -> str:
@@ -94,6 +96,7 @@ def _without_blank_lines(old: str, new: str) -> tuple[str, str] | None:
 
 
 def _blank_lines(text: str) -> tuple[int, int]:
+    """Return the number of blank lines at the start of `text` and at its end."""
     lines = text.split("\n")
     before = next((index for index, line in enumerate(lines) if line.strip()), 0)
     return before, max(len(text) - len(text.rstrip("\n")) - 1, 0)
@@ -124,9 +127,10 @@ def _without_quote_escapes(old: str, new: str) -> tuple[str, str] | None:
 
 def _with_breaks(old: str, new: str) -> tuple[str, str] | None:
     """Decode `\\n` and `\\t` outside quotes."""
-    return (
-        (_decode_breaks(old), new if "\n" in new and "\n" not in old else _decode_breaks(new)) if "\\" in old else None
-    )
+    if "\\" not in old:
+        return None
+    has_real_breaks = "\n" in new and "\n" not in old
+    return _decode_breaks(old), new if has_real_breaks else _decode_breaks(new)
 
 
 def _with_breaks_and_quotes(old: str, new: str) -> tuple[str, str] | None:
@@ -162,7 +166,7 @@ def _is_escaped(text: str) -> bool:
 
 
 def _unescape(text: str) -> str:
-    return _ESCAPE.sub(lambda found: _ESCAPED.get(found[1], found[1]), text)
+    return _ESCAPE.sub(lambda match: _ESCAPED.get(match[1], match[1]), text)
 
 
 def _with_escaped_breaks(old: str, new: str) -> tuple[str, str] | None:
@@ -200,6 +204,7 @@ def _map_around_quotes(text: str, map_unquoted: Callable[[str], str], map_quoted
     return "".join(parts)
 
 
+# The label of each reading, and the function that returns both texts in that reading, None if it does not apply.
 _READERS: tuple[tuple[str, Callable[[str, str], tuple[str, str] | None]], ...] = (
     ("without the code fence around it", _without_fence),
     ("without the blank lines around it", _without_blank_lines),

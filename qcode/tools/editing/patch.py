@@ -32,6 +32,8 @@ def _paths(arguments: JsonObject) -> tuple[str, ...] | str:
 
 
 class ApplyPatch(ChangeTool):
+    """The `apply_patch` tool."""
+
     spec = ToolSpec(
         name="apply_patch",
         description=(

@@ -25,11 +25,12 @@ from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.arguments import Arguments, check
 from qcode.tools.processes import MINIMAL_ENVIRONMENT, find_program
-from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_off_loop
+from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_blocking_tool
 from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 LIMIT_S = 30.0
+"""The time limit of a search."""
 MAX_FILE_BYTES = 50 * 1024 * 1024
 """The largest file, in bytes, that is searched as a whole; the scanner has the same limit."""
 _SCANNER = Path(__file__).with_name("scanner.py")
@@ -37,27 +38,33 @@ _SCANNER = Path(__file__).with_name("scanner.py")
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A search: `start` is a folder in `root`; `only` is the name of a single file in it, empty for all."""
+    """A search for a regular expression."""
 
     root: Path
     start: Path
+    """The folder to search, which is `root` or below it."""
     pattern: str
     only: str = ""
+    """The name of the single file in `start` to search, empty for all files."""
     glob: str = ""
     ignore_case: bool = False
     context_lines: int = 0
     max_count: int = 0
+    """The maximum number of matches in a file, 0 for all."""
     is_multiline: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class GrepLine:
-    """A line of a file below the start; `at` is the index of its first match, -1 for a context line."""
+    """A line of a file. `file` is the path below the start of the search.
+
+    `match_index` is the index of the first match in the line, -1 for a context line.
+    """
 
     file: str
     number: int
     text: str
-    at: int = -1
+    match_index: int = -1
 
 
 class GrepSearch:
@@ -68,7 +75,7 @@ class GrepSearch:
         self._process: subprocess.Popen[bytes] | None = None
         self._lock = threading.Lock()
         self.is_timed_out = False
-        self.is_cut = False
+        self.is_incomplete = False
         """Whether there were too many files to search all of them."""
 
     def stop(self) -> None:
@@ -103,8 +110,8 @@ class GrepSearch:
                 process.stdin.close()
             except BrokenPipeError:
                 pass  # the program ended at once; its exit code is checked below
-            wants = _glob_predicate(query)
-            yield from (line for line in _read(process.stdout) if query.only or wants(line.file))
+            is_wanted = _glob_predicate(query)
+            yield from (line for line in _read_events(process.stdout) if query.only or is_wanted(line.file))
             error = process.stderr.read(4_000)
             if process.wait() == 2 and error and not self._stop_event.is_set():
                 raise Refused(f"grep: the search failed: {_first_line(error)}")
@@ -136,14 +143,14 @@ class GrepSearch:
     def _files(self, query: Query) -> Iterator[str]:
         from qcode.tools.files import walk  # loads with the first search, not at start
 
-        wants = _glob_predicate(query)
+        is_wanted = _glob_predicate(query)
         try:
             for item in walk.files(query.root, query.start, self._stop_event.is_set):
                 is_file = item.entry.is_file(follow_symlinks=False)
-                if is_file and wants(item.relative):
+                if is_file and is_wanted(item.relative):
                     yield item.relative
         except walk.WalkTooLarge:
-            self.is_cut = True
+            self.is_incomplete = True
 
 
 def _glob_predicate(query: Query) -> Callable[[str], bool]:
@@ -193,7 +200,8 @@ def _argv(query: Query, ripgrep: str | None) -> list[str]:
     return [*argv, *_glob_options(query), "--glob", "!.git", "--regexp", query.pattern, "--", query.only or "./"]
 
 
-def _read(stream: IO[bytes]) -> Iterator[GrepLine]:
+def _read_events(stream: IO[bytes]) -> Iterator[GrepLine]:
+    """Yield the lines in the output of the search program, which has one JSON event per line."""
     for raw in stream:
         try:
             event = json.loads(raw)
@@ -229,15 +237,17 @@ def _first_line(error: bytes) -> str:
 MAX_MATCHES = 200
 MAX_FILES = 500
 MAX_LINE_CHARS = 500
-_BEFORE_MATCH = 100
+_CHARS_BEFORE_MATCH = 100
 
 
 _NEW_LINE = lazy_pattern(r"(?<!\\)(?:\\\\)*\\(?:n|x0[aA]|u000[aA])")
-_OTHERS = lazy_pattern(r"\[\^[^\]]*(?:\]|\Z)")
+_NEGATED_CLASS = lazy_pattern(r"\[\^[^\]]*(?:\]|\Z)")
 """A negated class, such as `[^a]`, which matches line ends unless it contains them."""
 
 
 class Grep:
+    """The `grep` tool."""
+
     spec = ToolSpec(
         name="grep",
         description=(
@@ -286,18 +296,18 @@ class Grep:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         environment = os.environ if context.environment is None else context.environment
-        running = GrepSearch()
+        search = GrepSearch()
 
         def work() -> ToolOutcome:
             checked = check(self.spec, arguments)
             query = _query(checked, workspace)
-            lines = running.lines(query, find_program("rg", environment, workspace))
+            lines = search.lines(query, find_program("rg", environment, workspace))
             report = _Report(
                 checked.text("output", "content"), context.max_output_chars, has_context=query.context_lines > 0
             )
-            return report.outcome(_gather(report, lines, query, workspace) + _notes(running))
+            return report.outcome(_gather(report, lines, query, workspace) + _notes(search))
 
-        return await run_off_loop(work, running.stop)
+        return await run_blocking_tool(work, search.stop)
 
 
 def _query(arguments: Arguments, workspace: Workspace) -> Query:
@@ -308,7 +318,7 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
     is_multiline = arguments.flag("multiline")
     if not pattern or "\0" in pattern:
         raise Refused("the pattern must be a regular expression")
-    if not is_multiline and ("\n" in pattern or _NEW_LINE.search(_OTHERS.sub("", pattern))):
+    if not is_multiline and ("\n" in pattern or _NEW_LINE.search(_NEGATED_CLASS.sub("", pattern))):
         raise Refused("the pattern contains a line break; set multiline to match across lines")
     output = arguments.text("output", "content")
     query = Query(
@@ -337,7 +347,7 @@ def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Quer
             if line.file in hidden:
                 continue
             label = workspace.show(query.start / line.file)
-            if not report.knows(label) and not query.only and not workspace.is_open(query.start / line.file):
+            if not report.knows(label) and not query.only and not workspace.may_search(query.start / line.file):
                 hidden.add(line.file)
             elif not report.add(label, line):
                 break
@@ -349,11 +359,12 @@ def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Quer
     ]
 
 
-def _notes(running: GrepSearch) -> list[str]:
+def _notes(search: GrepSearch) -> list[str]:
+    """Return notes about a search that did not cover all files."""
     notes = []
-    if running.is_timed_out:
+    if search.is_timed_out:
         notes.append(f"[the search was stopped after {LIMIT_S:g} s; narrow it with path or glob]")
-    if running.is_cut:
+    if search.is_incomplete:
         notes.append("[too many files: not all were searched; narrow the search with path]")
     return notes
 
@@ -376,11 +387,11 @@ class _Report:
 
     def add(self, label: str, line: GrepLine) -> bool:
         """Add a line. Return False if the report is full; the line is then not added."""
-        is_match = line.at >= 0
+        is_match = line.match_index >= 0
         is_content = self._output == "content"
-        is_beyond = is_content and is_match and self._matches >= MAX_MATCHES
-        is_new_beyond = not self.knows(label) and len(self._counts) >= MAX_FILES
-        if is_beyond or is_new_beyond or self._chars_left <= 0:
+        exceeds_matches = is_content and is_match and self._matches >= MAX_MATCHES
+        exceeds_files = not self.knows(label) and len(self._counts) >= MAX_FILES
+        if exceeds_matches or exceeds_files or self._chars_left <= 0:
             self._is_full = True
             return False
         self._matches += is_match
@@ -418,6 +429,6 @@ def _shorten_line(line: GrepLine) -> str:
     """Return a line, or the part around its match if it is long."""
     if len(line.text) <= MAX_LINE_CHARS:
         return line.text
-    start = max(0, min(line.at - _BEFORE_MATCH, len(line.text) - MAX_LINE_CHARS))
+    start = max(0, min(line.match_index - _CHARS_BEFORE_MATCH, len(line.text) - MAX_LINE_CHARS))
     end = start + MAX_LINE_CHARS
     return f"{'...' if start else ''}{line.text[start:end]}{'...' if end < len(line.text) else ''}"

@@ -16,7 +16,7 @@ from qcode.text.clean import visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.tools.arguments import Arguments, check
-from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_off_loop
+from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_blocking_tool
 from qcode.tools.workspace import Workspace, WorkspacePath, printable
 from qcode.values import dataclass
 
@@ -27,6 +27,8 @@ MAX_FILES = 500
 
 
 class Glob:
+    """The `glob` tool."""
+
     spec = ToolSpec(
         name="glob",
         description=(
@@ -56,7 +58,7 @@ class Glob:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         stop = threading.Event()
-        return await run_off_loop(lambda: _find(check(self.spec, arguments), workspace, stop), stop.set)
+        return await run_blocking_tool(lambda: _find(check(self.spec, arguments), workspace, stop), stop.set)
 
 
 def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> ToolOutcome:
@@ -84,6 +86,7 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
     if not is_complete:
         notes.append(f"[the search stopped after {walk.MAX_ENTRIES:,} entries; name a folder with path]")
     if not matches:
+        # A model often writes `*.py` and means all levels.
         deeper = _matches(location.base, start, f"**/{rest}", stop)[0] if "**" not in rest else []
         hint = f"; {len(deeper):,} below match {fixed + '/' if fixed else ''}**/{rest}" if deeper else ""
         return ToolOutcome("\n".join([f"[no file matches {pattern}{hint}]", *notes]), summary="no files")
@@ -125,6 +128,8 @@ MAX_DEPTH = 6
 
 
 class Ls:
+    """The `ls` tool."""
+
     spec = ToolSpec(
         name="ls",
         description=(
@@ -159,7 +164,7 @@ class Ls:
         return Preview(f"List {visible(path)}?", visible(path))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
-        return await run_off_loop(lambda: _list(check(self.spec, arguments), workspace))
+        return await run_blocking_tool(lambda: _list(check(self.spec, arguments), workspace))
 
 
 @dataclass(slots=True)
@@ -201,8 +206,12 @@ def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
 def _fill(
     listing: _Listing, folder: walk.Folder, depth: int, level: int, budget: list[int], *, shows_ignored: bool
 ) -> None:
-    """Add the entries of a folder before the entries of its subfolders, so that the limit cuts the deepest ones."""
-    labels = []
+    """Add the entries of a folder and, down to `depth` levels, of its subfolders.
+
+    `budget[0]` is the number of lines left. A folder takes its lines before its subfolders do, so that the limit cuts
+    the deepest entries.
+    """
+    listed = []
     for item in folder.items():
         if item.is_ignored and not shows_ignored:
             listing.ignored += 1
@@ -210,8 +219,8 @@ def _fill(
             listing.left_out += 1
         else:
             budget[0] -= 1
-            labels.append(item)
-    for item in labels:
+            listed.append(item)
+    for item in listed:
         indent = "  " * (level + 1)
         mark = "  [ignored]" if item.is_ignored else ""
         if item.folder is None:
@@ -222,8 +231,8 @@ def _fill(
         is_open = level + 1 < depth and not item.is_ignored
         if is_open:
             _fill(listing, item.folder, depth, level + 1, budget, shows_ignored=shows_ignored)
-        inside = "" if is_open else _count(item.folder)
-        listing.lines[line_index] = f"{indent}{printable(item.name)}/{inside}{mark}"
+        count = "" if is_open else _count(item.folder)
+        listing.lines[line_index] = f"{indent}{printable(item.name)}/{count}{mark}"
 
 
 def _count(folder: walk.Folder) -> str:

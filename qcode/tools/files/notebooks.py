@@ -45,12 +45,13 @@ def parse_notebook(text: str) -> JsonObject | None:
 
 
 def cells_of(notebook: JsonObject) -> list[JsonObject]:
+    """Return the cells of a notebook that `parse_notebook` returned."""
     cells = notebook["cells"]
     assert isinstance(cells, list)
     return [cell for cell in cells if isinstance(cell, dict)]
 
 
-def show(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int, tuple[Image, ...]]:
+def cells_text(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int, tuple[Image, ...]]:
     """Return the text of the cells from number `first` on, the number of cells that fit, and their output images."""
     parts: list[str] = []
     images: list[Image] = []
@@ -75,8 +76,8 @@ def _output(output: JsonObject, images: list[Image]) -> str:
         return f"[{output.get('name', 'output')}]\n{_shorten(_join_lines(output.get('text')))}"
     if kind == "error":
         trace = output.get("traceback")
-        named = f"{output.get('ename')}: {output.get('evalue')}"
-        lines = "\n".join(map(str, trace)) if isinstance(trace, list) and trace else named
+        name_and_value = f"{output.get('ename')}: {output.get('evalue')}"
+        lines = "\n".join(map(str, trace)) if isinstance(trace, list) and trace else name_and_value
         return f"[error]\n{_shorten(lines)}"
     data = output.get("data")
     if not isinstance(data, dict):
@@ -145,6 +146,7 @@ def new_cell(notebook: JsonObject, source: str, kind: str) -> JsonObject:
 
 
 def _lines_like(old: Json, source: str) -> Json:
+    """Return a source in the form of the old one: a string, or a list of lines."""
     if isinstance(old, str):
         return source
     lines: list[Json] = list(source.splitlines(keepends=True))
@@ -167,6 +169,8 @@ def _may_have_surrogates(text: str) -> bool:
 
 
 class NotebookEdit(ChangeTool):
+    """The `notebook_edit` tool."""
+
     spec = ToolSpec(
         name="notebook_edit",
         description=(
@@ -231,7 +235,7 @@ def _change_cells(notebook: JsonObject, arguments: Arguments, mode: str, label: 
     if mode == "delete":
         return [*cells[:index], *cells[index + 1 :]], f"Deleted cell {index + 1}"
     if mode == "insert":
-        made = new_cell(notebook, source, arguments.text("cell_type", "code"))
-        return [*cells[:index], made, *cells[index:]], f"Inserted cell {index + 1}"
+        inserted = new_cell(notebook, source, arguments.text("cell_type", "code"))
+        return [*cells[:index], inserted, *cells[index:]], f"Inserted cell {index + 1}"
     kind = arguments.text("cell_type", str(cells[index].get("cell_type", "code")))
     return [*cells[:index], with_source(cells[index], source, kind), *cells[index + 1 :]], f"Replaced cell {index + 1}"

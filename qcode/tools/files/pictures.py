@@ -49,12 +49,12 @@ def encode_image(data: bytes, media_type: str, label: str) -> EncodedImage:
                 f"{label} is an image of {len(data):,} bytes, more than {MAX_BYTES:,}: to let qcode shrink images, "
                 "run pip install '.[images]' in your clone of qcode"
             ) from None
-        return _picture(data, media_type, f"{len(data):,} bytes")
+        return _encoded(data, media_type, f"{len(data):,} bytes")
     problem = ""
     for content in (data, *_repaired_versions(data, media_type)):
         try:
             return _scale_down(content, media_type, label)
-        except (*_PILLOW_FAILS, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
+        except (*_PILLOW_ERRORS, pillow.DecompressionBombError, pillow.DecompressionBombWarning) as error:
             # For an unknown format, Pillow's message contains the repr of the BytesIO object; that is of no use.
             is_clear = isinstance(error, OSError | ValueError | SyntaxError) and "BytesIO" not in str(error)
             problem = problem or (str(error) if is_clear else "it cannot be read")
@@ -70,7 +70,7 @@ def _scale_down(data: bytes, media_type: str, label: str) -> EncodedImage:
             raise Refused(f"{label} is too large to show: {width} x {height} pixels")
         if len(data) <= MAX_BYTES and max(width, height) <= MAX_SIDE:
             opened.verify()
-            return _picture(data, media_type, f"{width} x {height}, {len(data):,} bytes")
+            return _encoded(data, media_type, f"{width} x {height}, {len(data):,} bytes")
         has_alpha = opened.mode in ("RGBA", "LA", "P")
         smaller = opened.convert("RGBA" if has_alpha else "RGB")
         smaller.thumbnail((_SMALLER_SIDE, _SMALLER_SIDE))
@@ -80,11 +80,11 @@ def _scale_down(data: bytes, media_type: str, label: str) -> EncodedImage:
             target = io.BytesIO()
             smaller.convert("RGB").save(target, "JPEG", quality=80)
             has_alpha = False
-    described = f"{width} x {height}, shown at {smaller.width} x {smaller.height}"
-    return _picture(target.getvalue(), "image/png" if has_alpha else "image/jpeg", described)
+    size = f"{width} x {height}, shown at {smaller.width} x {smaller.height}"
+    return _encoded(target.getvalue(), "image/png" if has_alpha else "image/jpeg", size)
 
 
-_PILLOW_FAILS = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
+_PILLOW_ERRORS = (OSError, ValueError, SyntaxError, IndexError, EOFError, struct.error)
 """The errors of Pillow for broken images: `IndexError` for a PNG without pixels, for example."""
 
 _PNG_START = 8
@@ -111,5 +111,5 @@ def _repaired_versions(data: bytes, media_type: str) -> Iterator[bytes]:
         )
 
 
-def _picture(data: bytes, media_type: str, described: str) -> EncodedImage:
-    return EncodedImage(Image(media_type, base64.b64encode(data).decode("ascii")), f"{media_type}, {described}")
+def _encoded(data: bytes, media_type: str, size: str) -> EncodedImage:
+    return EncodedImage(Image(media_type, base64.b64encode(data).decode("ascii")), f"{media_type}, {size}")

@@ -19,7 +19,7 @@ from qcode.tools.arguments import Arguments, check
 from qcode.tools.disk import MAX_FILE_BYTES
 from qcode.tools.files import notebooks
 from qcode.tools.processes import HelperProcess
-from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_off_loop
+from qcode.tools.tool import READS_PATH, Preview, ToolRunContext, run_blocking_tool
 from qcode.tools.workspace import Workspace, WorkspacePath
 
 MAX_LINES = 2_000
@@ -28,6 +28,8 @@ MAX_BYTES = 256 * 1024
 
 
 class Read:
+    """The `read` tool."""
+
     spec = ToolSpec(
         name="read",
         description=(
@@ -68,7 +70,7 @@ class Read:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         process = HelperProcess()
-        return await run_off_loop(lambda: _read(check(self.spec, arguments), workspace, process), process.stop)
+        return await run_blocking_tool(lambda: _read(check(self.spec, arguments), workspace, process), process.stop)
 
 
 def _read(arguments: Arguments, workspace: Workspace, process: HelperProcess) -> ToolOutcome:
@@ -78,7 +80,7 @@ def _read(arguments: Arguments, workspace: Workspace, process: HelperProcess) ->
     if workspace.is_folder(location.path):
         raise Refused(f"{location.label} is a folder; list it with ls")
     if not workspace.exists(location):
-        raise Refused(f"{location.label} does not exist{_neighbors(location, workspace)}")
+        raise Refused(f"{location.label} does not exist{_similar_names_hint(location, workspace)}")
     first, limit = arguments.integer("offset", 1), min(arguments.integer("limit", MAX_LINES), MAX_LINES)
     if workspace.size(location) > MAX_FILE_BYTES:
         return _read_part(location, first, limit, workspace)
@@ -92,16 +94,16 @@ def _read(arguments: Arguments, workspace: Workspace, process: HelperProcess) ->
         )
     if loaded.data.startswith(b"%PDF-"):
         return read_pdf(loaded.data, location.label, page_range(arguments.text("pages")), process)
-    read = text_file.decode_to_show(loaded.data, location.label)
+    displayed = text_file.decode_to_show(loaded.data, location.label)
     workspace.remember(location, loaded)
-    notes = [f"[{read.note}]"] if read.note else []
+    notes = [f"[{displayed.note}]"] if displayed.note else []
     notes += ["[these are unsaved changes in the user's editor]"] if loaded.is_unsaved else []
     if location.path.suffix == ".ipynb":
-        notebook = notebooks.parse_notebook(read.document.text)
+        notebook = notebooks.parse_notebook(displayed.document.text)
         if notebook is not None:
             return _cells(notebook, first, limit, location)
         notes.append("[not a notebook of format 4, so it is shown as text]")
-    return _lines(read.document.text, first, limit, location, notes)
+    return _lines(displayed.document.text, first, limit, location, notes)
 
 
 def _lines(content: str, first: int, limit: int, location: WorkspacePath, notes: list[str]) -> ToolOutcome:
@@ -160,7 +162,7 @@ def _cells(notebook: JsonObject, first: int, limit: int, location: WorkspacePath
         return ToolOutcome(f"[{location.label} has no cells]", summary="no cells")
     if first > len(cells):
         raise Refused(f"{location.label} has {len(cells):,} cells; offset {first:,} is beyond its end")
-    content, count, images = notebooks.show(cells, first, limit)
+    content, count, images = notebooks.cells_text(cells, first, limit)
     last = first + count - 1
     if first > 1 or last < len(cells):
         rest = f"; continue with offset {last + 1}" if last < len(cells) else ""
@@ -168,7 +170,7 @@ def _cells(notebook: JsonObject, first: int, limit: int, location: WorkspacePath
     return ToolOutcome(content, summary=count_text(count, "cell"), images=images)
 
 
-def _neighbors(location: WorkspacePath, workspace: Workspace) -> str:
+def _similar_names_hint(location: WorkspacePath, workspace: Workspace) -> str:
     """Return a hint with similar file names in the same folder."""
     try:
         names = sorted(entry.name for entry in location.path.parent.iterdir())
@@ -183,6 +185,7 @@ def _neighbors(location: WorkspacePath, workspace: Workspace) -> str:
 MAX_PAGES = 20
 MAX_PDF_CHARS = 200_000
 LIMIT_S = 40.0
+"""The time limit for the text of a PDF."""
 _PDF_PROGRAM = Path(__file__).with_name("pdf_program.py")
 _PAGE_RANGE = lazy_pattern(r"\s*(\d+)\s*(?:-\s*(\d+)\s*)?")
 
@@ -191,8 +194,8 @@ def page_range(text: str) -> tuple[int, int]:
     """Parse `3` or `3-7`; return the first pages for an empty text. Raise `Refused` for anything else."""
     if not text.strip():
         return 1, MAX_PAGES
-    found = _PAGE_RANGE.fullmatch(text)
-    first, last = (int(found[1]), int(found[2] or found[1])) if found is not None else (0, 0)
+    match = _PAGE_RANGE.fullmatch(text)
+    first, last = (int(match[1]), int(match[2] or match[1])) if match is not None else (0, 0)
     if not 1 <= first <= last:
         raise Refused(f"read: pages must be a page or a range such as 3 or 3-7, not {text!r}")
     return first, min(last, first + MAX_PAGES - 1)

@@ -74,6 +74,7 @@ class _Level:
 
     @staticmethod
     def of(root: Path, folder: str, rules: _Rules) -> _Level:
+        """Return the level of a folder. `rules` are those of the folders above it."""
         try:
             entries = sorted(os.scandir(root / folder), key=lambda entry: entry.name)
         except OSError:
@@ -102,8 +103,8 @@ class Folder:
     def items(self) -> list[Item]:
         """Return the entries except `.git`, folders first, sorted by name."""
         level = _Level.of(self.root, self.relative, self.rules)
-        found = [self._item(entry, level.rules) for entry in level.entries if entry.name != ".git"]
-        return sorted(found, key=lambda item: (item.folder is None, item.name))
+        items = [self._item(entry, level.rules) for entry in level.entries if entry.name != ".git"]
+        return sorted(items, key=lambda item: (item.folder is None, item.name))
 
     def size(self) -> int:
         """Return the number of entries."""
@@ -121,12 +122,12 @@ class Folder:
             return Item(entry.name, "", is_ignored, Folder(self.root, relative, rules))
         try:
             if entry.is_symlink():
-                described = f" -> {os.readlink(entry.path)}"  # noqa: PTH115  # the text of the link, unchanged
+                description = f" -> {os.readlink(entry.path)}"  # noqa: PTH115  # the text of the link, unchanged
             else:
-                described = f"  {entry.stat(follow_symlinks=False).st_size:,}"
+                description = f"  {entry.stat(follow_symlinks=False).st_size:,}"
         except OSError:
-            described = ""
-        return Item(entry.name, described, is_ignored, None)
+            description = ""
+        return Item(entry.name, description, is_ignored, None)
 
 
 def folder(root: Path, start: Path) -> Folder:
@@ -135,6 +136,7 @@ def folder(root: Path, start: Path) -> Folder:
 
 
 def _rules_above(root: Path, start: Path) -> _Rules:
+    """Return the rules for the entries of `start` in the folders above it, none if they ignore `start` itself."""
     rules = _with_file((), "", root / ".git/info/exclude")
     parts = start.relative_to(root).parts
     for depth in range(len(parts)):
@@ -149,6 +151,7 @@ def _with_rules_of(rules: _Rules, root: Path, folder: str) -> _Rules:
 
 
 def _with_file(rules: _Rules, folder: str, path: Path) -> _Rules:
+    """Return `rules` with those of the file at `path`, if it can be read; they are relative to `folder`."""
     from pathspec import GitIgnoreSpec  # loaded with the first walk, not at start
 
     try:
@@ -166,8 +169,8 @@ def _is_fast_to_match(line: str) -> bool:
     The time grows with the length of the name to the power of the number of wildcards. A rule with too many wildcards
     is ignored, because a name could make it take forever.
     """
-    in_names = max(len(_WILDCARDS.findall(name)) for name in line.split("/"))
-    return in_names <= _MAX_WILDCARDS_IN_NAME and len(_WILDCARDS.findall(line)) <= _MAX_WILDCARDS_IN_RULE
+    max_in_name = max(len(_WILDCARDS.findall(name)) for name in line.split("/"))
+    return max_in_name <= _MAX_WILDCARDS_IN_NAME and len(_WILDCARDS.findall(line)) <= _MAX_WILDCARDS_IN_RULE
 
 
 def _is_ignored(rules: _Rules, path: str, *, is_folder: bool) -> bool:

@@ -76,7 +76,7 @@ def test_hidden_lines_include_those_that_the_output_leaves_out(tmp_path: Path) -
     collector.feed("".join(lines).encode())
     collector.close()
     card = running(Clock())
-    card.change(CardUpdate(output=collector.shown()))
+    card.change(CardUpdate(output=collector.text_for_user()))
     assert rows(card)[4] == "  │ … 192 more lines"
     card.change(CardUpdate(output="".join(lines[:20]) + "[... 1,500 characters omitted ...]\n" + "end\n" * 5))
     assert rows(card)[4] == "  │ … 17 more lines and 1,500 characters"
