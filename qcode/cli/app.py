@@ -90,8 +90,8 @@ def _without_busy_session(context: RunContext) -> tuple[RunContext, str]:
         return replace(context, options=replace(options, resume=None)), session_id
     question = f"Session {session_id} is {open_elsewhere_text(holder)}.\n{_BUSY_CHOICES}"
     is_copy = ask(question) not in ("2", "n")
-    chosen = replace(options, resume=session_id if is_copy else None, fork_session=is_copy)
-    return replace(context, options=chosen), ""
+    options = replace(options, resume=session_id if is_copy else None, fork_session=is_copy)
+    return replace(context, options=options), ""
 
 
 def _is_linear(context: RunContext) -> bool:

@@ -94,9 +94,9 @@ def _rephrase(message: str, words: Sequence[str]) -> str:
         return f"{name} needs a value"
     if problem.startswith("ignored explicit argument"):
         return f"{name} takes no value"
-    if chosen := _CHOICE.fullmatch(problem):
-        choices = chosen[3].replace("'", "")
-        return f'{name}: "{chosen[2]}" is not one of {choices}'
+    if invalid_choice := _CHOICE.fullmatch(problem):
+        choices = invalid_choice[3].replace("'", "")
+        return f'{name}: "{invalid_choice[2]}" is not one of {choices}'
     return f"{name}: {problem}"
 
 
@@ -135,7 +135,7 @@ def _refuse_separate_time(words: Sequence[str]) -> None:
             raise CommandLineError(f"the time of {name} follows an equals sign: {name}={value}")
 
 
-_MIN_ALIKE = 0.75
+_MIN_SIMILARITY = 0.75
 """Minimum similarity of a one-word prompt and a subcommand for an error: `doctr` is too similar, `hello` is not."""
 
 
@@ -186,7 +186,7 @@ def _refuse_misspelt_subcommand(word: str, *, is_first: bool) -> None:
     # After flags it is a prompt: `qcode -c continue`.
     if is_first and (meant := _OTHER_PROGRAMS_COMMANDS.get(word)):
         raise CommandLineError(f'unknown command "{word}"; use {meant}. As a prompt: qcode -p {word}')
-    if hint := suggestion(word, SUBCOMMANDS, label="qcode {}", min_alike=_MIN_ALIKE):
+    if hint := suggestion(word, SUBCOMMANDS, label="qcode {}", min_alike=_MIN_SIMILARITY):
         raise CommandLineError(f'unknown command "{word}"; {hint} As a prompt: qcode -p {word}')
 
 
@@ -219,9 +219,9 @@ def _fields(values: Mapping[str, Any]) -> dict[str, Any]:
     for flag in FLAGS:
         if flag.field and flag.key in values:
             value = values[flag.key]
-            fields[flag.field] = (
-                split_rules(value) if flag.kind == "rules" else tuple(value) if isinstance(value, list) else value
-            )
+            if flag.kind == "rules":
+                value = split_rules(value)
+            fields[flag.field] = tuple(value) if isinstance(value, list) else value
     if "yolo" in values:
         fields["permission_mode"] = "bypass"
     if effort := _effort(values):
@@ -258,7 +258,9 @@ def _effort(values: Mapping[str, Any]) -> str:
         return "none"
     if budget is None or "reasoning_effort" in values:
         return ""
-    return "low" if budget <= _MAX_LOW else "medium" if budget <= _MAX_MEDIUM else "high"
+    if budget <= _MAX_LOW:
+        return "low"
+    return "medium" if budget <= _MAX_MEDIUM else "high"
 
 
 _TEXT_FLAGS = frozenset(name for flag in FLAGS if flag.key.endswith("system_prompt") for name in flag.names)
@@ -312,10 +314,15 @@ def requested_format(argv: Sequence[str]) -> OutputFormat:
     """Return the output format that a command line requests, even if the rest of it is invalid."""
     before, _ = _split_at_dashes(argv)
     requested: OutputFormat = "text"
-    for flag, value in zip(before, [*before[1:], ""], strict=True):
-        name, _, joined = flag.partition("=")
-        format = joined if name == "--output-format" and joined else flag[2:] if flag[:2] == "-o" else ""
-        format = value if flag in ("-o", "--output-format") else format
+    for word, next_word in itertools.pairwise([*before, ""]):
+        if word in ("-o", "--output-format"):
+            format = next_word
+        elif word.startswith("-o"):
+            format = word.removeprefix("-o")
+        elif word.startswith("--output-format="):
+            format = word.partition("=")[2]
+        else:
+            continue
         requested = next((known for known in get_args(OutputFormat) if known == format), requested)
     return requested
 
@@ -329,8 +336,8 @@ def _split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
     """Split at `--`: everything after it is a prompt, even if it begins with `-`."""
     if "--" not in argv:
         return list(argv), []
-    at = list(argv).index("--")
-    return list(argv[:at]), list(argv[at + 1 :])
+    index = list(argv).index("--")
+    return list(argv[:index]), list(argv[index + 1 :])
 
 
 def _positive(text: str) -> int:

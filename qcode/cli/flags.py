@@ -319,54 +319,51 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
 FLAGS: tuple[Flag, ...] = tuple(flag for flags in SECTIONS.values() for flag in flags)
 
 
-_OF_EDITORS = ("Model", "Output limits", "Limits of one prompt", "Permissions")
-"""The sections of the flags that `qcode acp` takes."""
-
-
 def _shared_flags(*names: str) -> tuple[Flag, ...]:
     """Return flags of a run that a subcommand shares."""
     return tuple(next(flag for flag in FLAGS if name in flag.names) for name in names)
 
 
-_OF_A_FOLDER = (*_shared_flags("--cwd", "--trust", "--settings"), Flag("--json", "on"))
+_FOLDER_FLAGS = (*_shared_flags("--cwd", "--trust", "--settings"), Flag("--json", "on"))
 """The flags of subcommands that print facts about a folder."""
-_OF_A_RUN = ("Model", "Output limits", "Limits of one prompt", "Permissions")
+_RUN_SECTIONS = ("Model", "Output limits", "Limits of one prompt", "Permissions")
+"""The sections of the flags of subcommands that run a conversation."""
 SUBCOMMANDS: dict[str, Subcommand] = {
     "acp": Subcommand(
         flags=(
             Flag("--login", "on"),
-            *(flag for title in _OF_EDITORS for flag in SECTIONS[title]),
+            *(flag for title in _RUN_SECTIONS for flag in SECTIONS[title]),
             *_shared_flags("--settings", "--mcp-config", "--no-skills", "--debug-log", "--no-session", "--verbose"),
         )
     ),
     "auth": Subcommand(
         {"login": PROVIDER_PLACEHOLDER, "status": PROVIDER_PLACEHOLDER, "logout": PROVIDER_PLACEHOLDER},
-        (Flag("--no-check", "on"), *_OF_A_FOLDER),
+        (Flag("--no-check", "on"), *_FOLDER_FLAGS),
     ),
     "batch": Subcommand(
         flags=(
             Flag("--out FILE", "path"),
             Flag("--jobs N", "positive"),
             Flag("--ray ADDRESS", "text"),
-            *(flag for title in _OF_A_RUN for flag in SECTIONS[title]),
+            *(flag for title in _RUN_SECTIONS for flag in SECTIONS[title]),
             *_shared_flags("--cwd", "--settings", "--mcp-config", "--no-skills", "--no-session"),
         )
     ),
     "config": Subcommand(
-        {"path": (), "show": (), "schema": (), "set": (), "unset": ()}, (Flag("--project", "on"), *_OF_A_FOLDER)
+        {"path": (), "show": (), "schema": (), "set": (), "unset": ()}, (Flag("--project", "on"), *_FOLDER_FLAGS)
     ),
-    "doctor": Subcommand(flags=_OF_A_FOLDER),
-    "hooks": Subcommand({"list": (), "test": ()}, (Flag("--tool TOOL", "text"), *_OF_A_FOLDER)),
+    "doctor": Subcommand(flags=_FOLDER_FLAGS),
+    "hooks": Subcommand({"list": (), "test": ()}, (Flag("--tool TOOL", "text"), *_FOLDER_FLAGS)),
     "import": Subcommand(
         dict.fromkeys(("claude", "codex", "gemini", "qwen", "opencode"), ()),
-        (Flag("--write", "on"), *_OF_A_FOLDER),
+        (Flag("--write", "on"), *_FOLDER_FLAGS),
     ),
     "login": Subcommand(dict.fromkeys(PROVIDER_PLACEHOLDER, ()), (Flag("--no-check", "on"),)),
     "logout": Subcommand(dict.fromkeys(PROVIDER_PLACEHOLDER, ())),
     "mcp": Subcommand(
         {"list": (), "show": (), "approve": (), "add": (), "remove": (), "login": (), "logout": (), "serve": ()},
         (
-            *(flag for title in _OF_A_RUN for flag in SECTIONS[title]),
+            *(flag for title in _RUN_SECTIONS for flag in SECTIONS[title]),
             *_shared_flags("--cwd", "--mcp-config", "--settings", "--no-session"),
             Flag("--env NAME=VALUE", "texts"),
             Flag("--header NAME:VALUE", "texts"),
@@ -377,7 +374,7 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("--json", "on"),
         ),
     ),
-    "models": Subcommand({"forget": ()}, (Flag("--all", "on"), *_OF_A_FOLDER)),
+    "models": Subcommand({"forget": ()}, (Flag("--all", "on"), *_FOLDER_FLAGS)),
     "permissions": Subcommand(
         {"list": (), "check": ("shell", "read", "write", "fetch"), "hook": ()},
         (
@@ -409,13 +406,13 @@ SUBCOMMANDS: dict[str, Subcommand] = {
             Flag("-o, --output FILE", "path"),
             Flag("--all", "on"),
             Flag("-y, --yes", "on"),
-            *_OF_A_FOLDER,
+            *_FOLDER_FLAGS,
         ),
     ),
     "skills": Subcommand(
         {"list": (), "show": (), "check": ()}, (*_shared_flags("--cwd", "--trust"), Flag("--json", "on"))
     ),
-    "stats": Subcommand(flags=(Flag("--all", "on"), *_OF_A_FOLDER)),
+    "stats": Subcommand(flags=(Flag("--all", "on"), *_FOLDER_FLAGS)),
     "themes": Subcommand(flags=(*_shared_flags("--cwd"), Flag("--json", "on"))),
     "trust": Subcommand(
         {"show": (), "accept": (), "forget": (), "list": ()}, (*_shared_flags("--cwd"), Flag("--json", "on"))
@@ -539,7 +536,7 @@ themes and trust take -C and --json. Flags may come before a subcommand. Pipe
 mode is also used if stdin or stdout is not a terminal.
 """
 
-REST = """\
+HELP_END = """\
 Exit codes:
    0  complete                         55  ended on denied calls, no answer
    1  error                            56  still truncated; text on stdout
@@ -570,4 +567,4 @@ def help_text() -> str:
     purpose = "".join(f"{line}\n" for line in _wrap(_PURPOSE, HELP_WIDTH))
     usage = "".join(help_entry(form, effect) for form, effect in USAGE_ENTRIES)
     sections = (f"{title}:\n{''.join(flag.line() for flag in flags)}\n" for title, flags in SECTIONS.items())
-    return "".join((f"{purpose}\nUsage:\n{usage}\n{_USAGE_NOTE}\n", *sections, REST))
+    return "".join((f"{purpose}\nUsage:\n{usage}\n{_USAGE_NOTE}\n", *sections, HELP_END))

@@ -43,9 +43,9 @@ def run_lines(options: Options, unblock_signals: Callable[[], None]) -> int:
 
     with result_on_failure(failure):
         unblock_signals()
-        read = _read_first_line()
-        request = handshake_of(read)
-        opened = _open_run(options, request, read)
+        first_bytes = _read_first_line()
+        request = handshake_of(first_bytes)
+        opened = _open_run(options, request, first_bytes)
     if opened is None:
         return ExitCode.OK
     from qcode.cli.pipe import serve
@@ -126,11 +126,11 @@ def _load_library() -> None:
 
 def _handshake_answer(context: RunContext, host: Handshake, selection: Selection) -> bytes:
     from qcode.agent.context.memory import kinds_of
-    from qcode.headless.host.handshake import answer_to, success
+    from qcode.headless.host.handshake import handshake_answer, success
 
     kinds, _ = kinds_of(context)
     small = context.settings.small_model
-    return encode(success(host.request_id, answer_to(_commands(context), kinds, selection.name, small)))
+    return encode(success(host.request_id, handshake_answer(_commands(context), kinds, selection.name, small)))
 
 
 def _commands(context: RunContext) -> tuple[CustomCommand, ...]:

@@ -25,7 +25,7 @@ from qcode.agent.permissions import policy_of, why_not_read
 from qcode.cli.context import pipe_context, run_context, with_chosen_session
 from qcode.cli.terminal import result_on_failure, working_folder, write_stderr
 from qcode.headless.lines import result_without_turn
-from qcode.headless.run import read_standard_input, run_headless, standard_input, with_piped
+from qcode.headless.run import join_prompt, read_standard_input, run_headless, standard_input
 from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
 from qcode.protocol.errors import ExitCode, InputError, QcodeError, UsageError
 from qcode.protocol.messages import Block
@@ -132,8 +132,8 @@ def open_run_in(
             TurnOptions(output=command.output, foreign=command.project_ranges(arguments)),
         )
         if command.model and not options.model:
-            named = replace(options, model=command.model)
-            context = run_context(named, working_folder(options.cwd), is_attended=False)
+            options = replace(options, model=command.model)
+            context = run_context(options, working_folder(options.cwd), is_attended=False)
             selection = replace(selection or _checked_selection(context), note=f"named by /{command.name}")
     elif typed.startswith("/") and may_have_skills(context):
         return _open_skill_run(context, typed, report)
@@ -264,10 +264,10 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
         return None
     from qcode.config.definitions import load_custom_commands
 
-    found = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
-    for problem in found.problems:
+    commands = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
+    for problem in commands.problems:
         write_stderr(problem)
-    return found.match_command(typed)
+    return commands.match_command(typed)
 
 
 def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[Block, ...]]:
@@ -288,11 +288,11 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
         from qcode.agent.context.attachments import foreign_mentions
 
         policy = policy_of(context)
-        found, left_out = foreign_mentions(typed, context.folder, foreign, lambda path: why_not_read(policy, path))
-        attached = (*attached, *found)
-        for line in left_out:
+        mentioned, problems = foreign_mentions(typed, context.folder, foreign, lambda path: why_not_read(policy, path))
+        attached = (*attached, *mentioned)
+        for line in problems:
             write_stderr(line)
-    prompt = with_piped(piped, typed)
+    prompt = join_prompt(piped, typed)
     if not has_lines and not prompt.strip() and not attached:
         raise UsageError("there is no prompt: give one after -p or pipe one in")
     return prompt, attached

@@ -146,10 +146,10 @@ def _trust_folder(store: TrustStore, folder: Path) -> int:
 
 def _forget(store: TrustStore, folder: Path) -> int:
     try:
-        had = store.forget(folder)
+        was_trusted = store.forget(folder)
     except OSError as error:
         raise QcodeError(f"cannot remove trust: {store.path}: {error.strerror}") from None
-    write_stdout(f"{visible(str(folder.resolve()))}: {'no longer trusted' if had else 'was not trusted'}\n")
+    write_stdout(f"{visible(str(folder.resolve()))}: {'no longer trusted' if was_trusted else 'was not trusted'}\n")
     return 0
 
 

@@ -17,7 +17,7 @@ _SUMMARIES: dict[ApprovalMode, str] = {
     "default": "Plan approved · asks before each change",
     "accept-edits": "Plan approved · edits run without asking",
 }
-_APPROVED = "The user approved the plan and ended plan mode. The mode is now {mode}: {meaning}. Carry it out."
+_APPROVED = "The user approved the plan and ended plan mode. The mode is now {mode}: {meaning}. Carry out the plan."
 _KEEP_PLANNING = "the plan is not approved and plan mode continues; change nothing"
 _STILL_PLANNING = "plan mode continues"
 
@@ -35,6 +35,6 @@ def approval_of_plan(call_id: str, mode: ApprovalMode) -> ApprovalAnswered:
 
 def rejection_of_plan(call_id: str, feedback: str) -> ApprovalAnswered:
     """Return the denial of a plan. The model gets an instruction, the user sees only the `feedback`."""
-    instruction = f"They say: {feedback}" if feedback else "Ask what to change, or end your reply"
+    instruction = f"The user says: {feedback}" if feedback else "Ask what to change, or end your reply"
     reason = f"{_KEEP_PLANNING}. {instruction}"
     return ApprovalAnswered(call_id, is_allowed=False, reason=reason, summary=feedback or _STILL_PLANNING)

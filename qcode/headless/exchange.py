@@ -54,7 +54,7 @@ async def run_exchange(
 
 
 class Exchange:
-    """Runs the turns of the input lines, one after the other.
+    """Runs the turns of the input lines, one after the other. Control requests are answered at once.
 
     The `init` line is written once, before the first turn or result.
     """
@@ -100,7 +100,7 @@ class Exchange:
             return outcomes.signal_code(self._interrupts.number)
         if self._end_reason:
             return await self._turn(InvalidLine(f"cannot read standard input: {self._end_reason}"))
-        return await self._without_message() if code is None else code
+        return await self._report_no_message() if code is None else code
 
     async def _begin(self) -> None:
         """Prepare the conversation before the input is read; a subclass may override it."""
@@ -111,7 +111,7 @@ class Exchange:
             await self._output.introduce()
             self._is_introduced = True
 
-    async def _without_message(self) -> int:
+    async def _report_no_message(self) -> int:
         """Report that the input had no message, and return the exit code."""
         await self._output.stderr.write_line(NOTHING_ARRIVED)
         await self._put_result(ErrorInfo("usage", NOTHING_ARRIVED))

@@ -49,7 +49,7 @@ InputLine: TypeAlias = UserMessage | ControlRequest | InvalidLine
 
 
 class _Invalid(Exception):  # noqa: N818  # never leaves this module
-    pass
+    """The line is invalid. The text is the reason."""
 
 
 def read_line(line: bytes) -> InputLine | None:

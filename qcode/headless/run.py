@@ -179,6 +179,7 @@ class RunOutput:
         )
 
     async def write(self, data: bytes) -> None:
+        """Write to stdout, after the progress line was removed; raise `OutputLostError`."""
         await self.stderr.clear_status()
         await self.pipe.write(data)
 
@@ -208,13 +209,13 @@ class Run:
         self._progress = Progress()
         self._denied_calls: list[ToolCall] = []
         self._is_in_tools = False
-        self._note = ""
+        self._note = ""  # about a problem of the last reply
         self._notice_texts: set[str] = set()
         self._replies = 0
         self._latest_usage = UsageUpdated(Usage(), None, 0, 0)
         self._end_event: TurnEnded | None = None
         self._has_result = False
-        self._is_concluded = False
+        self._is_concluded = False  # the result and the messages for the user were written
         self._introduces = introduces
         self._is_cancelled = False
         self._is_forced = asyncio.Event()
@@ -266,8 +267,8 @@ class Run:
             if timer is not None:
                 timer.cancel()
             self._stderr.clear_status_now()
-        was_cut = ended.outcome is Outcome.CANCELLED or not self._is_concluded
-        if interrupts.number is not None and was_cut:
+        was_interrupted = ended.outcome is Outcome.CANCELLED or not self._is_concluded
+        if interrupts.number is not None and was_interrupted:
             return outcomes.signal_code(interrupts.number)
         return outcomes.exit_code(ended)
 
@@ -382,8 +383,8 @@ class Run:
             from qcode.agent.permissions import flags_allowing
 
             agent = self._output.agent
-            flags, left = flags_allowing(agent.permissions.policy, self._denied_calls, agent.toolbox.spec)
-            if text := denial_line(len(self._denied_calls), flags, left):
+            flags, unallowable = flags_allowing(agent.permissions.policy, self._denied_calls, agent.toolbox.spec)
+            if text := denial_line(len(self._denied_calls), flags, unallowable):
                 await self._stderr.write_visible(text)
         self._is_concluded = True
 
@@ -545,7 +546,7 @@ class Interrupts:
         os._exit(outcomes.signal_code(self.number or signal.SIGINT))
 
 
-SILENCE_S = 10.0
+SILENCE_S = 10.0  # without input, before a note is written
 MAX_INPUT_BYTES = 32 * 1024 * 1024
 """More than the largest context window holds; without a limit an endless input would exhaust memory."""
 
@@ -561,7 +562,7 @@ def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None]) -
         descriptor = stream.fileno()
         if not select.select([descriptor], [], [], SILENCE_S)[0]:
             note(f"waiting for standard input, silent for {SILENCE_S:.0f} s; --no-stdin continues without it")
-        data = _read(descriptor)
+        data = _read_all(descriptor)
     except OSError as error:
         raise InputError(f"cannot read standard input: {error.strerror}") from None
     if not data:
@@ -571,7 +572,8 @@ def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None]) -
     return decoded(data, "standard input")
 
 
-def _read(descriptor: int) -> bytes:
+def _read_all(descriptor: int) -> bytes:
+    """Read a descriptor to its end; raise `InputError` beyond `MAX_INPUT_BYTES`."""
     chunks: list[bytes] = []
     size = 0
     while True:
@@ -585,7 +587,7 @@ def _read(descriptor: int) -> bytes:
     return b"".join(chunks)
 
 
-def with_piped(piped: str, typed: str | None) -> str:
+def join_prompt(piped: str, typed: str | None) -> str:
     """Return the prompt: the piped text, followed by the typed text."""
     if not typed:
         return piped

@@ -25,6 +25,7 @@ from qcode.text.numbers import retry_countdown
 _ERASE = b"\r\x1b[2K"
 _MIN_WIDTH = 20
 MAX_SILENT_WAIT_S = 5.0
+"""A longer wait before a retry is reported even without `-v`."""
 MAX_MESSAGES = 100
 
 
@@ -117,6 +118,7 @@ class Progress:
     def __init__(self) -> None:
         self.status = "starting"
         self._size = 0
+        """The number of characters of the current reply."""
 
     def handle(self, event: TurnEvent) -> None:
         match event:
@@ -213,8 +215,9 @@ class Meter:
         self._started_at = clock()
         self._request_start: float | None = None
         self._wait_start: float | None = None
-        self._api = 0.0
-        self._inner: dict[str, Meter] = {}
+        self._api_s = 0.0
+        """The API time of finished requests."""
+        self._subagent_meters: dict[str, Meter] = {}
 
     def handle(self, event: TurnEvent) -> None:
         now = self._clock()
@@ -230,7 +233,7 @@ class Meter:
             case ReplyFinished() | TurnEnded():
                 self._stop(now)
             case AgentEvent(call_id=call_id, event=inner):
-                self._inner.setdefault(call_id, Meter(self._clock)).handle(inner)
+                self._subagent_meters.setdefault(call_id, Meter(self._clock)).handle(inner)
             case _:
                 pass
 
@@ -246,9 +249,9 @@ class Meter:
     @property
     def api_ms(self) -> int:
         running = 0.0 if self._request_start is None else (self._wait_start or self._clock()) - self._request_start
-        return round((self._api + running) * 1000) + sum(item.api_ms for item in self._inner.values())
+        return round((self._api_s + running) * 1000) + sum(item.api_ms for item in self._subagent_meters.values())
 
     def _stop(self, now: float) -> None:
         if self._request_start is not None:
-            self._api += now - self._request_start
+            self._api_s += now - self._request_start
         self._request_start = None

@@ -141,7 +141,10 @@ def test_server_is_added_to_the_own_configuration_and_removed(asked: Asked) -> N
         "add", "files", "--env", "ROOT=${HOME}", "--env", "API_TOKEN=canary", "--", "npx", "-y", "a b", '"q"\\'
     )
     assert f"added files to {file}" in output
-    assert f"API_TOKEN is stored as it is in {file}; to keep it out, write '${{API_TOKEN}}' instead" in output
+    assert (
+        f"API_TOKEN is stored unencrypted in {file}; to keep it out of the file, write '${{API_TOKEN}}' instead"
+        in output
+    )
     assert "canary" not in output
     config = asked.specs()["files"].config
     assert (config.command, config.args) == (COMMAND[0], COMMAND[1:])

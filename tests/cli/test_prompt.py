@@ -11,7 +11,7 @@ from typing import TextIO
 import pytest
 
 from qcode.headless import run
-from qcode.headless.run import read_standard_input, with_piped
+from qcode.headless.run import join_prompt, read_standard_input
 from qcode.protocol.errors import InputError
 
 
@@ -94,4 +94,4 @@ def test_byte_order_mark_of_the_input_is_removed() -> None:
     [("log\n\n", "why?", "log\n\nwhy?"), ("", "why?", "why?"), (" \n", "why?", "why?"), ("log\n", None, "log\n")],
 )
 def test_piped_text_is_the_context_of_the_prompt(before: str, typed: str | None, whole: str) -> None:
-    assert with_piped(before, typed) == whole
+    assert join_prompt(before, typed) == whole

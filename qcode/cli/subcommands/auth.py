@@ -202,9 +202,9 @@ def _logout(context: AuthContext, spec: ProviderSpec) -> int:
         raise QcodeError(f"cannot remove the key for {name}: the keyring {error}") from None
     stores = " and ".join("the keyring" if location == "keyring" else "the key file" for location in locations)
     lines = [f"removed the key for {name} from {stores}" if locations else f"no key for {name} was stored"]
-    left = registry.credential_of(spec, context.keys.env)
-    if left:
-        lines.append(f"{left} is still set and provides a credential")
+    variable = registry.credential_of(spec, context.keys.env)
+    if variable:
+        lines.append(f"{variable} is still set and provides a credential")
     write_stdout("\n".join((*lines, "")))
     return 0
 

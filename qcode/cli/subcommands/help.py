@@ -12,8 +12,8 @@ from textwrap import wrap
 from qcode.cli.arguments import CommandLineError, invalid_arguments
 from qcode.cli.flags import (
     FLAGS,
+    HELP_END,
     HELP_WIDTH,
-    REST,
     SECTIONS,
     SUBCOMMANDS,
     TOPICS,
@@ -43,10 +43,10 @@ def run_help(rest: Sequence[str]) -> int:
         joined = "\n  ".join(listed)
         write_stdout(f"{help_text()}\nTopics of qcode help TOPIC:\n  {joined}\n")
         return 0
-    found = "".join(f"{line}\n" for line in topic_lines(rest[0]))
-    if not found:
+    page = "".join(f"{line}\n" for line in topic_lines(rest[0]))
+    if not page:
         raise _unknown(rest[0])
-    write_stdout(found)
+    write_stdout(page)
     return 0
 
 
@@ -77,13 +77,15 @@ def _flag(flag: Flag) -> list[str]:
 
 
 def _part(title: str) -> Iterator[str]:
-    return iter(f"{title}{REST.split(title)[1].split(chr(10) * 2)[0]}".splitlines())
+    """Yield the lines of a part at the end of the help, up to the next blank line."""
+    return iter(f"{title}{HELP_END.split(title)[1].split(chr(10) * 2)[0]}".splitlines())
 
 
 def _exit_code(code: str) -> Iterator[str]:
     """Yield the exit code with its meaning; the help has two of them in a line."""
     for line in _part(_PARTS["exit-codes"]):
-        yield from (found for found in re.split(r"(?<! ) {2,}(?=\d)", line.strip()) if found.split(" ")[0] == code)
+        entries = re.split(r"(?<! ) {2,}(?=\d)", line.strip())
+        yield from (entry for entry in entries if entry.split(" ")[0] == code)
 
 
 def _variable_lines(name: str) -> Iterator[str]:
@@ -125,13 +127,15 @@ def _wrapped(text: str, indent: str) -> list[str]:
 
 
 def _display(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def _unknown(topic: str) -> CommandLineError:
     from qcode.config.schema import KEYS
     from qcode.text.match import suggestion
 
-    known = (*TOPICS, *(key.name for key in KEYS))
-    hint = suggestion(topic, known, f"the topics are {', '.join(TOPICS)}", "qcode help {}")
+    topics = (*TOPICS, *(key.name for key in KEYS))
+    hint = suggestion(topic, topics, f"the topics are {', '.join(TOPICS)}", "qcode help {}")
     return CommandLineError(f'no help about "{one_line(topic, _MAX_SHOWN)}"; {hint}')

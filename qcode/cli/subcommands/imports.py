@@ -55,10 +55,9 @@ def run_import(rest: Sequence[str]) -> int:
 
 
 def _plan_import(program: str, folders: ImportFolders, user_target: Target, project: Target | None) -> list[Row]:
-    found = list(find(program, folders))
     return [
-        (project if is_project and project is not None else user_target).plan(item, is_project=is_project)
-        for item, is_project in found
+        (project if is_project and project is not None else user_target).plan(setting, is_project=is_project)
+        for setting, is_project in find(program, folders)
     ]
 
 

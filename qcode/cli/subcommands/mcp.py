@@ -134,16 +134,17 @@ def _add(name: str, words: Sequence[str], flags: Mapping[str, Any]) -> int:
     for key, value in values.items():
         for inner, item in value.items() if isinstance(value, dict) else (("", value),):
             path = ("mcp_servers", name, key, *((inner,) if inner else ()))
-            found = find_key(path)
-            assert found is not None
-            convert_value(found, path, tuple(item) if isinstance(item, list) else item)
+            config_key = find_key(path)
+            assert config_key is not None
+            convert_value(config_key, path, tuple(item) if isinstance(item, list) else item)
     if name in _user_settings(paths).mcp_servers:
         raise UsageError(f"{paths.config_file} has a tool server {name} already; qcode mcp remove {name} removes it")
     change_table(paths.config_file, ("mcp_servers", name), values)
-    plain = [inner for inner, value in (*env.items(), *headers.items()) if may_be_secret(inner) and "${" not in value]
-    for inner in plain:
-        hint = f"to keep it out, write '${{{_variable(inner)}}}' instead"
-        write_stderr(f"{inner} is stored as it is in {paths.config_file}; {hint}")
+    pairs = (*env.items(), *headers.items())
+    secret_names = [secret_name for secret_name, value in pairs if may_be_secret(secret_name) and "${" not in value]
+    for secret_name in secret_names:
+        hint = f"to keep it out of the file, write '${{{_variable(secret_name)}}}' instead"
+        write_stderr(f"the value of {secret_name} is stored unencrypted in {paths.config_file}; {hint}")
     write_stdout(f"added {name} to {paths.config_file}; qcode starts it in the next session\n")
     return 0
 
@@ -388,9 +389,9 @@ async def _read_pasted_line() -> str:
 
 def _client_secret() -> str:
     """Return the secret of a registered client: from its variable, or typed without echo; empty for a public client."""
-    found = os.environ.get("MCP_CLIENT_SECRET", "").strip()
-    if found or not (os.isatty(0) and os.isatty(1)):
-        return found
+    secret = os.environ.get("MCP_CLIENT_SECRET", "").strip()
+    if secret or not (os.isatty(0) and os.isatty(1)):
+        return secret
     return ask_hidden("Client secret (empty if there is none; it stays hidden): ").strip()
 
 

@@ -95,6 +95,7 @@ class _Lines:
     def __init__(self, descriptor: int) -> None:
         self.refuse: Callable[[JSONRPCError], Any] = _ignore
         self._lines: asyncio.Queue[tuple[bytes | None] | None] = asyncio.Queue()
+        """The lines, each in a tuple: `(None,)` is a line that is too long, None the end of the input."""
         self._reader = StdinReader(
             descriptor, on_line=self._put, on_end=lambda _: self._lines.put_nowait(None), max_line_bytes=MAX_LINE_BYTES
         )
@@ -107,8 +108,8 @@ class _Lines:
         return self
 
     async def __anext__(self) -> str:
-        while (found := await self._lines.get()) is not None:
-            (line,) = found
+        while (queued := await self._lines.get()) is not None:
+            (line,) = queued
             self._reader.release(len(line or b""))
             text = (line or b"").decode("utf-8", "replace")
             error = _problem(text) if line is not None else _error(INVALID_REQUEST, _TOO_LONG)

@@ -52,8 +52,8 @@ def run_doctor(rest: Sequence[str]) -> int:
     from qcode.agent.doctor import report, report_json, report_lines
 
     context, problem = folder_context(options)
-    found = report(context, problem=problem)
-    _print(json.dumps(report_json(found))) if "json" in flags else _print(*map(clean, report_lines(found)))
+    findings = report(context, problem=problem)
+    _print(json.dumps(report_json(findings))) if "json" in flags else _print(*map(clean, report_lines(findings)))
     return _end(problem)
 
 

@@ -111,9 +111,10 @@ def _listing(paths: ConfigPaths, items: Sequence[KeptItem], names: Sequence[str]
     if project_folders:
         yield "Not removed, because they belong to projects:"
         yield from (f"  {short(folder)}" for folder in project_folders)
-    found = installation()
-    yield f"The program was installed {f'from {found.clone}' if found.clone else f'with {found.installer}'}; remove it:"
-    yield f"  {found.remove_command}"
+    current = installation()
+    source = f"from {current.clone}" if current.clone else f"with {current.installer}"
+    yield f"The program was installed {source}; remove it:"
+    yield f"  {current.remove_command}"
 
 
 def _project_folders(paths: ConfigPaths) -> Iterator[Path]:
@@ -150,8 +151,8 @@ def _remove(paths: ConfigPaths, items: Sequence[KeptItem], keys: Keys, names: Se
             continue  # it does not exist, or may not be removed: it is empty of qcode's files all the same
     if failed:
         raise QcodeError(f"could not remove {'; '.join(failed)}")
-    of_keys = f" and {count_text(len(names), 'key')}" if names else ""
-    write_stdout(f"Removed {count_text(len(items), 'item')}{of_keys}.\n")
+    keys_text = f" and {count_text(len(names), 'key')}" if names else ""
+    write_stdout(f"Removed {count_text(len(items), 'item')}{keys_text}.\n")
     return 0
 
 

@@ -45,7 +45,7 @@ _UNUSABLE = "the host changed the input of the call, and the changed input canno
 _TOO_LONG = (
     "not run: the call is too long to be shown to the user ({count:,} characters). Write it to a file in smaller steps"
 )
-_FOR_THIS_RUN = "folders are added and removed for this run only; --add-dir adds them to others"
+_FOR_THIS_RUN = "folders are added and removed for this run only; pass --add-dir to add them to other runs"
 _UNTRUSTED = ". This folder is not trusted: only reading needs no approval in it. Start qcode with --trust to trust it"
 _TOOLS = {"shell": "Bash", "read": "Read", "edit": "Edit", "fetch": "WebFetch"}
 
@@ -66,8 +66,9 @@ class HostApprovals:
             return await self._ask_with_form(approval)
         if isinstance(approval, ImpossibleCall) or not self.is_asking:
             decision = decision_without_user(approval)
-            is_restricted = isinstance(decision, Deny) and decision.message and not self._permissions.is_trusted
-            return Deny(f"{decision.message}{_UNTRUSTED}") if isinstance(decision, Deny) and is_restricted else decision
+            if isinstance(decision, Deny) and decision.message and not self._permissions.is_trusted:
+                return Deny(f"{decision.message}{_UNTRUSTED}")
+            return decision
         if (allowed := self._edited_allows.pop(approval.id, None)) is not None:
             # The changed input was judged. If it was invalid, the call is back as it was before.
             if isinstance(approval, ToolApproval) and approval.is_revised:
@@ -81,7 +82,7 @@ class HostApprovals:
         try:
             answer = await self._wire.request("can_use_tool", fields)
         except HostError as error:
-            return Deny(f"the host did not allow it: {one_line(str(error), 300)}")
+            return Deny(f"the host did not allow the call: {one_line(str(error), 300)}")
         return self._decision(approval, answer)
 
     async def _ask_with_form(self, question: Question) -> Decision:
@@ -143,7 +144,7 @@ class HostApprovals:
         if values == names.input_of(call):
             return None
         try:
-            name, arguments = from_claude(names.of_tool(call.name), values)
+            name, arguments = from_claude(names.tool_name(call.name), values)
         except UntranslatableError as error:
             return Deny(_UNUSABLE.format(reason=error))
         if name != call.name:
@@ -161,7 +162,7 @@ class HostApprovals:
         scope: Scope = "once"
         proposed = claude_rule(approval.rule)
         for update in updates:
-            is_kept = update.get("destination") != "session"
+            is_kept = update.get("destination") != "session"  # beyond this session
             if update.get("type") == "addRules" and update.get("behavior") == "allow":
                 rules = update.get("rules")
                 if proposed is None or rules != [proposed]:
@@ -216,7 +217,7 @@ def request_fields(approval: CallApproval, names: Names) -> JsonObject:
     agent = approval.agent if isinstance(approval, ToolApproval | RepeatedCall | ImpossibleCall) else ""
     suggestions: list[Json] = [*_suggestions(approval)] if isinstance(approval, ToolApproval) else []
     values = names.input_of(call)
-    name = names.of_tool(call.name)
+    name = names.tool_name(call.name)
     return {
         "tool_name": name,
         "input": values,

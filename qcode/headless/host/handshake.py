@@ -132,8 +132,8 @@ def _without_host_servers(configs: Sequence[PathText]) -> tuple[tuple[PathText, 
             name for name, config in servers.items() if isinstance(config, dict) and config.get("type") == "sdk"
         ]
         names += host_servers
-        left = {name: config for name, config in servers.items() if name not in host_servers}
-        paths += [json.dumps({"mcpServers": left})] if left else []
+        others = {name: config for name, config in servers.items() if name not in host_servers}
+        paths += [json.dumps({"mcpServers": others})] if others else []
     return tuple(paths), tuple(names)
 
 
@@ -166,7 +166,7 @@ def success(request_id: Json, answer: JsonObject) -> JsonObject:
     return {"type": "control_response", "response": response}
 
 
-def answer_to(
+def handshake_answer(
     commands: Sequence[CustomCommand], kinds: Sequence[SubagentKind], model: str, small_model: str | None
 ) -> JsonObject:
     """Return the answer to the request: the choices for its user. `model` is the first model."""

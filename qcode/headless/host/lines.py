@@ -53,15 +53,17 @@ class Names:
     folder: str
     server_tools: Mapping[str, str]
 
-    def of_tool(self, name: str) -> str:
+    def tool_name(self, name: str) -> str:
+        """Return the name of a tool in calls."""
         return claude_name(name, self.server_tools)
 
     def list_name(self, name: str) -> str:
         """Return the name in lists of tools and of denied calls."""
-        claude_name = self.of_tool(name)
-        return _LISTED_AGENT if claude_name == _AGENT else claude_name
+        tool_name = self.tool_name(name)
+        return _LISTED_AGENT if tool_name == _AGENT else tool_name
 
     def input_of(self, call: ToolCall) -> JsonObject:
+        """Return the arguments of a call."""
         return claude_input(call.name, call_input(call), self.folder)
 
 
@@ -85,6 +87,8 @@ class HostLines(StreamLines):
         self._forwards_text = forwards_text
         self._mode = mode
         self._max_retries = max_retries
+        self._is_compaction_requested = False
+        """Whether the user asked for the current compaction."""
 
     def for_agent(self, call_id: str) -> StreamLines:
         return HostLines(
@@ -98,17 +102,15 @@ class HostLines(StreamLines):
                 delay: JsonObject = {"retry_delay_ms": round(seconds * 1000), "max_retries": self._max_retries}
                 return [{**line, **delay, "error_status": status} for line in lines]
             case ev.CompactionStarted():
-                self._is_manual = event.cause == "asked"
+                self._is_compaction_requested = event.cause == "asked"
                 return [*lines, self._status("compacting")]
             case ev.Compacted(before_tokens=before):
-                trigger = "manual" if self._is_manual else "auto"
+                trigger = "manual" if self._is_compaction_requested else "auto"
                 metadata: JsonObject = {"trigger": trigger, "pre_tokens": before}
                 boundary: JsonObject = {"type": "system", "subtype": "compact_boundary", "compact_metadata": metadata}
                 return [*lines, self._status(None), self.with_ids(boundary)]
             case _:
                 return lines
-
-    _is_manual = False
 
     def _status(self, status: str | None) -> JsonObject:
         return self.with_ids(status_line(status, self._mode()))
@@ -116,7 +118,7 @@ class HostLines(StreamLines):
     def block(self, block: Block) -> JsonObject:
         if not isinstance(block, ToolCall):
             return content_block(block)
-        name = self._names.of_tool(block.name)
+        name = self._names.tool_name(block.name)
         return {"type": "tool_use", "id": block.call_id, "name": name, "input": self._names.input_of(block)}
 
     def usage(self, usage: JsonObject) -> JsonObject:
@@ -136,11 +138,8 @@ class HostLines(StreamLines):
 
     def results(self, message: Message) -> list[JsonObject]:
         """Return a line for each result, because a line has one `tool_use_result`."""
-        return [line for block in message.blocks for line in super(HostLines, self).results(replace_blocks(block))]
-
-
-def replace_blocks(block: Block) -> Message:
-    return Message("user", (block,))
+        messages = [Message(message.role, (block,)) for block in message.blocks]
+        return [line for message in messages for line in super(HostLines, self).results(message)]
 
 
 def status_line(status: str | None, mode: str) -> JsonObject:

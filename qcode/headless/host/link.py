@@ -33,6 +33,7 @@ class HostLink:
     def __init__(self) -> None:
         self.wire: HostWire | None = None
         self._servers: dict[str, MemoryObjectSendStream[SessionMessage | Exception]] = {}
+        """The stream to the session with each connected server."""
 
     async def request(self, subtype: str, fields: JsonObject) -> JsonObject:
         """Send a request to the host and return the answer; raise `HostError`."""
@@ -120,7 +121,7 @@ class HostLink:
                 stream.close()
 
     async def _exchange(
-        self, name: str, body: JsonObject, out: MemoryObjectSendStream[SessionMessage | Exception]
+        self, name: str, body: JsonObject, to_session: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
         """Send a message to a server, and give its response to the session."""
         try:
@@ -131,23 +132,26 @@ class HostLink:
         if "id" in body and "method" in body:
             missing: JsonObject = {"error": {"code": _INTERNAL_ERROR, "message": "the host sent no response"}}
             reply = response if isinstance(response, dict) else missing
-            await self._deliver({**reply, "jsonrpc": "2.0", "id": body["id"]}, out)
+            await self._deliver({**reply, "jsonrpc": "2.0", "id": body["id"]}, to_session)
 
     async def receive(self, request: JsonObject) -> JsonObject:
         """Handle a message that a server sent unasked: deliver a notification, refuse a request."""
         name, message = request.get("server_name"), request.get("message")
-        out = self._servers.get(str(name))
-        if out is None or not isinstance(message, dict):
+        to_session = self._servers.get(str(name))
+        if to_session is None or not isinstance(message, dict):
             raise ValueError("mcp_message needs the name of a connected server and a message")
         if "method" in message and "id" in message:
             error: JsonObject = {"code": _METHOD_NOT_FOUND, "message": "qcode answers no requests of this server"}
             refusal: JsonObject = {"jsonrpc": "2.0", "id": message["id"], "error": error}
             await self.request("mcp_message", {"server_name": str(name), "message": refusal})
         else:
-            await self._deliver(message, out)
+            await self._deliver(message, to_session)
         return {}
 
-    async def _deliver(self, message: JsonObject, out: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+    async def _deliver(
+        self, message: JsonObject, to_session: MemoryObjectSendStream[SessionMessage | Exception]
+    ) -> None:
+        """Give a message of a server to its session; raise `ValueError` if it is not JSON-RPC."""
         import anyio
         import mcp_types as types
         from mcp.shared.message import SessionMessage
@@ -157,6 +161,6 @@ class HostLink:
         except ValueError as error:
             raise ValueError(f"the message is not valid JSON-RPC: {type(error).__name__}") from None
         try:
-            await out.send(session_message)
+            await to_session.send(session_message)
         except (anyio.ClosedResourceError, anyio.BrokenResourceError):
             return

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.spec import Connect, ServerStatus
 
 LOW_THINKING, MEDIUM_THINKING = 4_096, 16_384
+"""The maximum numbers of thinking tokens that mean a low and a medium effort."""
 _STATES = {
     "ready": "connected",
     "failed": "failed",
@@ -114,7 +115,9 @@ def effort_of(tokens: Json) -> Effort | None:
         case int() if not isinstance(tokens, bool) and tokens >= 0:
             if tokens == 0:
                 return "none"
-            return "low" if tokens <= LOW_THINKING else "medium" if tokens <= MEDIUM_THINKING else "high"
+            if tokens <= LOW_THINKING:
+                return "low"
+            return "medium" if tokens <= MEDIUM_THINKING else "high"
         case _:
             raise ValueError("max_thinking_tokens must be a number or null")
 
@@ -199,8 +202,9 @@ async def server_request(agent: Agent, subtype: str, request: JsonObject) -> Jso
         return mcp_status(agent)
     name, servers = request.get("serverName"), agent.servers
     if servers is None or not any(status.name == name for status in servers.statuses()):
-        named = f'there is no tool server "{shown_line(name, 80)}"' if isinstance(name, str) else ""
-        raise ValueError(named or "serverName must be the name of a tool server")
+        if isinstance(name, str):
+            raise ValueError(f'there is no tool server "{shown_line(name, 80)}"')
+        raise ValueError("serverName must be the name of a tool server")
     if subtype == "mcp_toggle":
         servers.switch(str(name), is_on=request.get("enabled") is not False)
     else:
@@ -220,13 +224,14 @@ async def set_servers(
     rows = request.get("servers")
     if not isinstance(rows, dict):
         raise ValueError("mcp_set_servers needs servers: {NAME: {...}}")
-    inside = [name for name, row in rows.items() if isinstance(row, dict) and row.get("type") == "sdk"]
-    specs, problems = client_specs({name: row for name, row in rows.items() if name not in inside}, "the host")
-    more, problems_inside = client_specs({name: {"command": name} for name in inside}, "the host")
-    connect = connections(inside)
-    specs = (*specs, *(replace(spec, connect=connect[spec.name]) for spec in more))
+    host_names = [name for name, row in rows.items() if isinstance(row, dict) and row.get("type") == "sdk"]
+    specs, problems = client_specs({name: row for name, row in rows.items() if name not in host_names}, "the host")
+    # A server inside the host has no command; `connect` replaces the placeholder.
+    host_specs, host_problems = client_specs({name: {"command": name} for name in host_names}, "the host")
+    connect = connections(host_names)
+    specs = (*specs, *(replace(spec, connect=connect[spec.name]) for spec in host_specs))
     added, removed, refused = agent.replace_servers(specs)
-    errors: JsonObject = {**problems, **problems_inside, **dict.fromkeys(refused, _NAME_TAKEN)}
+    errors: JsonObject = {**problems, **host_problems, **dict.fromkeys(refused, _NAME_TAKEN)}
     await agent.toolbox.wait_for_servers()
     for status in agent.servers.statuses() if agent.servers is not None else ():
         if status.name in added and status.problem:

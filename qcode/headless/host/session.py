@@ -82,7 +82,9 @@ class HostSession(Exchange):
         self._notices = [*notices, *((handshake.notice,) if handshake.notice else ())]
         self._last_init: JsonObject = {}
         self._uuids: list[str] = []
+        """The ids of messages that wait for a turn."""
         self._prompts: dict[str, int] = {}
+        """The number of the prompt in the session, by the id of a message."""
         self._answer_tasks: dict[str, asyncio.Task[None]] = {}
         self._model_connections: set[asyncio.Future[ModelClient]] = set()
         options = output.agent.context.options
@@ -116,7 +118,7 @@ class HostSession(Exchange):
         while self._notices:
             self.controls.notice(Notice("warning", self._notices.pop(0)))
 
-    async def _without_message(self) -> int:
+    async def _report_no_message(self) -> int:
         return ExitCode.OK
 
     # Input
@@ -149,6 +151,7 @@ class HostSession(Exchange):
         super()._input_ended(reason)
 
     def _withdraw(self, request_id: Json) -> None:
+        """Cancel a request of either side, because the host no longer wants an answer, or sends none."""
         if isinstance(request_id, str):
             self.wire.cancel(request_id)
             if (task := self._answer_tasks.get(request_id)) is not None:
@@ -313,8 +316,8 @@ class HostSession(Exchange):
     def _expand(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
         """Return a prompt with its command expanded, and attach the files that it mentions."""
         foreign: tuple[tuple[int, int], ...] = ()
-        if prompt.startswith("/") and (found := self.agent.custom_commands().match_command(prompt)) is not None:
-            command, arguments = found
+        if prompt.startswith("/") and (match := self.agent.custom_commands().match_command(prompt)) is not None:
+            command, arguments = match
             foreign, display = command.project_ranges(arguments), prompt
             prompt = command.expand(arguments)
             options = replace(
@@ -339,9 +342,9 @@ class HostSession(Exchange):
     async def _with_server_texts(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
         """Expand a prompt of a tool server, and attach the resources that are mentioned; raise `InputError`."""
         toolbox = self.agent.toolbox
-        prompt, blocks, found = await toolbox.expand_prompt(prompt, (), replace(options, finds_files=True))
+        prompt, blocks, options = await toolbox.expand_prompt(prompt, (), replace(options, finds_files=True))
         self._conversation.attach(blocks)
-        return prompt, replace(found, finds_files=False)
+        return prompt, replace(options, finds_files=False)
 
     def _result_without_turn(self, error: ErrorInfo | None) -> bytes:
         line = line_without_turn(error, self._conversation.session_id)

@@ -20,11 +20,11 @@ class HostError(Exception):
 
 
 class HostWire:
-    """The connection to the host. `put` writes whole lines, in the order of the calls."""
+    """The connection to the host. `write_line` writes whole lines, in the order of the calls."""
 
-    def __init__(self, put: Callable[[bytes], Awaitable[None]]) -> None:
-        self._write_line = put
-        self._open: dict[str, asyncio.Future[JsonObject]] = {}
+    def __init__(self, write_line: Callable[[bytes], Awaitable[None]]) -> None:
+        self._write_line = write_line
+        self._pending_answers: dict[str, asyncio.Future[JsonObject]] = {}
         self._count = 0
         self._is_closed = False
         self._write_tasks: set[asyncio.Task[None]] = set()
@@ -40,7 +40,7 @@ class HostWire:
         self._count += 1
         request_id = f"qcode_{self._count}"
         answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
-        self._open[request_id] = answer
+        self._pending_answers[request_id] = answer
         request: JsonObject = {"subtype": subtype, **fields}
         try:
             await self.send({"type": "control_request", "request_id": request_id, "request": request})
@@ -50,21 +50,21 @@ class HostWire:
                 self.send_soon({"type": "control_cancel_request", "request_id": request_id})
             raise
         finally:
-            self._open.pop(request_id, None)
+            self._pending_answers.pop(request_id, None)
 
     def resolve(self, response: Json) -> None:
         """Complete the request that a response answers; ignore a response with an unknown id."""
         if not isinstance(response, dict):
             return
-        waiting = self._open.get(str(response.get("request_id")))
-        if waiting is None or waiting.done():
+        pending = self._pending_answers.get(str(response.get("request_id")))
+        if pending is None or pending.done():
             return
         answer = response.get("response")
         if response.get("subtype") == "success" and (answer is None or isinstance(answer, dict)):
-            waiting.set_result(answer or {})
+            pending.set_result(answer or {})
             return
         reason = response.get("error")
-        waiting.set_exception(HostError(reason if isinstance(reason, str) and reason else "the answer was not valid"))
+        pending.set_exception(HostError(reason if isinstance(reason, str) and reason else "the answer was not valid"))
 
     def cancel(self, request_id: str) -> None:
         """Fail a request that the host will not answer."""
@@ -73,9 +73,9 @@ class HostWire:
     def close(self) -> None:
         """Fail every open request, because the host sends no more answers."""
         self._is_closed = True
-        for waiting in self._open.values():
-            if not waiting.done():
-                waiting.set_exception(HostError(INPUT_CLOSED))
+        for pending in self._pending_answers.values():
+            if not pending.done():
+                pending.set_exception(HostError(INPUT_CLOSED))
 
     async def send(self, line: JsonObject) -> None:
         await self._write_line(encode(line))

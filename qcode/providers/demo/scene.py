@@ -42,7 +42,7 @@ _ENDED_TURN = lazy_pattern(
 _PLAN_ONLY_READS = "plan mode only reads"
 _NOT_INTERACTIVE = "not run:"
 """The start of the reason for a denial in a run without a user."""
-_PLAN_CHANGE = lazy_pattern(r"Denied: the plan is not approved[^.]*\. They say: (.*)", re.DOTALL)
+_PLAN_CHANGE = lazy_pattern(r"Denied: the plan is not approved[^.]*\. The user says: (.*)", re.DOTALL)
 _DENIED = lazy_pattern(r"Denied(?: by the user\.|: (.*))", re.DOTALL)
 _IN_BACKGROUND = lazy_pattern(r"\[the user moved it to the background as job (\d+)\.[^\n]*\]\Z")
 _SUMMARY = "Summarize this conversation."

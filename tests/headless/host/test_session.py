@@ -234,7 +234,7 @@ def test_end_of_the_input_denies_and_finishes_the_turn(tmp_path: Path) -> None:
     with hosting(tmp_path, [Turn(calls=(shell("touch b.txt"),)), Turn(text="Then not.")], *PROMPTED) as host:
         ask_for(host)
         assert host.end() == 0
-        assert tool_results(host) == ["Error: Denied: the host did not allow it: the host closed its input"]
+        assert tool_results(host) == ["Error: Denied: the host did not allow the call: the host closed its input"]
     assert host.seen[-1]["result"] == "Then not."
     assert not (tmp_path / "work" / "b.txt").exists()
 

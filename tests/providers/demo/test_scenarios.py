@@ -291,7 +291,7 @@ def test_plan_is_submitted_and_carried_out_only_after_approval() -> None:
 
 
 def test_plan_is_submitted_again_with_the_changes_that_the_user_asked_for() -> None:
-    wish = "Denied: the plan is not approved and plan mode continues; change nothing. They say: call it other.py"
+    wish = "Denied: the plan is not approved and plan mode continues; change nothing. The user says: call it other.py"
     again = _after("make a plan", wish, is_error=True)
     assert again.call.name == "exit_plan_mode"
     assert "# Write `other.py`" in str(_arguments(again.call)["plan"])

@@ -154,8 +154,8 @@ class Batch:
         started_at, skipped = time.monotonic(), self._done_count
         if skipped:
             await self._stderr.write_line(f"{skipped} of {count_text(self._total, 'task')} already done")
-        waiting = deque(tasks)
-        workers = [asyncio.ensure_future(self._work(waiting)) for _ in range(min(jobs, len(tasks)))]
+        queue = deque(tasks)
+        workers = [asyncio.ensure_future(self._work(queue)) for _ in range(min(jobs, len(tasks)))]
         status_task = asyncio.ensure_future(self._update_status(started_at))
         with self._end_at_signals(workers):
             failures = [
@@ -171,9 +171,9 @@ class Batch:
             return signal_code(self._signal)
         return ExitCode.FAILED if self._failed_count else ExitCode.OK
 
-    async def _work(self, waiting: deque[BatchTask]) -> None:
-        while waiting:
-            task = waiting.popleft()
+    async def _work(self, queue: deque[BatchTask]) -> None:
+        while queue:
+            task = queue.popleft()
             self._running_count += 1
             try:
                 result = await self._task_runner.result(task)

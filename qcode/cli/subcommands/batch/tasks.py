@@ -193,8 +193,8 @@ class _SharingProvider:
         self._limits = limits
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        while (left := await self._limits.pause_left()) > 0:  # noqa: ASYNC110  # another job may extend the pause meanwhile
-            await asyncio.sleep(left)
+        while (pause_s := await self._limits.pause_left()) > 0:  # noqa: ASYNC110  # another job may extend the pause
+            await asyncio.sleep(pause_s)
         is_first = True
         try:
             async for event in self._provider.stream(request):
