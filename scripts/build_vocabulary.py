@@ -27,42 +27,42 @@ _LICENSE = f"MIT, Copyright (c) 2022 OpenAI, Shantanu Jain; the text is in {NAME
 def read_wheel(wheel: Path) -> tuple[bytes, dict[str, Any]]:
     """Return the rank file in `wheel` and tiktoken's definition of the vocabulary made with it.
 
-    The wheel keeps the file as tiktoken's cache would, under the SHA-1 of its address. Raise `ValueError` where it
-    is not there or is not the one that tiktoken expects.
+    The wheel keeps the file as tiktoken's cache would, under the SHA-1 of its address. Raise `ValueError` if
+    the file is missing or has another hash than tiktoken expects.
     """
     from tiktoken_ext import openai_public  # type: ignore[import-untyped]  # the plug-in part of tiktoken has no types
 
-    found: list[bytes] = []
+    rank_files: list[bytes] = []
 
-    def given(address: str, expected_hash: str) -> dict[bytes, int]:
+    def load_from_wheel(address: str, expected_hash: str) -> dict[bytes, int]:
         name = hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
         with zipfile.ZipFile(wheel) as members:
             path = next((path for path in members.namelist() if path.endswith(f"/{name}")), None)
             if path is None:
                 raise ValueError(f"{wheel.name} holds no rank file {name}")
-            listed = members.read(path)
-        if hashlib.sha256(listed).hexdigest() != expected_hash:
+            rank_file = members.read(path)
+        if hashlib.sha256(rank_file).hexdigest() != expected_hash:
             raise ValueError(f"{path} is not the rank file tiktoken expects")
-        found.append(listed)
-        return ranks_in(listed)
+        rank_files.append(rank_file)
+        return ranks_in(rank_file)
 
-    with mock.patch.object(openai_public, "load_tiktoken_bpe", given):
+    with mock.patch.object(openai_public, "load_tiktoken_bpe", load_from_wheel):
         definition: dict[str, Any] = openai_public.o200k_base()
-    return found[0], definition
+    return rank_files[0], definition
 
 
-def write(folder: Path, listed: bytes, definition: dict[str, Any], source: str, date: str) -> None:
+def write(folder: Path, rank_file: bytes, definition: dict[str, Any], source: str, date: str) -> None:
     """Write the three files of the vocabulary into `folder`."""
     facts = {
         "name": NAME,
         "source": source,
         "date": date,
         "license": _LICENSE,
-        "sha256": hashlib.sha256(listed).hexdigest(),
+        "sha256": hashlib.sha256(rank_file).hexdigest(),
         "pattern": definition["pat_str"],
         "special_tokens": definition["special_tokens"],
     }
-    packed = lzma.compress(listed, preset=_PRESET)
+    packed = lzma.compress(rank_file, preset=_PRESET)
     (folder / f"{NAME}.tiktoken.xz").write_bytes(packed)
     (folder / f"{NAME}.json").write_text(json.dumps(facts, indent=1) + "\n", encoding="utf-8")
     license = distribution("tiktoken").read_text("licenses/LICENSE") or ""
@@ -75,11 +75,11 @@ def main(arguments: list[str]) -> int:
         return 2
     wheel, source, date = arguments
     try:
-        listed, definition = read_wheel(Path(wheel))
+        rank_file, definition = read_wheel(Path(wheel))
     except (OSError, ValueError, zipfile.BadZipFile) as error:
         sys.stderr.write(f"nothing was written: {error}\n")
         return 1
-    write(DATA, listed, definition, source, date)
+    write(DATA, rank_file, definition, source, date)
     return 0
 
 

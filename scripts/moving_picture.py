@@ -60,8 +60,8 @@ class Recorder:
             self.frames.append(Frame(rows, shown))
         self._since = now
 
-    def watch(self, wanted: str, every_s: float, seconds: float = 0.0) -> None:
-        """Record until the screen has `wanted`, a frame every `every_s` seconds."""
+    def watch(self, expected: str, every_s: float, seconds: float = 0.0) -> None:
+        """Record until the screen has the `expected` text, a frame every `every_s` seconds."""
         last = time.monotonic()
 
         def is_shown(text: str) -> bool:
@@ -69,16 +69,16 @@ class Recorder:
             if time.monotonic() - last >= every_s:
                 last = time.monotonic()
                 self.take()
-            return wanted in text
+            return expected in text
 
         self._terminal.wait_for(is_shown, 60)
         self.take(seconds)
 
     def write(self, text: str) -> None:
         """Type a prompt, a few letters a frame, and send it."""
-        for at in range(0, len(text), 3):
-            typed = text[: at + 3].rstrip()
-            self._terminal.press(text[at : at + 3])
+        for start in range(0, len(text), 3):
+            typed = text[: start + 3].rstrip()
+            self._terminal.press(text[start : start + 3])
             self._terminal.wait_for(lambda screen, typed=typed: typed in screen)  # type: ignore[misc]  # bound now
             self.take(0.12)
         self._terminal.press("\r")
@@ -98,8 +98,8 @@ def record() -> list[Frame]:
             recorder = Recorder(terminal)
             recorder.take(1.2)
             recorder.write("a very long reply")
-            for wanted in ("truncated at the output limit", "continued 1/3", "none missing"):
-                recorder.watch(wanted, 0.4)
+            for text in ("truncated at the output limit", "continued 1/3", "none missing"):
+                recorder.watch(text, 0.4)
             recorder.watch("Shift+Tab", 0.4, 3.0)
             recorder.write("add a docstring to hello.py")
             recorder.watch("1 Yes", 0.3, 3.0)
@@ -114,25 +114,25 @@ def record() -> list[Frame]:
 
 def row_svg(terminal: Terminal, row: int) -> str:
     """Return one row of the screen: backgrounds first, then runs of cells of one style."""
-    cells = [terminal.screen.buffer[row][column] for column in range(COLUMNS)]
-    parts, at, texts = [], 0, []
+    cells = [terminal.screen.buffer[row][index] for index in range(COLUMNS)]
+    parts, column, texts = [], 0, []
     for style, group in groupby(cells, key=_style):
         run = list(group)
         ink, paper, is_bold, is_italic = style
         width = f"{len(run) * _CELL_W:g}"
         if paper != _PAPER:
-            parts.append(f'<rect x="{at * _CELL_W:g}" width="{width}" height="{_CELL_H}" fill="{paper}"/>')
+            parts.append(f'<rect x="{column * _CELL_W:g}" width="{width}" height="{_CELL_H}" fill="{paper}"/>')
         text = "".join(cell.data for cell in run)
         stripped = text.lstrip(" ")
-        lead = len(text) - len(stripped)
+        indent = len(text) - len(stripped)
         stripped = stripped.rstrip(" ")
         if stripped:
             marks = (' font-weight="bold"' if is_bold else "") + (' font-style="italic"' if is_italic else "")
             texts.append(
-                f'<text x="{(at + lead) * _CELL_W:g}" y="13" fill="{ink}"{marks} '
+                f'<text x="{(column + indent) * _CELL_W:g}" y="13" fill="{ink}"{marks} '
                 f'textLength="{len(stripped) * _CELL_W:g}">{escape(stripped)}</text>'
             )
-        at += len(run)
+        column += len(run)
     return "".join((*parts, *texts))
 
 

@@ -166,36 +166,36 @@ def _without_code(text: str) -> str:
 
 def findings(passage: Passage, bans: Sequence[Ban]) -> list[Finding]:
     """Return the banned patterns of a passage."""
-    found = []
+    matches = []
     for ban in bans:
         for match in ban.pattern.finditer(passage.text):
             before = passage.text[: match.start()].count("\n")
             start = max(match.start() - 60, 0)
             excerpt = " ".join(passage.text[start : match.end() + 60].split())
-            found.append(Finding(passage.path, passage.line + before, ban.name, excerpt, ban.instead))
-    return found
+            matches.append(Finding(passage.path, passage.line + before, ban.name, excerpt, ban.instead))
+    return matches
 
 
 def layout(path: Path) -> list[Finding]:
     """Return the lines of a page that are too long, and its tables without a header. Tables and code may be wide."""
-    name, fenced, found = path.relative_to(ROOT).as_posix(), False, []
+    name, is_fenced, problems = path.relative_to(ROOT).as_posix(), False, []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        fenced ^= line.lstrip().startswith("```")
-        if len(line) > MAX_LINE and not fenced and not line.lstrip().startswith(("|", "![", "http")):
-            found.append(Finding(name, number, LAYOUT[0], f"{len(line)} characters"))
-        if not fenced and re.fullmatch(r"\|(?:[ -]*\|)+", line) and "-" not in line:
-            found.append(Finding(name, number, LAYOUT[1], line))
-    return found
+        is_fenced ^= line.lstrip().startswith("```")
+        if len(line) > MAX_LINE and not is_fenced and not line.lstrip().startswith(("|", "![", "http")):
+            problems.append(Finding(name, number, LAYOUT[0], f"{len(line)} characters"))
+        if not is_fenced and re.fullmatch(r"\|(?:[ -]*\|)+", line) and "-" not in line:
+            problems.append(Finding(name, number, LAYOUT[1], line))
+    return problems
 
 
 def files(names: Sequence[str]) -> list[Path]:
-    """Return the Python files and pages below the paths given, relative to the project."""
-    found: set[Path] = set()
+    """Return the Python files and pages below these paths, which are relative to the project."""
+    paths: set[Path] = set()
     for name in names:
         path = ROOT / name
         inside = [path] if path.is_file() else [*path.rglob("*.py"), *path.rglob("*.md")]
-        found.update(item for item in inside if not {"__pycache__", "__snapshots__", "data"} & set(item.parts))
-    return sorted(found)
+        paths.update(item for item in inside if not {"__pycache__", "__snapshots__", "data"} & set(item.parts))
+    return sorted(paths)
 
 
 def figures(name: str) -> tuple[int, dict[str, float]]:
@@ -217,7 +217,7 @@ def figures(name: str) -> tuple[int, dict[str, float]]:
 
 
 def rooms() -> list[str]:
-    """Return the folders that the figures are printed for."""
+    """Return the folders for which figures are printed."""
     inside = sorted(path.parent.relative_to(ROOT).as_posix() for path in ROOT.glob("qcode/*/__init__.py"))
     return [*inside, "qcode", "scripts", "tests"]
 
@@ -225,13 +225,13 @@ def rooms() -> list[str]:
 def check(names: Sequence[str], config: Config, kinds: Sequence[Kind] = KINDS) -> list[str]:
     """Return a line for each finding that is not allowed, and for each exemption that is no longer needed."""
     paths = files(names)
-    read = (passage for path in paths for passage in passages(path) if passage.kind in kinds)
-    found = [finding for passage in read for finding in findings(passage, config.bans)]
+    all_passages = (passage for path in paths for passage in passages(path) if passage.kind in kinds)
+    problems = [finding for passage in all_passages for finding in findings(passage, config.bans)]
     pages = [path for path in paths if path.suffix == ".md" and ROOT / "qcode" not in path.parents]
-    found += [item for path in pages for item in layout(path)]
+    problems += [item for path in pages for item in layout(path)]
     checked = {path.relative_to(ROOT).as_posix() for path in paths if kinds == KINDS}
-    lines = [str(item) for item in found if not any(exempt.covers(item) for exempt in config.allowed)]
-    used = {id(exempt) for exempt in config.allowed if any(exempt.covers(finding) for finding in found)}
+    lines = [str(item) for item in problems if not any(exempt.covers(item) for exempt in config.allowed)]
+    used = {id(exempt) for exempt in config.allowed if any(exempt.covers(finding) for finding in problems)}
     unused = (exempt for exempt in config.allowed if exempt.path in checked and id(exempt) not in used)
     return [
         *lines,
@@ -252,14 +252,14 @@ def over_limit(names: Sequence[str]) -> list[str]:
 
 def load() -> Config:
     """Return `prose.toml`; raise `SystemExit` for an exemption without a reason or of an unknown ban."""
-    given = tomllib.loads(CONFIG.read_text(encoding="utf-8"))
-    bans = tuple(Ban(name, _compiled(entry["pattern"]), entry["instead"]) for name, entry in given["ban"].items())
-    allowed = tuple(Exemption(**entry) for entry in given.get("allow", ()))
+    data = tomllib.loads(CONFIG.read_text(encoding="utf-8"))
+    bans = tuple(Ban(name, _compiled(entry["pattern"]), entry["instead"]) for name, entry in data["ban"].items())
+    allowed = tuple(Exemption(**entry) for entry in data.get("allow", ()))
     known = {*(ban.name for ban in bans), *LAYOUT}
     for item in allowed:
         if len(item.reason.split()) < 3 or item.ban not in known or not (ROOT / item.path).is_file():
             raise SystemExit(f"prose.toml: the exemption of {item.text!r} needs a file, a known ban and a reason")
-    return Config(tuple(given["swept"]), tuple(given["swept_docstrings"]), bans, allowed)
+    return Config(tuple(data["swept"]), tuple(data["swept_docstrings"]), bans, allowed)
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:

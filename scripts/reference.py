@@ -166,7 +166,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
 
 def rendered(text: str) -> str:
     """Return a page with its generated parts up to date; raise `KeyError` for a part that does not exist."""
-    return _PART.sub(lambda found: f"{found[1]}{PARTS[found[2]]()}{found[3]}", text)
+    return _PART.sub(lambda match: f"{match[1]}{PARTS[match[2]]()}{match[3]}", text)
 
 
 def parts_of(text: str) -> list[str]:

@@ -28,11 +28,11 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
     name = page.file.src_uri
     folder = PurePosixPath() if name in ADDED else PurePosixPath("docs", name).parent
 
-    def link(found: re.Match[str]) -> str:
-        target = normpath(str(folder / found[2]))
+    def link(match: re.Match[str]) -> str:
+        target = normpath(str(folder / match[2]))
         if target not in (*ADDED, "README.md") and not target.startswith("docs/"):
-            return found[1]  # a source file: the site has no address of it
+            return match[1]  # a source file: the site has no address of it
         path = relpath(target.removeprefix("docs/"), PurePosixPath(name).parent)
-        return f"[{found[1]}]({path}{found[3] or ''})"
+        return f"[{match[1]}]({path}{match[3] or ''})"
 
     return _LINK.sub(link, _FENCE.sub(r"```\1", markdown))
