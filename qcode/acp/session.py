@@ -303,7 +303,7 @@ class EditorSession:
             async for event in events:
                 if self._view is None and not prompt.answer.done():
                     turn = conversation.session.history.latest
-                    # A compaction adds no prompt, so it has no number of its own.
+                    # A compaction adds no prompt, so it has no number.
                     key: int | str = turn if turn > before else f"{before}c"
                     self._view = TurnView(key, str(self.folder), self._client.features, self.send, spent)
                     for line in (*self._opening_notices, *notices):

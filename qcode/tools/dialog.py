@@ -24,7 +24,7 @@ _MAX_LINE = 200
 
 
 class AskUser:
-    """The `ask_person` tool. The answer to its approval is the result; `run` is reached only if nobody can answer."""
+    """The `ask_person` tool. The answer to its approval is the result; `run` is reached only if no user can answer."""
 
     spec = ToolSpec(
         name="ask_person",

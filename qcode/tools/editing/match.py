@@ -107,7 +107,7 @@ class Reindenter:
         (min_edit, min_file), (max_edit, max_file) = columns[0], columns[-1]
         if max_edit > min_edit:
             return (max_file - min_file) / (max_edit - min_edit)
-        # All lines have the same depth. If it is no multiple of the file's unit, the edit has another unit.
+        # All lines have the same depth. If it is not a multiple of the file's unit, the edit has another unit.
         unit = self._unit() if max_edit else 0
         is_other_unit = unit > 1 and bool(max_edit % unit)
         return max_file / max_edit if is_other_unit else 1.0
