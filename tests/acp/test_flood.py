@@ -19,7 +19,7 @@ MOST_MB = 400
 @pytest.mark.parametrize(
     "line",
     [
-        pytest.param(b"[]\n" + b" " * 64_000 + b"\n", id="invalid"),
+        pytest.param(b"[]\n" + b" " * 64_000 + b"\n", id="invalid", marks=pytest.mark.broad),
         pytest.param(
             json.dumps({"jsonrpc": "2.0", "id": 1, "method": "made/up", "params": {"x": "y" * 64_000}}).encode()
             + b"\n",

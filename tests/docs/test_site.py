@@ -26,6 +26,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.broad  # `make docs` builds the site, too
 def test_site_is_built_without_a_warning_and_has_every_page(site: Path) -> None:
     pages = [page for page in (ROOT / "docs").rglob("*.md") if page.name != "README.md"]
     missing = [
@@ -45,12 +46,14 @@ def test_every_page_but_decisions_is_in_the_navigation() -> None:
     assert {page for page in pages - named if not page.startswith("decisions/")} == set()
 
 
+@pytest.mark.broad  # `make docs` builds the site, too
 def test_code_blocks_of_the_site_have_no_notes_for_tests(site: Path) -> None:
     html = (site / "how-to/install/index.html").read_text(encoding="utf-8")
     assert "skip=" not in html
     assert 'class="highlight"' in html
 
 
+@pytest.mark.broad  # `make docs` builds the site, too
 def test_pages_of_the_site_load_nothing_from_another_host(site: Path) -> None:
     html = (site / "index.html").read_text(encoding="utf-8")
     assert re.findall(r'(?:src|<link[^>]*rel="(?:stylesheet|preconnect)"[^>]*href)="https?://[^"]*"', html) == []

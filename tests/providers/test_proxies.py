@@ -39,7 +39,7 @@ def _no_proxy_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize("proxies", PROXIES, ids=lambda proxies: ",".join(proxies))
-@pytest.mark.parametrize("spelling", ["NO_PROXY", "no_proxy"])
+@pytest.mark.parametrize("spelling", ["NO_PROXY", pytest.param("no_proxy", marks=pytest.mark.broad)])
 def test_rule_is_that_of_httpx2(proxies: dict[str, str], spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
     import httpx2
 

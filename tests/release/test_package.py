@@ -48,6 +48,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return folder, build("wheel", folder, base / "wheel", {"PATH": "/usr/bin:/bin"})
 
 
+@pytest.mark.broad
 def test_links_of_a_release_lead_to_the_files_of_its_version(released: tuple[Path, Path]) -> None:
     found = metadata(released[1])
     urls = dict(row.split(", ", 1) for row in found.get_all("Project-URL", []))

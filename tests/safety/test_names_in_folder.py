@@ -39,6 +39,8 @@ FOLDERS = (
 )  # fmt: skip
 """Relative to the home of the user, in which the repository is."""
 ROOTS = ("repo", ".", ".config", ".cargo", ".ssh", "repo/src", "repo/own")
+QUICK_ROOTS = ("repo", ".", ".ssh")
+"""The folders that `make test` tries: a repository, a home, and a protected folder."""
 
 
 def make_file(path: Path) -> None:
@@ -126,7 +128,9 @@ def assert_same(session_folders: SessionFolders, prefix: str, names: list[str]) 
     return decided
 
 
-@pytest.mark.parametrize("root", ROOTS)
+@pytest.mark.parametrize(
+    "root", [pytest.param(root, marks=() if root in QUICK_ROOTS else pytest.mark.broad) for root in ROOTS]
+)
 def test_every_name_in_every_folder_gets_the_verdict_of_its_path(home: Path, root: str) -> None:
     session_folders = session_folders_for(home, root)
     names = list(dict.fromkeys(NAMES))

@@ -802,7 +802,9 @@ ASKING_ABOUT_A_PLAN = PlanApproval(
 
 
 @pytest.mark.parametrize("approval", [FOUR_REQUEST, COMMAND, ASKING_ABOUT_A_PLAN], ids=["edit", "command", "plan"])
-@pytest.mark.parametrize("size", [(20, 5), (40, 8), (20, 12), (80, 10)])
+@pytest.mark.parametrize(
+    "size", [(20, 5), (40, 8), *(pytest.param(size, marks=pytest.mark.broad) for size in ((20, 12), (80, 10)))]
+)
 def test_choices_are_in_view_on_the_smallest_screens(size: tuple[int, int], approval: CallApproval) -> None:
     conversation = ScriptedConversation(_asking(approval))
 

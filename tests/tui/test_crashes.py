@@ -173,6 +173,8 @@ WORKERS: dict[str, Callable[[Pilot[Any], Gate], Awaitable[None]]] = {
     "connect": _check_key,
     "leave": _leave,
 }
+QUICK_WORKERS = ("turn", "shell")
+"""The workers that `make test` breaks."""
 
 
 def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
@@ -223,7 +225,9 @@ def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
     return worker.has_broken
 
 
-@pytest.mark.parametrize("group", WORKERS)
+@pytest.mark.parametrize(
+    "group", [pytest.param(group, marks=() if group in QUICK_WORKERS else pytest.mark.broad) for group in WORKERS]
+)
 def test_error_at_any_await_of_a_worker_loses_nothing(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     at = 1
     while crash(group, at, capsys):

@@ -25,6 +25,7 @@ async def play(run: Running, turns: range) -> None:
         await run.until_idle()
 
 
+@pytest.mark.broad  # `make test` counts the calls of a turn without the app
 def test_turn_of_the_app_calls_no_more_functions_after_many_turns(tmp_path: Path) -> None:
     staged = talk(tmp_path, *(text_reply(f"Answer {number}.", " It is short.") for number in range(TURNS)))
 

@@ -310,7 +310,10 @@ def test_app_paints_itself_again_if_the_terminal_gets_its_old_size_back(tmp_path
     session.child.close(force=True)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, *(pytest.param(number, marks=pytest.mark.broad) for number in (signal.SIGHUP, signal.SIGINT))],
+)
 def test_signal_restores_the_terminal_and_sets_the_exit_code(tmp_path: Path, number: signal.Signals) -> None:
     session = Terminal(tmp_path)
     session.until("qcode 0.1.0")

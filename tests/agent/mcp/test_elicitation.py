@@ -244,7 +244,9 @@ def test_cancelled_call_withdraws_its_question_and_the_next_one_is_asked(folders
     asyncio.run(body())
 
 
-@pytest.mark.parametrize("tool", ["fake__ask_while_running", "fake__ask_and_catch"])
+@pytest.mark.parametrize(
+    "tool", ["fake__ask_while_running", pytest.param("fake__ask_and_catch", marks=pytest.mark.broad)]
+)
 def test_tool_that_asks_while_it_runs_is_restarted_with_the_older_protocol_once(
     tool: str, folders: ServerFolders
 ) -> None:

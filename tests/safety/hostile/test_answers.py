@@ -62,7 +62,10 @@ def share(number: int, size: int) -> tuple[Attempt, ...]:
 
 @pytest.mark.parametrize("is_trusted", [True, False], ids=["trusted", "restricted"])
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("offered", [BY_REPLACING, BY_PATCHING], ids=["replacing", "patching"])
+@pytest.mark.parametrize(
+    "offered",
+    [pytest.param(BY_REPLACING, id="replacing"), pytest.param(BY_PATCHING, id="patching", marks=pytest.mark.broad)],
+)
 def test_user_who_denies_everything_loses_nothing(
     offered: frozenset[str], mode: ApprovalMode, is_trusted: bool, canaries: CanaryFolders
 ) -> None:
