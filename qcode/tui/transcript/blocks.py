@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal
 from rich.cells import cell_len
 
 from qcode.text.addresses import split_addresses
-from qcode.tui.transcript.chunks import STEP, Chunk, GrowingLines, GrowingParagraph
+from qcode.tui.transcript.chunks import MIN_OPEN_CHARS, Chunk, GrowingLines, GrowingParagraph
 from qcode.tui.transcript.code import CodeBlock
 from qcode.tui.transcript.line import PLAIN, Ink, Line, Span, add_slot, ink, prefix, tidy, wrap
 from qcode.values import dataclass
@@ -25,18 +25,20 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
 
 _MIN_BLOCK_CELLS = 8
+"""The minimum width of a block in a quote or list item; if it is narrower, the block is not indented."""
 MAX_PROSE_CELLS = 110
 """The width of paragraphs on a wide screen. Code and tables may be wider."""
 _BULLETS = "•◦▪"
-_TASKS = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
-_MAX_LEVELS = 40
+_CHECKBOXES = {"[ ] ": "☐ ", "[x] ": "☑ ", "[X] ": "☑ "}
+_MAX_NESTING = 40
+"""The maximum depth of blocks inside blocks."""
 
 
 @lru_cache(maxsize=1)
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_LEVELS})
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _MAX_NESTING})
     return parser.enable(["table", "strikethrough"]).disable(["reference", "html_block", "html_inline"])
 
 
@@ -45,40 +47,45 @@ class ProseView:
 
     def __init__(self, width: int) -> None:
         self._width = width
-        self._codes: dict[int, CodeBlock] = {}
-        self._lines: GrowingLines | None = None
-        self._paragraph: GrowingParagraph | None = None
+        self._code_blocks: dict[int, CodeBlock] = {}
+        self._growing_lines: GrowingLines | None = None
+        self._growing_paragraph: GrowingParagraph | None = None
 
     def render(self, chunk: Chunk, *, is_live: bool) -> list[Line]:
         """Return the rows of `chunk`. A live chunk may be passed again with more text at its end."""
-        if is_live and sum(map(len, chunk.lines)) > 2 * STEP:
+        if is_live and sum(map(len, chunk.lines)) > 2 * MIN_OPEN_CHARS:
             return self._grow(chunk)
-        return self._whole(chunk.lines, self._codes if is_live else None, chunk.number)
+        return self._render_all(chunk.lines, self._code_blocks if is_live else None, chunk.number)
 
-    def _whole(
-        self, source: Sequence[str], codes: dict[int, CodeBlock] | None = None, number: int | None = None
+    def _render_all(
+        self, source: Sequence[str], code_blocks: dict[int, CodeBlock] | None = None, number: int | None = None
     ) -> list[Line]:
+        """Return the rows of `source`, which is a whole chunk or the part of a growing one.
+
+        `number` is the number on screen of its first ordered item.
+        """
         text = "\n".join(source)
         tokens = _parser().parse(text)
-        if any(token.level >= _MAX_LEVELS - 1 for token in tokens):
-            # The parser drops deeper nesting, and no text of a reply may be missing: show it as plain text.
+        if any(token.level >= _MAX_NESTING - 1 for token in tokens):
+            # The parser drops deeper blocks, such as a text after 50 `>`. No text of a reply may be missing, so show
+            # all of it as plain text.
             return wrap([(text, PLAIN)], self._width)
-        token_pass = _TokenPass(source, tokens, codes)
+        token_pass = _TokenPass(source, tokens, code_blocks)
         if number is not None:
-            token_pass.first_number = number
-        return token_pass.blocks(0, len(token_pass.tokens), self._width, PLAIN)
+            token_pass.first_item_number = number
+        return token_pass.render_blocks(0, len(token_pass.tokens), self._width, PLAIN)
 
     def _grow(self, chunk: Chunk) -> list[Line]:
         """Return the rows of a long chunk that still grows."""
-        if self._lines is None:
-            if self._paragraph is None:
-                self._paragraph = GrowingParagraph(min(self._width, MAX_PROSE_CELLS), _paragraph_spans)
-            rows = self._paragraph.grow("\n".join(chunk.lines))
+        if self._growing_lines is None:
+            if self._growing_paragraph is None:
+                self._growing_paragraph = GrowingParagraph(min(self._width, MAX_PROSE_CELLS), _paragraph_spans)
+            rows = self._growing_paragraph.grow("\n".join(chunk.lines))
             if rows is not None:
                 return rows
             number = chunk.number
-            self._lines = GrowingLines(lambda lines: self._whole(lines, number=number))
-        return self._lines.grow(chunk.lines)
+            self._growing_lines = GrowingLines(lambda lines: self._render_all(lines, number=number))
+        return self._growing_lines.grow(chunk.lines)
 
 
 def _paragraph_spans(text: str) -> list[Span] | None:
@@ -90,15 +97,21 @@ def _paragraph_spans(text: str) -> list[Span] | None:
 
 
 class _TokenPass:
-    """One pass over the tokens of a chunk."""
+    """Converts the tokens of one chunk to rows. To be used once.
 
-    def __init__(self, source: Sequence[str], tokens: Sequence[Token], codes: dict[int, CodeBlock] | None) -> None:
+    `code_blocks` are those of earlier frames, by their first line in the chunk; None if the chunk is finished.
+    """
+
+    def __init__(
+        self, source: Sequence[str], tokens: Sequence[Token], code_blocks: dict[int, CodeBlock] | None
+    ) -> None:
         self.tokens = tokens
-        self.first_number: int | None = None
+        self.first_item_number: int | None = None
+        """The number on screen of the first item of the first ordered list; None means that of the source."""
         self._source = source
-        self._codes = codes
-        self._depth = 0
-        self._views: dict[str, Callable[[int, int, int, Ink], list[Line]]] = {
+        self._code_blocks = code_blocks
+        self._list_depth = 0
+        self._renderers: dict[str, Callable[[int, int, int, Ink], list[Line]]] = {
             "paragraph_open": self._paragraph,
             "heading_open": self._heading,
             "bullet_list_open": self._list,
@@ -110,23 +123,23 @@ class _TokenPass:
             "hr": self._rule,
         }
 
-    def blocks(self, start: int, end: int, width: int, base: Ink) -> list[Line]:
+    def render_blocks(self, start: int, end: int, width: int, base: Ink) -> list[Line]:
         """Return the rows of the sibling blocks in `tokens[start:end]`."""
         lines: list[Line] = []
         index = start
         while index < end:
             token = self.tokens[index]
-            close = self._close(index)
+            close = self._closing_index(index)
             if index > start and self._has_gap(token):
                 lines.append(Line())
-            view = self._views.get(token.type)
-            if view is not None:
-                lines += view(index, close, width, base)
+            render = self._renderers.get(token.type)
+            if render is not None:
+                lines += render(index, close, width, base)
             index = close + 1
         return lines
 
-    def _close(self, index: int) -> int:
-        """Return the index of the token that closes the block opened at `index`."""
+    def _closing_index(self, index: int) -> int:
+        """Return the index of the token that closes the block opened at `index`: itself if it is a whole block."""
         token = self.tokens[index]
         if token.nesting != 1:
             return index
@@ -136,11 +149,12 @@ class _TokenPass:
         return close
 
     def _has_gap(self, token: Token) -> bool:
-        """Whether the source has a blank line before `token`, inside quotes too."""
-        row = token.map[0] - 1 if token.map else -1
-        return row >= 0 and not self._source[row].strip(" >")
+        """Whether the source has a blank line before `token`; in a quote, that is a line such as `>`."""
+        line_before = token.map[0] - 1 if token.map else -1
+        return line_before >= 0 and not self._source[line_before].strip(" >")
 
     def _spans(self, index: int, base: Ink) -> Cell:
+        """Return the spans of the inline token at `index`; empty if there is another token, as in an empty cell."""
         token = self.tokens[index]
         return inline_spans(token.children or [], base) if token.type == "inline" else []
 
@@ -158,77 +172,80 @@ class _TokenPass:
     def _code(self, index: int, _close: int, width: int, _base: Ink) -> list[Line]:
         token = self.tokens[index]
         source = tidy(token.content.removesuffix("\n")).split("\n")
-        if self._codes is None:
+        if self._code_blocks is None:
             return CodeBlock(token.info, width).finish(source)
-        row = token.map[0] if token.map else 0
-        return self._codes.setdefault(row, CodeBlock(token.info, width)).grow(source)
+        first_line = token.map[0] if token.map else 0
+        return self._code_blocks.setdefault(first_line, CodeBlock(token.info, width)).grow(source)
 
     def _quote(self, index: int, close: int, width: int, base: Ink) -> list[Line]:
         bar: Span = ("│ ", add_slot(base, "quote-mark"))
-        room = width - len(bar[0])
-        if room < _MIN_BLOCK_CELLS:
-            return self.blocks(index + 1, close, width, add_slot(base, "quote"))
-        return prefix(self.blocks(index + 1, close, room, add_slot(base, "quote")), bar, bar)
+        inner_width = width - len(bar[0])
+        if inner_width < _MIN_BLOCK_CELLS:
+            return self.render_blocks(index + 1, close, width, add_slot(base, "quote"))
+        return prefix(self.render_blocks(index + 1, close, inner_width, add_slot(base, "quote")), bar, bar)
 
     def _list(self, index: int, close: int, width: int, base: Ink) -> list[Line]:
         token = self.tokens[index]
         is_ordered = token.type == "ordered_list_open"
         number = int(token.attrs.get("start", 1)) if is_ordered else 0
-        if is_ordered and self.first_number is not None:
-            number, self.first_number = self.first_number, None
-        marks = _BULLETS[min(self._depth, len(_BULLETS) - 1)]
-        self._depth += 1
+        if is_ordered and self.first_item_number is not None:
+            number, self.first_item_number = self.first_item_number, None
+        bullet = _BULLETS[min(self._list_depth, len(_BULLETS) - 1)]
+        self._list_depth += 1
         lines: list[Line] = []
-        at = index + 1
-        while at < close:
-            end = self._close(at)
-            if lines and self._has_gap(self.tokens[at]):
+        item = index + 1
+        while item < close:
+            item_close = self._closing_index(item)
+            if lines and self._has_gap(self.tokens[item]):
                 lines.append(Line())
-            mark = f"{number}{self.tokens[at].markup or '.'} " if is_ordered else f"{marks} "
-            lines += self._item(at, end, width, base, mark)
+            # `markup` is the character after the number in the source: "1." or "1)".
+            mark = f"{number}{self.tokens[item].markup or '.'} " if is_ordered else f"{bullet} "
+            lines += self._item(item, item_close, width, base, mark)
             number += 1
-            at = end + 1
-        self._depth -= 1
+            item = item_close + 1
+        self._list_depth -= 1
         return lines
 
     def _item(self, index: int, close: int, width: int, base: Ink, mark: str) -> list[Line]:
-        mark = self._take_task(index) or mark
-        first: Span = (mark, add_slot(base, "bullet"))
-        room = width - len(mark)
-        if room < _MIN_BLOCK_CELLS:
-            return [Line(((mark[:width], first[1]),)), *self.blocks(index + 1, close, width, base)]
-        lines = prefix(self.blocks(index + 1, close, room, base) or [Line()], first, (" " * len(mark), base))
-        lines[0].lead -= len(mark)
+        mark = self._take_checkbox(index) or mark
+        bullet_ink = add_slot(base, "bullet")
+        inner_width = width - len(mark)
+        if inner_width < _MIN_BLOCK_CELLS:
+            return [Line(((mark[:width], bullet_ink),)), *self.render_blocks(index + 1, close, width, base)]
+        rows = self.render_blocks(index + 1, close, inner_width, base) or [Line()]
+        lines = prefix(rows, (mark, bullet_ink), (" " * len(mark), base))
+        lines[0].lead -= len(mark)  # The mark is copied, the indent below it is not.
         return lines
 
-    def _take_task(self, index: int) -> str:
+    def _take_checkbox(self, index: int) -> str:
         """Remove the checkbox of a task item from its text and return it; empty for any other item."""
         inline = self.tokens[index + 2] if self.tokens[index + 1].type == "paragraph_open" else None
         if inline is None or not inline.children or inline.children[0].type != "text":
             return ""
         child = inline.children[0]
-        box = _TASKS.get(child.content[:4], "")
+        box = _CHECKBOXES.get(child.content[:4], "")
         if box:
             child.content = child.content[4:]
         return box
 
     def _table(self, index: int, close: int, width: int, base: Ink) -> list[Line]:
         header: list[Cell] = []
-        aligns: list[Align] = []
+        alignments: list[Align] = []
         rows: list[list[Cell]] = []
-        for at in range(index + 1, close):
-            token = self.tokens[at]
+        for token_index in range(index + 1, close):
+            token = self.tokens[token_index]
             if token.type == "th_open":
-                header.append(self._spans(at + 1, add_slot(base, "table-head")))
-                aligns.append(_align(str(token.attrs.get("style", ""))))
+                header.append(self._spans(token_index + 1, add_slot(base, "table-head")))
+                alignments.append(_alignment(str(token.attrs.get("style", ""))))
             elif token.type == "tr_open" and header:
                 rows.append([])
             elif token.type == "td_open":
-                rows[-1].append(self._spans(at + 1, base))
-        return render_table(Table(header, rows, aligns, base), width)
+                rows[-1].append(self._spans(token_index + 1, base))
+        return render_table(Table(header, rows, alignments, base), width)
 
 
-def _align(style: str) -> Align:
+def _alignment(style: str) -> Align:
+    """Return the alignment of a column from the CSS that markdown-it gives a header cell: `text-align:right`."""
     if style.endswith("right"):
         return "right"
     return "center" if style.endswith("center") else "left"
@@ -243,17 +260,17 @@ _COLUMN_GAP = 3
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of cells as spans. Every row, and `aligns`, has as many elements as `header`."""
+    """A table of cells as spans. Each row has as many cells as `header`, and `alignments` has one for each column."""
 
     header: list[Cell]
     rows: list[list[Cell]]
-    aligns: list[Align]
+    alignments: list[Align]
     base: Ink
 
 
 def render_table(table: Table, width: int) -> list[Line]:
     """Return the rows of `table`, each at most `width` terminal cells wide."""
-    widths = fit([_column_width(table, column) for column in range(len(table.header))], width)
+    widths = fit_columns([_column_width(table, column) for column in range(len(table.header))], width)
     if widths is None:
         return _records(table, width)
     rule = "─┼─".join("─" * cells for cells in widths)
@@ -264,22 +281,24 @@ def render_table(table: Table, width: int) -> list[Line]:
     return lines
 
 
-def fit(natural: Sequence[int], width: int) -> list[int] | None:
+def fit_columns(natural_widths: Sequence[int], width: int) -> list[int] | None:
     """Return column widths that fit into `width`, shrinking the widest columns first; None if they get too narrow.
 
-    Example: `fit([30, 10], 33)` is `[20, 10]`, because the gap between two columns takes 3 cells.
+    `natural_widths` are the widths at which no cell is wrapped. Example: `fit_columns([30, 10], 33)` is `[20, 10]`,
+    because the gap between two columns takes 3 cells.
     """
-    room = width - _COLUMN_GAP * (len(natural) - 1)
-    if room < sum(min(cells, _MIN_COLUMN_CELLS) for cells in natural):
+    available = width - _COLUMN_GAP * (len(natural_widths) - 1)
+    if available < sum(min(cells, _MIN_COLUMN_CELLS) for cells in natural_widths):
         return None
-    widths = list(natural)
-    excess = sum(widths) - room
+    widths = list(natural_widths)
+    excess = sum(widths) - available
     while excess > 0:
-        top = max(widths)
-        widest = [index for index, cells in enumerate(widths) if cells == top]
-        below = max([cells for cells in widths if cells < top] + [_MIN_COLUMN_CELLS])
-        step = max(1, min(top - below, excess // len(widest)))
-        for index in widest:
+        # Shrink the widest columns together: down to the next narrower column, or until the table fits.
+        largest = max(widths)
+        widest_columns = [index for index, cells in enumerate(widths) if cells == largest]
+        next_smaller = max([cells for cells in widths if cells < largest] + [_MIN_COLUMN_CELLS])
+        step = max(1, min(largest - next_smaller, excess // len(widest_columns)))
+        for index in widest_columns:
             cut = min(step, excess)
             widths[index] -= cut
             excess -= cut
@@ -301,21 +320,22 @@ def _table_row(table: Table, cells: Sequence[Cell], widths: Sequence[int]) -> li
         spans: list[Span] = []
         for index, column in enumerate(columns):
             line = column[level] if level < len(column) else Line()
-            before, after = _padding(widths[index] - line.width, table.aligns[index])
+            before, after = _padding(widths[index] - line.width, table.alignments[index])
             spans += [(" " * before, table.base), *line.spans, (" " * after, table.base)]
             spans.append(separator)
         lines.append(Line(tuple(span for span in spans[:-1] if span[0])))
     return lines
 
 
-def _padding(room: int, align: Align) -> tuple[int, int]:
-    room = max(0, room)
-    before = {"left": 0, "right": room, "center": room // 2}[align]
-    return before, room - before
+def _padding(free_cells: int, align: Align) -> tuple[int, int]:
+    """Return the number of blanks before and after a cell's text."""
+    free_cells = max(0, free_cells)
+    before = {"left": 0, "right": free_cells, "center": free_cells // 2}[align]
+    return before, free_cells - before
 
 
 def _records(table: Table, width: int) -> list[Line]:
-    """Return each row as a record: one line for each cell, after the name of its column."""
+    """Return each row as a record, with one line for each cell: the name of the column, a colon, and the cell."""
     lines: list[Line] = []
     for row in table.rows or [[[] for _ in table.header]]:
         if lines:
@@ -333,8 +353,8 @@ _HTML_BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 def inline_spans(tokens: Sequence[Token], base: Ink) -> list[Span]:
     """Return the spans of inline `tokens`, painted over `base`; a hard break is a newline in the text."""
     spans: list[Span] = []
-    inks = [base]
-    links: list[tuple[str, int]] = []
+    inks = [base]  # a stack: the last ink is that of the innermost open mark
+    links: list[tuple[str, int]] = []  # the target of each open link, and the index of its first span
     for token in tokens:
         kind = token.type
         if kind == "text":
@@ -344,7 +364,7 @@ def inline_spans(tokens: Sequence[Token], base: Ink) -> list[Span]:
         elif kind == "code_inline":
             spans.append((tidy(token.content), add_slot(inks[-1], "code")))
         elif kind == "image":
-            spans.extend(_image(token, inks[-1]))
+            spans.extend(_image_spans(token, inks[-1]))
         elif kind in _INLINE_SLOTS:
             paint = add_slot(inks[-1], _INLINE_SLOTS[kind])
             if kind == "link_open":
@@ -356,17 +376,19 @@ def inline_spans(tokens: Sequence[Token], base: Ink) -> list[Span]:
             inks.pop()
             if kind == "link_close":
                 target, first = links.pop()
-                spans.extend(_target("".join(text for text, _ in spans[first:]), target, inks[-1]))
+                spans.extend(_target_spans("".join(text for text, _ in spans[first:]), target, inks[-1]))
         elif token.content:
             spans.append((tidy(token.content), inks[-1]))
     return spans
 
 
 def is_web(target: str) -> bool:
+    """Whether `target` is a web address, which a click may open."""
     return target.startswith(("https://", "http://"))
 
 
 def _add_text(spans: list[Span], text: str, paint: Ink) -> None:
+    """Add `text` to `spans`: addresses become links, and `<br>`, which is common in tables, becomes a newline."""
     if "<" in text:
         text = _HTML_BREAK.sub("\n", text)
     if "link" in paint.slots:
@@ -378,16 +400,17 @@ def _add_text(spans: list[Span], text: str, paint: Ink) -> None:
             spans.append((part, ink(*paint.slots, "link", href=part) if is_address else paint))
 
 
-def _target(label: str, target: str, base: Ink) -> list[Span]:
-    """Return the spans that show a link's target after `label`; none if the label is the target."""
+def _target_spans(label: str, target: str, base: Ink) -> list[Span]:
+    """Return the spans that show the target of a link after its `label`; empty if the label is already the target."""
     shown_target = tidy(target)
     if label.rstrip("/") == shown_target.removeprefix("mailto:").rstrip("/") or not shown_target:
         return []
     return [(f" ({shown_target})" if label.strip() else shown_target, add_slot(base, "target"))]
 
 
-def _image(token: Token, base: Ink) -> list[Span]:
+def _image_spans(token: Token, base: Ink) -> list[Span]:
     label = tidy(token.content) or "image"
     source = str(token.attrs.get("src", ""))
     paint = ink(*base.slots, "link", href=source if is_web(source) else "")
-    return [(f"[image: {label}]" if label != "image" else "[image]", paint), *_target(label, source, base)]
+    shown_label = "[image]" if label == "image" else f"[image: {label}]"
+    return [(shown_label, paint), *_target_spans(label, source, base)]

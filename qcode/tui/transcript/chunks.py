@@ -26,22 +26,25 @@ _HEADING = re.compile(r" {0,3}#{1,6}(?:\s|$)")
 
 @dataclass(slots=True)
 class Chunk:
-    """Consecutive lines of the source. `has_gap`: a blank line precedes the chunk.
-
-    `fence` is the opening marker of a code chunk, with its `indent` and `info` string; it is empty for prose. `number`
-    is the number that the first item of an ordered list shows, `source_number` is its number in the source. `is_over`:
-    the next line cannot belong to the chunk.
-    """
+    """Consecutive lines of the source, without the fences of a code chunk."""
 
     lines: list[str] = field(default_factory=list)
     has_gap: bool = False
+    """Whether a blank line precedes the chunk."""
     fence: str = ""
+    """The opening marker of a code chunk, such as three backticks; empty for prose."""
     indent: int = 0
+    """The number of spaces before `fence`."""
     info: str = ""
+    """The text after `fence`, which names the language."""
     is_list: bool = False
+    """Whether the chunk is an item of a list."""
     number: int | None = None
+    """The number of an ordered item on screen; None for other chunks."""
     source_number: int | None = None
-    is_over: bool = False
+    """The number of an ordered item in the source, which may repeat a number ("1. 1. 1.")."""
+    is_single_line: bool = False
+    """Whether the chunk is a heading or a rule, to which no further line can belong."""
 
     @property
     def is_code(self) -> bool:
@@ -49,11 +52,12 @@ class Chunk:
 
     def closes(self, line: str) -> bool:
         """Return whether `line` closes this code chunk."""
-        mark = line.strip()
-        is_decoration = len(mark) >= len(self.fence) and mark == self.fence[0] * len(mark)
-        return is_decoration and len(line) - len(line.lstrip(" ")) <= 3 and not line.lstrip(" ").startswith("\t")
+        marker = line.strip()
+        is_fence = len(marker) >= len(self.fence) and marker == self.fence[0] * len(marker)
+        return is_fence and len(line) - len(line.lstrip(" ")) <= 3 and not line.lstrip(" ").startswith("\t")
 
     def add(self, line: str) -> None:
+        """Add a line of the source; code loses the indent of its fence."""
         self.lines.append(undent(line, self.indent) if self.is_code else line)
 
     def with_line(self, line: str) -> Chunk:
@@ -63,69 +67,75 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True)
 class PartStart:
-    """The state at the start of a part of a text: the chunk before it, and whether a blank line follows that one."""
+    """The state of a `Splitter` at the start of a part of a text; without arguments, at the start of the text."""
 
-    before: Chunk | None = None
+    previous_chunk: Chunk | None = None
     is_after_blank: bool = False
+    """Whether a blank line precedes the part."""
 
 
 class Splitter:
-    """Splits complete lines into chunks. `open` is the chunk that still grows, None between chunks."""
+    """Splits complete lines into chunks."""
 
     def __init__(self, start: PartStart) -> None:
-        self.open: Chunk | None = None
-        self._before = start.before
-        self._blank = start.is_after_blank
+        self.open_chunk: Chunk | None = None
+        """The chunk that still grows, None between chunks."""
+        self._previous_chunk = start.previous_chunk
+        self._is_after_blank = start.is_after_blank
 
-    def clean(self, line: str) -> str:
-        """Return a source line as `feed` takes it; only code keeps its tabs."""
-        return tidy_keeping_tabs(line) if self.open is not None and self.open.is_code else tidy(line)
+    def clean_line(self, line: str) -> str:
+        """Return the next source line without control characters, as `feed` expects it; only code keeps its tabs."""
+        is_in_code = self.open_chunk is not None and self.open_chunk.is_code
+        return tidy_keeping_tabs(line) if is_in_code else tidy(line)
 
-    def start_of_open(self) -> PartStart | None:
-        """Return the start of a part that begins with the last line fed, if a chunk begins there; otherwise None."""
-        chunk = self.open
-        if chunk is None or self._before is None or len(chunk.lines) > (0 if chunk.is_code else 1):
+    def start_of_open_chunk(self) -> PartStart | None:
+        """Return the start of a part that begins with the last line fed; None if that line does not begin a chunk."""
+        chunk = self.open_chunk
+        if chunk is None or self._previous_chunk is None:
             return None
-        return PartStart(replace(self._before, lines=[]), chunk.has_gap)
+        # The opening fence, which is the first line of code, is not among its lines.
+        if len(chunk.lines) > (0 if chunk.is_code else 1):
+            return None
+        return PartStart(replace(self._previous_chunk, lines=[]), chunk.has_gap)
 
     def feed(self, line: str) -> Chunk | None:
-        """Add one line, without its line break; return the chunk that it completes, None if there is none."""
-        chunk = self.open
+        """Add one line, without its line break; return the chunk that this line completes, None if there is none."""
+        chunk = self.open_chunk
         if chunk is not None and chunk.is_code:
             if not chunk.closes(line):
                 chunk.add(line)
                 return None
             return self.close()
         if not line.strip():
-            self._blank = True
+            self._is_after_blank = True
             if chunk is not None:
                 chunk.add("")
             return None
-        new_chunk = self.begin(line)
+        new_chunk = self.chunk_started_by(line)
         if new_chunk is None:
             assert chunk is not None
             chunk.add(line)
-            self._blank = False
+            self._is_after_blank = False
             return None
-        done = self.close() if chunk is not None else None
-        self.open = new_chunk
-        self._blank = False
-        return done
+        completed_chunk = self.close() if chunk is not None else None
+        self.open_chunk = new_chunk
+        self._is_after_blank = False
+        return completed_chunk
 
     def close(self) -> Chunk:
         """End the open chunk and return it."""
-        chunk = self.open
+        chunk = self.open_chunk
         assert chunk is not None
-        self._before, self.open = chunk, None
+        self._previous_chunk, self.open_chunk = chunk, None
         return chunk
 
-    def begin(self, line: str) -> Chunk | None:
+    def chunk_started_by(self, line: str) -> Chunk | None:
         """Return the chunk that the non-blank `line` would start; None if it belongs to the open chunk."""
-        chunk = self.open
+        chunk = self.open_chunk
         if chunk is not None and chunk.is_code:
             return None
         indent = len(line) - len(line.lstrip(" "))
-        has_gap = self._blank and (chunk is not None or self._before is not None)
+        has_gap = self._is_after_blank and (chunk is not None or self._previous_chunk is not None)
         is_inside = chunk is not None and chunk.is_list and indent > 0
         fence = None if is_inside else _TOP_LEVEL_FENCE.fullmatch(line)
         if fence is not None:
@@ -139,14 +149,14 @@ class Splitter:
             if item.group(3):
                 new_chunk.source_number = int(item.group(3))
                 new_chunk.number = self._number(new_chunk.source_number)
-        new_chunk.is_over = item is None and bool(_HEADING.match(line) or _RULE.match(line))
+        new_chunk.is_single_line = item is None and bool(_HEADING.match(line) or _RULE.match(line))
         return new_chunk
 
     def _ends(self, chunk: Chunk, line: str, indent: int) -> bool:
         """Return whether `line` ends the open prose `chunk`."""
-        if chunk.is_over:
+        if chunk.is_single_line:
             return True
-        if self._blank and indent <= (0 if chunk.is_list else 3):
+        if self._is_after_blank and indent <= (0 if chunk.is_list else 3):
             return True
         if indent == 0 and _HEADING.match(line):
             return True
@@ -159,14 +169,14 @@ class Splitter:
 
     def _number(self, number: int) -> int:
         """Return the number that an item shows: as written, or one more if the source repeats a number ("1. 1. 1.")."""
-        last = self.open or self._before
-        if last is not None and last.number is not None and last.source_number == number:
-            return last.number + 1
+        previous = self.open_chunk or self._previous_chunk
+        if previous is not None and previous.number is not None and previous.source_number == number:
+            return previous.number + 1
         return number
 
 
 class PartFinder:
-    """Divides a long text between two chunks, into parts that look the same if they are rendered separately.
+    """Finds where to divide a long text: between two chunks, so that both parts can be rendered separately.
 
     `size` is the minimum length of a part in characters; `tail` is the number of characters at the end of the text
     that belong to the next part. Example: with a `size` of 8, "# Title\\nSome text\\n\\nMore" is divided before
@@ -177,21 +187,21 @@ class PartFinder:
         self.tail = 0
         self._splitter = Splitter(start)
         self._size = size
-        self._rest = ""
-        self._done = 0
+        self._partial_line = ""
+        self._fed_chars = 0
 
     def feed(self, text: str) -> PartStart | None:
         """Add text; return the start of the next part if it begins in this text. Do not add more after that."""
-        *complete, rest = (self._rest + text).split("\n")
-        left = sum(len(line) + 1 for line in complete) + len(rest)
+        *complete, rest = (self._partial_line + text).split("\n")
+        remaining_chars = sum(len(line) + 1 for line in complete) + len(rest)
         for line in complete:
-            self._splitter.feed(self._splitter.clean(line))
-            if self._done >= self._size and (start := self._splitter.start_of_open()) is not None:
-                self.tail = left
+            self._splitter.feed(self._splitter.clean_line(line))
+            if self._fed_chars >= self._size and (start := self._splitter.start_of_open_chunk()) is not None:
+                self.tail = remaining_chars
                 return start
-            self._done += len(line) + 1
-            left -= len(line) + 1
-        self._rest = rest
+            self._fed_chars += len(line) + 1
+            remaining_chars -= len(line) + 1
+        self._partial_line = rest
         return None
 
 
@@ -200,83 +210,90 @@ def undent(line: str, indent: int) -> str:
     return line[min(indent, len(line) - len(line.lstrip(" "))) :]
 
 
-STEP = 800
+MIN_OPEN_CHARS = 800
 """At least this many characters at the end of a growing chunk are rendered again with each frame."""
 
-_LATEST = 4
+_MAX_OPEN_STEPS = 4
+"""A paragraph is divided at this multiple of `MIN_OPEN_CHARS` even if a mark such as `**` may still be unclosed."""
 _NESTED_ITEM = re.compile(r"(\s*)(?:[-*+]|\d{1,9}[.)])\s+\S")
 _NESTED_FENCE = re.compile(r"(?:\s|>|[-*+] |\d{1,9}[.)] )*(`{3,}|~{3,})")
 _QUOTE = re.compile(r"\s*>[\s>]*")
 _TABLE_RULE = re.compile(r"\s*+\|?\s*+:?-++:?\s*+(?:\|\s*+:?-++:?\s*+)*+\|?\s*")
-# The matched character stays before the division; the text after it must not look like the start of a block.
+# A paragraph is divided after the matched character. The text after it begins with a letter, so it cannot look like the
+# start of a list, a heading or another block.
 _BETWEEN_WORDS = re.compile(r"\w(?=\s+[^\W\d_])")
 _BEFORE_WORD = re.compile(r"\S(?=\s+[^\W\d_])")
 _INSIDE_WORD = re.compile(r"\w(?=[^\W\d_])")
 _DELIMITERS = frozenset("*_`[~<")
+"""Characters of inline marks. In plain text, such a character may belong to a mark that is closed later."""
 
-Blocks = Callable[[Sequence[str]], list[Line]]
-Paragraph = Callable[[str], "list[Span] | None"]
+RenderLines = Callable[[Sequence[str]], list[Line]]
+ParseParagraph = Callable[[str], "list[Span] | None"]
 
 
 class GrowingLines:
-    """The rows of a long list, quote or table that still grows. `blocks` renders a part of its lines.
+    """The rows of a long list, quote or table that still grows. `render_lines` renders a part of its lines.
 
-    The lines before a cut are rendered once. The lines after it are rendered with a context: the lines above that give
-    them their meaning, such as the header of a table; the rows of the context are then dropped.
+    The lines before a cut are rendered once. The lines after the cut are rendered with a context: the lines above it
+    that give them their meaning, such as the header of a table; the rows of the context are then dropped.
 
     Example: a table has 100 rows of source, and the cut is before row 80. The rows 80 to 100 are rendered as a table
     with the two lines of the header, which give 2 rows on screen; these are dropped, and the others follow the rows of
     the first part.
     """
 
-    def __init__(self, blocks: Blocks) -> None:
-        self._blocks = blocks
+    def __init__(self, render_lines: RenderLines) -> None:
+        self._render_lines = render_lines
         self._rows: list[Line] = []
-        self._done_lines = 0
+        self._settled_lines = 0
         self._context: list[str] = []
         self._context_rows = 0
 
     def grow(self, lines: Sequence[str]) -> list[Line]:
-        """Return the rows of `lines`: those of the last call, with lines added, and the last line possibly longer."""
-        while (cut := self._cut(lines)) is not None:
-            self._rows += self._render(lines[self._done_lines : cut])
-            self._done_lines = cut
+        """Return the rows of `lines`, which are those of the last call with text added at their end."""
+        while (cut := self._find_cut(lines)) is not None:
+            self._rows += self._render_after_context(lines[self._settled_lines : cut])
+            self._settled_lines = cut
             self._context = context_of(lines, cut)
             self._context_rows = self._rows_of_context(is_after_blank=not lines[cut - 1].strip())
-        return self._rows + self._render(lines[self._done_lines :])
+        return self._rows + self._render_after_context(lines[self._settled_lines :])
 
-    def _render(self, lines: Sequence[str]) -> list[Line]:
-        return self._blocks([*self._context, *lines])[self._context_rows :]
+    def _render_after_context(self, lines: Sequence[str]) -> list[Line]:
+        return self._render_lines([*self._context, *lines])[self._context_rows :]
 
     def _rows_of_context(self, *, is_after_blank: bool) -> int:
         if not self._context:
             return 0
-        rows = len(self._blocks(self._context))
+        rows = len(self._render_lines(self._context))
         if _NESTED_FENCE.match(self._context[-1]):
             return rows - 1  # A fence without content shows a blank row.
+        # A blank line at the end of the context is shown above the lines after it, unless the lines have it already.
         return rows + (self._context[-1] == "" and not is_after_blank)
 
-    def _cut(self, lines: Sequence[str]) -> int | None:
-        """Return the index of the line before which the open end can be divided, None while it is short."""
-        size = 0
+    def _find_cut(self, lines: Sequence[str]) -> int | None:
+        """Return the index of the line before which the open end can be divided, None while it is short.
+
+        The best division is before an item or after a blank line; otherwise it is as near the end as possible.
+        """
+        open_chars = 0
         latest = None
-        for index in range(len(lines) - 1, self._done_lines, -1):
-            size += len(lines[index]) + 1
-            if size < STEP:
+        for index in range(len(lines) - 1, self._settled_lines, -1):
+            open_chars += len(lines[index]) + 1
+            if open_chars < MIN_OPEN_CHARS:
                 continue
             latest = latest or index
             if _NESTED_ITEM.match(lines[index]) or not lines[index - 1].strip(" >\t"):
                 break
         else:
-            index = latest or self._done_lines
-        return index if latest is not None and self._size(lines, index) >= STEP else None
+            index = latest or self._settled_lines
+        if latest is None:
+            return None
+        newly_settled_chars = sum(len(line) + 1 for line in lines[self._settled_lines : index])
+        return index if newly_settled_chars >= MIN_OPEN_CHARS else None
 
-    def _size(self, lines: Sequence[str], end: int) -> int:
-        return sum(len(line) + 1 for line in lines[self._done_lines : end])
 
-
-def context_of(lines: Sequence[str], at: int) -> list[str]:
-    """Return the lines above `at` that give the lines after it their meaning: list items, a table header, a fence.
+def context_of(lines: Sequence[str], cut: int) -> list[str]:
+    """Return the lines before the index `cut` that give those after it their meaning: items, a table header, a fence.
 
     Example: before the last of the lines "- one", "  - two", "    text", "    more", the context is "- one", "  - two"
     and an empty line: without it, "    more" would be a code block.
@@ -284,19 +301,19 @@ def context_of(lines: Sequence[str], at: int) -> list[str]:
     if len(lines) > 1 and "|" in lines[0] and _TABLE_RULE.fullmatch(lines[1]):
         return list(lines[:2])
     context: list[str] = []
-    indent = _indent(lines[at])
-    for line in reversed(lines[:at]):
+    indent = _indent(lines[cut])
+    for line in reversed(lines[:cut]):
         item = _NESTED_ITEM.match(line)
         if item is not None and _indent(line) < indent:
             context.insert(0, line)
             indent = _indent(line)
-    opening = _open_fence(lines[:at])
+    opening = _open_fence(lines[:cut])
     if opening:
         return context if opening in context else [*context, opening]
-    quoted = _QUOTE.match(lines[at - 1])
-    if not context and quoted is not None and not lines[at - 1][quoted.end() :].strip():
+    quote_marks = _QUOTE.match(lines[cut - 1])
+    if not context and quote_marks is not None and not lines[cut - 1][quote_marks.end() :].strip():
         # A blank line is shown only between two blocks, so a block is put before it.
-        return [f"{quoted[0]} x", lines[at - 1]]
+        return [f"{quote_marks[0]} x", lines[cut - 1]]
     # The blank line is needed: a list that starts with a number other than 1 cannot directly follow text.
     return [*context, ""] if context else []
 
@@ -305,11 +322,11 @@ def _open_fence(lines: Sequence[str]) -> str:
     """Return the opening line of the fence that is open after `lines`, empty if none is."""
     opening, marker = "", None
     for line in lines:
-        mark = _NESTED_FENCE.match(line)
-        if mark is None:
+        fence = _NESTED_FENCE.match(line)
+        if fence is None:
             continue
         is_open = marker is not None
-        marker = fence_after(marker, line.strip(" >\t") if is_open else line[mark.start(1) :])
+        marker = fence_after(marker, line.strip(" >\t") if is_open else line[fence.start(1) :])
         if not is_open:
             opening = line
     return opening if marker is not None else ""
@@ -320,53 +337,54 @@ def _indent(line: str) -> int:
 
 
 class GrowingParagraph:
-    """The rows of one long paragraph that still grows. `spans_of` parses a text, None if it is not one paragraph.
+    """The rows of one long paragraph that still grows. `spans_of` parses a text; None means it has other blocks.
 
-    `_at` is the index in the source at which the open end begins. Example: the text before `_at` was wrapped to 20
-    rows. The first 19 are final. The last one is not full, so its spans are in `_carry`, and each frame wraps them
-    together with the open end; `_joint` says how that row continues the one before it.
+    Example: the first `_settled_chars` characters were wrapped to 20 rows. The first 19 are final. The last row is not
+    full, so its spans are in `_carried_spans`, and each frame wraps them together with the open end. `_carried_joint`
+    is the joint of that row.
     """
 
-    def __init__(self, width: int, spans_of: Paragraph) -> None:
+    def __init__(self, width: int, spans_of: ParseParagraph) -> None:
         self._width = width
         self._spans_of = spans_of
         self._rows: list[Line] = []
-        self._at = 0
-        self._carry: list[Span] = []
-        self._joint: str | None = None
+        self._settled_chars = 0
+        self._carried_spans: list[Span] = []
+        self._carried_joint: str | None = None
 
     def grow(self, source: str) -> list[Line] | None:
-        """Return the rows of `source`, which extends the last one; None if it is no longer one paragraph."""
-        while len(source) - self._at > 2 * STEP:
+        """Return the rows of `source`, which is that of the last call with text added; None if it has other blocks."""
+        while len(source) - self._settled_chars > 2 * MIN_OPEN_CHARS:
             if not self._settle(source):
                 break
-        spans = self._spans_of(source[self._at :])
+        spans = self._spans_of(source[self._settled_chars :])
         return None if spans is None else self._rows + self._wrap(spans, source)
 
     def _settle(self, source: str) -> bool:
-        """Wrap the complete part for the last time; return whether the open end became shorter."""
-        cut = _last_division(source, self._at, len(source) - STEP)
+        """Wrap the open end up to a division for the last time; return whether the open end became shorter."""
+        cut = _last_division(source, self._settled_chars, len(source) - MIN_OPEN_CHARS)
         if cut is None:
             return False
-        spans = self._spans_of(source[self._at : cut])
+        spans = self._spans_of(source[self._settled_chars : cut])
         if spans is None:
             return False
         is_closed = not any(_DELIMITERS.intersection(text) for text, paint in spans if paint == PLAIN)
-        if not is_closed and len(source) - self._at < _LATEST * STEP:
+        if not is_closed and len(source) - self._settled_chars < _MAX_OPEN_STEPS * MIN_OPEN_CHARS:
             return False
         rows = self._wrap(spans, source)
         self._rows += rows[:-1]
-        self._carry, self._joint = list(rows[-1].spans), rows[-1].joint
-        self._at = cut
+        self._carried_spans, self._carried_joint = list(rows[-1].spans), rows[-1].joint
+        self._settled_chars = cut
         return True
 
     def _wrap(self, spans: list[Span], source: str) -> list[Line]:
         """Return the rows of the open end; its first row continues the last row before it."""
         between: list[Span] = []
-        if self._at and source[self._at].isspace():
-            between = [("\n" if source.startswith("  \n", self._at) else " ", PLAIN)]
-        rows = wrap([*self._carry, *between, *spans], self._width)
-        rows[0].joint = self._joint
+        if self._settled_chars and source[self._settled_chars].isspace():
+            is_hard_break = source.startswith("  \n", self._settled_chars)
+            between = [("\n" if is_hard_break else " ", PLAIN)]
+        rows = wrap([*self._carried_spans, *between, *spans], self._width)
+        rows[0].joint = self._carried_joint
         return rows
 
 

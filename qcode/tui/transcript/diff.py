@@ -21,15 +21,18 @@ from qcode.tui.transcript.line import Line, Span, add_slot, crop, ink, prefix, t
 from qcode.values import dataclass
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
-_MAX_LINE = 600
+_MAX_COMPARED_CHARS = 600
+"""In a longer line, changed words are not marked: the comparison would take long."""
 _MIN_SIMILARITY = 0.4
+"""The similarity of two lines (0 to 1) from which their changed words are marked; below it, most words differ."""
 _MAX_HIGHLIGHTED = 2_000
-"""Rows of one diff that are highlighted; more would delay the first paint of a large diff."""
+"""Only this many rows of a diff are highlighted; more would delay the first paint of a large diff."""
 
 MIN_SIDE_BY_SIDE = 136
-"""Cells of a row from which old and new text are side by side: those of a card on a screen of 141 columns."""
-_BETWEEN = " │ "
+"""The minimum width at which old and new text are side by side: that of a diff in a card on 141 columns."""
+_COLUMN_SEPARATOR = " │ "
 _MIN_BOTH_SIDES = 3
+"""The minimum height in which removed and added lines of one change can both be shown."""
 
 Kind = Literal["add", "remove", "same", "hunk", "file"]
 _SIGN = {"add": "+", "remove": "-", "same": " "}
@@ -37,21 +40,21 @@ _SIGN = {"add": "+", "remove": "-", "same": " "}
 
 @dataclass(slots=True)
 class DiffRow:
-    """One line of a diff. `number` is its line in the new file, or in the old file for a removed line.
-
-    `old` is the line of an unchanged row in the old file.
-
-    `changed` are the character ranges that differ from the line on the other side of the change. `has_line_end`: the
-    line ends with a line break. `code` are the highlighted spans of `text`, None until it is rendered.
-    """
+    """One line of a diff, without its sign."""
 
     kind: Kind
     text: str
+    """The line of the file; of a hunk, the text after its `@@`; of a file, its name."""
     number: int = 0
+    """The line number in the new file, or in the old file for a removed line; 0 if it is unknown."""
     changed: tuple[tuple[int, int], ...] = ()
+    """The ranges of characters that differ from the line which replaces this one, or which this one replaces."""
     has_line_end: bool = True
-    old: int = 0
+    """Whether the line ends with a line break."""
+    old_number: int = 0
+    """The line number of an unchanged row in the old file."""
     code: list[Span] | None = None
+    """The highlighted spans of `text`; None until the row is rendered."""
 
 
 def parse_diff(diff: str) -> list[DiffRow]:
@@ -61,14 +64,14 @@ def parse_diff(diff: str) -> list[DiffRow]:
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
         if line.kind == "outside":
             if line.text.startswith("--- "):
-                old = _name(line.text)
+                old = _file_name(line.text)
             rows.extend(_row_outside_hunks(line.text, old))
         elif line.kind == "hunk":
             rows.append(DiffRow("hunk", _shown(line.text.split("@@", 2)[2].strip())))
         elif line.kind != "note":
-            rows.append(DiffRow(line.kind, _shown(line.text[1:]), line.number, old=line.old))
+            rows.append(DiffRow(line.kind, _shown(line.text[1:]), line.number, old_number=line.old))
         elif rows:
-            rows[-1].has_line_end = False
+            rows[-1].has_line_end = False  # the note "\ No newline at end of file"
     _mark_words(rows)
     return rows
 
@@ -84,13 +87,16 @@ def _row_outside_hunks(line: str, old: str) -> Iterator[DiffRow]:
     `old` is the name on the `---` line before it. Example: `--- a/x` and `+++ /dev/null` are one row, `x (deleted)`.
     """
     if line.startswith("+++ "):
-        new = _name(line)
-        yield DiffRow("file", new if old in (new, "") else f"{old} (deleted)" if not new else f"{old} → {new}")
+        new = _file_name(line)
+        if old in (new, ""):
+            yield DiffRow("file", new)
+        else:
+            yield DiffRow("file", f"{old} → {new}" if new else f"{old} (deleted)")
     elif not line.startswith(("--- ", "\\", "diff --git", "index ")) and line:
         yield DiffRow("same", _shown(line))
 
 
-def _name(line: str) -> str:
+def _file_name(line: str) -> str:
     """Return the file name on a `---` or `+++` line; empty for `/dev/null`."""
     name = _shown(line[4:].split("\t")[0])
     return "" if name == "/dev/null" else name.removeprefix("a/" if line.startswith("-") else "b/")
@@ -100,14 +106,15 @@ def _mark_words(rows: Sequence[DiffRow]) -> None:
     """Compare each removed line with the added line at the same position of the change."""
     index = 0
     while index < len(rows):
-        removed = _run(rows, index, "remove")
-        added = _run(rows, index + len(removed), "add")
+        removed = _rows_of_kind(rows, index, "remove")
+        added = _rows_of_kind(rows, index + len(removed), "add")
         for before, after in zip(removed, added, strict=False):
             _compare(before, after)
         index += max(1, len(removed) + len(added))
 
 
-def _run(rows: Sequence[DiffRow], start: int, kind: Kind) -> Sequence[DiffRow]:
+def _rows_of_kind(rows: Sequence[DiffRow], start: int, kind: Kind) -> Sequence[DiffRow]:
+    """Return the rows from `start` up to the first one of another kind."""
     end = start
     while end < len(rows) and rows[end].kind == kind:
         end += 1
@@ -115,12 +122,13 @@ def _run(rows: Sequence[DiffRow], start: int, kind: Kind) -> Sequence[DiffRow]:
 
 
 def _without_blanks(words: Sequence[str]) -> list[str]:
-    """Return the words without white space, which all lines share and which says nothing about similarity."""
+    """Return the words without the white space between them, which would make any two lines look similar."""
     return [word for word in words if not word.isspace()]
 
 
 def _compare(before: DiffRow, after: DiffRow) -> None:
-    if max(len(before.text), len(after.text)) > _MAX_LINE:
+    """Set `changed` of a removed line and the added line that replaces it, unless the two are too different."""
+    if max(len(before.text), len(after.text)) > _MAX_COMPARED_CHARS:
         return
     old, new = _WORD.findall(before.text), _WORD.findall(after.text)
     if SequenceMatcher(None, _without_blanks(old), _without_blanks(new), autojunk=False).ratio() < _MIN_SIMILARITY:
@@ -132,7 +140,7 @@ def _compare(before: DiffRow, after: DiffRow) -> None:
 
 
 def _ranges(words: Sequence[str], changes: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """Yield the characters of the changed words, without the blanks around them."""
+    """Yield the ranges of characters of changed words, without the blanks around them. `changes` are word indexes."""
     for start, end in changes:
         while start < end and words[start].isspace():
             start += 1
@@ -167,25 +175,25 @@ def changed_rows(rows: Sequence[DiffRow]) -> list[DiffRow]:
 
 
 def both_sides(rows: Sequence[DiffRow], height: int) -> Sequence[DiffRow]:
-    """Return `rows`; if the first `height` add no line, half of these rows and then the first added lines.
+    """Return `rows`, but if the first `height` rows would show no added line, leave out removed lines.
 
-    With 9 rows, 100 replaced lines show 4 removed ones, `96 more removed lines`, and 4 added ones. Less than 3 rows
-    have no space for both.
+    Example: for 100 replaced lines and a height of 9, the result is 4 removed lines, a row that says `96 more removed
+    lines`, and 4 added lines.
     """
     kinds = [row.kind for row in rows]
-    first = next((kinds.index(kind) for kind in ("add", "remove") if kind in kinds), 0)
-    if first < height or (height < _MIN_BOTH_SIDES and rows and rows[0].kind == "remove"):
+    first_shown = next((kinds.index(kind) for kind in ("add", "remove") if kind in kinds), 0)
+    if first_shown < height or (height < _MIN_BOTH_SIDES and rows and rows[0].kind == "remove"):
         return rows
     head = rows[: (height - 1) // 2]
     head = head[:-1] if head and head[-1].kind == "hunk" else head
-    skipped = sum(row.kind == "remove" for row in rows[len(head) : first])
+    skipped = sum(row.kind == "remove" for row in rows[len(head) : first_shown])
     mark = DiffRow("hunk", count_text(skipped, "more removed line"))
-    return [*head, mark, *rows[first : first + height - len(head) - 1]]
+    return [*head, mark, *rows[first_shown : first_shown + height - len(head) - 1]]
 
 
 @dataclass(slots=True)
 class DiffCount:
-    """The files of several diffs, each once, and their added and removed lines."""
+    """The number of added and removed lines in several diffs, and the names of their files."""
 
     files: set[str] = field(default_factory=set)
     added: int = 0
@@ -200,9 +208,9 @@ class DiffCount:
 
 
 def render_diff(rows: Sequence[DiffRow], width: int) -> list[Line]:
-    """Return screen rows. File names are shown only if the diff covers several files."""
-    digits = len(str(max((max(row.number, row.old) for row in rows), default=0)))
-    has_names = sum(row.kind == "file" for row in rows) > 1
+    """Return `rows` as screen rows. File names are shown only if the diff covers several files."""
+    digits = len(str(max((max(row.number, row.old_number) for row in rows), default=0)))
+    shows_names = sum(row.kind == "file" for row in rows) > 1
     is_wide = width >= MIN_SIDE_BY_SIDE and {"add", "remove"} <= {row.kind for row in rows}
     _highlight(rows)
     lines: list[Line] = []
@@ -211,15 +219,16 @@ def render_diff(rows: Sequence[DiffRow], width: int) -> list[Line]:
         row = rows[index]
         used = 1
         if row.kind == "file":
-            if has_names:
-                lines += [Line((piece,)) for piece in [(crop(row.text, width), ink("diff-hunk"))]]
+            if shows_names:
+                lines.append(Line(((crop(row.text, width), ink("diff-hunk")),)))
         elif row.kind == "hunk":
-            if lines and not (has_names and lines[-1].spans[0][1] == ink("diff-hunk")):
+            is_below_name = shows_names and bool(lines) and lines[-1].spans[0][1] == ink("diff-hunk")
+            if lines and not is_below_name:
                 text = crop(f"{'⋮':>{digits}} {row.text}".rstrip(), width)
                 lines.append(Line(((text, ink("diff-hunk")),), is_decoration=True))
         elif is_wide and row.number:
-            removed = _run(rows, index, "remove")
-            added = _run(rows, index + len(removed), "add")
+            removed = _rows_of_kind(rows, index, "remove")
+            added = _rows_of_kind(rows, index + len(removed), "add")
             used = len(removed) + len(added) or 1
             pairs = zip_longest(removed, added) if removed or added else [(row, row)]
             lines += [line for before, after in pairs for line in _side_by_side(before, after, digits, width)]
@@ -230,37 +239,40 @@ def render_diff(rows: Sequence[DiffRow], width: int) -> list[Line]:
 
 
 def _side_by_side(before: DiffRow | None, after: DiffRow | None, digits: int, width: int) -> list[Line]:
-    """Return the rows of a line of the old text with the one of the new text that is beside it.
+    """Return the screen rows of an old line and the new line beside it; None if there is no such line.
 
     Only the new text is copied; the search finds both.
     """
-    half = (width - len(_BETWEEN)) // 2
-    old = [] if before is None else _render_row(before, before.old or before.number, digits, half)
-    new = [] if after is None else _render_row(after, after.number, digits, width - len(_BETWEEN) - half)
+    left_width = (width - len(_COLUMN_SEPARATOR)) // 2
+    right_width = width - len(_COLUMN_SEPARATOR) - left_width
+    old = [] if before is None else _render_row(before, before.old_number or before.number, digits, left_width)
+    new = [] if after is None else _render_row(after, after.number, digits, right_width)
     lines: list[Line] = []
     for left, right in zip_longest(old, new):
-        spans = () if left is None else left.spans
-        cells = half if left is None else half - left.width
-        blank: Span = (" " * max(0, cells), ink() if left is None else left.fill)
-        spans = (*spans, blank, (_BETWEEN, ink("rule")))
-        start = sum(len(text) for text, _ in spans)
-        searched = None if left is None or before is after else left.lead
+        left = left or Line()
+        blank: Span = (" " * max(0, left_width - left.width), left.fill)
+        spans = (*left.spans, blank, (_COLUMN_SEPARATOR, ink("rule")))
+        right_start = sum(len(text) for text, _ in spans)
+        # An unchanged line is on both sides, and must be found only once.
+        search_start = None if not left.spans or before is after else left.lead
         if right is None:
-            lines.append(Line(spans, start, is_decoration=True, search_start=searched))
+            lines.append(Line(spans, right_start, is_decoration=True, search_start=search_start))
         else:
-            lead = start + right.lead
-            lines.append(Line((*spans, *right.spans), lead, right.joint, right.fill, search_start=searched))
+            lead = right_start + right.lead
+            lines.append(Line((*spans, *right.spans), lead, right.joint, right.fill, search_start=search_start))
     return lines
 
 
 def _render_row(row: DiffRow, line_number: int, digits: int, width: int) -> list[Line]:
+    """Return the screen rows of one line, with `line_number` right-aligned to `digits` and its sign before it."""
     paint = ink() if row.kind == "same" else ink(f"diff-{row.kind}")
-    number = ink(*paint.slots, "diff-number")
+    label_ink = ink(*paint.slots, "diff-number")
     label = f"{line_number or '':>{digits}} {_SIGN[row.kind]} "
-    room = width - len(label)
-    if room < 8:
-        label, room = f"{_SIGN[row.kind]} ", max(1, width - 2)
-    lines = prefix(wrap(_spans(row), room, is_code=True), (label, number), (" " * len(label), number))
+    text_width = width - len(label)
+    if text_width < 8:
+        label, text_width = f"{_SIGN[row.kind]} ", max(1, width - 2)
+    wrapped = wrap(_spans(row), text_width, is_code=True)
+    lines = prefix(wrapped, (label, label_ink), (" " * len(label), label_ink))
     for line in lines:
         line.fill = paint
     return lines
@@ -269,7 +281,7 @@ def _render_row(row: DiffRow, line_number: int, digits: int, width: int) -> list
 def _spans(row: DiffRow) -> list[Span]:
     """Return the code in its own colors, on the background of the change, with the changed words marked.
 
-    The slot of the change comes last, so in a theme that sets its foreground that color wins.
+    The slot of the change is on top: if a theme gives it a text color, that color replaces those of the code.
     """
     slot = f"diff-{row.kind}"
     code = row.code or [(row.text, ink())]
@@ -283,23 +295,27 @@ def _spans(row: DiffRow) -> list[Span]:
 
 
 def _highlight(rows: Sequence[DiffRow]) -> None:
-    """Highlight the rows that were never rendered, each hunk as the code before and after the change."""
-    name = ""
+    """Set `code` of the rows that were never rendered."""
+    file_name = ""
     hunk: list[DiffRow] = []
+    # The added row ends the last hunk.
     for row in (*rows[:_MAX_HIGHLIGHTED], DiffRow("file", "")):
         if row.kind in ("file", "hunk"):
-            _highlight_hunk(hunk, name)
+            _highlight_hunk(hunk, file_name)
             hunk = []
-            name = row.text.rpartition(" → ")[2].removesuffix(" (deleted)") if row.kind == "file" else name
+            if row.kind == "file":
+                file_name = row.text.rpartition(" → ")[2].removesuffix(" (deleted)")
         else:
             hunk.append(row)
 
 
-def _highlight_hunk(hunk: Sequence[DiffRow], name: str) -> None:
-    if not name or all(row.code is not None for row in hunk):
+def _highlight_hunk(hunk: Sequence[DiffRow], file_name: str) -> None:
+    """Highlight the old code of a hunk, then its new code: each is code of the language, both together are not."""
+    if not file_name or all(row.code is not None for row in hunk):
         return
-    highlighter = Highlighter(language_of(name))
+    highlighter = Highlighter(language_of(file_name))
     for kind in ("remove", "add"):
         side = [row for row in hunk if row.kind in ("same", kind)]
         for row, spans in zip(side, highlighter.highlight_block([row.text for row in side]), strict=True):
+            # The first slot is the band of a code block, which a diff does not have.
             row.code = [(text, ink(*paint.slots[1:])) for text, paint in spans]

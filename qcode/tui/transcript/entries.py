@@ -362,15 +362,15 @@ class ReplyEntry(Entry):
 
             self._stream, self._fed_items, self._width = MarkdownStream(width, self._start), 0, width
         stream = self._stream
-        first = stream.settled
+        first = stream.settled_count
         for kind, text in self._items[self._fed_items :]:
             if kind == "text":
                 stream.feed(text)
             else:
-                stream.mark(text)
+                stream.add_mark(text)
         self._fed_items = len(self._items)
         if self._is_live:
-            stream.show()
+            stream.render_open_end()
         else:
             stream.finish()
             self._stream = None

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from qcode.tui.transcript.chunks import STEP, context_of
+from qcode.tui.transcript.chunks import MIN_OPEN_CHARS, context_of
 from qcode.tui.transcript.line import Line, shown_text
 from qcode.tui.transcript.markdown import MarkdownStream
 from tests.tui.transcript.rendering import facts, lines_of
@@ -58,7 +58,7 @@ def live(text: str, piece: int, width: int = 60) -> list[list[Line]]:
     frames = []
     for at in range(0, len(text), piece):
         stream.feed(text[at : at + piece])
-        stream.show()
+        stream.render_open_end()
         frames.append(list(stream.lines))
     return frames
 
@@ -66,7 +66,7 @@ def live(text: str, piece: int, width: int = 60) -> list[list[Line]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_long_block_looks_the_same_while_it_is_written(name: str) -> None:
     text = BLOCKS[name]
-    assert len(text) > 3 * STEP
+    assert len(text) > 3 * MIN_OPEN_CHARS
     assert shown_text(live(text, 97)[-1]) == shown_text(lines_of(text.rstrip("\n"), 60))
 
 
@@ -75,7 +75,7 @@ def test_finished_rows_equal_the_rows_of_the_complete_text(name: str) -> None:
     stream = MarkdownStream(60)
     for at in range(0, len(BLOCKS[name]), 53):
         stream.feed(BLOCKS[name][at : at + 53])
-        stream.show()
+        stream.render_open_end()
     stream.finish()
     assert facts(stream.lines) == facts(lines_of(BLOCKS[name], 60))
 
@@ -91,7 +91,7 @@ def test_each_frame_renders_only_the_end(name: str) -> None:
         fresh.append(
             sum(len(line.text.strip()) for line in after[len(before) if first_changed is None else first_changed :])
         )
-    assert max(fresh) < 5 * STEP
+    assert max(fresh) < 5 * MIN_OPEN_CHARS
 
 
 def test_block_that_is_not_a_paragraph_is_shown_whole() -> None:
@@ -109,7 +109,7 @@ def test_block_with_unclosed_marks_is_still_divided() -> None:
     frames = live(text, 240)
     before, after = frames[-2], frames[-1]
     same = sum(one is other for one, other in zip(before, after, strict=False))
-    assert len(after) - same < 5 * STEP // 60
+    assert len(after) - same < 5 * MIN_OPEN_CHARS // 60
 
 
 def test_context_of_a_line_is_its_enclosing_blocks() -> None:

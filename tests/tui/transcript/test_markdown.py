@@ -185,7 +185,7 @@ def test_long_paragraph_has_the_same_width_while_it_grows() -> None:
     stream = MarkdownStream(200)
     for _ in range(2_000):
         stream.feed("word word ")
-    stream.show()
+    stream.render_open_end()
     live = max(line.width for line in stream.lines)
     stream.finish()
     assert live == max(line.width for line in stream.lines) <= 110

@@ -59,7 +59,7 @@ def test_any_split_settles_to_the_same_rows(text: str, cuts: list[int], width: i
     stream = MarkdownStream(width)
     for piece in split(text, cuts):
         stream.feed(piece)
-        stream.show()
+        stream.render_open_end()
         assert all(line.width <= width for line in stream.lines)
     stream.finish()
     assert facts(stream.lines) == facts(lines_of(text, width))
@@ -136,21 +136,21 @@ def test_marks_are_between_rows_and_change_none(text: str, cuts: list[int], data
 def test_settled_rows_are_never_rendered_again() -> None:
     stream = MarkdownStream(40)
     stream.feed("first\n\nsecond\n\nthird")
-    stream.show()
-    settled_lines = stream.lines[: stream.settled]
+    stream.render_open_end()
+    settled_lines = stream.lines[: stream.settled_count]
     assert shown_text(settled_lines) == "first"
     stream.feed(" and more\n\nfourth")
-    stream.show()
+    stream.render_open_end()
     assert all(line is before for line, before in zip(stream.lines, settled_lines, strict=False))
 
 
 def test_rows_of_a_long_open_fence_are_kept_while_it_grows() -> None:
     stream = MarkdownStream(40)
     stream.feed("```python\n" + "value = 1\n" * 50)
-    stream.show()
+    stream.render_open_end()
     before = list(stream.lines)
     stream.feed("last = 2\n")
-    stream.show()
+    stream.render_open_end()
     assert all(line is other for line, other in zip(stream.lines[1:50], before[1:50], strict=True))
 
 
@@ -159,7 +159,7 @@ def test_start_of_a_possible_mark_is_held_back() -> None:
     shown = []
     for piece in ("text\n", "``", "`", "py\n", "x = 1\n"):
         stream.feed(piece)
-        stream.show()
+        stream.render_open_end()
         shown.append(shown_text(stream.lines))
     assert shown == ["text", "text", "text", "text\n py", "text\n py\n x = 1"]
 
@@ -167,7 +167,7 @@ def test_start_of_a_possible_mark_is_held_back() -> None:
 def test_mark_inside_a_paragraph_does_not_break_it() -> None:
     stream = MarkdownStream(20)
     stream.feed("one two three four fi")
-    stream.mark("continued 1/3")
+    stream.add_mark("continued 1/3")
     stream.feed("ve six **seven")
     stream.feed("** eighth")
     stream.finish()
@@ -182,7 +182,7 @@ def test_mark_inside_a_paragraph_does_not_break_it() -> None:
 def test_mark_inside_code_does_not_end_it() -> None:
     stream = MarkdownStream(24)
     stream.feed("```\na = 1\nb =")
-    stream.mark("continued 1/3")
+    stream.add_mark("continued 1/3")
     stream.feed(" 2\nc = 3\n```\nafter")
     stream.finish()
     assert [line.text.strip("─ ") for line in stream.lines] == ["a = 1", "b = 2", "continued 1/3", "c = 3", "after"]

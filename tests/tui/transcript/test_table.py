@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from qcode.tui.transcript.blocks import fit
+from qcode.tui.transcript.blocks import fit_columns
 from tests.tui.transcript.rendering import rows_of, slots_of
 
 TABLE = (
@@ -51,6 +51,6 @@ def test_cells_have_inline_marks_and_line_breaks() -> None:
 
 
 def test_fit_shrinks_the_widest_column_and_keeps_the_sum() -> None:
-    assert fit([4, 30, 20], 40) == [4, 15, 15]
-    assert fit([4, 5], 40) == [4, 5]
-    assert fit([20, 20, 20], 20) is None
+    assert fit_columns([4, 30, 20], 40) == [4, 15, 15]
+    assert fit_columns([4, 5], 40) == [4, 5]
+    assert fit_columns([20, 20, 20], 20) is None
