@@ -23,7 +23,7 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from qcode.protocol.errors import QcodeError
-from qcode.tui.failures import crash_text, unwrapped
+from qcode.tui.failures import crash_text, original_error
 from qcode.tui.layout import Widgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
 from qcode.tui.prompt.history import PromptHistory
@@ -59,32 +59,29 @@ if TYPE_CHECKING:
     from qcode.tui.turns import State
 
 
-_LEAVE_SECONDS = 3.0
+_MAX_EXIT_WAIT_SECONDS = 3.0
+"""How long leaving waits for an interrupted turn to store its result."""
 
 
 @dataclass(frozen=True, slots=True)
 class AppOptions:
-    """Options of the app beside the context of the run.
-
-    `history_file` keeps prompts across sessions, None for this run only. `on_first_paint` is called after the first
-    paint. `clock` returns seconds from any starting point. `draft` is text that is in the prompt at first.
-    `picks_session`: the user first picks a session to resume. `busy_session` is the id of one that another process has
-    open: the user first decides how to continue.
-    """
+    """Options of the app besides the context of the run."""
 
     history_file: Path | None = None
+    """The file that keeps prompts across sessions; None keeps them for this run only."""
     on_first_paint: Callable[[], None] | None = None
     clock: Callable[[], float] = time.monotonic
+    """Returns seconds from any starting point."""
     draft: str = ""
+    """The initial text of the prompt."""
     picks_session: bool = False
+    """Whether the user first picks a session to resume."""
     busy_session: str = ""
+    """The id of the requested session if another process has it open; the user first decides how to continue."""
 
 
 class QcodeApp(ThemedApp, inherit_bindings=False):
-    """The app. It opens its agent after the first paint, and owns it until `run()` returns the exit code.
-
-    `is_ready` is False until the agent is open and the objects behind keys and commands exist.
-    """
+    """The app. It opens its agent after the first paint, and owns it until `run()` returns the exit code."""
 
     CSS_PATH = Path(__file__).with_name("app.tcss")
     TITLE = "qcode"
@@ -119,8 +116,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             welcome.folder, self.write_sequence, self._ring, has_title=ui.title, has_bell=ui.bell
         )
         self.parts.status.on_countdown = self.terminal_title.count_down
-        self.failure: QcodeError | None = None
+        self._opening_error: QcodeError | None = None
         self.is_ready = False
+        """Whether the agent is open and the objects behind keys and commands exist."""
         self._agent: Agent | None = None
         self._signals: EndingSignals | None = None
         self._crash: str | None = None
@@ -150,8 +148,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
         self.add_themes()
         agent, parts, clock = self.agent, self.parts, self.options.clock
-        on_change = self._note_files
-        finder = AttachmentFinder(agent, say=parts.transcript.add_notice, changed=on_change)
+        finder = AttachmentFinder(agent, say=parts.transcript.add_notice, changed=self._offer_new_files)
         self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
         self._add_runners()
         self.server_watch = ServerWatch(agent.servers, parts, self.turns)
@@ -168,8 +165,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             clock=clock,
             leave=self._begin_leaving,
             copy=self._copy,
-            lend=self.suspend_terminal,
-            apply=self._apply,
+            suspend_terminal=self.suspend_terminal,
+            apply_setting=self._apply_setting,
         )
         self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys
@@ -177,7 +174,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         parts.prompt.use(self._sources(finder))
         show_start(self.commands, parts)
         self.session_name.refresh()
-        self.view.failures.watch(self._in_app)
+        self.view.failures.watch(self._call_in_app)
         self.is_ready = True
         for problem in self.all_theme_problems():
             parts.transcript.add_notice("warning", problem)
@@ -260,10 +257,10 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
                 self._signals.close(self._agent.end_limit_s if self._agent is not None else 0.0)
             if self._agent is not None:
                 self._agent.release("prompt_input_exit" if code == 0 else "other")
-        if self.failure is not None:
-            raise self.failure
+        if self._opening_error is not None:
+            raise self._opening_error
         if self._crash is not None:
-            sys.stderr.write(crash_text(self._crash, self._kept_session()))
+            sys.stderr.write(crash_text(self._crash, self._resumable_session_id()))
             return 1
         if not headless and code == 0:
             sys.stdout.write(self._farewell())
@@ -277,9 +274,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         replies = (stored.text for stored in reversed(conversation.messages) if stored.role == "assistant")
         reply = next(filter(None, replies), "") if self.context.settings.ui.keep_last_reply else ""
         seconds = self.options.clock() - self._app_start
-        return farewell(seconds, totals.tokens, cost_total_text(totals), reply, can_resume=bool(self._kept_session()))
+        return farewell(
+            seconds, totals.tokens, cost_total_text(totals), reply, can_resume=bool(self._resumable_session_id())
+        )
 
-    def _kept_session(self) -> str:
+    def _resumable_session_id(self) -> str:
         """Return the id of the session if it can be resumed, otherwise an empty string."""
         if not self.is_ready or self.context.options.no_session or not self.agent.conversation.messages:
             return ""
@@ -287,7 +286,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def on_mount(self) -> None:
         if not self.is_headless:
-            self._signals = EndingSignals(self._leave_on_signal, self._rescue)
+            self._signals = EndingSignals(self._leave_on_signal, self._save_before_kill)
         self.terminal_title.begin()
         self.parts.transcript.add_welcome(self.welcome.lines())
         if not self.context.is_trusted:
@@ -300,16 +299,19 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.call_after_refresh(self._after_first_paint)
 
     async def on_event(self, event: events.Event) -> None:
-        """Hold back keys and submissions, with every later event, until the commands that handle them are loaded."""
+        """Hold back keys and pastes until the commands that handle them are loaded.
+
+        Letters and digits reach the prompt at once, unless an earlier key is held back: the order must not change.
+        """
         if not self.is_ready and isinstance(event, events.Key | events.Paste) and not event.is_forwarded:
-            is_writing = isinstance(event, events.Key) and (event.character or "").isalnum()
-            if self._events_before_ready or not is_writing:
+            is_letter_or_digit = isinstance(event, events.Key) and (event.character or "").isalnum()
+            if self._events_before_ready or not is_letter_or_digit:
                 self._events_before_ready.append(event)
                 return
         if self.is_ready and (
             isinstance(event, events.Paste) or (isinstance(event, events.Key) and event.is_printable)
         ):
-            self.view.cancel_keys.forget()
+            self.view.cancel_keys.forget_first_press()
         await super().on_event(event)
 
     def on_unmount(self) -> None:
@@ -318,7 +320,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.terminal_title.end()
 
     @on(Prompt.Submitted)
-    def _take_prompt(self, event: Prompt.Submitted) -> None:
+    def _submit(self, event: Prompt.Submitted) -> None:
         from qcode.tui.commands.table import submit_text
 
         submit_text(self.commands, event.text, event.typed_text, event.attached)
@@ -341,16 +343,16 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     @on(Prompt.KindChanged)
     def _show_prompt_kind(self, event: Prompt.KindChanged) -> None:
-        """Show by the mark's color that Enter runs a line in the shell. The text has the `!`."""
+        """Color the mark before the prompt if Enter runs the text in the shell, that is if it starts with `!`."""
         self.query_one("#prompt-mark", Static).set_class(event.kind == "shell", "-shell")
 
     @on(Prompt.Changed)
-    def _forget_first_press(self) -> None:
+    def _forget_clear_press(self) -> None:
         if self.is_ready:
-            self.view.cancel_keys.forget_clearing()
+            self.view.cancel_keys.forget_clear_press()
 
     def _show_prompt_scroll(self, scroll_y: float) -> None:
-        """Replace the mark while rows of the prompt are above its first visible row."""
+        """Show an arrow as the mark before the prompt while its first rows are scrolled out of view."""
         self.query_one("#prompt-mark", Static).update("↑" if round(scroll_y) else "›")
 
     @on(Prompt.ScrollRequested)
@@ -360,10 +362,10 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     @on(Prompt.TakeBack)
     def _take_back(self) -> None:
-        """Return the last queued prompt to the prompt; with an empty queue, recall the history."""
-        prompt = self.turns.take_back() if self.is_ready else ""
-        if prompt:
-            self.parts.prompt.replace_text(prompt)
+        """Move the last queued text back into the prompt; with an empty queue, recall the history."""
+        queued_text = self.turns.take_back() if self.is_ready else ""
+        if queued_text:
+            self.parts.prompt.replace_text(queued_text)
         else:
             self.parts.prompt.walk_older()
 
@@ -374,7 +376,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def on_key(self, event: events.Key) -> None:
         """Send keys to the widget that should have the focus if none has it, as after a click on the transcript."""
-        # A focused widget left a key such as Alt+Y unused. The prompt may have got the focus after the key came.
+        # `had_focus`: a widget had the focus when the key arrived, and left it unused, such as Alt+Y in the prompt.
         if self.had_focus or self.focused not in (None, self.parts.prompt) or len(self.screen_stack) > 1:
             return
         if self.is_ready and self.parts.approval.request is not None:
@@ -385,7 +387,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.parts.prompt.insert(event.character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Pass keys to the palette while it is open, and to the prompt if a command does not apply."""
+        """Give a key to the open screen, or to the prompt if the key's command does not apply now."""
         if action != "command":
             return super().check_action(action, parameters)
         from qcode.tui.commands.table import is_possible
@@ -427,8 +429,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Open the agent in a thread: it imports many modules and runs git."""
         try:
             commands, notices = await asyncio.to_thread(self._open_in_thread)
-        except QcodeError as failure:
-            self.failure = failure
+        except QcodeError as error:
+            self._opening_error = error
             self.exit(1)
             return
         if not self.parts.prompt.is_attached:
@@ -445,7 +447,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self._start_work()
 
     def _open_in_thread(self) -> tuple[tuple[Command, ...], tuple[Notice, ...]]:
-        """Open the agent, and store it even if the app ended; return the commands and the notices of the start."""
+        """Open the agent, which `run` releases even if the app has ended; return the commands and first notices."""
         from qcode.tui.opening import read_commands
 
         self._agent = self.open_agent()
@@ -456,7 +458,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         agent, options = self.agent, self.options
         if agent.servers is not None:
             with self.view.failures.report_errors():
-                agent.servers.start(self._servers_changed)
+                agent.servers.start(self._refresh_servers)
                 self.server_watch.refresh()
         self._run_in_background(lambda: asyncio.to_thread(agent.warm_up), "warm-up")
         self._run_in_background(self.show_sandbox, "sandbox")
@@ -482,29 +484,27 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.view.send_first(prompt)
 
     async def show_sandbox(self) -> None:
-        """Show in the status line that there is no sandbox, once that is known."""
-        found = await asyncio.to_thread(self.agent.toolbox.has_sandbox)
-        self.parts.status.change(has_no_sandbox=not found)
+        """Find out whether a sandbox works here, and show in the status line if there is none."""
+        has_sandbox = await asyncio.to_thread(self.agent.toolbox.has_sandbox)
+        self.parts.status.change(has_no_sandbox=not has_sandbox)
 
     def _connect_first(self) -> None:
-        """Open the connect screen after the prompt has the held-back text.
-
-        If that included Enter, stay with the demo model.
-        """
+        """Open the connect screen of the first start, unless an early Enter has sent a prompt to the demo model."""
         if any(isinstance(event, events.Key) and event.key == "enter" for event in self._events_before_ready):
             self.agent.keys.finish("")
             return
+        # Each step waits in a queue behind the held-back keys: in the app's, in the prompt's, in the app's again.
         self.call_later(self.parts.prompt.call_later, self.call_later, self.view.connect, "")
 
     def _run_in_background(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
-        """Run `work` as a worker; an error in it ends in a notice. An app that closes may never begin it."""
+        """Run `work()` as a worker; show a notice if it raises an error. A closing app may never call `work`."""
 
-        async def guarded() -> None:
+        async def guarded_work() -> None:
             await self.view.failures.guard(work())
 
-        _: Worker[None] = self.run_worker(guarded, group=group)
+        _: Worker[None] = self.run_worker(guarded_work, group=group)
 
-    def _servers_changed(self) -> None:
+    def _refresh_servers(self) -> None:
         self.call_later(self.server_watch.refresh)
 
     def _spawn(self, coroutine: Coroutine[Any, Any, None]) -> None:
@@ -513,12 +513,12 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def _spawn_shell(self, coroutine: Coroutine[Any, Any, None]) -> None:
         self._run_in_background(lambda: coroutine, "shell")
 
-    def _note_files(self) -> None:
-        """Update the completions: the file index has grown. Called from a thread."""
-        self._in_app(lambda: self.parts.prompt.offer(is_news=True))
+    def _offer_new_files(self) -> None:
+        """Update the open completion menu, because the file index has more files. Called from a thread."""
+        self._call_in_app(lambda: self.parts.prompt.offer(is_news=True))
 
-    def _in_app(self, work: Callable[[], object]) -> None:
-        """Run `work` in the app's thread. Callable from any thread, even while the app ends."""
+    def _call_in_app(self, work: Callable[[], object]) -> None:
+        """Run `work` in the app's thread. May be called from any thread, even while the app ends."""
         if is_mounted(self) and not is_closing(self):
             self.call_later(work)
 
@@ -529,13 +529,13 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
             self.exit(signal_code(number))
 
-    def _rescue(self) -> None:
-        """Save what would be lost if the process ends now. Called from another thread while the app hangs."""
+    def _save_before_kill(self) -> None:
+        """Save the draft and release the agent. Called from another thread if the app hangs when it must end."""
         self.parts.prompt.keep_draft()
         if self._agent is not None:
             self._agent.release()
 
-    def _apply(self, setting: Setting) -> bool:
+    def _apply_setting(self, setting: Setting) -> bool:
         """Apply a changed setting; return False if only the next start reads it."""
         from qcode.tui.preferences import apply_setting
 
@@ -555,7 +555,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     async def _leave(self) -> None:
         """Give an interrupted turn time to store its result, then exit."""
         await self.shell.close()
-        await self.turns.wait_until_idle(_LEAVE_SECONDS)
+        await self.turns.wait_until_idle(_MAX_EXIT_WAIT_SECONDS)
         self.exit(0)
 
     def _announce(self, state: State) -> None:
@@ -564,19 +564,16 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self._run_in_background(self.session_name.make, "title")
 
     def _ring(self, why: str) -> None:
-        """Ring the bell, and send a notification if the terminal does not have the focus.
-
-        With the focus, ring only if the user has switched the bell on.
-        """
+        """Ring the bell, but with the focus only if the user wants it; without the focus, also send a notification."""
         if is_mounted(self) and not self._is_lent and (self.terminal_title.has_bell or not self.app_focus):
             self.bell()
             if not self.app_focus:
                 self.write_sequence(driver.notify(why))
 
     def _copy(self, text: str) -> str:
-        """Copy `text` for pasting here and elsewhere; return the method.
+        """Copy `text` for pasting in the app and elsewhere; return how, as the end of a sentence after "Copied".
 
-        Without a terminal, leave the clipboard alone.
+        Without a terminal, leave the clipboard of the system alone.
         """
         set_local_clipboard(self, text)
         from qcode.tui.terminal.clipboard import Clipboard
@@ -587,6 +584,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         return Clipboard(environ, sys.platform, self.write_sequence, folder).copy(text)
 
     def survives(self, error: Exception) -> bool:
+        """Report an error of a widget; return False if the app must end instead."""
         can_show = self.is_ready and not is_closing(self) and "debug" not in self.features
         return can_show and self.view.failures.survive(error, self.call_later)
 
@@ -596,4 +594,6 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             from qcode.agent.crash import report_crash
 
             report = self._agent.report_crash if self._agent is not None else None
-            self._crash = report(unwrapped(error)) if report else report_crash(unwrapped(error), self.context.env)
+            self._crash = (
+                report(original_error(error)) if report else report_crash(original_error(error), self.context.env)
+            )

@@ -21,8 +21,8 @@ Report = Callable[[BaseException], str]
 """Writes a crash report of an exception; returns one line with its type and the path of the report."""
 
 
-_MAX_SURVIVED = 5
-"""Errors of widgets in one second. More of them are one that happens again and again."""
+_MAX_ERRORS_PER_SECOND = 5
+"""More errors of widgets in one second are taken for an error that repeats forever, so the app ends."""
 
 
 def report_failure(failure: BaseException, report: Report) -> str:
@@ -45,7 +45,7 @@ def with_app_commands(text: str) -> str:
     return text
 
 
-def unwrapped(failure: Exception) -> Exception:
+def original_error(failure: Exception) -> Exception:
     """Return the original exception of a failed worker, which Textual wraps."""
     inner = getattr(failure, "error", None)
     return inner if isinstance(inner, Exception) else failure
@@ -70,17 +70,17 @@ class Failures:
         """Report an error and show a notice."""
         self._say("error", f"Internal error: {self._report(failure)}. The session continues.")
 
-    def survive(self, failure: BaseException, later: Callable[..., object]) -> bool:
-        """Report an error of a widget; return False, without a report, if they follow without end.
+    def survive(self, failure: BaseException, call_later: Callable[..., object]) -> bool:
+        """Report an error of a widget; return False, without a report, after too many errors in one second.
 
-        `later` calls a function once the widgets are at rest: a notice must not change them while they are painted.
+        `call_later` delays the notice until the widgets are painted, because it changes them.
         """
         now = time.monotonic()
-        self._error_times = [moment for moment in self._error_times if now - moment < 1.0]
-        if len(self._error_times) >= _MAX_SURVIVED:
+        self._error_times = [error_time for error_time in self._error_times if now - error_time < 1.0]
+        if len(self._error_times) >= _MAX_ERRORS_PER_SECOND:
             return False
         self._error_times.append(now)
-        later(self.show, failure)
+        call_later(self.show, failure)
         return True
 
     async def guard(self, work: Coroutine[Any, Any, None]) -> None:
@@ -98,33 +98,34 @@ class Failures:
         except Exception as failure:  # noqa: BLE001  # the app's edge: a command that fails ends in a notice
             self.show(failure)
 
-    def watch(self, in_app: Callable[[Callable[[], None]], object]) -> None:
+    def watch(self, call_in_app: Callable[[Callable[[], None]], object]) -> None:
         """Report uncaught errors of threads and tasks from now on, until `unwatch`.
 
-        `in_app` runs a function in the app's thread; it is called from any thread.
+        `call_in_app` runs a function in the app's thread; it is called from any thread.
         """
         loop = asyncio.get_running_loop()
-        before, before_loop = threading.excepthook, loop.get_exception_handler()
+        previous_hook, previous_handler = threading.excepthook, loop.get_exception_handler()
 
         def thread_failed(args: threading.ExceptHookArgs) -> None:
             failure = args.exc_value
             if failure is not None:
-                in_app(lambda: self.show(failure))
+                call_in_app(lambda: self.show(failure))
 
         def task_failed(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
             failure = context.get("exception")
             if isinstance(failure, Exception):
-                in_app(lambda: self.show(failure))
+                call_in_app(lambda: self.show(failure))
             else:
                 loop.default_exception_handler(context)
 
         threading.excepthook = thread_failed
         loop.set_exception_handler(task_failed)
         self._restore = [
-            lambda: setattr(threading, "excepthook", before),
-            lambda: loop.set_exception_handler(before_loop),
+            lambda: setattr(threading, "excepthook", previous_hook),
+            lambda: loop.set_exception_handler(previous_handler),
         ]
 
     def unwatch(self) -> None:
+        """Restore the hooks that `watch` replaced."""
         while self._restore:
             self._restore.pop()()

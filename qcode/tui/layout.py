@@ -1,7 +1,7 @@
-"""The widgets of the app's screen, created together so that other modules can receive them all.
+"""The container of all widgets of the app's screen, which other modules receive as one object.
 
-Widgets of the first paint are imported at the top, panels when they are created after it. This is not part of `app`
-because `turns` and `view` use it, and `app` imports them.
+Widgets of the first paint are imported at the top; panels are imported when they are created, after it. `Widgets` is
+not part of `app`, because `turns` and `view` also use it, and `app` imports them.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ class Widgets:
         self.transcript = Transcript(clock=clock, thinking=thinking, id="transcript")
         self.transcript.can_focus = False
         self.menu, self.history = SlashMenu(id="menu"), HistorySearch(id="history-search")
-        self.prompt = Prompt(self.menu, self.history, sent, lambda shown: self.status.change(vim=shown), id="prompt")
+        self.prompt = Prompt(
+            self.menu, self.history, sent, lambda vim_mode: self.status.change(vim=vim_mode), id="prompt"
+        )
         self.status = StatusLine(status, clock, id="status")
 
     def add_panels(self, clock: Callable[[], float]) -> tuple[Widget, ...]:
@@ -74,5 +76,5 @@ class Widgets:
         lists = (self.todos, self.queue, self.menu, self.history)
         return self.search, self.approval, self.help, self.aside, *lists, self.news
 
-    def _show_question(self, doing: str, keys: str) -> None:
-        self.status.change(question=(doing, keys))
+    def _show_question(self, action: str, keys: str) -> None:
+        self.status.change(question=(action, keys))

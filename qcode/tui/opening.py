@@ -1,4 +1,4 @@
-"""Opening the agent, for the app and the linear mode. It imports every room, so the app runs it in a thread."""
+"""Opens the agent for the app and the linear mode. The module imports every room, so the app runs it in a thread."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.events import Notice
 from qcode.tui.commands.command import Command, typed_names
-from qcode.tui.commands.help import problems
+from qcode.tui.commands.help import key_problems
 from qcode.tui.commands.table import COMMANDS, as_command, as_skill_command
 
 
 def open_agent(context: RunContext, selection: Selection) -> Agent:
     """Return the agent, with the files from flags attached; raise `QcodeError`."""
-    _check_keys(context.settings)
+    _check_key_bindings(context.settings)
     attached = attachments(map(Path, context.options.file), "", context.folder)
     agent = Agent.begin(context, selection)
     agent.conversation.attach(attached)
@@ -38,11 +38,11 @@ def read_commands(agent: Agent) -> tuple[tuple[Command, ...], tuple[Notice, ...]
     return (*commands, *map(as_skill_command, agent.skill_commands(typed_names(commands)))), notices
 
 
-def _check_keys(settings: Settings) -> None:
-    """Raise `QcodeError` for invalid keys, such as those of an unknown command.
+def _check_key_bindings(settings: Settings) -> None:
+    """Raise `QcodeError` with the first invalid entry of `[ui.keys]`, such as an unknown command.
 
-    They are config errors like any other.
+    The loader of settings cannot check it, because only the app knows the commands.
     """
-    for command_id, problem in problems(settings.ui.keys, COMMANDS):
+    for command_id, problem in key_problems(settings.ui.keys, COMMANDS):
         name = dotted(("ui", "keys", command_id))
         raise QcodeError(f"{settings.origin(name)}: {name}: {problem}", ExitCode.BAD_CONFIG)

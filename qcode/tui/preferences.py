@@ -37,7 +37,7 @@ def meaning_of(mode: ApprovalMode, *, is_trusted: bool) -> str:
 
 
 def pending_mode_notice(mode: ApprovalMode, *, is_trusted: bool) -> str:
-    """Return the notice that a chosen mode has no effect yet; empty if it has."""
+    """Return the notice that a chosen mode has no effect yet; empty if the mode has an effect."""
     if effective_mode(mode, is_trusted=is_trusted) == mode:
         return ""
     return f"Mode {mode_label(mode)} applies {_NEEDS_TRUST}. Until then qcode asks before each change."
@@ -49,7 +49,10 @@ def shown_effort(conversation: Conversation) -> str:
 
 
 class ModelUse:
-    """The user's choice of model and effort. `on_change` is called when the status line must be updated."""
+    """The user's choice of model and effort.
+
+    `say` shows a notice. `on_change` is called when the status line must be updated.
+    """
 
     def __init__(
         self,
@@ -73,21 +76,21 @@ class ModelUse:
 
     def use(self, name: str) -> bool:
         """Switch to a model from the next turn on; show an error and return False if it does not exist."""
-        talk = self._conversation
+        conversation = self._conversation
         try:
-            talk.set_model(name)
+            conversation.set_model(name)
         except ValueError as refusal:
             reason = capitalized(str(refusal).rstrip("."))
             self._say("warning", reason if reason.endswith("?") else f"{reason}.")
             return False
-        talk.effort = self._wanted_effort if talk.thinks else None
-        lines = [f"Model: {talk.model}, from the next turn."]
-        if talk.effort is not None:
-            lines.append(f"Effort: {talk.effort}.")
+        conversation.effort = self._wanted_effort if conversation.thinks else None
+        lines = [f"Model: {conversation.model}, from the next turn."]
+        if conversation.effort is not None:
+            lines.append(f"Effort: {conversation.effort}.")
         elif self._wanted_effort is not None:
             lines.append(f"Effort {self._wanted_effort} is not sent: this model is not known to support reasoning.")
-        if hindrance := self._models.keep_model(talk.model):
-            lines.append(hindrance)
+        if override_note := self._models.keep_model(conversation.model):
+            lines.append(override_note)
         self._on_change()
         self._say("info", "\n".join(lines))
         return True
@@ -95,17 +98,17 @@ class ModelUse:
     def choose(self, name: str, effort: Effort | None) -> None:
         """Switch model and effort together.
 
-        If the model does not support reasoning, keep the effort for the next that does.
+        If the model does not support reasoning, keep the effort for the next model that does.
         """
-        talk = self._conversation
+        conversation = self._conversation
         if effort != self._wanted_effort:
             self._save_effort(effort)
-            if name == talk.model:
-                talk.effort = effort if talk.thinks else None
+            if name == conversation.model:
+                conversation.effort = effort if conversation.thinks else None
                 self._on_change()
-                held_back = "" if talk.thinks else " for models known to support reasoning"
-                self._say("info", f"Effort: {effort or 'model default'}, from the next turn{held_back}.")
-        if name != talk.model:
+                condition = "" if conversation.thinks else " for models known to support reasoning"
+                self._say("info", f"Effort: {effort or 'model default'}, from the next turn{condition}.")
+        if name != conversation.model:
             self.use(name)
 
     def _save_effort(self, effort: Effort | None) -> None:
@@ -114,15 +117,13 @@ class ModelUse:
 
     def use_effort(self, effort: Effort | None) -> None:
         """Set the effort from the next turn on; None restores the model's default."""
-        talk = self._conversation
-        talk.effort = effort
+        conversation = self._conversation
+        conversation.effort = effort
         self._save_effort(effort)
         self._on_change()
-        if effort is not None and not talk.thinks:
-            self._say(
-                "warning",
-                f"Effort: {effort}. {talk.model} is not known to support reasoning; the provider may reject it.",
-            )
+        if effort is not None and not conversation.thinks:
+            doubt = f"{conversation.model} is not known to support reasoning; the provider may reject it."
+            self._say("warning", f"Effort: {effort}. {doubt}")
         else:
             self._say("info", f"Effort: {effort or 'model default'}, from the next turn.")
 

@@ -103,11 +103,7 @@ class Interaction(Protocol):
 
 
 class Presenter:
-    """Shows the events of one turn after another. One instance serves the whole run.
-
-    `background_hint` is shown on a card whose command can move to the background; empty if no key does that.
-    `on_result` is called with the id and the summary of each call that has ended.
-    """
+    """Shows the events of one turn after another. One instance serves the whole run."""
 
     def __init__(
         self,
@@ -126,10 +122,11 @@ class Presenter:
         self._searches: list[WebSearched] = []
         self._agents = AgentCards(transcript, clock, self._withdraw)
         self._server_questions: dict[str, list[Question]] = {}
+        # The ids of calls whose card is open, and of those whose arguments still arrive; dictionaries keep their order.
         self._open_cards: dict[str, None] = {}
-        self._calls: Sequence[ToolCall] = ()
-        self._asked: dict[str, int] = {}
         self._writing_cards: dict[str, None] = {}
+        self._calls: Sequence[ToolCall] = ()
+        self._question_numbers: dict[str, int] = {}
         self._streamed_call_ids: set[str] = set()
         self._has_shown_content = False
         self._reply_note = ""
@@ -137,8 +134,11 @@ class Presenter:
         self._is_user_turn = False
         self._pending_restart: Retry | None = None
         self._recovery = ""
-        self._activity_text = self.background_hint = ""
+        self._activity_text = ""
+        self.background_hint = ""
+        """Shown on a card whose command can move to the background; empty if no key does that."""
         self.on_result: Callable[[str, str], None] = lambda call_id, summary: None
+        """Called with the id and the summary of each call that has ended."""
         self._changes = DiffCount()
 
     def present(self, event: TurnEvent) -> None:
@@ -247,14 +247,16 @@ class Presenter:
         """
         if call.call_id not in (other.call_id for other in self._calls):
             return ""
-        self._asked.setdefault(call.call_id, len(self._asked) + 1)
+        self._question_numbers.setdefault(call.call_id, len(self._question_numbers) + 1)
         waiting = [
             other
             for other in self._calls
-            if other.call_id in self._open_cards and other.call_id not in self._asked and not is_reading(other.name)
+            if other.call_id in self._open_cards
+            and other.call_id not in self._question_numbers
+            and not is_reading(other.name)
         ]
-        count = len(self._asked) + len(waiting)
-        return f"{self._asked[call.call_id]} of {count}" if count > 1 else ""
+        count = len(self._question_numbers) + len(waiting)
+        return f"{self._question_numbers[call.call_id]} of {count}" if count > 1 else ""
 
     def _withdraw(self, call_id: str) -> None:
         """Close the approval of a call that has begun or ended, and the questions that its tool server asked."""
@@ -306,8 +308,8 @@ class Presenter:
             self._recovery = f"continued {event.attempt}/{self._max_continuations}"
             if event.reason in ("call", "context"):
                 self._recovery = retry_text(event)
-            lead = f"{retry_cause(event)}, " if event.reason == "transport" else ""
-            self._transcript.add_mark(lead + self._recovery)
+            cause = f"{retry_cause(event)}, " if event.reason == "transport" else ""
+            self._transcript.add_mark(cause + self._recovery)
         else:
             self._recovery = f"{retry_cause(event)}, retrying"
             self._pending_restart = event
@@ -315,7 +317,7 @@ class Presenter:
         self._set_activity("waiting for the model")
 
     def _restart(self, retry: Retry, cap: int | None) -> None:
-        """Restart the reply. `cap` is the limit that truncated it; it arrives in the event after `Retry`."""
+        """Restart the reply. `cap` is the output cap that truncated it; it arrives in the event after `Retry`."""
         self._pending_restart = None
         if self._has_shown_content or retry.reason != "transport":
             self._transcript.restart(retry_text(retry, cap))
@@ -330,7 +332,7 @@ class Presenter:
             self._transcript.add_notice("info", searched_text(search))
         self._searches.clear()
         calls: Sequence[ToolCall] = event.message.calls if event.message is not None else ()
-        self._calls, self._asked = calls, {}
+        self._calls, self._question_numbers = calls, {}
         call_ids = {call.call_id for call in calls}
         self._close_cards("cancelled", only=tuple(card for card in self._writing_cards if card not in call_ids))
         self._writing_cards.clear()
@@ -354,7 +356,7 @@ class Presenter:
             self._reply_note = ""
 
     def _ensure_card(self, call: ToolCall, state: CardState, *, is_hidden: bool = False) -> None:
-        """Make sure the call has its card, and set its state; the card is hidden while a question about it is open."""
+        """Add the card of the call if it has none, and set its state. A question about the call hides the card."""
         argument = main_argument(call)
         if call.call_id not in self._open_cards:
             self._transcript.add_card(call.call_id, one_line(call.name, 60), argument)
@@ -375,15 +377,15 @@ class Presenter:
         has_agent = self._agents.end(call.call_id)
         self._withdraw(call.call_id)
         self._ensure_card(call, event.state)
-        # A plan stays visible. The result of its call is only the user's decision.
+        # The card keeps showing a plan, because the result of its call is only the user's decision.
         plan = plan_of(call)
-        # `problems`: output of formatters and checkers; `shown`: output without notes to the model.
+        # `problems` is the output of formatters and checkers, `shown` the output without notes to the model.
         content = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
         # The live output of a command skips what arrived too fast, so the result replaces it.
         is_complete = call.call_id in self._streamed_call_ids and (has_agent or outcome.shown is None)
         has_output = not ((outcome.diff and not outcome.problems) or plan or is_complete)
-        # `reason`: why a call did not run; often its state says everything.
         has_run = event.state in ("done", "failed")
+        # Why the call did not run. It is empty if the state says everything, as for `Denied by the user.`
         reason = content if outcome.shown else ""
         if event.state == "denied":
             reason = content.partition(": ")[2]
@@ -394,9 +396,9 @@ class Presenter:
         if reason and not has_run and not outcome.diff:
             # The reason is shown once: in the title if it is one line, otherwise below it.
             summary, content = (summary, "") if summary == reason else ("", content)
-        first, _, rest = content.partition("\n")
-        if has_output and summary == one_line(first) and not summary.endswith("…"):
-            content = rest  # the summary repeats the first line
+        first_line, _, other_lines = content.partition("\n")
+        if has_output and summary == one_line(first_line) and not summary.endswith("…"):
+            content = other_lines
         summary = _without_repetition(call, summary, event.state)
         notes = ["call written as text"] if call.is_from_text else []
         notes += ["edited by you"] if event.is_revised else []
@@ -436,7 +438,7 @@ class Presenter:
         closing = ["interrupted" if is_cancelled else "", closing_text(event, self._changes)]
         if any(closing):
             self._transcript.add_mark(" · ".join(filter(None, closing)))
-        # `/compact` is a turn without a start.
+        # `/compact` has no `TurnStarted` event, which would reset these for the next turn.
         self._changes = DiffCount()
         self._is_user_turn = False
         self._activity_text = ""
@@ -496,6 +498,8 @@ _NOTABLE_AGENT_CALL_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Agent:
+    """The state of a running sub-agent: its current step, the start of each running call, and its open questions."""
+
     steps: int = 0
     started_at: dict[str, float] = field(default_factory=dict)
     asked_call_ids: set[str] = field(default_factory=set)

@@ -19,7 +19,8 @@ from qcode.tui.transcript.line import shorten
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
-_MAX_KEPT = 16_000
+_MAX_PARTIAL_CHARS = 16_000
+"""The model gets at most this many characters of the output of a stopped line: the end of it."""
 _MAX_SHOWN_CELLS = 24
 _STOPPED = "stopped by the user"
 INTERRUPT_HINT = "Esc to interrupt"
@@ -33,22 +34,23 @@ def line_state(result: str) -> CardState:
 
 
 def shown_output(output: str) -> str:
-    """Return a line's output without notes that the card shows otherwise: "exit code 0", and the move to a job."""
+    """Return a line's output without the notes that the card shows as its state: exit code 0, and the move to a job."""
     return without_note_on_move(output.removesuffix("[exit code 0]").rstrip("\n"))
 
 
 def _card_output(outcome: ToolOutcome) -> str:
-    """Return the output for the card: with the notes for the model, but the omission as the user sees it."""
-    output, shown = shown_output(outcome.content), OMISSION.search(outcome.shown or "")
-    return OMISSION.sub(lambda _: shown[0], output, count=1) if shown is not None else output
+    """Return the output for the card: that for the model, with the words for the user about omitted lines."""
+    output, omission_for_user = shown_output(outcome.content), OMISSION.search(outcome.shown or "")
+    if omission_for_user is None:
+        return output
+    return OMISSION.sub(lambda _: omission_for_user[0], output, count=1)
 
 
 class ShellLines:
     """Runs shell lines independently of turns; several may run at once.
 
-    `spawn` starts a coroutine as a worker. `show` gets the activity of the line that Esc stops, None without one.
-    `on_end` is called after the output of a line was attached, with whether the user stopped the line.
-    `hint` names the keys for a line that runs. `on_result` gets the card and the summary of a line that ended.
+    `spawn` starts a coroutine as a worker. `show` gets the activity of the line that Esc would stop, None if no line
+    runs. `on_end` is called after the output of a line was attached, with whether the user stopped the line.
     """
 
     def __init__(
@@ -68,7 +70,9 @@ class ShellLines:
         self._on_end = on_end
         self._clock = clock
         self.hint = INTERRUPT_HINT
-        self.on_result: Callable[[str, str], None] = lambda card, summary: None
+        """The keys for a running line, shown on its card."""
+        self.on_result: Callable[[str, str], None] = lambda card_id, summary: None
+        """Called with the id of the card and the summary of each line that ended without being stopped."""
         self._tasks: dict[asyncio.Task[ToolOutcome], Activity] = {}
         self._count = 0
 
@@ -79,23 +83,23 @@ class ShellLines:
     def start(self, line: str) -> None:
         """Run a line; its card shows the result."""
         self._count += 1
-        card = f"!{self._count}"
-        self._transcript.add_card(card, "!", shown_line(line))
-        self._transcript.update_card(card, CardUpdate(state="running", hint=self.hint))
-        output = [""]
+        card_id = f"!{self._count}"
+        self._transcript.add_card(card_id, "!", shown_line(line))
+        self._transcript.update_card(card_id, CardUpdate(state="running", hint=self.hint))
+        partial_output = [""]
 
         def show(text: str) -> None:
-            output[0] = (output[0] + text)[-_MAX_KEPT:]
-            self._transcript.update_card(card, CardUpdate(append=text))
+            partial_output[0] = (partial_output[0] + text)[-_MAX_PARTIAL_CHARS:]
+            self._transcript.update_card(card_id, CardUpdate(append=text))
 
-        task = asyncio.ensure_future(self._run(card, line, show))
+        task = asyncio.ensure_future(self._run(card_id, line, show))
         self._tasks[task] = Activity(f"running {shorten(shown_line(line), _MAX_SHOWN_CELLS)}", self._clock())
         self._show_latest()
-        self._spawn(self._follow(card, line, task, output))
+        self._spawn(self._follow(card_id, line, task, partial_output))
 
-    async def _run(self, card: str, line: str, show: Callable[[str], None]) -> ToolOutcome:
+    async def _run(self, card_id: str, line: str, show: Callable[[str], None]) -> ToolOutcome:
         """Run a line until it ends, or until the user moves it to the background as a call of the shell tool."""
-        with self._agent.conversation.background.track_call(card, "shell") as requested:
+        with self._agent.conversation.background.track_call(card_id, "shell") as requested:
             return await self._agent.toolbox.run_line(line, show, requested)
 
     def stop(self) -> bool:
@@ -118,8 +122,13 @@ class ShellLines:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    async def _follow(self, card: str, line: str, task: asyncio.Task[ToolOutcome], seen: list[str]) -> None:
-        """Wait for a line to end; stop the line if this is cancelled."""
+    async def _follow(
+        self, card_id: str, line: str, task: asyncio.Task[ToolOutcome], partial_output: list[str]
+    ) -> None:
+        """Wait for a line to end, then show and attach its output. If this coroutine is cancelled, stop the line.
+
+        `partial_output` has one item: the end of the output so far, for a line that is stopped.
+        """
         try:
             await asyncio.wait({task})
         finally:
@@ -127,17 +136,17 @@ class ShellLines:
             task.cancel()
             self._show_latest()
         if task.cancelled():
-            content = seen[0] or "[no output]"
+            content = partial_output[0] or "[no output]"
             outcome = ToolOutcome(content, is_error=True, summary=_STOPPED)
-            self._transcript.update_card(card, CardUpdate(state="cancelled"))
+            self._transcript.update_card(card_id, CardUpdate(state="cancelled"))
         else:
             outcome = task.result()
             # Live output is unbounded; the stored output is truncated.
             output = _card_output(outcome)
             state: CardState = "failed" if outcome.is_error else "done"
             self._transcript.update_card(
-                card, CardUpdate(state=state, output=output, summary=one_line(outcome.summary))
+                card_id, CardUpdate(state=state, output=output, summary=one_line(outcome.summary))
             )
-            self.on_result(card, outcome.summary)
+            self.on_result(card_id, outcome.summary)
         self._agent.conversation.attach((shell_block(line, outcome),))
         self._on_end(task.cancelled())

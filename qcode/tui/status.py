@@ -39,7 +39,10 @@ _SHORT_INTERRUPT = " · Esc"
 _MAX_ACTIVITY_CELLS = 120
 _MIN_ACTIVITY_CELLS = 36
 _MIN_WHY_CELLS = 12
-_NEARLY_FULL = 0.75
+_WARNING_SHARE = 0.75
+"""The share of the context window from which the line warns."""
+_ERROR_SHARE = 0.9
+"""The share of the context window from which the figure has the color of an error."""
 _DROP_ORDER = (
     "branch",
     "tokens",
@@ -71,53 +74,58 @@ _MODE_WORDS: dict[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """The current activity. `since` is its start; `until` makes it a countdown to that time, for the retry `attempt`
-    (0: for another wait).
-
-    `is_moving` False (waiting for the user): no spinner, no clock, no timer.
-    """
+    """The current activity. Times are in seconds of the app's clock."""
 
     text: str
     since: float
+    """When it started."""
     until: float | None = None
+    """The end of a wait, which makes the activity a countdown."""
     attempt: int = 1
+    """The number of the retry after the wait; 0 if the wait is for a limit and not for a retry."""
     is_moving: bool = True
+    """Whether to show a spinner and the elapsed time; False while qcode waits for the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """All values of the status line.
-
-    `cost` None: unknown. `has_unknown_cost`: `cost` is only a part of the total. `mode_key` is the key that switches
-    the mode. `has_no_sandbox`: the sandbox is off, or none works here. `problem` is the reason why the model cannot be
-    reached, `problem_until` its expected end (None: unknown). `is_restricted`: the folder is not trusted. `jobs` is the
-    number of running background jobs. `shell_line` is the user's `!` line that runs, shown unless a turn runs. `vim` is
-    the mode of vim in the prompt, empty without it. `question` is shown instead of the activity while a question is
-    open: a few words about what the user does, and the keys for it. `is_opening`: a session is being resumed, so its
-    mode is not known yet.
-    """
+    """All values of the status line. An empty text is not shown."""
 
     model: str = ""
     mode: ApprovalMode = "default"
     mode_key: str = ""
+    """The key that switches the mode, such as `Shift+Tab`."""
     context_tokens: int = 0
     context_window: int = 0
     tokens: int = 0
+    """Input and output tokens of the session."""
     cost: Decimal | None = None
+    """The cost of the session in dollars, None if unknown."""
     has_unknown_cost: bool = False
+    """Whether `cost` is only a part of the total."""
     branch: str = ""
     activity: Activity | None = None
     shell_line: Activity | None = None
+    """The user's `!` line that runs; shown if `activity` is None."""
     is_opening: bool = False
+    """Whether a session is being resumed, so its mode is not known yet."""
     hint: str = ""
+    """A short text, such as `press Esc again to rewind`, shown instead of the activity."""
     effort: str = ""
     has_no_sandbox: bool = False
+    """Whether the sandbox is off, or none works here."""
     is_restricted: bool = False
+    """Whether the folder is not trusted."""
     problem: str = ""
+    """Why the model cannot be reached."""
     problem_until: float | None = None
+    """The expected end of the problem, in seconds of the app's clock; None if unknown."""
     jobs: int = 0
+    """The number of running background jobs."""
     vim: str = ""
+    """The mode of vim in the prompt, such as `INSERT`; empty if vim keys are off."""
     question: tuple[str, str] = ("", "")
+    """A few words about what the user does at the open question, and the keys for it. It replaces the activity."""
 
 
 def render_status(status: Status, width: int, now: float) -> Content:
@@ -162,7 +170,7 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
         elif dropped == "nearly full":
             parts["context"] = _context(status, has_bar=False, says_nearly_full=False)
         elif dropped == "known problem":
-            if status.activity is not None:  # the turn tells its own problems
+            if status.activity is not None:  # a running turn reports its problems itself
                 parts.pop("problem", None)
         else:
             parts.pop(dropped, None)
@@ -172,9 +180,10 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
 
 
 def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -> Content:
-    """Return the mode, then the activity, or without one the key that switches the mode.
+    """Return the left side: the mode, then the activity. If there is none, the key that switches the mode follows.
 
-    Without "details" the activity is shortened to fit `width`, if enough of it remains.
+    `parts` names the optional parts to show. Without "details" the activity is shortened to fit `width`, but not below
+    a minimum.
     """
     mode = _mode(status, is_long="mode" in parts)
     room = max(_MIN_ACTIVITY_CELLS, width - mode.cell_length - len(_GAP))
@@ -203,22 +212,22 @@ def limit_countdown(activity: Activity | None, now: float) -> str:
 
 
 def _activity(status: Status, now: float, interrupt: str, room: int) -> Content:
-    """Return the activity in at most `room` cells: its duration is dropped first, then words at the end of its text.
+    """Return the activity in at most `room` cells; a hint or an open question takes its place.
 
-    `interrupt`, the hint how to stop it, stays, and so does the time until a retry.
+    The duration is dropped first, then words at the end of the text. `interrupt`, which names the key that stops the
+    activity, is kept, and so is the time until a retry.
     """
     activity = status.activity or status.shell_line
     if status.hint:
         return Content.styled(shorten_to_words(status.hint, room), "$text-warning")
     words, keys = status.question
     if words:
-        is_short = interrupt == _SHORT_INTERRUPT
-        shown_keys = (
-            keys.rpartition(" · ")[2].removesuffix(_INTERRUPT.removeprefix(_SHORT_INTERRUPT)) if is_short else keys
-        )
-        words = shorten_to_words(words, room - cell_len(shown_keys) - len(_KEY_GAP))
-        gap = _KEY_GAP if words and shown_keys else ""
-        return Content.assemble((words, "bold $text-warning"), (f"{gap}{shown_keys}", "$muted"))
+        if interrupt == _SHORT_INTERRUPT:
+            # `Enter send · Esc to interrupt` becomes `Esc`.
+            keys = keys.rpartition(_KEY_GAP)[2].removesuffix(" to interrupt")
+        words = shorten_to_words(words, room - cell_len(keys) - len(_KEY_GAP))
+        gap = _KEY_GAP if words and keys else ""
+        return Content.assemble((words, "bold $text-warning"), (f"{gap}{keys}", "$muted"))
     if activity is None:
         return Content("")
     if not activity.is_moving:
@@ -267,9 +276,11 @@ def _context(status: Status, *, has_bar: bool, says_nearly_full: bool = True) ->
     if status.context_window <= 0 or status.context_tokens <= 0:
         return Content("")
     share = min(1.0, status.context_tokens / status.context_window)
-    style = "$text-error" if share >= 0.9 else "$text-warning" if share >= _NEARLY_FULL else "$muted"
+    style = "$muted"
+    if share >= _WARNING_SHARE:
+        style = "$text-error" if share >= _ERROR_SHARE else "$text-warning"
     percent = f"context {max(1, round(share * 100))}%"
-    if says_nearly_full and share >= _NEARLY_FULL:
+    if says_nearly_full and share >= _WARNING_SHARE:
         percent += " nearly full"
     if not has_bar:
         return Content.styled(percent, style)
@@ -307,12 +318,12 @@ class StatusLine(Widget):
         self.status = status
         self._clock = clock
         self._repaint_timer: Timer | None = None
-        self._pace: float = 0
-        self._lasting_problem = status.problem
+        self._repaint_rate: float = 0
+        self._initial_problem = status.problem
         self._totals = SessionTotals()
         self._turn: UsageUpdated | None = None
         self._countdown = ""
-        self.on_countdown: Callable[[str], None] = lambda left: None
+        self.on_countdown: Callable[[str], None] = lambda remaining: None
         """Called with the remaining time of a wait for a limit whenever it changes, and with "" at its end."""
 
     @property
@@ -325,7 +336,7 @@ class StatusLine(Widget):
         if status == self.status:
             return
         self.status = status
-        self._run_timer(_pace(status))
+        self._repaint(_repaints_per_second(status))
         self._tick()
 
     def show_problem(self, problem: str, until: float | None) -> None:
@@ -333,12 +344,12 @@ class StatusLine(Widget):
         self.change(problem=problem, problem_until=until)
 
     def end_problem(self) -> None:
-        """A model replied: hide the problem, unless it was there at the start."""
-        self.change(problem=self._lasting_problem, problem_until=None)
+        """Hide the problem, because the model replied. A problem of the start, such as a missing key, returns."""
+        self.change(problem=self._initial_problem, problem_until=None)
 
     def forget_problem(self) -> None:
-        """Forget the problem: another model is in use."""
-        self._lasting_problem = ""
+        """Hide every problem, because another model is in use."""
+        self._initial_problem = ""
         self.end_problem()
 
     def show_activity(self, activity: Activity | None) -> None:
@@ -386,24 +397,24 @@ class StatusLine(Widget):
         totals = self._totals if turn is None else self._totals.plus(_tokens(turn.usage), turn.cost)
         self.change(tokens=totals.tokens, cost=totals.cost, has_unknown_cost=totals.has_unknown_cost)
 
-    def _run_timer(self, pace: float) -> None:
-        """Repaint `pace` times a second; 0 stops the timer."""
-        if pace == self._pace:
+    def _repaint(self, times_per_second: float) -> None:
+        """Repaint so often from now on; 0 stops the timer."""
+        if times_per_second == self._repaint_rate:
             return
-        self._pace = pace
+        self._repaint_rate = times_per_second
         if self._repaint_timer is not None:
             self._repaint_timer.stop()
-        self._repaint_timer = self.set_interval(1 / pace, self._tick) if pace else None
+        self._repaint_timer = self.set_interval(1 / times_per_second, self._tick) if times_per_second else None
 
     def _tick(self) -> None:
         self.refresh()
-        left = limit_countdown(self.status.activity, self._clock())
-        if left != self._countdown:
-            self._countdown = left
-            self.on_countdown(left)
+        remaining = limit_countdown(self.status.activity, self._clock())
+        if remaining != self._countdown:
+            self._countdown = remaining
+            self.on_countdown(remaining)
 
 
-def _pace(status: Status) -> float:
+def _repaints_per_second(status: Status) -> float:
     activity = status.activity or status.shell_line
     if activity is not None and activity.is_moving and not status.hint and not status.question[0]:
         return FRAMES_PER_SECOND
@@ -416,11 +427,13 @@ def _tokens(usage: Usage) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SessionTotals:
-    """The session's tokens and cost. `cost` None: no turn has a known cost. `has_unknown_cost`: some turn has none."""
+    """The tokens and the cost of the session so far."""
 
     tokens: int = 0
     cost: Decimal | None = None
+    """The sum of the known costs in dollars, None if no turn has a known cost."""
     has_unknown_cost: bool = False
+    """Whether the cost of some turn is unknown."""
 
     def plus(self, tokens: int, cost: Decimal | None) -> SessionTotals:
         """Return the totals with one more turn."""

@@ -28,7 +28,7 @@ COLORS: Mapping[str, str] = {
     "warning": "notices, questions",
     "error": "failed, removed lines",
 }
-"""The colors that a theme must define, so that it never mixes with another's defaults, with their use."""
+"""The required colors and their use. All are required, because Textual's defaults would not match the others."""
 OPTIONAL_COLORS: Mapping[str, str] = {
     "muted": "secondary text; default: a blend of foreground and background",
     "boost": "the background of raised parts; default: white or black, almost transparent",
@@ -106,9 +106,9 @@ def load_themes(user_folder: Path | None = None) -> tuple[dict[str, Theme], tupl
 def first_theme(
     chosen: str, user_folder: Path | None, environ: Mapping[str, str], *, has_few_colors: bool = False
 ) -> Theme | None:
-    """Return the first theme without loading the others; None if they are needed to choose it.
+    """Return the theme of the first paint without loading the others; None if they are needed to choose it.
 
-    `has_few_colors`: a theme of other colors than the terminal's is shown as `terminal`.
+    `has_few_colors`: the terminal has 16 colors or none, so only a theme with the colors of the terminal is returned.
     """
     folders = theme_folders()
     if not folders or (user_folder is not None and any(_files(user_folder))):
@@ -124,25 +124,25 @@ def first_theme(
 
 
 def theme_note(theme: Theme) -> str:
-    """Return the note of a theme in a list."""
+    """Return the words that describe a theme in a list, such as `dark`."""
     if theme.ansi:
         return "the colors of the terminal" if theme.dark else "terminal colors readable on white"
     return "dark" if theme.dark else "light"
 
 
 def choose_theme(chosen: str, names: Iterable[str], environ: Mapping[str, str], *, has_few_colors: bool = False) -> str:
-    """Return the name of the first theme. `auto` is light or dark to match the terminal, dark if that is unknown.
+    """Return the theme of `names` to use if the user chose `chosen`; an unknown name becomes the dark theme.
 
-    On a terminal with 16 colors (`has_few_colors`) `auto` uses its own palette: blended backgrounds would become the
-    same color there. Some terminals set COLORFGBG to their color numbers, the background last: `15;0` is dark (rxvt,
-    Konsole, iTerm2).
+    `auto` is light or dark to match the terminal, dark if its background is unknown. On a terminal with 16 colors
+    (`has_few_colors`) `auto` uses the palette of the terminal, because blended backgrounds would become the same color.
     """
-    known = tuple(names)
+    available = tuple(names)
     if chosen == AUTO:
+        # Some terminals (rxvt, Konsole, iTerm2) set COLORFGBG to color numbers, the background last: `15;0` is dark.
         background = environ.get("COLORFGBG", "").rpartition(";")[2]
         light, dark = (TERMINAL_LIGHT, TERMINAL) if has_few_colors else ("light", _DEFAULT)
         chosen = light if background in ("7", "15") else dark
-    return next(name for name in (chosen, _DEFAULT, known[0]) if name in known)
+    return next(name for name in (chosen, _DEFAULT, available[0]) if name in available)
 
 
 def read_theme(path: Path) -> Theme:
@@ -165,7 +165,7 @@ def parse_theme(data: Mapping[str, Any], source: str, text: str = "") -> Theme:
     try:
         return _theme(data)
     except _WrongKeyError as wrong:
-        line = _line(text, wrong.key)
+        line = _line_number(text, wrong.key)
         raise ThemeError(f"Theme {source}{f', line {line}' if line else ''}: {wrong}") from None
 
 
@@ -177,7 +177,8 @@ class _WrongKeyError(ValueError):
         self.key = key
 
 
-def _line(text: str, key: str) -> int | None:
+def _line_number(text: str, key: str) -> int | None:
+    """Return the line of `key` in a TOML text, None if it is not there."""
     if not text:
         return None
     from qcode.config.lines import find_lines
@@ -192,16 +193,16 @@ def _theme(data: Mapping[str, Any]) -> Theme:
         raise _WrongKeyError("name", "name must be lower-case letters, digits and hyphens.")
     dark = _boolean(data, "dark")
     has_terminal_colors = "terminal_colors" in data and _boolean(data, "terminal_colors")
-    colors = _texts(data.get("colors", {}), "colors")
+    colors = _string_table(data.get("colors", {}), "colors")
     _refuse_unknown(colors, (*COLORS, *OPTIONAL_COLORS), "colors.")
     for color in COLORS:
         if color not in colors:
             raise _WrongKeyError("colors", f"colors.{color} is missing.")
     for color, value in colors.items():
         _check_color(value, f"colors.{color}")
-    variables = _texts(data.get("variables", {}), "variables")
+    variables = _string_table(data.get("variables", {}), "variables")
     if variables:
-        _refuse_unknown(variables, _known_variables(), "variables.", is_listed=False)
+        _refuse_unknown(variables, _color_variables(), "variables.", lists_allowed=False)
     for variable, value in variables.items():
         _check_color(value, f"variables.{variable}")
     muted = colors.pop("muted", "") or _muted_style(colors, has_terminal_colors)
@@ -226,20 +227,21 @@ def _files(folder: Path) -> Iterator[Path]:
         return
 
 
-def _known_variables() -> tuple[str, ...]:
+def _color_variables() -> tuple[str, ...]:
     """Return the names of the colors that Textual derives from a theme."""
     return (*Theme(name="any", primary="#000000").to_color_system().generate(), *_TERMINAL_VARIABLES)
 
 
 def _refuse_unknown(
-    data: Mapping[str, Any], known: tuple[str, ...], prefix: str = "", *, is_listed: bool = True
+    data: Mapping[str, Any], allowed: tuple[str, ...], prefix: str = "", *, lists_allowed: bool = True
 ) -> None:
+    """Raise `_WrongKeyError` for a key that is not in `allowed`, with the nearest of them or, if none is near, all."""
     for key in data:
-        if key not in known:
+        if key not in allowed:
             from qcode.text.match import suggestion
 
-            otherwise = f"use one of {', '.join(known)}." if is_listed else "there is no such color variable."
-            hint = suggestion(key, known, otherwise, f"{prefix}{{}}")
+            fallback_hint = f"use one of {', '.join(allowed)}." if lists_allowed else "there is no such color variable."
+            hint = suggestion(key, allowed, fallback_hint, f"{prefix}{{}}")
             raise _WrongKeyError(prefix + key, f"unknown key {prefix}{key}; {hint}")
 
 
@@ -250,7 +252,7 @@ def _boolean(data: Mapping[str, Any], key: str) -> bool:
     return value
 
 
-def _texts(value: object, key: str) -> dict[str, str]:
+def _string_table(value: object, key: str) -> dict[str, str]:
     if not isinstance(value, dict) or not all(isinstance(item, str) for item in value.values()):
         raise _WrongKeyError(key, f"{key} must be a table of strings.")
     return dict(value)

@@ -38,14 +38,16 @@ if TYPE_CHECKING:
 State: TypeAlias = Literal["idle", "working", "asking"]
 
 
-_OUTPUT = (TextDelta, ReasoningDelta, ToolCallProgress, SteeringAdded, Compacted)
+_OUTPUT_EVENTS = (TextDelta, ReasoningDelta, ToolCallProgress, SteeringAdded, Compacted)
+"""A turn with one of these events has an output that the user has seen, so its prompt is not taken back."""
 
 
 class Turns:
-    """The running turn, if any, and the queue for the next.
+    """The running turn, if any, and the queue of prompts for the next turns.
 
-    `spawn` starts a coroutine as a worker; `announce` gets each change of state. While `is_held`, because a `!` command
-    runs, no turn starts: its output belongs to the next prompt.
+    `spawn` starts a coroutine as a worker, and `announce` gets each new state. `survives` reports an error of a widget
+    and returns whether the turn may continue. While `is_held` returns True, no turn starts: a `!` command is running,
+    and its output belongs to the next prompt.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class Turns:
         self._report = agent.report_crash
         self._trust = agent.trust
         self._connectivity = ConnectivityStatus(widgets.status, clock)
-        self._idle: asyncio.Event | None = None
+        self._turn_ended: asyncio.Event | None = None  # None while no turn runs
         self._is_cancelling = False
         self._server_question_ids: set[str] = set()
         self._sent_text = self._blocked_text = ""
@@ -80,7 +82,7 @@ class Turns:
 
     @property
     def is_running(self) -> bool:
-        return self._idle is not None
+        return self._turn_ended is not None
 
     def show_background_hint(self, hint: str) -> None:
         """Show `hint`, which names the key, on cards whose command can move to the background."""
@@ -91,9 +93,9 @@ class Turns:
         self._presenter.on_result = report
 
     def submit(self, submission: Submission) -> None:
-        """Start a turn; queue the prompt if turns are held.
+        """Start a turn, or queue the prompt if a turn runs or turns are held.
 
-        If a turn runs, queue it too: to join that turn, or as the next one if it has options.
+        A prompt that is queued while a turn runs joins that turn, unless it has options, such as another model.
         """
         if self.is_running or self.is_held():
             self._widgets.queue.add(submission)
@@ -107,14 +109,17 @@ class Turns:
         self._widgets.transcript.add_user(submission.typed_text)
         self._widgets.transcript.scroll_end(animate=False)
         # From here on nothing may fail: without its worker the turn would never end.
-        self._idle = asyncio.Event()
+        self._turn_ended = asyncio.Event()
         self._is_cancelling = False
         self._sent_text, self._is_taking_back, self._has_output = submission.typed_text, False, False
         self._announce("working")
         self._spawn(self._run(events))
 
     def take_back(self) -> str:
-        """Remove the last queued prompt and return its text as shown in the prompt; empty if there is none."""
+        """Remove the last queued prompt and return its text as the user typed it.
+
+        Return an empty string if the queue is empty, or if the prompt has already joined the running turn.
+        """
         last = self._widgets.queue.last
         if last is None:
             return ""
@@ -126,7 +131,7 @@ class Turns:
 
     def compact(self, focus: str) -> None:
         """Compact the conversation as a separate turn. The caller has made sure that no turn runs."""
-        self._idle = asyncio.Event()
+        self._turn_ended = asyncio.Event()
         self._is_cancelling, self._sent_text = False, ""
         self._announce("working")
         self._spawn(self._run(self._conversation.compact(focus)))
@@ -134,7 +139,7 @@ class Turns:
     def stop(self, *, takes_back: bool = False) -> bool:
         """Interrupt the turn and deny its open questions; return False if none runs or it was already interrupted.
 
-        `takes_back`: return the prompt of a turn without any output to the prompt, if that is empty.
+        `takes_back`: if the turn has no output yet, undo it and put its text back into the empty prompt.
         """
         if not self.is_running or self._is_cancelling:
             return False
@@ -147,20 +152,23 @@ class Turns:
         return True
 
     async def wait_until_idle(self, seconds: float) -> None:
-        """Return when no turn runs, or after `seconds`."""
-        if self._idle is not None:
+        """Wait until no turn runs, at most `seconds`."""
+        if self._turn_ended is not None:
             try:
                 async with asyncio.timeout(seconds):
-                    await self._idle.wait()
+                    await self._turn_ended.wait()
             except TimeoutError:
                 return
 
     def answer(self, approval_id: str, decision: Decision) -> None:
-        """Pass on what the user decided. A plain no also ends the turn, so that the user says what to do instead."""
+        """Pass the user's decision to the conversation.
+
+        A denial without a reason also ends the turn, so that the user can say what to do instead.
+        """
         if trusts_folder(decision):
             self._trust_folder()
         self._conversation.answer(approval_id, decision)
-        # An approved plan ends plan mode, and so may a yes to all edits.
+        # The mode changes if a plan was approved, or if all later edits were allowed.
         self._widgets.status.change(mode=self._conversation.mode)
         if decision == Deny() and approval_id not in self._server_question_ids:
             self.stop()
@@ -201,9 +209,9 @@ class Turns:
         except Exception as failure:  # noqa: BLE001  # the app's edge: whatever broke, the app and its text stay
             self._presenter.abandon(report_failure(failure, self._report))
         finally:
-            if self._idle is not None:
-                self._idle.set()
-            self._idle = None
+            if self._turn_ended is not None:
+                self._turn_ended.set()
+            self._turn_ended = None
         self._widgets.status.change(model=self._conversation.model)
         self._announce("idle")
         self.send_queued(is_interrupted=outcome in (Outcome.CANCELLED, Outcome.ERROR))
@@ -212,9 +220,9 @@ class Turns:
             self._widgets.prompt.put_back(blocked)
 
     async def _take_back_prompt(self) -> None:
-        """Undo the turn, which had no output, and return its prompt. The session keeps the record."""
-        widgets, sent = self._widgets, self._sent_text
-        is_possible = sent and not self._has_output and widgets.prompt.is_empty and widgets.queue.last is None
+        """Undo the turn if it had no output, and put its text back into the prompt. The session keeps the record."""
+        widgets, sent_text = self._widgets, self._sent_text
+        is_possible = sent_text and not self._has_output and widgets.prompt.is_empty and widgets.queue.last is None
         messages = self._conversation.messages
         if not is_possible or not messages:
             return
@@ -226,11 +234,11 @@ class Turns:
             await rewinds.perform(plan)
         except ValueError:
             return
-        attached = [(block, split_attached(block.text)) for block in blocks if isinstance(block, Text)]
-        # Files and labels are in the typed text; output of commands is not.
-        waiting = (block for block, found in attached if found is not None and found.kind in ("shell", "job"))
-        self._conversation.attach(tuple(waiting))
-        widgets.prompt.put_back(sent)
+        attachments = [(block, split_attached(block.text)) for block in blocks if isinstance(block, Text)]
+        # The typed text names files and labels, but not the output of commands, so that is attached again.
+        outputs = (block for block, attached in attachments if attached and attached.kind in ("shell", "job"))
+        self._conversation.attach(tuple(outputs))
+        widgets.prompt.put_back(sent_text)
 
     async def _show(self, events: AsyncIterator[TurnEvent]) -> Outcome:
         try:
@@ -248,8 +256,8 @@ class Turns:
         return Outcome.ERROR
 
     def _show_event(self, event: TurnEvent) -> None:
-        """Show one event. The turn continues after an error here; a question that cannot be shown is answered no."""
-        self._has_output = self._has_output or isinstance(event, _OUTPUT)
+        """Show one event. The turn continues after an error here; a question that cannot be shown is denied."""
+        self._has_output = self._has_output or isinstance(event, _OUTPUT_EVENTS)
         try:
             self._presenter.present(event)
             self._widgets.todos.handle(event)
@@ -271,21 +279,21 @@ class Turns:
         if self.is_running:
             return
         if is_interrupted:
-            waiting = "\n\n".join(queued.typed_text for queued in self._widgets.queue.take_all())
-            if waiting:
-                self._widgets.prompt.put_back(waiting)
+            queued_text = "\n\n".join(queued.typed_text for queued in self._widgets.queue.take_all())
+            if queued_text:
+                self._widgets.prompt.put_back(queued_text)
             return
         if self.is_held():
             return
-        following = self._widgets.queue.take_next()
-        if following is not None:
-            left = self._widgets.queue.take_all()
-            self.submit(following)
-            for submission in left:
+        next_submission = self._widgets.queue.take_next()
+        if next_submission is not None:
+            later_submissions = self._widgets.queue.take_all()
+            self.submit(next_submission)
+            for submission in later_submissions:
                 self.submit(submission)
 
     def after_question(self) -> None:
-        """Focus the prompt if no question is left."""
+        """Focus the prompt if no other question is open."""
         if self._widgets.approval.request is None:
             self._widgets.prompt.focus()
             if self.is_running:
@@ -324,9 +332,7 @@ class ConnectivityStatus:
             case TextDelta() | ReasoningDelta():
                 self._status.end_problem()
             case TurnEnded(error=error) if error is not None and error.kind in _UNREACHABLE_WORDS:
-                after = error.retry_after
-                self._status.show_problem(
-                    _UNREACHABLE_WORDS[error.kind], None if after is None else self._clock() + after
-                )
+                until = None if error.retry_after is None else self._clock() + error.retry_after
+                self._status.show_problem(_UNREACHABLE_WORDS[error.kind], until)
             case _:
                 pass

@@ -60,10 +60,11 @@ Result = TypeVar("Result")
 Scroll: TypeAlias = Literal["page_up", "page_down", "home", "end"]
 _UNDO_PAUSE_SECONDS = 1.0
 _NOTICE_TITLES: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
+"""The titles of a panel with notices, by level, the least severe first."""
 
 
 class SessionName:
-    """The title of the session. `show` gets it after a change, `count` the usage of the model that made it."""
+    """The title of the session. `show` gets each new title, `count` the usage of the small model that wrote it."""
 
     def __init__(
         self,
@@ -88,7 +89,10 @@ class SessionName:
 
 
 class AppView:
-    """The view of the app. `leave`, `copy`, `lend` (the terminal) and `apply` (a setting) are functions of the app."""
+    """The view of the app, its actions on the screen.
+
+    `leave`, `copy`, `suspend_terminal` and `apply_setting` are functions of the app. `copy` returns how it copied.
+    """
 
     def __init__(
         self,
@@ -105,8 +109,8 @@ class AppView:
         clock: Callable[[], float],
         leave: Callable[[], None],
         copy: Callable[[str], str],
-        lend: Callable[[], AbstractContextManager[None]],
-        apply: Callable[[Setting], bool],
+        suspend_terminal: Callable[[], AbstractContextManager[None]],
+        apply_setting: Callable[[Setting], bool],
     ) -> None:
         self.servers: ServerWatch = servers
         self.transcript: Transcript = widgets.transcript
@@ -114,15 +118,13 @@ class AppView:
         self.attachments = attachments
         self.turns: Turns = turns
         self.app = app
-        self._widgets = widgets
-        self._welcome = welcome
+        self._widgets, self._welcome = widgets, welcome
         self._first_model = agent.conversation.model
         self._clock = clock
-        self._undo_ended = -_UNDO_PAUSE_SECONDS  # when Ctrl+Z was last pressed with nothing left to undo
-        self._agent = agent
-        self._shell = shell
+        self._last_empty_undo = -_UNDO_PAUSE_SECONDS  # when Ctrl+Z was last pressed with nothing left to undo
+        self._agent, self._shell = agent, shell
         self._leave = leave
-        self.jobs: JobWatch = JobWatch(agent, clock, say=self.transcript.add_notice, show_count=self._count_jobs)
+        self.jobs: JobWatch = JobWatch(agent, clock, say=self.transcript.add_notice, show_count=self._show_job_count)
         self._follow_jobs()
         self.aside: AsideTalk = AsideTalk(
             agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost), self._add_aside
@@ -130,7 +132,7 @@ class AppView:
         self._copy = copy
         self.failures: Failures = Failures(agent.report_crash, self.transcript.add_notice)
         self.session_name: SessionName = session_name
-        self.apply_setting = apply
+        self.apply_setting = apply_setting
         self._session_id = agent.conversation.session_id
         self._has_resumed = False
         self._shown_notices: tuple[tuple[Level, str], ...] = ()
@@ -138,7 +140,9 @@ class AppView:
         widgets.status.change(effort=shown_effort(agent.conversation))
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock, copy, self.close_aside)
-        self._external = ExternalInput(app, widgets.prompt, attachments, say=self.notify, hint=self.hint, lend=lend)
+        self._external = ExternalInput(
+            app, widgets.prompt, attachments, say=self.notify, hint=self.hint, lend=suspend_terminal
+        )
 
     @property
     def is_turn_running(self) -> bool:
@@ -161,7 +165,7 @@ class AppView:
 
     @property
     def is_asking_about_draft(self) -> bool:
-        """Whether a question is open about a call that the user may edit."""
+        """Whether a question is open about a call whose text the user can edit."""
         return self._widgets.approval.draft is not None and not self._widgets.approval.is_writing_text
 
     def leave(self) -> None:
@@ -174,7 +178,7 @@ class AppView:
 
         self.open_screen(QuitPicker(running), lambda answer: self._leave() if answer == "quit" else None)
 
-    def _count_jobs(self, count: int) -> None:
+    def _show_job_count(self, count: int) -> None:
         self._widgets.status.change(jobs=count)
 
     def _follow_jobs(self) -> None:
@@ -228,7 +232,7 @@ class AppView:
         self._shell.start(line)
         self.transcript.scroll_end(animate=False)
 
-    def name_background_key(self, key: str) -> None:
+    def show_background_key(self, key: str) -> None:
         """Show on cards that `key`, such as `Ctrl+B`, moves their command to the background; empty: no key does."""
         hint = f"{key} to run in background" if key else ""
         self.turns.show_background_hint(hint)
@@ -247,9 +251,9 @@ class AppView:
         return self._widgets.todos.toggle()
 
     def notify(self, level: Level, text: str) -> None:
-        """Answer a command: with a notice, and in a panel if the notice is below the view of the transcript.
+        """Show a notice, the answer to a command.
 
-        The panel shows all notices since it was opened.
+        If the end of the transcript is out of view, a panel shows it too, with all notices since the panel was opened.
         """
         text = with_app_commands(text)
         is_in_view = self.transcript.is_anchored
@@ -289,7 +293,7 @@ class AppView:
         self._widgets.transcript.add_welcome(self._welcome_lines())
 
     def _welcome_lines(self) -> tuple[str, ...]:
-        """Return the welcome. The reason for the choice of the model applies only to the model of the start."""
+        """Return the welcome, without the reason for the choice of the model if another model is in use."""
         model = self._agent.conversation.model
         is_first = model == self._first_model and not self._has_resumed
         return (self._welcome if is_first else replace(self._welcome, model=(model,))).lines()
@@ -331,15 +335,16 @@ class AppView:
         status.change(model=conversation.model, context_tokens=context.used, context_window=context.window)
 
     def put_in_prompt(self, text: str) -> None:
+        """Write `text` into an empty prompt, selected, so that typing replaces it."""
         if self._widgets.prompt.is_empty:
             self._widgets.prompt.refill(text)
             if self._widgets.prompt.is_refilled:
                 self.hint("type to replace the text · End to edit it")
 
     def take_back(self, command: str) -> None:
-        """Return a refused command to the prompt: selected, so that the next one is not typed behind it.
+        """Put a refused command back into the prompt, selected, so that typing replaces it.
 
-        Without its argument, or in front of text typed since, it is not selected.
+        It is not selected if its argument is still missing, or if the user has typed other text since.
         """
         if command.endswith(" ") or not self._widgets.prompt.is_empty:
             self._widgets.prompt.put_back(command)
@@ -414,14 +419,17 @@ class AppView:
         self.open_screen(CopyPicker(items), on_pick)
 
     def suspend(self) -> None:
-        """Suspend, unless there is a deletion to undo, or repeated Ctrl+Z has just undone everything."""
+        """Undo a deletion in the prompt; with nothing to undo, suspend qcode.
+
+        Directly after the last undo, show a hint instead: the user may press Ctrl+Z once too often.
+        """
         prompt, now = self._widgets.prompt, self._clock()
         if prompt.undo_deletion():
             return
         if not driver.has_job_control():
             self.hint("no shell to return to")
-        elif prompt.is_emptied_by_undo or now - self._undo_ended < _UNDO_PAUSE_SECONDS:
-            prompt.is_emptied_by_undo, self._undo_ended = False, now
+        elif prompt.is_emptied_by_undo or now - self._last_empty_undo < _UNDO_PAUSE_SECONDS:
+            prompt.is_emptied_by_undo, self._last_empty_undo = False, now
             self.hint("nothing left to undo; Ctrl+Z after a pause suspends")
         else:
             self.app.action_suspend_process()
@@ -479,7 +487,7 @@ class AppView:
         self.turns.submit(Submission(text, typed, options=options))
 
     def fold(self) -> None:
-        """Fold or unfold the transcript; while a question is open, show all of that."""
+        """Fold or unfold the transcript; while a question is open, show all of the question in a pager."""
         approval = self._widgets.approval
         if approval.request is None:
             self._toggle_folds()
@@ -492,7 +500,7 @@ class AppView:
         self.open_screen(PagerScreen(approval.heading, approval.view.all_rows), lambda _: None)
 
     def _toggle_folds(self) -> None:
-        """Fold or unfold all output, also later output; say so if no row in view shows it."""
+        """Fold or unfold all output, including later output; show a hint if that changes no visible row."""
         transcript = self.transcript
         if not transcript.has_folds:
             self.hint("nothing to unfold yet")
@@ -555,5 +563,5 @@ class AppView:
         self.cancel_keys.hint(text)
 
     def accept_plan(self, mode: ApprovalMode) -> bool:
-        """Approve the plan that is asked about, with the mode that follows; return False if none is."""
+        """Approve the open plan and switch to `mode`; return False if no plan is open."""
         return self._widgets.approval.accept_plan(mode)

@@ -1,4 +1,4 @@
-"""The first lines of an empty transcript: name, model, folder, and three tips; and the last lines of the app. Pure."""
+"""The first lines of a transcript (name, model, folder, tips), and the lines printed after the app has ended. Pure."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ TIPS = (
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """The facts of a run that the first paint shows.
-
-    `model` is the model and why it was chosen, in lines. `folder` is abbreviated with `~`, `branch` is its git branch,
-    `instructions` are the names of the instruction files.
-    """
+    """The facts of a run that the first paint shows."""
 
     model: tuple[str, ...]
+    """The name of the model, then lines that say why it was chosen."""
     folder: str
+    """The folder, abbreviated with `~`."""
     branch: str = ""
+    """The git branch, empty outside a repository."""
     instructions: tuple[str, ...] = ()
+    """The names of the instruction files."""
     version: str = __version__
 
     def lines(self) -> tuple[str, ...]:
         """Return the lines, sanitized."""
         location = one_line(self.folder) + (f" ({one_line(self.branch)})" if self.branch else "")
-        chosen, *notes = map(one_line, self.model)
+        model, *reasons = map(one_line, self.model)
         lines = [
             f"qcode {self.version}",
-            f"Model   {chosen}",
-            *(f"        {note}" for note in notes),
+            f"Model   {model}",
+            *(f"        {reason}" for reason in reasons),
             f"Folder  {location}",
         ]
         if self.instructions:
@@ -44,9 +44,9 @@ class Welcome:
 
 
 def farewell(seconds: float, tokens: int, cost: str, reply: str, *, can_resume: bool) -> str:
-    """Return the lines printed after leaving the app: what the run took, and how to resume.
+    """Return the lines printed after the app: the last reply, then duration, tokens and cost, and how to resume.
 
-    They follow `reply`, the last reply, if it is not empty. `cost` is empty if unknown.
+    `reply` is the text of the last reply, empty to leave it out. `cost` is empty if unknown.
     """
     facts = (age_text(seconds), f"{tokens_text(tokens)} tokens" if tokens else "", cost)
     lines = [f"{clean(reply).rstrip()}\n"] if reply.strip() else []

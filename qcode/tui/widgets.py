@@ -44,10 +44,10 @@ def overflow_mark(first: int, shown: int, total: int) -> str:
 
 
 def key_hints(keys: Sequence[tuple[str, str]], width: int, rows: int = 1) -> Content:
-    """Return as many `keys` with their actions as fit into `rows` of `width` cells, at least the first."""
+    """Return the key hints: as many pairs of key and action as fit into `rows` of `width` cells, at least the first."""
     lines = [Content("")]
-    for key, does in keys:
-        part = Content.assemble((key, "bold"), (f" {does}", "$muted"))
+    for key, action in keys:
+        part = Content.assemble((key, "bold"), (f" {action}", "$muted"))
         longer = Content.assemble(lines[-1], ("  ·  ", "$muted"), part) if lines[-1] else part
         if longer.cell_length <= width or not lines[-1]:
             lines[-1] = longer
@@ -58,6 +58,7 @@ def key_hints(keys: Sequence[tuple[str, str]], width: int, rows: int = 1) -> Con
     return Content("\n").join(lines)
 
 
+# Text with single spaces only, then two spaces or more: the left column and the gap.
 _COLUMNS = re.compile(r"(?P<left> *\S+(?: \S+)*) {2,}(?=\S)")
 _MIN_RIGHT_CELLS = 24
 _BELOW_INDENT = 4
@@ -97,6 +98,7 @@ def _hanging_rows(text: str, first: str, others: str, width: int) -> Iterator[st
 
 
 _MIN_COLUMN_CELLS = 72
+"""The minimum width of each column of a text in two columns."""
 _COLUMN_GAP = " " * 4
 
 
@@ -121,7 +123,7 @@ class HangingText(Widget):
         self.refresh(layout=True)
 
     def use_columns_above(self, max_rows: int) -> None:
-        """Show the text in two columns if it has more rows, and the width is that of two screens."""
+        """Show the text in two columns if it has more than `max_rows` rows and the screen is wide enough."""
         if max_rows != self._max_rows:
             self._max_rows = max_rows
             self.refresh(layout=True)
@@ -163,10 +165,9 @@ def set_screen_class(screen: Screen[Any], name: str, is_set: bool, styled: str) 
 
 
 class NewsLine(Widget):
-    """A row above the prompt, shown while text is below the view of `transcript`. A click scrolls to it.
+    """A row above the prompt, shown while new text is below the view of `transcript`. A click scrolls to that text.
 
-    It takes the place of the blank row, so the transcript keeps its size, and no text is covered. `key` is the name of
-    the key that scrolls to the end.
+    The row replaces the blank row above the prompt, so the transcript keeps its size, and no text is covered.
     """
 
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
@@ -174,6 +175,7 @@ class NewsLine(Widget):
         self.display = False
         self._transcript = transcript
         self.key = ""
+        """The key that scrolls to the end, such as `Ctrl+End`."""
 
     def on_mount(self) -> None:
         self.watch(self._transcript, "shows_news_label", self._show)
@@ -230,25 +232,25 @@ class HelpPanel(Vertical):
         self.call_after_refresh(self._show_title)
 
     def _fit(self, _screen: object = None) -> None:
-        """Use the rows that the prompt and the status line leave, except for a few of the transcript."""
+        """Use the rows that the other widgets leave, except for a few rows of the transcript."""
         if not self.is_open:
             return
         others = (child for child in self.screen.children if child is not self and child.id != "transcript")
         rows = sum(child.region.height + child.styles.margin.height for child in others if child.display)
         room = self.screen.size.height - rows - self.styles.margin.height - _TITLE_ROWS
-        kept = _TRANSCRIPT_ROWS if self.screen.size.height >= _FULL_HEIGHT else 1
-        height = max(_MIN_HELP_ROWS, room - kept)
+        transcript_rows = _TRANSCRIPT_ROWS if self.screen.size.height >= _FULL_HEIGHT else 1
+        height = max(_MIN_HELP_ROWS, room - transcript_rows)
         self.query_one("#help-scroll").styles.max_height = height
         self.query_one("#help-text", HangingText).use_columns_above(height)
 
     def _show_title(self) -> None:
-        """Show the title and the keys; the one that scrolls only if some of the text is hidden."""
+        """Show the title and the keys. The key that scrolls is named only if some of the text is hidden."""
         scrolls = self.query_one("#help-scroll", VerticalScroll).max_scroll_y > 0
         hint = f"  Esc close{' · PgDn scroll' if scrolls else ''}"
         self.query_one("#help-title", Static).update(Content.assemble((self.heading, "bold"), (hint, "$muted")))
 
     def close(self) -> bool:
-        """Hide; return whether it was open."""
+        """Hide the panel; return whether it was open."""
         was_open = self.is_open
         self.display = False
         set_screen_class(self.screen, "-helping", False, "#aside")

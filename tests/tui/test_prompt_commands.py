@@ -11,7 +11,7 @@ from qcode.config.definitions import CustomCommand
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import SteeringAdded
 from qcode.tui.commands.command import Command
-from qcode.tui.commands.help import keymap, problems
+from qcode.tui.commands.help import key_problems, keymap
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.prompt.editor import EditorError, edit_text, editor_command
 from qcode.tui.prompt.history import PromptHistory
@@ -272,12 +272,12 @@ def test_command_with_its_own_settings_waits_for_the_end_of_the_turn() -> None:
     ],
 )
 def test_invalid_key_reports_reason(own: dict[str, str], problem: str) -> None:
-    (found,) = problems(own, COMMANDS)
+    (found,) = key_problems(own, COMMANDS)
     assert problem in found[1]
 
 
 def test_every_key_of_the_table_is_valid() -> None:
-    assert list(problems({command.id: ",".join(command.keys) or "none" for command in COMMANDS}, COMMANDS)) == []
+    assert list(key_problems({command.id: ",".join(command.keys) or "none" for command in COMMANDS}, COMMANDS)) == []
 
 
 def test_rebound_key_is_removed_from_its_old_command() -> None:

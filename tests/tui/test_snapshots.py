@@ -404,7 +404,7 @@ def test_search(snap_compare: Compare, changes: dict[str, Any], size: tuple[int,
     async def wait(pilot: Pilot[int]) -> None:
         await _when(lambda _: True)(pilot)
         await pilot.press("ctrl+f", *"fix")
-        await _when(lambda app: app.parts.search.found.count > 0)(pilot)
+        await _when(lambda app: app.parts.search.position.count > 0)(pilot)
 
     assert snap_compare(app, run_before=wait, terminal_size=size)
-    assert app.parts.search.found.count == 2
+    assert app.parts.search.position.count == 2

@@ -9,7 +9,7 @@ from qcode.protocol.events import ToolFinished
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.tools import ToolOutcome
 from qcode.tools.dialog import TodoItem, TodoState
-from qcode.tui.panels.todos import changes, todo_summary, todos_in
+from qcode.tui.panels.todos import todo_changes, todo_summary, todos_in
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, ended, says
 
@@ -68,10 +68,10 @@ def test_list_survives_a_compaction() -> None:
 def test_changes_are_described_in_words() -> None:
     before = (TodoItem("a", "in_progress"), TodoItem("b", "pending"), TodoItem("c", "pending"))
     after = (TodoItem("a", "done"), TodoItem("b", "in_progress"), TodoItem("d", "pending"))
-    descriptions = changes(before, after)
+    descriptions = todo_changes(before, after)
     assert descriptions.split("\n") == ["1/3 · doing: b", "done: a", "now: b", "to do: d", "no longer on the list: c"]
-    assert changes(after, after) == ""
-    assert changes((TodoItem("a", "done"),), ()) == ""
+    assert todo_changes(after, after) == ""
+    assert todo_changes((TodoItem("a", "done"),), ()) == ""
 
 
 def test_panel_opens_by_itself_and_collapses_at_the_end_of_the_turn() -> None:

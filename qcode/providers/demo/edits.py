@@ -1,6 +1,6 @@
-"""The demo model's edits: from a result of the `read` tool to one exact replacement. Pure.
+"""The edits of the demo model: turns the result of a `read` call into one exact replacement. Pure.
 
-The replaced text is always long enough to occur only once in the file.
+The replaced text is long enough to occur only once in the file, except in a replacement that the prompt contains.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from qcode.providers.demo.scene import MAX_PROMPT_CHARS
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
-_NUMBERED = lazy_pattern(r" *(\d+)\t(.*)")
+_NUMBERED_LINE = lazy_pattern(r" *(\d+)\t(.*)")
 _REPLACE = lazy_pattern(
     r"\b(?:replace|change|rename)\s+(?P<q>[\"'`]?)(?P<old>[^\n]+?)(?P=q)\s+(?:with|to|by|into)\s+"
     r"(?P<p>[\"'`]?)(?P<new>[^\n]+?)(?P=p)\s+(?:in|inside)\b",
@@ -22,7 +22,7 @@ _REPLACE = lazy_pattern(
 _NOTE = "Edited by the qcode demo model."
 _LINE_COMMENTS = {"//": "c cc cpp cs go h java js jsx kt rs swift ts tsx", "--": "sql lua hs", ";": "ini lisp el"}
 _BLOCK_COMMENTS = {("<!--", " -->"): "md html htm xml svg", ("/*", " */"): "css"}
-_NAMED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_DOCUMENTED_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +36,20 @@ class DemoEdit:
 
 
 def text_in_result(result: str) -> str:
-    """Return the file text inside a result of the `read` tool (`number`, a tab, the line), without other lines."""
-    matches = (_NUMBERED.fullmatch(line) for line in result.split("\n"))
+    """Return the text of the file in a result of the `read` tool, whose lines are a number, a tab and the text."""
+    matches = (_NUMBERED_LINE.fullmatch(line) for line in result.split("\n"))
     return "\n".join(match[2] for match in matches if match)
 
 
 def plan_edit(prompt: str, path: str, text: str) -> DemoEdit | None:
     """Return the edit that `prompt` asks for in the file at `path`, None if there is nothing to do.
 
-    The edit is a replacement that the prompt contains, or for Python the first missing docstring. Otherwise it is a
-    comment as a new last line, unless the prompt asks for a docstring.
+    The edit is a replacement that the prompt contains, or in Python the first missing docstring. Otherwise it adds a
+    comment as the last line, unless the prompt asks for a docstring.
     """
-    wanted = _REPLACE.search(prompt[-MAX_PROMPT_CHARS:])
-    if wanted:
-        return _replacement(wanted["old"], wanted["new"], text)
+    replacement = _REPLACE.search(prompt[-MAX_PROMPT_CHARS:])
+    if replacement:
+        return _replacement(replacement["old"], replacement["new"], text)
     if path.endswith(".py"):
         edit = _docstring(path, text)
         if edit or "docstring" in prompt.lower():
@@ -58,12 +58,15 @@ def plan_edit(prompt: str, path: str, text: str) -> DemoEdit | None:
 
 
 def without_replacement(prompt: str) -> str:
-    """Return `prompt` without the quoted texts of a replacement, so that neither is mistaken for a file name."""
+    """Return `prompt` without the words of a replacement, so that its texts are not mistaken for file names."""
     return _REPLACE.sub("", prompt[-MAX_PROMPT_CHARS:])
 
 
 def new_file(path: str) -> str:
-    """Return the small file that is written if there is nothing to edit. It has missing docstrings to add."""
+    """Return the text of the small file that is written if there is nothing to edit.
+
+    A Python file has a function without a docstring, so that the user can ask for an edit next.
+    """
     stem = PurePosixPath(path).stem
     if path.endswith(".py"):
         return (
@@ -100,7 +103,9 @@ def _docstring(path: str, text: str) -> DemoEdit | None:
     except (SyntaxError, ValueError, RecursionError):
         return None
     lines = text.split("\n")
-    undocumented = [node for node in ast.walk(tree) if isinstance(node, _NAMED) and _can_get_docstring(node, lines)]
+    undocumented = [
+        node for node in ast.walk(tree) if isinstance(node, _DOCUMENTED_NODES) and _can_get_docstring(node, lines)
+    ]
     if undocumented:
         node = min(undocumented, key=lambda candidate: candidate.lineno)
         words = node.name.strip("_").replace("_", " ").capitalize() or node.name
@@ -118,19 +123,22 @@ def _can_get_docstring(node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassD
 
 
 def _first_line(node: ast.stmt) -> int:
-    decorators = node.decorator_list if isinstance(node, _NAMED) else []
+    decorators = node.decorator_list if isinstance(node, _DOCUMENTED_NODES) else []
     return min([node.lineno, *(decorator.lineno for decorator in decorators)])
 
 
-def _insertion(text: str, number: int, line: str, noun: str) -> DemoEdit:
-    """Return the edit that inserts `line` before line `number` (from 1), indented like it."""
+def _insertion(text: str, number: int, line: str, addition: str) -> DemoEdit:
+    """Return the edit that inserts `line` before line `number` (from 1) with the same indent.
+
+    `addition` describes the line for the summary.
+    """
     lines = text.split("\n")
     below = lines[number - 1]
     indent = below[: len(below) - len(below.lstrip())]
     start, end = _unique_range(lines, number - 1)
     before, after = lines[start : number - 1], lines[number - 1 : end]
     gap = [] if indent else [""]
-    return DemoEdit("\n".join(before + after), "\n".join([*before, indent + line, *gap, *after]), f"added {noun}")
+    return DemoEdit("\n".join(before + after), "\n".join([*before, indent + line, *gap, *after]), f"added {addition}")
 
 
 def _last_line(path: str, text: str) -> DemoEdit | None:

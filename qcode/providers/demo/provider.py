@@ -1,4 +1,4 @@
-"""The built-in demo model as a provider: in process, without a key, a network or a real model behind it.
+"""The demo model as a provider, which replies in the process itself, without a key or a network.
 
 It stores no conversation: each reply depends only on its request. So an escalated request gets a longer part of the
 same reply, and a continuation starts exactly at the end of the text. The only state is the set of requests that the
@@ -54,24 +54,25 @@ DEMO_FACTS = ModelFacts(
     prefill=False,
     thinking=True,
 )
-"""The catalog's entry for `demo/demo`. The model also accepts a prefill; it is off here to show the resume message."""
+"""The facts of `demo/demo` in the catalog. The model accepts a prefill, but qcode sends the resume message instead."""
 
 _PACE_S = 0.01
+"""The pause before each chunk."""
 _MAX_CHUNKS = 180
 _MIN_CHUNK_CHARS = 14
 _RETRY_AFTER_S = 3.0
 LIMIT_MODEL = "limit"
-"""Refuses each request once, with a limit that ends after `LIMIT_S` seconds."""
+"""A model that refuses each request once, with a limit that ends after `LIMIT_S` seconds."""
 LIMIT_S = 5.0
 OVERLOADED_MODEL = "overloaded"
-"""Refuses every request."""
+"""A model that refuses every request as overloaded."""
 
 
 class DemoProvider:
-    """The player of `SCENARIOS`. It waits `pace` seconds before each of at most about 180 chunks of a reply.
+    """A provider that plays the `SCENARIOS`. It waits `pace` seconds before each chunk of a reply.
 
-    `max_tokens` is exact to the character, with `CHARS_PER_TOKEN` characters per token. Usage is counted in the same
-    way; the input is the system prompt, the messages (without images) and the tool definitions.
+    A reply is truncated exactly at `max_tokens`, with `CHARS_PER_TOKEN` characters per token. Usage is counted in the
+    same way; the input is the system prompt, the messages (without images) and the tool definitions.
     """
 
     def __init__(self, pace: float = _PACE_S, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep) -> None:
@@ -134,14 +135,15 @@ class DemoProvider:
         scene = read_scene(request)
         script = _compose(scene, request)
         if scene.tails:
-            rest = _rest_of_call(script, scene.tails)
-            if rest is not None:
-                return rest
+            remaining_script = _rest_of_call(script, scene.tails)
+            if remaining_script is not None:
+                return remaining_script
         elif scene.partial is not None:
-            rest = rest_of_text(script, scene.partial)
-            if rest is not None and (rest or not scene.is_typed):
-                return rest
+            remaining_script = rest_of_text(script, scene.partial)
+            if remaining_script is not None and (remaining_script or not scene.is_typed):
+                return remaining_script
         if scene.partial is not None:
+            # The partial text belongs to another reply, or is complete: treat the last message as a new prompt.
             scene = read_scene(request, may_resume=False)
             script = _compose(scene, request)
         self._refuse_once(scene, request.messages)
@@ -164,7 +166,7 @@ class DemoProvider:
 
 
 def _compose(scene: Scene, request: ModelRequest) -> Script:
-    """Return the whole reply to `scene`, without calls that this request does not allow."""
+    """Return the whole reply to `scene`; a call that the request does not allow is replaced by a sentence."""
     summary = summary_of(request)
     if summary:
         return (Text(summary),)
@@ -176,20 +178,25 @@ def _compose(scene: Scene, request: ModelRequest) -> Script:
         return script
     offered = {tool.name for tool in request.tools} if request.allows_calls else set()
     return tuple(
-        block if not isinstance(block, ToolCall) or block.name in offered else Text(_without_call(block.name, request))
+        Text(_unavailable_text(block.name, request))
+        if isinstance(block, ToolCall) and block.name not in offered
+        else block
         for block in script
     )
 
 
-def _without_call(tool: str, request: ModelRequest) -> str:
-    """Return what the reply says in place of a call of `tool`, which `request` does not allow."""
+def _unavailable_text(tool: str, request: ModelRequest) -> str:
+    """Return the sentence that replaces a call of `tool`, which `request` does not allow."""
     if tool == "exit_plan_mode" and request.allows_calls:
         return "I can submit a plan only in plan mode: in the app, switch to it with Shift+Tab, then ask again.\n"
     return f"I would call `{tool}` now, but that tool is not available here.\n"
 
 
 def _rest_of_call(script: Script, tails: tuple[str, ...]) -> Script | None:
-    """Return the rest of the arguments after the quoted part, None if `script` has no such call."""
+    """Return the arguments of the truncated call after one of `tails`, as text; None if no call contains them.
+
+    The request quotes the end of the truncated arguments and asks for the missing part as text.
+    """
     calls = [block for block in script if isinstance(block, ToolCall)]
     for tail in tails:
         end = end_of(tail, calls[-1].arguments) if calls else None

@@ -1,9 +1,8 @@
 """The scenarios of the demo model: the table that `/help demo` prints, one function for each row, and the long texts.
 
-These functions are pure: each reads a scene and returns the next reply as a script. They know the tools by their fixed
-names and arguments, and read results as any model would. Long texts are the same in every run, and every line contains
-the number of its section, so tests can detect a gap or a repeated passage. The AGENTS.md contains only facts: the
-layout, and commands if there is a manifest.
+The functions are pure: each reads a scene and returns the next reply as a script. They know the names and arguments of
+the tools, and read the results as a real model would. Long texts are the same in every run, and their lines contain the
+number of the section, so tests can detect a gap or a repeated passage.
 """
 
 from __future__ import annotations
@@ -37,15 +36,14 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 LONG_CHARS = 40_000
-VERY_LONG_CHARS = 320_000
-HUGE_CHARS = 280_000
-ENDLESS_CHARS = 300_000
+"""More than the first output cap of 8,000 tokens (32,000 characters). The others exceed 64,000 tokens."""
+VERY_LONG_CHARS, HUGE_CHARS, ENDLESS_CHARS = 320_000, 280_000, 300_000
 
 _SUBJECTS = (
     "a parser", "a cache", "a queue", "a retry loop", "a log", "a command line", "a test", "a schema", "an index",
     "a clock", "a lock", "a file format", "a release",
 )  # fmt: skip
-_ACTS = ("Naming", "Simplifying", "Measuring", "Splitting", "Protecting", "Documenting", "Replacing")
+_TITLE_VERBS = ("Naming", "Simplifying", "Measuring", "Splitting", "Protecting", "Documenting", "Replacing")
 _OPENINGS = (
     "Section {n} covers {it} that works but is hard to change.",
     "Section {n} covers {it} that three teams use for three different purposes.",
@@ -75,7 +73,7 @@ _QUOTES = (
 
 @lru_cache(maxsize=8)
 def guide(characters: int) -> str:
-    """Return a Markdown guide of at least `characters` characters and at most one more section."""
+    """Return a Markdown guide of at least `characters` characters, which ends with a whole section."""
     lines = ["# A guide to small programs", "", "The built-in demo model made this text up.", ""]
     size, number = sum(len(line) + 1 for line in lines), 0
     while size < characters:
@@ -102,7 +100,7 @@ def numbered_thinking(characters: int) -> str:
 
 def _section(n: int) -> list[str]:
     subject = _SUBJECTS[n % len(_SUBJECTS)]
-    lines = [f"## {n}. {_ACTS[n % len(_ACTS)]} {subject}", ""]
+    lines = [f"## {n}. {_TITLE_VERBS[n % len(_TITLE_VERBS)]} {subject}", ""]
     lines.append(_OPENINGS[n % len(_OPENINGS)].format(n=n, it=subject))
     lines += [_MIDDLES[n % len(_MIDDLES)].format(n=n), ""]
     if n % 3 == 0:
@@ -150,7 +148,7 @@ _MAX_SHOWN = 20
 
 
 def names_in(listing: str) -> list[str]:
-    """Return the entries of the folder from a result of the `ls` tool: folders end in `/`, files have a size."""
+    """Return the names in a result of the `ls` tool. Folders end in `/`; the size after a file name is removed."""
     rows = (_ENTRY.fullmatch(line) for line in listing.split("\n"))
     return [row[1] for row in rows if row]
 
@@ -161,7 +159,7 @@ def manifest_in(names: Sequence[str]) -> str:
 
 
 def agents_file(names: Sequence[str], manifest: str, text: str) -> str:
-    """Return a new AGENTS.md; `text` is the content of `manifest`."""
+    """Return a new AGENTS.md with the layout and, if there is a manifest, its commands. `text` is its content."""
     lines = ["# For coding assistants", ""]
     commands = list(_commands(manifest, text))
     if commands:
@@ -240,10 +238,10 @@ def play_init(scene: Scene) -> Script:
         return failure_reply(scene.steps[0])
     names = names_in(scene.steps[0].result.content)
     to_read = [name for name in (path, manifest_in(names)) if name in names]
-    read = [step for step in scene.steps if step.call.name == "read"]
-    if len(read) < len(to_read):
-        return call(scene, f"I will read `{to_read[len(read)]}`.", "read", path=to_read[len(read)])
-    texts = {name: text_in_result(step.result.content) for name, step in zip(to_read, read, strict=False)}
+    read_steps = [step for step in scene.steps if step.call.name == "read"]
+    if len(read_steps) < len(to_read):
+        return call(scene, f"I will read `{to_read[len(read_steps)]}`.", "read", path=to_read[len(read_steps)])
+    texts = {name: text_in_result(step.result.content) for name, step in zip(to_read, read_steps, strict=False)}
     current = texts.get(path, "")
     if not current.strip():
         manifest = manifest_in(names)
@@ -282,14 +280,17 @@ _HUGE_PARTS = 3
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A prompt that the demo model understands. `request` is an example of it, `shows` describes the result."""
+    """A kind of prompt that the demo model understands, and its reply."""
 
     request: str
+    """An example of the prompt."""
     title: str
     shows: str
+    """The result, in a few words."""
     pattern: re.Pattern[str]
     play: Callable[[Scene], Script]
     is_rate_limited: bool = False
+    """Whether the first request is refused with a rate limit."""
 
 
 def find_scenario(prompt: str) -> Scenario | None:
@@ -303,9 +304,9 @@ def find_scenario(prompt: str) -> Scenario | None:
 
 
 def play_help(scene: Scene) -> Script:
-    """Reply with an introduction: the demo, the prompts to try, and how to get a real model. The default scenario."""
-    tries = "\n".join(f"- **{scenario.request}**: {scenario.shows}" for scenario in SCENARIOS)
-    return short_help(scene) or reply(f"{introduction(scene.prompt)}\n\nPrompts to try:\n\n{tries}\n\n{REAL_MODEL}")
+    """Introduce the demo model, the prompts to try and how to get a real model. Used if no scenario matches."""
+    examples = "\n".join(f"- **{scenario.request}**: {scenario.shows}" for scenario in SCENARIOS)
+    return short_help(scene) or reply(f"{introduction(scene.prompt)}\n\nPrompts to try:\n\n{examples}\n\n{REAL_MODEL}")
 
 
 def _play_list(scene: Scene) -> Script:
@@ -431,7 +432,7 @@ def _play_huge_write(scene: Scene) -> Script:
     if step is None:
         text = f"I will write all of `{path}` in one call, which is more than one reply can hold."
         return call(scene, text, "write", path=path, content=guide(HUGE_CHARS))
-    was_rejected = any(item.result.is_error for item in scene.steps)
+    was_rejected = any(earlier.result.is_error for earlier in scene.steps)
     if step.result.is_error:
         if step.call.name != "write" or "split" not in step.result.content.lower() or len(scene.steps) > 1:
             return failure_reply(step)
@@ -444,13 +445,14 @@ def _play_huge_write(scene: Scene) -> Script:
             path=path,
             content=content,
         )
-    done = sum(item.call.name == "edit" for item in scene.steps)
-    if not was_rejected or done == _HUGE_PARTS:
-        steps = f"a skeleton and {_HUGE_PARTS} edits" if was_rejected else "one call"
-        return reply(f"Done: `{path}` is written, in {steps}. Nothing was lost to the output limit.\n")
-    marker = comment(path, f"part {done + 1}")
-    lines = [comment(path, f"Part {done + 1}, line {number}.") for number in range(1, 6)]
-    return _edit(scene, path, DemoEdit(marker, "\n".join([marker, *lines]), f"filled part {done + 1}"))
+    edit_count = sum(earlier.call.name == "edit" for earlier in scene.steps)
+    if not was_rejected or edit_count == _HUGE_PARTS:
+        calls = f"a skeleton and {_HUGE_PARTS} edits" if was_rejected else "one call"
+        return reply(f"Done: `{path}` is written, in {calls}. Nothing was lost to the output limit.\n")
+    part = edit_count + 1
+    marker = comment(path, f"part {part}")
+    lines = [comment(path, f"Part {part}, line {number}.") for number in range(1, 6)]
+    return _edit(scene, path, DemoEdit(marker, "\n".join([marker, *lines]), f"filled part {part}"))
 
 
 def _play_rate_limit(scene: Scene) -> Script:

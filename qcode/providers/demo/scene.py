@@ -22,6 +22,7 @@ from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
+# Words of the messages in which qcode or the user asks to continue a truncated reply.
 _CONTINUE = lazy_pattern(r"\b(continue|resume|go on|carry on|pick up)\b", re.IGNORECASE)
 _TRUNCATED = lazy_pattern(r"\b(limit|cut|stopped|broke|broken|interrupted)\b", re.IGNORECASE)
 _TYPED_CONTINUE = lazy_pattern(
@@ -29,9 +30,11 @@ _TYPED_CONTINUE = lazy_pattern(
 )
 _ANSWER_NOW = lazy_pattern(r"\banswer\b[^.\n]{0,40}\b(now|directly|straight away|right away|at once)\b", re.IGNORECASE)
 _LIMIT_WORDS = lazy_pattern(r"\boutput[- ](token )?limit|\boutput tokens\b|\braw JSON\b", re.IGNORECASE)
+# Texts that a message of qcode quotes, in tags or in code fences.
 _TAGGED = lazy_pattern(r"<([A-Za-z][\w-]*)[^>\n]*>\n?(.*?)\n?</\1>", re.DOTALL)
 _FENCED = lazy_pattern(r"^(`{3,}|~{3,})[^\n]*\n(.*?)\n\1", re.DOTALL | re.MULTILINE)
-_MAX_QUOTED = 20_000
+_MAX_QUOTING_CHARS = 20_000
+"""The length of the start of a message in which quotes are searched."""
 MAX_PROMPT_CHARS = 2_000
 """The maximum length of the searched end of a prompt, because the patterns take more than linear time."""
 _LOW_EFFORTS = frozenset({"none", "minimal", "low"})
@@ -39,12 +42,14 @@ _ENDED_TURN = lazy_pattern(
     r"(Denied|Cancelled) by the user|Interrupted before it finished|Denied: the plan is not approved[^.]*\. Ask"
 )
 """The start of the result of a call that ended the turn by the user's decision. Text after it is a new prompt."""
+# The results of calls that did not run or continue in the background, as qcode words them for the model.
 _PLAN_ONLY_READS = "plan mode only reads"
 _NOT_INTERACTIVE = "not run:"
 """The start of the reason for a denial in a run without a user."""
 _PLAN_CHANGE = lazy_pattern(r"Denied: the plan is not approved[^.]*\. The user says: (.*)", re.DOTALL)
 _DENIED = lazy_pattern(r"Denied(?: by the user\.|: (.*))", re.DOTALL)
 _IN_BACKGROUND = lazy_pattern(r"\[the user moved it to the background as job (\d+)\.[^\n]*\]\Z")
+# The request for a compaction, and the prompts in it.
 _SUMMARY = "Summarize this conversation."
 _USER_LINE = lazy_pattern(r"^User: (.*\S)", re.MULTILINE)
 INTRODUCTION = "I am the **built-in demo model** of qcode."
@@ -60,7 +65,7 @@ class DemoStep:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """A parsed request."""
+    """The parts of a request on which the reply depends."""
 
     prompt: str
     """The prompt of the user."""
@@ -68,15 +73,15 @@ class Scene:
     steering: str = ""
     """The text that the user added during the turn."""
     partial: str | None = None
-    """The text of this reply so far, None at its start."""
+    """The text of the reply that the request continues, None if it asks for a new reply."""
     is_typed: bool = False
-    """Whether the user typed a request to continue."""
+    """Whether the user typed the request to continue, such as "keep going"."""
     tails: tuple[str, ...] = ()
     """Quotes from a truncated call, if the request asks for the missing part of the call as text."""
     skips_thinking: bool = False
     """Whether to reply without thinking."""
     number: int = 1
-    """The number of the next call in the transcript."""
+    """The number of the next call in the conversation, for its id."""
     is_introduced: bool = False
     """Whether an earlier reply of the conversation contains the introduction."""
 
@@ -86,7 +91,7 @@ class Scene:
 
 
 def read_scene(request: ModelRequest, *, may_resume: bool = True) -> Scene:
-    """Return the scene of `request`. If `may_resume` is False, its last message is a new prompt."""
+    """Return the scene of `request`. If `may_resume` is False, read its last message as a new prompt."""
     messages = list(request.messages)
     latest = _message_text(messages[-1]) if messages else ""
     tails = () if request.allows_calls and request.tools else _quoted(latest)
@@ -111,7 +116,11 @@ def paragraphs(text: str) -> list[str]:
 
 
 def _pop_partial(messages: list[Message], is_repair: bool) -> tuple[str | None, bool]:
-    """Remove the unfinished assistant text, and the message that asks to continue it, from the end of `messages`."""
+    """Remove the unfinished assistant text, and the message that asks to continue it, from the end of `messages`.
+
+    Return that text, None if there is none, and whether the user typed the request to continue. `is_repair`: the
+    message asks for the missing part of a truncated call.
+    """
     partial: str | None = None
     is_typed = False
     if messages and messages[-1].role == "assistant":
@@ -168,8 +177,8 @@ def _typed_text(text: str) -> str:
 
 
 def _quoted(text: str) -> tuple[str, ...]:
-    """Return the passages that a message of qcode quotes, in tags or code fences."""
-    start = text[:_MAX_QUOTED]
+    """Return the texts that a message of qcode quotes, in tags or code fences."""
+    start = text[:_MAX_QUOTING_CHARS]
     return tuple(match[2] for pattern in (_TAGGED, _FENCED) for match in pattern.finditer(start) if match[2].strip())
 
 
@@ -211,10 +220,10 @@ def cut_at(script: Script, cap: int) -> Script:
 
 
 def rest_of_text(script: Script, partial: str) -> Script | None:
-    """Return the part of `script` after `partial`, None if the script does not contain it.
+    """Return the part of `script` after the text `partial`, None if the script does not contain that text.
 
-    Thinking, and text before that point, are not repeated; all calls are. If the script does not start with `partial`,
-    the end of `partial` is searched in it.
+    The part has all calls, but no thinking. If the script does not start with `partial`, only the end of `partial` is
+    searched in it.
     """
     text = "".join(block.text for block in script if isinstance(block, Text))
     start = len(partial) if text.startswith(partial) else end_of(partial, text)
@@ -261,10 +270,12 @@ _MAX_LISTED, _MAX_LISTED_CHARS = 20, 80
 
 
 def reply(text: str) -> Script:
+    """Return a reply of one text."""
     return (Text(text),)
 
 
 def call(scene: Scene, text: str, name: str, **arguments: Json) -> Script:
+    """Return a reply of a text and one call of the tool `name`."""
     encoded = json.dumps(arguments, ensure_ascii=False)
     return (Text(f"{text}\n"), ToolCall(f"demo_{scene.number}", name, encoded))
 
@@ -331,13 +342,16 @@ REAL_MODEL = (
 
 
 def short_help(scene: Scene) -> Script:
-    """Return a short reply to a prompt without a scenario; empty before the introduction, or if help is asked for."""
+    """Return a short reply to a prompt that matches no scenario.
+
+    Return nothing if the introduction has not been shown yet, or if the prompt asks for help.
+    """
     if not scene.is_introduced or _ABILITIES.search(scene.prompt):
         return ()
     is_polite = _GREETING.fullmatch(scene.prompt) or _THANKS.fullmatch(scene.prompt)
-    lead = "I am still here." if is_polite else "I follow a script and do not understand your message."
+    answer = "I am still here." if is_polite else "I follow a script and do not understand your message."
     return reply(
-        f"{lead} Try *run ls*, *add a docstring to hello.py* or *think about something*. `/help demo` lists all "
+        f"{answer} Try *run ls*, *add a docstring to hello.py* or *think about something*. `/help demo` lists all "
         "prompts, and `/connect` adds a real model.\n"
     )
 
@@ -367,6 +381,6 @@ def file_in(prompt: str, default: str) -> str:
 
 
 def last_match(pattern: re.Pattern[str], prompt: str) -> re.Match[str] | None:
-    """Return the first match in the last matching paragraph of `prompt`: piped input comes before the prompt."""
+    """Return the first match in the last paragraph of `prompt` that has one. Piped input comes before the prompt."""
     parts = reversed(paragraphs(prompt[-MAX_PROMPT_CHARS:]))
     return next((match for part in parts if (match := pattern.search(part))), None)

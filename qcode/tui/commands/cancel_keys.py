@@ -18,11 +18,13 @@ from qcode.tui.turns import Turns
 
 _CLEAR = "clear the prompt"
 _SECOND_PRESS_S = 2.0
+"""The time in which a second press counts, and for which a hint is shown."""
 _VIM_ESCAPE_S = 0.5
+"""For this time after Esc has left vim's insert mode, another Esc has no effect."""
 
 
 class CancelKeys:
-    """The actions of Esc and Ctrl+C. `clock` returns seconds, to recognize a second press."""
+    """The actions of Esc and Ctrl+C. `clock` returns seconds; `copy` copies a text and returns how it copied."""
 
     def __init__(
         self,
@@ -43,13 +45,16 @@ class CancelKeys:
         self._close_aside = close_aside
         self._clock = clock
         self._copy = copy
-        self._again: tuple[str, float, str] | None = None
-        self._announced_copy: tuple[str, float] = ("", float("-inf"))
-        self._vim_escaped = float("-inf")
-        self._forget_timer: Timer | None = None
+        self._first_press: tuple[str, float, str] | None = None  # its key, its time, and the effect of a second press
+        self._announced_copy: tuple[str, float] = ("", float("-inf"))  # the text, and the time of the hint
+        self._vim_escape_time = float("-inf")
+        self._hint_timer: Timer | None = None
 
     def escape(self, rewind: Callable[[], None] | None) -> None:
-        """Close the topmost panel, or interrupt; pressed twice, clear the prompt or `rewind` if that is not None."""
+        """Do the first of these that applies: close what is open, interrupt what runs, postpone a server's question.
+
+        If none applies, a second press clears the prompt; in an empty prompt it calls `rewind`, if that is not None.
+        """
         widgets = self._widgets
         if (
             widgets.help.close()
@@ -74,28 +79,28 @@ class CancelKeys:
             rewind()
 
     def _stop_turn(self) -> bool:
-        """Interrupt the turn; say so in the status line if the end of the transcript is out of view."""
+        """Interrupt the turn; show a hint if the end of the transcript, which says so, is out of view."""
         is_stopped = self._turns.stop(takes_back=True)
         if is_stopped and not self._widgets.transcript.is_anchored:
             self.hint("interrupted")
         return is_stopped
 
     def _escape_vim(self) -> bool:
-        """Pass Esc to vim mode. A second one right after it, pressed out of habit, must not interrupt."""
+        """Pass Esc to vim mode; return whether it was used. A second Esc right after it must not interrupt a turn."""
         if self._widgets.prompt.escape_vim():
-            self._vim_escaped = self._clock()
+            self._vim_escape_time = self._clock()
             return True
-        return self._widgets.prompt.has_vim and self._clock() - self._vim_escaped < _VIM_ESCAPE_S
+        return self._widgets.prompt.has_vim and self._clock() - self._vim_escape_time < _VIM_ESCAPE_S
 
     def interrupt(self, leave: Callable[[], None]) -> None:
         """Copy a selection; otherwise interrupt; otherwise clear the prompt; pressed twice, quit."""
         prompt = self._widgets.prompt
         selected = self._app.screen.get_selected_text() or self._widgets.approval.selected_text
         selected = selected or ("" if prompt.is_refilled else prompt.selected_text)
-        (announced, since), self._announced_copy = self._announced_copy, ("", float("-inf"))
-        if not selected and self._clock() - since <= _SECOND_PRESS_S:
+        (announced_text, hint_time), self._announced_copy = self._announced_copy, ("", float("-inf"))
+        if not selected and self._clock() - hint_time <= _SECOND_PRESS_S:
             # A new attempt at the reply has replaced the selected text, but the hint still promises to copy it.
-            selected = announced
+            selected = announced_text
         if selected:
             self.hint(f"copied {count_text(len(selected), 'character')} {self._copy(selected)}")
             self._app.screen.clear_selection()
@@ -108,39 +113,42 @@ class CancelKeys:
             leave()
 
     def announce_copy(self, text: str) -> None:
-        """Show the hint that Ctrl+C copies `text`, selected in the transcript. It does so until the hint disappears."""
+        """Show the hint that Ctrl+C copies `text`, which was selected in the transcript.
+
+        Until the hint disappears, Ctrl+C copies this text even if it is no longer in the transcript.
+        """
         self._announced_copy = (text, self._clock())
         self.hint(f"Ctrl+C copies {count_text(len(text), 'character')}")
 
-    def forget(self) -> None:
-        """Forget the first press of a key that acts when pressed twice: the user is typing now."""
-        if self._again is not None:
-            self._again = None
+    def forget_first_press(self) -> None:
+        """Forget the first press of a key that acts when pressed twice, because the user has typed since."""
+        if self._first_press is not None:
+            self._first_press = None
             self.hint("")
 
-    def forget_clearing(self) -> None:
-        """Forget a first Esc whose second press would clear the draft, because the draft has changed."""
-        if self._again is not None and self._again[2] == _CLEAR:
-            self.forget()
+    def forget_clear_press(self) -> None:
+        """Forget a first Esc whose second press would clear the prompt, because its text has changed."""
+        if self._first_press is not None and self._first_press[2] == _CLEAR:
+            self.forget_first_press()
 
     def _is_pressed_again(self, key: str, purpose: str) -> bool:
-        """Whether `key` was pressed a moment ago; otherwise show a hint that a second press will `purpose`."""
+        """Return whether `key` was pressed a moment ago; otherwise show a hint that a second press will `purpose`."""
         now = self._clock()
-        before, self._again = self._again, None
+        previous, self._first_press = self._first_press, None
         self.hint("")
-        if before is not None and before[0] == key and now - before[1] <= _SECOND_PRESS_S:
+        if previous is not None and previous[0] == key and now - previous[1] <= _SECOND_PRESS_S:
             return True
-        self._again = (key, now, purpose)
+        self._first_press = (key, now, purpose)
         self.hint(f"press {key} again to {purpose}")
         return False
 
     def hint(self, text: str) -> None:
         """Show `text` in the status line for a moment."""
         self._widgets.status.change(hint=text)
-        if self._forget_timer is not None:
-            self._forget_timer.stop()
-        self._forget_timer = self._app.set_timer(_SECOND_PRESS_S, self._forget, name="hint") if text else None
+        if self._hint_timer is not None:
+            self._hint_timer.stop()
+        self._hint_timer = self._app.set_timer(_SECOND_PRESS_S, self._clear_hint, name="hint") if text else None
 
-    def _forget(self) -> None:
-        self._forget_timer = None
+    def _clear_hint(self) -> None:
+        self._hint_timer = None
         self._widgets.status.change(hint="")

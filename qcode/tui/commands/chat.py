@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from qcode.protocol.approvals import effective_mode, mode_label
 from qcode.protocol.model import EFFORTS, Effort
 from qcode.text.match import unknown
-from qcode.tui.commands.command import Command, CommandContext, find, is_prompt_empty
+from qcode.tui.commands.command import Command, CommandContext, find_command, is_prompt_empty
 from qcode.tui.panels.todos import todo_lines, todo_summary
 from qcode.tui.preferences import MODES, meaning_of
 
@@ -70,8 +70,8 @@ def _effort(context: CommandContext, typed: str) -> None:
         _pick_effort(context)
     else:
         lines = [f"  {level}: {meaning}" for level, meaning in _EFFORT_MEANINGS.items()]
-        head = f"Effort: {context.model_use.requested_effort or AUTO}"
-        context.view.notify("info", "\n".join([head, *lines, "/effort LEVEL sets it."]))
+        heading = f"Effort: {context.model_use.requested_effort or AUTO}"
+        context.view.notify("info", "\n".join([heading, *lines, "/effort LEVEL sets it."]))
 
 
 def _pick_effort(context: CommandContext) -> None:
@@ -122,17 +122,17 @@ def _mode(context: CommandContext, name: str) -> None:
         _pick_mode(context)
         return
     is_trusted = context.agent.trust.is_trusted
-    tail = "Start qcode with --permission-mode for auto or bypass."
+    flag_hint = "Start qcode with --permission-mode for auto or bypass."
     labels = [mode_label(mode) for mode in MODES]
     if name in ("auto", "bypass"):
-        context.refuse(f"Cannot switch to {name} here. {tail}")
+        context.refuse(f"Cannot switch to {name} here. {flag_hint}")
     elif name:
         choices = f"Choose from {', '.join(labels)}."
         context.refuse(unknown(f"mode {name!r}", name, labels, choices))
     else:
         lines = [f"  {mode_label(mode)}: {meaning_of(mode, is_trusted=is_trusted)}" for mode in MODES]
-        head = f"Mode: {mode_label(effective_mode(context.agent.conversation.mode, is_trusted=is_trusted))}"
-        context.view.notify("info", "\n".join([head, *lines, tail]))
+        heading = f"Mode: {mode_label(effective_mode(context.agent.conversation.mode, is_trusted=is_trusted))}"
+        context.view.notify("info", "\n".join([heading, *lines, flag_hint]))
 
 
 def _pick_mode(context: CommandContext) -> None:
@@ -159,17 +159,17 @@ def _next_mode(context: CommandContext, _argument: str) -> None:
     is_trusted = context.agent.trust.is_trusted
     modes = [mode for mode in MODES if effective_mode(mode, is_trusted=is_trusted) == mode]
     mode = effective_mode(context.agent.conversation.mode, is_trusted=is_trusted)
-    following = modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "default"
-    # Leaving plan mode approves the plan that is asked about.
-    if context.app is not None and following != "plan" and context.app.accept_plan(following):
+    next_mode = modes[(modes.index(mode) + 1) % len(modes)] if mode in modes else "default"
+    # While a question about a plan is open, leaving plan mode approves the plan.
+    if context.app is not None and next_mode != "plan" and context.app.accept_plan(next_mode):
         return
-    context.use_mode(following)
+    context.use_mode(next_mode)
     if context.app is not None and not is_trusted:
         context.app.hint("no accept edits until you trust this folder (/trust)")
 
 
 def _has_no_answer_field(context: CommandContext) -> bool:
-    """Whether Shift+Tab switches the mode: in the text field of a question it returns to the choices."""
+    """Return whether Shift+Tab switches the mode. In the text field of a question, it returns to the choices."""
     return context.app is None or not context.app.is_writing_answer
 
 
@@ -235,7 +235,7 @@ CHAT: tuple[Command, ...] = (
 
 
 def _escape(context: CommandContext, _argument: str) -> None:
-    rewind = find("rewind", context.commands)
+    rewind = find_command("rewind", context.commands)
     is_possible = rewind is not None and rewind.when(context) and bool(context.agent.conversation.messages)
     context.screen.cancel_keys.escape(partial(rewind.run, context, "") if rewind is not None and is_possible else None)
 
@@ -275,7 +275,7 @@ def _is_writing_prompt(context: CommandContext) -> bool:
 
 
 def _is_typing_prompt(context: CommandContext) -> bool:
-    """Whether keys are typed into the prompt: not in normal mode of vim, whose Ctrl+R is redo."""
+    """Return whether keys are typed into the prompt, not in vim's normal mode, in which Ctrl+R is redo."""
     return context.screen.is_writing and not context.screen.prompt.is_commanding
 
 
@@ -331,12 +331,12 @@ def _todos(context: CommandContext, scope: str) -> None:
 
 
 def _background(context: CommandContext, _argument: str) -> None:
-    running = context.agent.conversation.background.calls
-    if not running:
+    running_call_ids = context.agent.conversation.background.calls
+    if not running_call_ids:
         context.view.notify("info", "No running command can move to the background.")
         return
     try:
-        context.agent.conversation.background.move(running[-1])
+        context.agent.conversation.background.move(running_call_ids[-1])
     except ValueError as refusal:
         context.refuse(str(refusal))
 
@@ -349,9 +349,9 @@ def _btw(context: CommandContext, question: str) -> None:
 
 
 def _add_aside(context: CommandContext, _argument: str) -> None:
-    done = context.view.aside.add()
+    confirmation = context.view.aside.add()
     context.screen.close_aside()
-    context.screen.hint(done)
+    context.screen.hint(confirmation)
 
 
 def _jobs(context: CommandContext, argument: str) -> None:
@@ -392,8 +392,11 @@ def _show_job(context: CommandContext, job: Job) -> None:
 
 def _job_choices(context: CommandContext) -> Sequence[str]:
     jobs = context.view.jobs
-    stops = [f"stop {job.number}" for job in jobs.running]
-    return [*(str(job.number) for job in jobs.all), *stops, *(f"send {job.number}" for job in jobs.all)]
+    return [
+        *(str(job.number) for job in jobs.all),
+        *(f"stop {job.number}" for job in jobs.running),
+        *(f"send {job.number}" for job in jobs.all),
+    ]
 
 
 TODOS: tuple[Command, ...] = (

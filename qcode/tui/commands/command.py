@@ -96,38 +96,37 @@ class View(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class CommandContext:
-    """The capabilities of a command: the agent with its services, and the front end.
-
-    `base_commands` are those of this front end without the prompts of tool servers. `app` is None in the linear mode.
-    `typed` is the typed text of a command that has or needs an argument; `keep_typed` returns it to the prompt.
-    """
+    """The capabilities of a command: the agent with its services, and the front end."""
 
     agent: Agent
     base_commands: tuple[Command, ...]
+    """The commands of this front end, without the prompts of tool servers."""
     model_use: ModelUse
     view: View
     app: AppView | None = None
+    """The app, None in the linear mode."""
     typed: str = ""
+    """The text with which the command was typed, if it has or needs an argument; `keep_typed` puts it back."""
 
     def refuse(self, text: str) -> None:
-        """Say why the command cannot run, and return it to the prompt."""
+        """Show why the command cannot run, and put its text back into the prompt."""
         self.view.notify("warning", text)
         self.keep_typed()
 
     def keep_typed(self) -> None:
-        """Return the command to the prompt: selected, or in front of anything typed since."""
+        """Put the text of the command back into the prompt: selected, or in front of text typed since."""
         if self.app is not None and self.typed:
             self.app.take_back(self.typed)
 
     @property
     def commands(self) -> tuple[Command, ...]:
-        """All commands: also the prompts of the tool servers that run now."""
+        """All commands, including the prompts of the tool servers that run now."""
         if self.agent.servers is None:
             return self.base_commands
         from qcode.agent.mcp.mentions import prompts_of
 
         used_names = typed_names(self.base_commands)
-        prompts = (item for item in prompts_of(self.agent.servers) if item.handle not in used_names)
+        prompts = (prompt for prompt in prompts_of(self.agent.servers) if prompt.handle not in used_names)
         return (*self.base_commands, *map(_as_command, prompts))
 
     @property
@@ -161,26 +160,30 @@ def _no_choices(_context: CommandContext) -> Sequence[str]:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A command of the app.
-
-    `names` are typed after the slash: its name, then aliases. A command without names has a key or is in the palette
-    only. `choices` are the completions of `argument`. `run` gets the argument, stripped. `opens_picker`: without an
-    argument it opens a picker, except in the linear mode. `needs_screen`: it is not available in the linear
-    mode. `is_prompt`: it sends a prompt, with any argument. If `when` returns False, its keys keep their usual effect.
-    """
+    """A command of the app."""
 
     id: str
+    """The name in the config table `[ui.keys]` and in the list of recent commands."""
     title: str
+    """The label in the palette."""
     help: str
     run: Callable[[CommandContext, str], None]
+    """Runs the command with its argument, without spaces around it."""
     names: tuple[str, ...] = ()
+    """The name typed after the slash, then its aliases. A command without names only has keys, or is in the palette."""
     argument: str = ""
+    """The argument as help shows it, such as `[name]`; in brackets if it is optional."""
     choices: Callable[[CommandContext], Sequence[str]] = _no_choices
+    """Returns the completions of the argument."""
     keys: tuple[str, ...] = ()
     when: Callable[[CommandContext], bool] = _is_always_available
+    """Returns whether the keys run the command now; otherwise they keep their usual effect."""
     opens_picker: bool = False
+    """Whether the command opens a picker if it has no argument, except in the linear mode."""
     needs_screen: bool = False
+    """Whether the command is not available in the linear mode."""
     is_prompt: bool = False
+    """Whether the command sends a prompt, and takes any argument."""
 
     @property
     def needs_argument(self) -> bool:
@@ -193,14 +196,14 @@ class Command:
 
 
 def run_command(context: CommandContext, command: Command, argument: str) -> None:
-    """Run a command in the app; remember its use if it has a name."""
+    """Run a command in the app. If it has a name, add it to the recent commands of the palette."""
     if command.names:
         context.agent.settings.choices.keep_recent(command.id)
-    act(context, command, argument)
+    run_unrecorded(context, command, argument)
 
 
-def act(context: CommandContext, command: Command, argument: str) -> None:
-    """Run a command in the app; an error in it ends in a notice."""
+def run_unrecorded(context: CommandContext, command: Command, argument: str) -> None:
+    """Run a command in the app without adding it to the recent commands; show a notice if it raises an error."""
     with context.screen.failures.report_errors():
         command.run(context, argument)
         context.screen.session_name.refresh()
@@ -224,19 +227,19 @@ def _as_command(prompt: ServerPrompt) -> Command:
 
 
 def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt) -> None:
-    """Send the prompt, which is read when its turn begins; if arguments are missing, let the user add them.
+    """Send the prompt; the server is asked for its text when the turn begins. Let the user add missing arguments.
 
-    One is typed in the prompt, where the server completes it; several are fields of a form.
+    A single missing argument is typed in the prompt, where the server completes it; several are fields of a form.
     """
     from qcode.agent.mcp.mentions import arguments_of, missing_arguments
     from qcode.protocol.errors import InputError
 
-    typed, problem, start = f"/{prompt.handle} {argument}".rstrip(), "", ""
+    typed, problem, text_to_complete = f"/{prompt.handle} {argument}".rstrip(), "", ""
     try:
         values = arguments_of(prompt.prompt, argument)
         missing = missing_arguments(prompt.prompt, values)
     except InputError as refusal:
-        problem, start = f"/{prompt.handle}: {refusal}.", typed
+        problem, text_to_complete = f"/{prompt.handle}: {refusal}.", typed
     else:
         if len(missing) > 1 and context.app is not None:
             _open_form(context, prompt, values, typed)
@@ -244,40 +247,40 @@ def _send_prompt(context: CommandContext, argument: str, *, prompt: ServerPrompt
         if missing:
             names = ", ".join(one_line(listed_argument.name) for listed_argument in missing)
             problem = f"/{prompt.handle} needs {names}. Add the value and press Enter."
-            start = f"{typed} {one_line(missing[0].name)}="
+            text_to_complete = f"{typed} {one_line(missing[0].name)}="
     if not problem:
         context.view.send(typed, typed, NO_OPTIONS)
         return
     context.view.notify("warning", problem)
     if context.app is not None:
-        context.app.prompt.put_back(start)
+        context.app.prompt.put_back(text_to_complete)
 
 
 def _open_form(context: CommandContext, prompt: ServerPrompt, values: Mapping[str, str], typed: str) -> None:
-    """Ask for the arguments in a form; the typed text returns to the prompt if the user closes it."""
+    """Ask for the arguments in a form; if the user closes it, put the typed text back into the prompt."""
     from qcode.tui.screens.arguments import ArgumentsForm
 
     screen = context.screen
 
-    def take(text: str | None) -> None:
+    def on_close(text: str | None) -> None:
         if text:
             context.view.send(text, text, NO_OPTIONS)
         else:
             screen.prompt.put_back(typed)
 
-    screen.open_screen(ArgumentsForm(prompt, values), take)
+    screen.open_screen(ArgumentsForm(prompt, values), on_close)
 
 
 def _prompt_choices(context: CommandContext, *, prompt: ServerPrompt) -> Sequence[str]:
     """Return completions of the server for the arguments that are being typed."""
-    head = f"/{prompt.handle} "
-    if context.app is None or not context.app.prompt.text.lower().startswith(head):
+    command_start = f"/{prompt.handle} "
+    if context.app is None or not context.app.prompt.text.lower().startswith(command_start):
         return ()
     completion = context.app.attachments.servers
-    return completion.arguments(prompt, context.app.prompt.text[len(head) :]) if completion is not None else ()
+    return completion.arguments(prompt, context.app.prompt.text[len(command_start) :]) if completion is not None else ()
 
 
-def find(name: str, commands: Sequence[Command]) -> Command | None:
+def find_command(name: str, commands: Sequence[Command]) -> Command | None:
     """Return the command typed as `/name`, by its name or an alias."""
     return next((command for command in commands if name in command.names), None)
 
@@ -342,22 +345,27 @@ def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
     name, argument = typed
     if " " not in text:
         return _command_rows(name.lower(), context)
-    command = find(name, context.commands)
+    command = find_command(name, context.commands)
     if command is None:
         return ()
     query = argument.lower()
-    offered = sorted(command.choices(context), key=lambda choice: not choice.lower().startswith(query))
-    # Enter after `/mcp restart` must not restart the first of several servers: it only inserts the name.
-    is_action = sum(choice.lower().startswith(f"{query} ") for choice in offered) > 1
-    if argument in offered:
+    choices = sorted(command.choices(context), key=lambda choice: not choice.lower().startswith(query))
+    # Enter after `/mcp restart` must not restart the first of several servers, only insert its name.
+    is_action = sum(choice.lower().startswith(f"{query} ") for choice in choices) > 1
+    if argument in choices:
         return ()  # the command is complete: Enter must run it, not a longer one that starts with it
-    return tuple(_argument_row(name, choice, runs=not is_action) for choice in offered if query in choice.lower())
+    return tuple(_argument_row(name, choice, is_sent=not is_action) for choice in choices if query in choice.lower())
 
 
-def _argument_row(name: str, choice: str, *, runs: bool) -> MenuItem:
-    """Return the row of a choice; if it `runs`, Enter sends it. The `…` of `check …` is not inserted."""
-    start, is_open = choice.removesuffix(")").removesuffix("…"), choice.endswith(("…", "…)"))
-    return MenuItem(f"/{name} {start if is_open else choice}", choice, is_complete=runs and not is_open)
+def _argument_row(name: str, choice: str, *, is_sent: bool) -> MenuItem:
+    """Return the row of a choice. `is_sent`: Enter also sends the command.
+
+    A choice that ends in `…`, such as `check …` or `allow shell(…)`, is inserted up to there, for the user to complete.
+    """
+    if choice.endswith(("…", "…)")):
+        text = choice.removesuffix(")").removesuffix("…")
+        return MenuItem(f"/{name} {text}", choice, is_complete=False)
+    return MenuItem(f"/{name} {choice}", choice, is_complete=is_sent)
 
 
 _FREQUENT = (
@@ -366,33 +374,41 @@ _FREQUENT = (
 
 
 def frequency_rank(command: Command) -> int:
-    """Return the position of a command in a list that begins with those used most; the others are equal."""
+    """Return a sort key that puts the commands used most first, and all others after them."""
     return _FREQUENT.index(command.id) if command.id in _FREQUENT else len(_FREQUENT)
 
 
 def _command_rows(start: str, context: CommandContext) -> tuple[MenuItem, ...]:
-    """Return the commands whose name or alias starts with `start`, also after a colon; exact names first."""
+    """Return the rows of the commands whose name or alias starts with `start`.
+
+    An exact name comes first, then names that start with it, then names such as `docs:review`, whose part after the
+    colon starts with it.
+    """
     rows: list[tuple[int, int, MenuItem]] = []
     for command in context.commands:
-        match = next((name for name in command.names if name.startswith(start)), None)
-        inner = next((name for name in command.names if start and f":{start}" in name), None)
-        if match is not None or inner is not None:
-            rank = 0 if match == start else 1 if match else 2
-            rows.append((rank, frequency_rank(command), _command_row(command, match or inner or "", context)))
+        name = next((name for name in command.names if name.startswith(start)), "")
+        if name:
+            rows.append((0 if name == start else 1, frequency_rank(command), _command_row(command, name, context)))
+            continue
+        name = next((name for name in command.names if f":{start}" in name), "")
+        if name:
+            rows.append((2, frequency_rank(command), _command_row(command, name, context)))
     return tuple(row for _, _, row in sorted(rows, key=lambda row: row[:2]))
 
 
-def _command_row(command: Command, match: str, context: CommandContext) -> MenuItem:
-    is_open = command.opens_picker and context.app is not None
-    has_choices = bool(command.argument) and not is_open and command.id != "help" and bool(command.choices(context))
-    text = f"/{match} " if command.argument else f"/{match}"
-    return MenuItem(text, f"/{match}", command.help, not has_choices, hint=command.argument)
+def _command_row(command: Command, name: str, context: CommandContext) -> MenuItem:
+    opens_picker = command.opens_picker and context.app is not None
+    # Enter on a command with choices inserts it and lists the choices.
+    has_choices = bool(command.argument) and not opens_picker and bool(command.choices(context))
+    is_complete = not has_choices or command.id == "help"
+    text = f"/{name} " if command.argument else f"/{name}"
+    return MenuItem(text, f"/{name}", command.help, is_complete, hint=command.argument)
 
 
 def argument_hint(text: str, context: CommandContext) -> str:
-    """Return the argument of the command that `text` names completely, to be shown after it; empty otherwise."""
+    """Return the argument hint to show after `text`, which is a command and nothing else; empty for other text."""
     typed = split_command(text)
-    command = find(typed[0], context.commands) if typed is not None and not typed[1] else None
+    command = find_command(typed[0], context.commands) if typed is not None and not typed[1] else None
     if command is None or not command.argument:
         return ""
     return command.argument if text.endswith(" ") else f" {command.argument}"

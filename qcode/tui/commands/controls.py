@@ -29,20 +29,20 @@ def _permissions(context: CommandContext, argument: str) -> None:
     from qcode.tui.screens import control_text
 
     permissions = context.agent.permissions
-    first, _, rest = argument.partition(" ")
-    rest = rest.strip()
+    action, _, operand = argument.partition(" ")
+    operand = operand.strip()
     if not argument and context.app is not None:
         from qcode.tui.screens.permissions import PermissionsScreen
 
         context.screen.open_screen(PermissionsScreen(permissions), lambda _: None)
-    elif first in ("", "list"):
+    elif action in ("", "list"):
         context.view.show_panel("Permissions", control_text.permissions_text(permissions))
-    elif first == "check" and rest:
-        kind, value = control_text.read_checked(rest)
+    elif action == "check" and operand:
+        kind, value = control_text.read_checked(operand)
         context.view.run_later(_check(context, kind, value))
-    elif first in (*control_text.EFFECTS, *control_text.REMOVE_WORDS, *control_text.SAVE_WORDS) and rest:
+    elif action in (*control_text.EFFECTS, *control_text.REMOVE_WORDS, *control_text.SAVE_WORDS) and operand:
         try:
-            context.view.notify("info", control_text.change_rules(permissions, first, rest))
+            context.view.notify("info", control_text.change_rules(permissions, action, operand))
         except ValueError as refusal:
             context.refuse(one_line(str(refusal)))
     else:
@@ -53,8 +53,8 @@ def _permissions(context: CommandContext, argument: str) -> None:
 async def _check(context: CommandContext, kind: CheckedKind, value: str) -> None:
     from qcode.tui.screens import control_text
 
-    tried = await asyncio.to_thread(context.agent.permissions.check, kind, value)
-    context.view.notify("info", control_text.verdict_text(kind, value, tried))
+    verdict = await asyncio.to_thread(context.agent.permissions.check, kind, value)
+    context.view.notify("info", control_text.verdict_text(kind, value, verdict))
 
 
 def _permission_choices(context: CommandContext) -> Sequence[str]:
@@ -68,9 +68,9 @@ def _tools(context: CommandContext, name: str) -> None:
     from qcode.tui.screens import control_text
 
     tools = context.agent.offered_tools()
-    found = next((tool for tool in tools if tool.name == name), None)
-    if found is not None:
-        context.view.show_panel(f"Tool {one_line(found.name)}", control_text.tool_text(found))
+    named_tool = next((tool for tool in tools if tool.name == name), None)
+    if named_tool is not None:
+        context.view.show_panel(f"Tool {one_line(named_tool.name)}", control_text.tool_text(named_tool))
     elif name:
         names = [tool.name for tool in tools]
         context.refuse(unknown(f"tool {name!r}", name, names, "/tools lists them."))
@@ -100,14 +100,14 @@ def _memory(context: CommandContext, text: str) -> None:
     if not text:
         context.view.show_panel("Instructions", memory_text(memory))
         return
-    file, line = split_memory_line(text, memory.editable_files())
-    if len(file) == 1:
-        _append(context, file[0].path, line)
+    files, line = split_memory_line(text, memory.editable_files())
+    if len(files) == 1:
+        _append(context, files[0].path, line)
     elif context.app is not None:
         from qcode.tui.screens.inspection import MemoryTargetPicker
 
         context.screen.open_screen(
-            MemoryTargetPicker(file, line),
+            MemoryTargetPicker(files, line),
             lambda path: _append(context, path, line) if path is not None else None,
         )
     else:
@@ -122,7 +122,7 @@ def _append(context: CommandContext, path: str, line: str) -> None:
 
 
 def _memory_choices(context: CommandContext) -> Sequence[str]:
-    return [f"{whose}: " for whose in dict.fromkeys(file.owner for file in context.agent.memory.editable_files())]
+    return [f"{owner}: " for owner in dict.fromkeys(file.owner for file in context.agent.memory.editable_files())]
 
 
 def _init(context: CommandContext, focus: str) -> None:
@@ -202,19 +202,21 @@ def _skills(context: CommandContext, argument: str) -> None:
     if skills is None:
         context.view.notify("info", no_skills_text(context.agent.context))
         return
-    first, _, rest = argument.partition(" ")
     if not argument:
         context.view.show_panel("Skills", list_text(skills))
         return
+    first_word, _, other_words = argument.partition(" ")
+    other_words = other_words.strip()
+    is_show = first_word == _SHOW and bool(other_words)
     try:
-        skill = skills.find(rest.strip() if first == _SHOW and rest.strip() else first)
+        skill = skills.find(other_words if is_show else first_word)
     except Refused as refused:
         context.refuse(str(refused))
         return
-    if first == _SHOW and rest.strip():
+    if is_show:
         context.view.show_panel(f"Skill {skill.handle}", detail_text(skills, skill))
     else:
-        send_skill(context, rest.strip(), skill=skill)
+        send_skill(context, other_words, skill=skill)
 
 
 def _skill_choices(context: CommandContext) -> Sequence[str]:
@@ -238,7 +240,7 @@ async def _send_skill(context: CommandContext, skill: Skill, arguments: str) -> 
 
 
 async def _may_run(context: CommandContext, command: str, reason: str) -> bool:
-    """Ask whether a command of a prompt from a file may run; without a screen it may not."""
+    """Ask whether a command inside the prompt of a skill may run; in the linear mode it may not."""
     if context.app is None:
         return False
     from qcode.tui.screens.inspection import SkillCommandPicker
@@ -326,20 +328,20 @@ _SERVERS_TITLE = "Tool servers"
 
 
 def _mcp(context: CommandContext, argument: str) -> None:
-    first, _, rest = argument.partition(" ")
-    is_restart = first == "restart"
-    name = rest.strip() if is_restart else argument
-    found = next((status for status in context.screen.servers.statuses if status.name == name), None)
+    first_word, _, other_words = argument.partition(" ")
+    is_restart = first_word == "restart"
+    name = other_words.strip() if is_restart else argument
+    server = next((status for status in context.screen.servers.statuses if status.name == name), None)
     if is_restart and not name:
         context.refuse("Name the server: /mcp restart NAME. /mcp lists them.")
-    elif name and found is None:
-        known = [status.name for status in context.screen.servers.statuses]
-        context.refuse(unknown(f"tool server {name!r}", name, known, "/mcp lists them."))
+    elif name and server is None:
+        names = [status.name for status in context.screen.servers.statuses]
+        context.refuse(unknown(f"tool server {name!r}", name, names, "/mcp lists them."))
     elif is_restart:
         context.screen.servers.restart(name)
         context.view.notify("info", f"Restarting {name}.")
-    elif found is not None:
-        context.view.show_panel(f"{_SERVERS_TITLE}: {found.name}", details(found))
+    elif server is not None:
+        context.view.show_panel(f"{_SERVERS_TITLE}: {server.name}", details(server))
     else:
         context.view.show_panel(_SERVERS_TITLE, listing(context.screen.servers.statuses))
         context.screen.servers.ask_again()

@@ -1,4 +1,4 @@
-"""Help and the list of keys, and the user's own keys: their problems, and the effective keys of each command.
+"""Help, the list of keys, and the key bindings: the keys of each command, with those that the user has changed.
 
 The functions about keys are pure.
 """
@@ -15,7 +15,7 @@ from qcode.text.match import nearest_hint, sentences, suggestion
 from qcode.tui.commands.command import (
     Command,
     CommandContext,
-    find,
+    find_command,
     is_prompt_empty,
     key_names,
     table_text,
@@ -38,14 +38,27 @@ PROMPT_KEYS: tuple[tuple[str, str], ...] = (
 
 _DEMO, _ALL = "demo", "all"
 """The topics of `/help` that are not commands."""
-_FREQUENT = ("help", "model", "mode", "plan", "clear", "trust", "output", "todos", "diff", "cost", "export", "quit")
-"""The commands that `/help` explains in the linear mode, which reads everything aloud; the others it only names."""
+_LINEAR_COMMANDS = (
+    "help",
+    "model",
+    "mode",
+    "plan",
+    "clear",
+    "trust",
+    "output",
+    "todos",
+    "diff",
+    "cost",
+    "export",
+    "quit",
+)
+"""The commands that `/help` explains in the linear mode; it only names the others, because the text is read aloud."""
 
 
 def help_text(context: CommandContext) -> str:
-    """Return the list of slash commands and help topics; in the linear mode that of the frequent ones."""
+    """Return the list of slash commands and help topics; in the linear mode only the main commands are explained."""
     if context.app is None:
-        return _linear_help(context, _FREQUENT)
+        return _linear_help(context, _LINEAR_COMMANDS)
     rows = [(command.usage, command.help) for command in context.commands if command.names]
     lines = table_text(rows)
     return f"{lines}\n\nTopics: /help {_DEMO}\n\n? or F1 shows the keys, Ctrl+P the palette."
@@ -105,16 +118,16 @@ def _help(context: CommandContext, topic: str) -> None:
         )
     elif topic == _DEMO:
         context.view.show_panel("Demo model", demo_text())
-    elif (command := find(topic.removeprefix("/"), context.commands)) is not None:
-        also = f"\nAlso: {', '.join('/' + name for name in command.names[1:])}" if command.names[1:] else ""
-        context.view.show_panel(command.usage, command.help + also)
+    elif (command := find_command(topic.removeprefix("/"), context.commands)) is not None:
+        aliases = f"\nAlso: {', '.join('/' + name for name in command.names[1:])}" if command.names[1:] else ""
+        context.view.show_panel(command.usage, command.help + aliases)
     else:
         hint = suggestion(topic, [_DEMO, _ALL, *typed_names(context.commands)], "/help lists the topics.", "/help {}")
         context.refuse(sentences(f"No help on {topic!r}", hint))
 
 
 def _help_topics(context: CommandContext) -> Sequence[str]:
-    return (_DEMO, _ALL, *(c.names[0] for c in context.commands if c.names))
+    return (_DEMO, _ALL, *(command.names[0] for command in context.commands if command.names))
 
 
 HELP: tuple[Command, ...] = (
@@ -144,13 +157,13 @@ NO_KEY = "none"
 """The value that removes all keys of a command."""
 
 _MODIFIERS = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
-_NAMED = frozenset((*(str(key.value) for key in Keys), *KEY_NAME_REPLACEMENTS.values()))
+_TEXTUAL_KEYS = frozenset((*(str(key.value) for key in Keys), *KEY_NAME_REPLACEMENTS.values()))
 
 
 def keymap(user_keys: Mapping[str, str], commands: Sequence[Command]) -> dict[str, tuple[str, ...]]:
     """Return the keys of each command by its id. A key the user assigns is removed from its previous command."""
-    known = {command.id for command in commands}
-    assigned = {command_id: _split_keys(keys) for command_id, keys in user_keys.items() if command_id in known}
+    ids = {command.id for command in commands}
+    assigned = {command_id: _split_keys(keys) for command_id, keys in user_keys.items() if command_id in ids}
     used_keys = {key for keys in assigned.values() for key in keys}
     return {
         command.id: assigned[command.id]
@@ -161,7 +174,7 @@ def keymap(user_keys: Mapping[str, str], commands: Sequence[Command]) -> dict[st
 
 
 def bindings(user_keys: Mapping[str, str], commands: Sequence[Command]) -> BindingsMap:
-    """Return the key bindings of the app; they take precedence over any widget's."""
+    """Return the key bindings of the app, which take precedence over those of its widgets."""
     keys = keymap(user_keys, commands)
     return BindingsMap(
         Binding(key, f"command('{command.id}')", command.title, show=False, priority=True, id=command.id)
@@ -175,13 +188,13 @@ def keys_of(command: Command, context: CommandContext) -> tuple[str, ...]:
     return keymap(context.agent.context.settings.ui.keys, context.commands).get(command.id, command.keys)
 
 
-def problems(user_keys: Mapping[str, str], commands: Sequence[Command]) -> Iterator[tuple[str, str]]:
-    """Yield id and error for each invalid entry: an unknown command, an unknown key, one key for two commands."""
-    known = [command.id for command in commands]
+def key_problems(user_keys: Mapping[str, str], commands: Sequence[Command]) -> Iterator[tuple[str, str]]:
+    """Yield the id and an error for each invalid entry: unknown command, unknown key, or one key for two commands."""
+    ids = [command.id for command in commands]
     owners: dict[str, str] = {}
     for command_id, keys in user_keys.items():
-        if command_id not in known:
-            yield command_id, f"unknown command {command_id}; {nearest_hint(command_id, known)}"
+        if command_id not in ids:
+            yield command_id, f"unknown command {command_id}; {nearest_hint(command_id, ids)}"
             continue
         for key in _split_keys(keys):
             if not _is_key(key):
@@ -192,14 +205,14 @@ def problems(user_keys: Mapping[str, str], commands: Sequence[Command]) -> Itera
 
 
 def _split_keys(keys: str) -> tuple[str, ...]:
-    """Return a comma-separated list of keys with Textual's names."""
+    """Return the keys in a comma-separated text, with Textual's names; none for `NO_KEY`."""
     if keys.strip().lower() == NO_KEY:
         return ()
-    return tuple(_named_key(key) for part in keys.split(",") if (key := part.strip()))
+    return tuple(_textual_key(key) for part in keys.split(",") if (key := part.strip()))
 
 
-def _named_key(key: str) -> str:
-    """Return a key with its modifiers in order and Textual's names for punctuation, as key presses are reported."""
+def _textual_key(key: str) -> str:
+    """Return a key as Textual reports it: `Shift+Ctrl+Y` is `ctrl+shift+y`, `?` is `question_mark`."""
     *modifiers, last = key.split("+") if len(key) > 1 else [key]
     if len(last) == 1 and not last.isalnum():
         last = _character_to_key(last)
@@ -213,4 +226,4 @@ def _is_key(key: str) -> bool:
     if not set(modifiers) <= _MODIFIERS or len(set(modifiers)) != len(modifiers):
         return False
     # `key_to_character` knows every Unicode name, such as `tangerine`, so accept only keys that a keyboard has.
-    return len(last) == 1 or last in _NAMED or (key_to_character(last) or "\0") in string.punctuation
+    return len(last) == 1 or last in _TEXTUAL_KEYS or (key_to_character(last) or "\0") in string.punctuation

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from qcode.agent.checkpoints.turn_changes import TurnChanges
     from qcode.tui.screens.changes import ChangePart
 
-_RUNNING = "A turn is running. Press Esc to interrupt it first."
+_TURN_RUNS = "A turn is running. Press Esc to interrupt it first."
 
 
 def _start_rewind(
@@ -28,9 +28,9 @@ def _start_rewind(
 async def _run_rewind(
     context: CommandContext, planning: Coroutine[Any, Any, RewindPlan], go_back: Callable[[], None] | None
 ) -> None:
-    """Plan a rewind, an undo or a redo, ask about files that were changed outside qcode, and perform it.
+    """Plan a rewind, an undo or a redo, ask about files that were changed outside qcode, and perform the plan.
 
-    `go_back` opens the question before this one; without one, Esc ends it.
+    Esc at that question calls `go_back`, which opens the previous question; if it is None, Esc cancels.
     """
     try:
         plan = await planning
@@ -48,8 +48,8 @@ async def _run_rewind(
             else:
                 context.view.notify("info", "Nothing was changed.")
             return
-        chosen = plan.doubtful if answer == "overwrite" else ()
-        context.view.run_later(_perform(context, plan, tuple(file.path for file in chosen)))
+        overwritten_files = plan.doubtful if answer == "overwrite" else ()
+        context.view.run_later(_perform(context, plan, tuple(file.path for file in overwritten_files)))
 
     from qcode.tui.screens.rewind import OutsideChangesPicker
 
@@ -64,9 +64,9 @@ async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[s
         return
     context.screen.show_conversation()
     context.view.notify("info", report.text)
-    left = [file.path for file in plan.doubtful if file.path not in overwrite]
-    if left:
-        context.view.notify("warning", f"Not changed: {one_line(', '.join(left), 400)}")
+    unchanged = [file.path for file in plan.doubtful if file.path not in overwrite]
+    if unchanged:
+        context.view.notify("warning", f"Not changed: {one_line(', '.join(unchanged), 400)}")
     for problem in report.problems:
         context.view.notify("warning", one_line(problem, 300))
     if report.prompt:
@@ -75,7 +75,7 @@ async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[s
 
 def _rewind(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
-        context.refuse(_RUNNING)
+        context.refuse(_TURN_RUNS)
         return
     messages = context.agent.conversation.rewinds.user_prompts()
     if not messages:
@@ -87,41 +87,46 @@ def _rewind(context: CommandContext, _argument: str) -> None:
 
 def _pick_message(context: CommandContext, messages: Sequence[RewindPoint], highlighted: str = "") -> None:
     def on_pick(number: str | None) -> None:
-        later = [message for message in messages if number is not None and message.number >= int(number)]
-        if later:
-            _pick_rewind_scope(context, messages, later)
+        removed = [message for message in messages if number is not None and message.number >= int(number)]
+        if removed:
+            _pick_rewind_scope(context, messages, removed)
 
     from qcode.tui.screens.rewind import RewindPicker
 
     context.screen.open_screen(RewindPicker(messages, highlighted), on_pick)
 
 
-def _pick_rewind_scope(context: CommandContext, messages: Sequence[RewindPoint], later: Sequence[RewindPoint]) -> None:
-    """Ask what to rewind; `later` are the message to rewind to and those after it. Esc returns to the messages."""
-    number = later[0].number
+def _pick_rewind_scope(
+    context: CommandContext, messages: Sequence[RewindPoint], removed: Sequence[RewindPoint]
+) -> None:
+    """Ask what to rewind. Esc returns to the list of `messages`.
+
+    `removed` are the messages that the rewind removes: the picked one and those after it.
+    """
+    number = removed[0].number
 
     def on_pick(scope: str | None) -> None:
         if scope is None:
             _pick_message(context, messages, str(number))
             return
         planning = context.agent.conversation.rewinds.plan_rewind(number, cast("RewindScope", scope))
-        _start_rewind(context, planning, lambda: _pick_rewind_scope(context, messages, later))
+        _start_rewind(context, planning, lambda: _pick_rewind_scope(context, messages, removed))
 
     from qcode.tui.screens.rewind import RewindScopePicker
 
-    context.screen.open_screen(RewindScopePicker(later), on_pick)
+    context.screen.open_screen(RewindScopePicker(removed), on_pick)
 
 
 def _undo(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
-        context.refuse(_RUNNING)
+        context.refuse(_TURN_RUNS)
     else:
         _start_rewind(context, context.agent.conversation.rewinds.plan_undo())
 
 
 def _redo(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
-        context.refuse(_RUNNING)
+        context.refuse(_TURN_RUNS)
     else:
         _start_rewind(context, context.agent.conversation.rewinds.plan_redo())
 
@@ -131,7 +136,7 @@ def _diff(context: CommandContext, _argument: str) -> None:
 
 
 async def _show_changes(context: CommandContext) -> None:
-    """Show the changes of each turn: as a screen, or as text without one."""
+    """Show the changes of each turn: on a screen, or as text in the linear mode."""
     rewinds = context.agent.conversation.rewinds
 
     async def read() -> tuple[Sequence[SessionFileDiff], Sequence[TurnChanges]]:
@@ -163,16 +168,16 @@ async def _show_changes(context: CommandContext) -> None:
 
 def _compact(context: CommandContext, focus: str) -> None:
     if context.view.is_turn_running:
-        context.refuse(_RUNNING)
+        context.refuse(_TURN_RUNS)
     else:
         context.screen.turns.compact(focus)
 
 
 def _resume(context: CommandContext, requested: str) -> None:
     if context.view.is_turn_running:
-        context.refuse(_RUNNING)
+        context.refuse(_TURN_RUNS)
     elif requested:
-        _open(context, requested)
+        _open_session(context, requested)
     else:
         _choose_session(context)
 
@@ -180,10 +185,10 @@ def _resume(context: CommandContext, requested: str) -> None:
 def resume_at_start(context: CommandContext, session_id: str, then: Callable[[], None]) -> None:
     """Resume the session `session_id`, or let the user choose one if the id is empty.
 
-    `then` runs once a session is open: the chosen one, a copy of it, or a new one.
+    `then` is called once a session is open: the chosen one, a copy of it, or a new one.
     """
     if session_id:
-        _open(context, session_id, then, at_start=True)
+        _open_session(context, session_id, then, at_start=True)
     else:
         _choose_session(context, then)
 
@@ -191,11 +196,11 @@ def resume_at_start(context: CommandContext, session_id: str, then: Callable[[],
 def _choose_session(
     context: CommandContext, then: Callable[[], None] = lambda: None, highlighted: str = "", *, words: str = ""
 ) -> None:
-    """Let the user choose a session; `words` are searched for in all of them."""
+    """Let the user choose a session. `words` is the initial filter, which also searches the messages."""
 
     def on_pick(chosen: str | None) -> None:
         if chosen is not None:
-            _open(context, chosen, then)
+            _open_session(context, chosen, then)
         else:
             then()
 
@@ -204,12 +209,12 @@ def _choose_session(
     context.screen.open_screen(SessionPicker(context.agent.sessions, time.time, highlighted, words=words), on_pick)
 
 
-def _open(
+def _open_session(
     context: CommandContext, session_id: str, then: Callable[[], None] = lambda: None, *, at_start: bool = False
 ) -> None:
     """Continue with a session. If another process has it open, ask whether to continue in a copy.
 
-    Text that is not the id of a session is searched for in all sessions.
+    If `session_id` is not the id of a session, search for that text in all sessions. At the start, refuse it.
     """
     try:
         notices = context.agent.sessions.resume(session_id)
@@ -261,7 +266,7 @@ def _show_opened(context: CommandContext, notices: Sequence[str] = ()) -> None:
 
 
 def _fork(context: CommandContext, session_id: str) -> None:
-    """Continue in a copy of a session, the open one if the id is empty."""
+    """Continue in a copy of a session; an empty id means the open session."""
     try:
         copy = context.agent.sessions.fork(session_id)
     except ValueError as refusal:

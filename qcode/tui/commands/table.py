@@ -18,10 +18,10 @@ from qcode.tui.commands.chat import CHAT, LEAVING, MODELS, PROMPT, TODOS
 from qcode.tui.commands.command import (
     Command,
     CommandContext,
-    act,
-    find,
+    find_command,
     key_names,
     run_command,
+    run_unrecorded,
     split_command,
     unexpected_argument,
     unknown_command,
@@ -65,7 +65,7 @@ _TAKES_NO_LABELS = "cannot take images or asides. Delete the label, or send it w
 
 
 def as_command(custom: CustomCommand) -> Command:
-    """Return the command that sends this prompt."""
+    """Return the command that sends the prompt of a file in a `commands` folder."""
     owner = "of this project" if custom.is_from_project else "yours"
     description = custom.description or custom.prompt.strip().split("\n", 1)[0]
     return Command(
@@ -99,20 +99,20 @@ def as_skill_command(skill: Skill) -> Command:
 
 
 def is_possible(context: CommandContext, command_id: str) -> bool:
-    """Return whether the keys of a command have an effect now."""
+    """Return whether the keys of a command run it now."""
     command = by_id(command_id)
     return command in context.commands and command.when(context)
 
 
 def run_by_key(context: CommandContext, command_id: str) -> None:
-    """Run the command of a key."""
-    act(context, by_id(command_id), "")
+    """Run the command of a key. It is not added to the recent commands."""
+    run_unrecorded(context, by_id(command_id), "")
 
 
 def submit_text(context: CommandContext, text: str, typed_text: str, attached: tuple[Block, ...]) -> None:
     """Handle a submitted text: a prompt, a `/command`, or a `!line` for the shell.
 
-    In `text` the labels of attachments and pastes are replaced; `typed_text` is as the user typed it.
+    `typed_text` is the text as the user typed it. In `text`, the labels of pastes are replaced by the pasted text.
     """
     app = context.screen
     app.close_help()
@@ -127,17 +127,19 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
         app.turns.submit(Submission(text, typed_text, attached))
         return
     name, argument = typed
-    command = find(name.lower(), context.commands)
+    command = find_command(name.lower(), context.commands)
     if command is None:
         replace(context, typed=typed_text).refuse(unknown_command(name, context.commands))
         return
     if attached and not (command.is_prompt or command.id in _SENDS_PROMPT):
         replace(context, typed=typed_text).refuse(f"/{name} {_TAKES_NO_LABELS}")
         return
-    # The command sends a prompt, which takes them.
+    # A command with attachments sends a prompt, which includes them.
     context.agent.conversation.attach(attached)
-    kept = typed_text if argument else f"/{name} " if command.needs_argument else ""
-    context = replace(context, typed=kept)
+    if argument:
+        context = replace(context, typed=typed_text)
+    elif command.needs_argument:
+        context = replace(context, typed=f"/{name} ")
     if problem := unexpected_argument(name, argument, command):
         context.refuse(problem)
     else:
@@ -145,7 +147,7 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
 
 
 def show_start(context: CommandContext, widgets: Widgets) -> None:
-    """Show the user's keys, and the to-do list of a resumed conversation."""
+    """Name the keys of commands in the widgets that show them, and show the to-do list of a resumed conversation."""
     keys = keymap(context.agent.context.settings.ui.keys, COMMANDS)
     widgets.todos.key = key_names(keys["todos"][:1])
     widgets.status.change(mode_key=key_names(keys["next-mode"][:1]))
@@ -153,4 +155,4 @@ def show_start(context: CommandContext, widgets: Widgets) -> None:
     widgets.news.key = key_names(keys["bottom"][:1])
     widgets.prompt.say = context.screen.hint
     widgets.todos.replace_items(todos_in(context.agent.conversation.messages))
-    context.screen.name_background_key(key_names(keys["background"][:1]))
+    context.screen.show_background_key(key_names(keys["background"][:1]))

@@ -1,7 +1,7 @@
-"""The app without a screen: lines in order, each printed once, and questions with numbered answers.
+"""The linear mode: the app without a screen. It prints each line once, in order, and numbers the answers to questions.
 
-For screen readers, logs and simple terminals (`ui.linear`, TERM=dumb). It draws nothing and moves no cursor. The
-presenter interprets events; `view` has the texts.
+It is for screen readers, logs and simple terminals (`ui.linear`, TERM=dumb), and never moves the cursor. The presenter
+interprets events; `view` has the texts.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.command import (
     Command,
     CommandContext,
-    find,
+    find_command,
     split_command,
     unexpected_argument,
     unknown_command,
@@ -44,7 +44,7 @@ from qcode.tui.linear.view import LinearView
 from qcode.tui.opening import open_agent, read_commands
 from qcode.tui.panels.aside import AsideTalk
 from qcode.tui.panels.jobs import JobWatch, commands_of, leaving_question
-from qcode.tui.panels.todos import changes, is_over, todo_lines, todo_summary, todos_in, todos_of
+from qcode.tui.panels.todos import are_all_done, todo_changes, todo_lines, todo_summary, todos_in, todos_of
 from qcode.tui.preferences import MODES, ModelUse
 from qcode.tui.presenter import Presenter
 from qcode.tui.shell_lines import ShellLines
@@ -107,10 +107,10 @@ class LinearCommandView:
         self.notify("info", "The reply is above; select it in the terminal to copy it.")
 
     def send(self, text: str, typed: str, options: TurnOptions) -> None:
-        self._app.waiting = (text, replace(options, shown_prompt=typed))
+        self._app.prompt_to_send = (text, replace(options, shown_prompt=typed))
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:
-        self._app.following.append(Failures(self._app.agent.report_crash, self.notify).guard(work))
+        self._app.pending_work.append(Failures(self._app.agent.report_crash, self.notify).guard(work))
 
     @property
     def jobs(self) -> JobWatch:
@@ -124,7 +124,7 @@ class LinearCommandView:
         self.run_later(self._app.ask_aside(question))
 
     def leave(self) -> None:
-        self._app.following.append(self._app.leave())
+        self._app.pending_work.append(self._app.leave())
 
 
 class LinearApp:
@@ -160,9 +160,11 @@ class LinearApp:
         self.context = CommandContext(agent, offered, model_use, self._commands)
         self._questions: list[TurnApproval] = []
         self._is_cancelling = False
-        self.waiting: tuple[str, TurnOptions] | None = None
-        self.following: list[Coroutine[Any, Any, None]] = []
-        self._shell = ShellLines(agent, self.view, spawn=self.following.append)
+        self.prompt_to_send: tuple[str, TurnOptions] | None = None
+        """The prompt that the current command sends after it has run."""
+        self.pending_work: list[Coroutine[Any, Any, None]] = []
+        """The work that the current command or shell line has started; awaited before the next prompt."""
+        self._shell = ShellLines(agent, self.view, spawn=self.pending_work.append)
         max_continuations = settings.output.max_continuations
         self._presenter = Presenter(self.view, self.view, self, clock, max_continuations=max_continuations)
 
@@ -178,11 +180,11 @@ class LinearApp:
             if text is None:
                 await self.leave()
             elif text.strip():
-                await self._take(text)
+                await self._handle_input(text)
         return 0
 
     async def leave(self) -> None:
-        """Leave; ask first if that stops background jobs. The end of the input leaves."""
+        """Leave; ask first if that stops background jobs. The end of the input (Ctrl+D) counts as a yes."""
         running = self.jobs.running
         if running:
             self.view.say(f"{leaving_question(running)} {commands_of(running)}")
@@ -192,7 +194,7 @@ class LinearApp:
         self.is_over = True
 
     def leaving_note(self) -> str:
-        """Return the hint after the first Ctrl+C."""
+        """Return the hint that is shown after the first Ctrl+C."""
         running = len(self.jobs.running)
         jobs = f" and stop {count_text(running, 'background job')}" if running else ""
         return f"Press Ctrl+C again to leave{jobs}."
@@ -229,7 +231,7 @@ class LinearApp:
             self._ended_jobs.append(job)
 
     def stop(self) -> bool:
-        """Interrupt a shell line, an aside, or the turn and deny its open questions; return False if neither runs."""
+        """Interrupt the running shell line, aside or turn; return False if none runs, or if it is being interrupted."""
         if self._shell.stop() or self.aside.stop():
             return True
         if not self._commands.is_turn_running or self._is_cancelling:
@@ -239,22 +241,22 @@ class LinearApp:
         return True
 
     def ask(self, approval: TurnApproval, position: str) -> None:
-        """Queue the question; `_show` asks it after the event has been printed."""
+        """Queue the question, which `_show` asks once the event is printed. Its position is not printed."""
         self._questions.append(approval)
 
     def withdraw(self, approval_id: str) -> bool:
-        before = len(self._questions)
+        is_open = any(approval.id == approval_id for approval in self._questions)
         self._questions = [approval for approval in self._questions if approval.id != approval_id]
-        return len(self._questions) < before
+        return is_open
 
     def show_steering(self, text: str) -> None:
         self.view.add_user(text)
 
     def _show_start(self) -> None:
-        first, *rest = self._welcome.lines()
-        lines = [line for line in rest if line and not line.startswith("·")]
+        # The tips of the welcome are about keys of the app.
+        facts = [line for line in self._welcome.lines() if line and not line.startswith("·")]
         self.view.say_table(
-            "\n".join([first, *lines, "Type a message and press Enter. /help lists the commands, /quit leaves."])
+            "\n".join([*facts, "Type a message and press Enter. /help lists the commands, /quit leaves."])
         )
         if self.agent.conversation.mode == "bypass" and self.agent.trust.is_trusted:
             self.view.add_notice("warning", "Bypass mode: tools run without asking.")
@@ -265,16 +267,17 @@ class LinearApp:
             replay(self.agent.conversation.stored_messages, self.view, self._clock)
             show_resumed(self.agent.conversation, self.view)
         self.todos = todos_in(self.agent.conversation.messages)
-        if not is_over(self.todos):
+        if not are_all_done(self.todos):
             self.view.add_mark(f"todos: {todo_summary(self.todos)}")
 
     async def _prompt(self) -> str | None:
-        """Report what ended since the last prompt, and return the typed text."""
+        """Report the jobs that have ended, and return the text that the user types, None at the end of the input."""
         while self._ended_jobs:
             self.jobs.report_change(self._ended_jobs.pop(0))
         return await self._lines.ask_text("User: ")
 
-    async def _take(self, text: str) -> None:
+    async def _handle_input(self, text: str) -> None:
+        """Run what the user typed: a prompt, a `/command`, or a `!line` for the shell."""
         typed = split_command(text)
         if text.startswith("!"):
             await self._run_line(text[1:].strip())
@@ -283,10 +286,10 @@ class LinearApp:
             await self._turn(text)
             return
         name, argument = typed
-        command = find(name.lower(), self.context.commands)
+        command = find_command(name.lower(), self.context.commands)
         if command is None and ":" in name and self.agent.servers is not None:
-            await self._turn(text)  # a prompt of a tool server, which may start only now
-        elif command is None and find(name.lower(), COMMANDS) is not None:
+            await self._turn(text)  # a prompt such as `/docs:review`, whose tool server may not run yet
+        elif command is None and find_command(name.lower(), COMMANDS) is not None:
             self.view.add_notice("warning", f"/{name} is not available in the linear mode. /help lists the commands.")
         elif command is None:
             self.view.add_notice("warning", unknown_command(name, self.context.commands))
@@ -294,18 +297,18 @@ class LinearApp:
             self.view.add_notice("warning", problem)
         else:
             command.run(self.context, argument)
-            while self.following:
-                await self.following.pop()
-            if self.waiting is not None:
-                (text, options), self.waiting = self.waiting, None
+            while self.pending_work:
+                await self.pending_work.pop()
+            if self.prompt_to_send is not None:
+                (text, options), self.prompt_to_send = self.prompt_to_send, None
                 await self._turn(text, options)
 
     async def _run_line(self, line: str) -> None:
         """Run a line in the shell and wait for its end."""
         if line:
             self._shell.start(line)
-        while self.following:
-            await self.following.pop()
+        while self.pending_work:
+            await self.pending_work.pop()
 
     async def _turn(self, text: str, options: TurnOptions = NO_OPTIONS) -> None:
         self._commands.is_turn_running = True
@@ -338,15 +341,15 @@ class LinearApp:
         self._presenter.abandon(UNEXPECTED_END)
 
     def _show_todo_changes(self, event: TurnEvent) -> None:
-        """Print the changes to the model's list; its card only shows that there was a call."""
+        """Print the changes to the model's to-do list; the card of the call only says that there was one."""
         items = todos_of(event.call) if isinstance(event, ToolFinished) and event.state == "done" else None
         if items is not None:
-            if text := changes(self.todos, items):
+            if text := todo_changes(self.todos, items):
                 self.view.say(f"Todos: {text}")
             self.todos = items
 
     async def _answer(self, approval: TurnApproval) -> None:
-        """Ask a question until the user has decided it."""
+        """Ask a question and pass the decision to the conversation."""
         decision = Deny() if self._is_cancelling else await self._asker.decide(approval)
         self.withdraw(approval.id)
         if trusts_folder(decision):
@@ -357,7 +360,7 @@ class LinearApp:
 
 
 def run_linear(context: RunContext, selection: Selection, welcome: Welcome) -> int:
-    """Run in this process's terminal to the end; return the exit code: 0, or 143 after a signal.
+    """Run the linear mode in the terminal of this process; return the exit code: 0, or 143 after a signal.
 
     Raise `QcodeError` if the agent cannot be opened.
     """

@@ -1,4 +1,4 @@
-"""The questions of the linear mode: an approval as text and numbered choices, and the typed line that answers it."""
+"""The questions of the linear mode: prints an approval with numbered choices, and reads the line that answers it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def matching_options(typed: str, options: Sequence[Option]) -> tuple[Option, ...
     if (option := option_of(typed, options)) is not None:
         return (option,)
     labels = [(option, option.label.lower()) for option in options]
-    equal = tuple(option for option, label in labels if label == typed)
-    return equal[:1] or tuple(option for option, label in labels if typed and label.startswith(typed))
+    same_label = tuple(option for option, label in labels if label == typed)
+    return same_label[:1] or tuple(option for option, label in labels if typed and label.startswith(typed))
 
 
 class LinearQuestions:
-    """Prints an approval and reads lines until one of them decides it. `is_cancelled` ends the reading."""
+    """Prints approvals and reads lines until one of them is a decision, or until `is_cancelled` returns True."""
 
     def __init__(self, view: LinearView, lines: LineTerminal, is_cancelled: Callable[[], bool]) -> None:
         self._view = view
@@ -56,13 +56,13 @@ class LinearQuestions:
         self._is_cancelled = is_cancelled
 
     async def decide(self, approval: TurnApproval) -> Decision:
-        """Ask; the end of the input is a no."""
+        """Print the question and return the decision; the end of the input denies."""
         self._view.pause()
         self._lines.forget_typed()
         form = form_of(approval)
         draft = approval.draft if isinstance(approval, ToolApproval) else None
         self._show(approval, form)
-        if _is_free(form):
+        if _has_no_choices(form):
             return await self._write(form, "")
         self._show_choices(form.options)
         if draft is not None:
@@ -110,7 +110,11 @@ class LinearQuestions:
             return await self._write(form, rejected) if chosen.decision is None else chosen.decision
 
     async def _choose(self, form: Form, draft: Draft | None) -> tuple[Option | Decision | None, str]:
-        """Return the chosen option, or the decision of a typed text; and the last text that was neither."""
+        """Return the chosen option, or the decision of a typed text, and the last text that was rejected.
+
+        Only a rejected text of several words is returned: it may be a reason, which the user need not type again. The
+        decision is None at the end of the input, or if the turn is cancelled.
+        """
         rejected = ""
         takes_text = form.text_decision is Answer
         label = f"Answer (1 to {len(form.options)}{', or your own words' if takes_text else ''}): "
@@ -123,30 +127,31 @@ class LinearQuestions:
                 if (revised := await self._edit_call(draft)) is not None:
                     return revised, ""
                 continue
-            found = matching_options(typed, form.options)
-            if len(found) == 1:
-                if typed.lower() != found[0].label.lower() and option_of(typed.lower(), form.options) is None:
-                    self._view.say(f"Chosen: {found[0].label}.")
-                return found[0], rejected
-            if takes_text and typed and not found and not typed.isdigit():
+            matches = matching_options(typed, form.options)
+            if len(matches) == 1:
+                if typed.lower() != matches[0].label.lower() and option_of(typed.lower(), form.options) is None:
+                    self._view.say(f"Chosen: {matches[0].label}.")
+                return matches[0], rejected
+            if takes_text and typed and not matches and not typed.isdigit():
                 return Answer(typed), ""
             rejected = typed if " " in typed else rejected
-            self._reject(typed, form.options, found, keeps_text=bool(rejected))
+            self._reject(typed, form.options, matches, keeps_text=bool(rejected))
         return None, ""
 
-    def _reject(self, typed: str, options: Sequence[Option], found: Sequence[Option], *, keeps_text: bool) -> None:
+    def _reject(self, typed: str, options: Sequence[Option], matches: Sequence[Option], *, keeps_text: bool) -> None:
+        """Say that a typed line is not a choice, and what to type. `keeps_text`: it can still be sent as a reason."""
         letters = ", ".join(option.letter for option in options if option.letter)
         how = f"Type 1 to {len(options)}" + (f", or a letter: {letters}." if letters else ".")
         quoted = f"“{cut(ensure_visible(typed), _MAX_QUOTED)}”"
-        if found:
-            self._view.say(f"{quoted} begins {len(found)} choices. {how}")
+        if matches:
+            self._view.say(f"{quoted} begins {len(matches)} choices. {how}")
             return
-        writing = next((option.letter for option in options if option.decision is None), "")
-        note = f" {writing} sends your text." if writing and keeps_text else ""
+        reason_letter = next((option.letter for option in options if option.decision is None), "")
+        note = f" {reason_letter} sends your text." if reason_letter and keeps_text else ""
         self._view.say(f"{quoted} is not one of the choices. {how}{note}" if typed else how)
 
     async def _write(self, form: Form, rejected: str) -> Decision:
-        """Return the decision of a typed text. An empty line sends `rejected`, a text that was typed as a choice."""
+        """Read a text and return its decision. An empty line sends `rejected`, a text that was no choice."""
         is_answer = form.text_decision is Answer
         label = "Your answer: " if is_answer else "Why not, or what to do instead? "
         if rejected:
@@ -162,7 +167,7 @@ class LinearQuestions:
         return Deny()
 
     async def _edit_call(self, draft: Draft) -> Revise | None:
-        """Let the user edit a call in their editor; None if it stays as it is."""
+        """Let the user edit a call in their editor; return None if they have not changed it."""
         from qcode.tui.prompt.editor import EditorError, edit_text, editor_command
 
         try:
@@ -176,6 +181,6 @@ class LinearQuestions:
         return Revise(edited)
 
 
-def _is_free(form: Form) -> bool:
-    """Whether any text answers, and there is nothing to choose from."""
+def _has_no_choices(form: Form) -> bool:
+    """Return whether the form is a question that any text answers, without choices."""
     return form.text_decision is Answer and all(option.decision is None for option in form.options)

@@ -13,10 +13,11 @@ from typing import Any
 from qcode.protocol.errors import ExitCode
 
 _SECOND_PRESS_S = 2.0
+"""The time in which a second Ctrl+C quits."""
 
 
 def terminal_columns() -> int:
-    """Return the width of the terminal that standard output is, 0 if it goes elsewhere."""
+    """Return the width of the terminal in cells, 0 if standard output is not a terminal."""
     with contextlib.suppress(OSError, ValueError):
         return os.get_terminal_size(sys.stdout.fileno()).columns
     return 0
@@ -32,7 +33,7 @@ class LineTerminal:
         self._leaving_note: Callable[[], str] = lambda: ""
         self._exit_code: asyncio.Future[int] = self._loop.create_future()
         self._last_press = float("-inf")
-        self._waiting: asyncio.Future[bool] | None = None
+        self._input_ready: asyncio.Future[bool] | None = None  # None while nothing is read; False if Ctrl+C ends it
         self._label = ""
 
     def write_line(self, text: str) -> None:
@@ -42,7 +43,7 @@ class LineTerminal:
             sys.stdout.flush()
 
     def columns(self) -> int:
-        """Return the width of the terminal, 0 if the output goes elsewhere."""
+        """Return the width of the terminal in cells, 0 if standard output is not a terminal."""
         return terminal_columns()
 
     async def ask_text(self, label: str) -> str | None:
@@ -62,8 +63,8 @@ class LineTerminal:
         while b"\n" not in self._pending_bytes:
             data = await self._read()
             if not data:
-                rest, self._pending_bytes = self._pending_bytes, b""
-                return rest.decode("utf-8", "replace") if rest else None
+                last_line, self._pending_bytes = self._pending_bytes, b""
+                return last_line.decode("utf-8", "replace") if last_line else None
             self._pending_bytes += data
         line, _, self._pending_bytes = self._pending_bytes.partition(b"\n")
         return line.decode("utf-8", "replace").removesuffix("\r")
@@ -74,7 +75,7 @@ class LineTerminal:
             sys.stdout.flush()
 
     def forget_typed(self) -> None:
-        """Discard text typed before now: it was not an answer to the next question."""
+        """Discard text that was typed before the next question is shown, because it cannot be an answer to it."""
         import termios
 
         self._pending_bytes = b""
@@ -82,7 +83,7 @@ class LineTerminal:
             termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
     def on_interrupt(self, stop: Callable[[], bool], note: Callable[[], str]) -> None:
-        """Call `stop` on Ctrl+C; if it returns False, a second Ctrl+C within two seconds quits, as `note` says."""
+        """Call `stop` on Ctrl+C. If it returns False, print `note()`; a second Ctrl+C within two seconds quits."""
         self._stop = stop
         self._leaving_note = note
         self._loop.add_signal_handler(signal.SIGINT, self._interrupt)
@@ -115,10 +116,10 @@ class LineTerminal:
 
     def _interrupt(self) -> None:
         if self._stop():
-            is_asking = self._waiting is not None
-            self.write_line("\nInterrupting." if is_asking else "Interrupting.")
-            if self._waiting is not None and not self._waiting.done():
-                self._waiting.set_result(False)
+            is_at_label = self._input_ready is not None
+            self.write_line("\nInterrupting." if is_at_label else "Interrupting.")
+            if self._input_ready is not None and not self._input_ready.done():
+                self._input_ready.set_result(False)
             return
         now = self._loop.time()
         if now - self._last_press <= _SECOND_PRESS_S:
@@ -127,28 +128,28 @@ class LineTerminal:
             return
         self._last_press = now
         self.write_line(f"\n{self._leaving_note()}")
-        if self._waiting is not None:
+        if self._input_ready is not None:
             self._show_label()  # the terminal has discarded what was typed
 
     async def _read(self) -> bytes:
-        """Wait for input and return it; return nothing at its end or if Ctrl+C interrupts the turn."""
-        number = sys.stdin.fileno()
-        ready: asyncio.Future[bool] = self._loop.create_future()
+        """Wait for input and return it; return no bytes at its end, or if Ctrl+C interrupts the turn."""
+        descriptor = sys.stdin.fileno()
+        input_ready: asyncio.Future[bool] = self._loop.create_future()
 
-        def tell() -> None:
-            if not ready.done():
-                ready.set_result(True)
+        def set_ready() -> None:
+            if not input_ready.done():
+                input_ready.set_result(True)
 
-        self._loop.add_reader(number, tell)
-        self._waiting = ready
+        self._loop.add_reader(descriptor, set_ready)
+        self._input_ready = input_ready
         try:
-            if not await ready:
+            if not await input_ready:
                 return b""
         finally:
-            self._waiting = None
-            self._loop.remove_reader(number)
+            self._input_ready = None
+            self._loop.remove_reader(descriptor)
         try:
-            data = os.read(number, 65_536)
+            data = os.read(descriptor, 65_536)
         except OSError:
             # The terminal was closed.
             return b""

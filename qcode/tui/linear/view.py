@@ -1,4 +1,4 @@
-"""The texts of the linear mode: the presenter's calls as sentences and lines.
+"""The transcript and status of the linear mode: prints each call of the presenter as sentences and lines.
 
 Streamed text is printed line by line, everything else when it is complete. Printed lines are never changed.
 """
@@ -23,11 +23,12 @@ from qcode.tui.transcript.content import Thoughts
 from qcode.values import dataclass
 
 Say = Callable[[str], None]
-"""Prints text; a line ends only at a line end in it."""
+"""Prints text, which may have several lines, without wrapping it."""
 
-_HEAD, _TAIL = 20, 20
+_HEAD_LINES, _TAIL_LINES = 20, 20
+"""The lines of a truncated result that are printed: its first and its last ones."""
 MAX_KEPT_RESULTS = 50
-"""The number of truncated results that are kept in full."""
+"""The number of truncated results that are kept in full for `/output`."""
 _LEVELS: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
 _STATES = {
     "done": "finished",
@@ -40,6 +41,8 @@ _STATES = {
 
 @dataclass(slots=True)
 class _ShownCall:
+    """The latest values of a call whose result is not printed yet."""
+
     name: str
     argument: str
     state: CardState = "waiting"
@@ -50,9 +53,10 @@ class _ShownCall:
 
 
 class LinearView:
-    """The transcript and status line of the linear mode: prints the presenter's calls.
+    """Prints a conversation as text.
 
-    `columns` returns the width at which prose is wrapped between words, 0 for none. Code is printed as it is.
+    `columns` returns the width in cells at which prose is wrapped between words; 0 turns wrapping off. Code is printed
+    as it is.
     """
 
     def __init__(
@@ -63,13 +67,13 @@ class LinearView:
         self._clock = clock
         self._columns = columns
         self._fence: str | None = None
-        self._speaker = ""
-        self._rest = ""
+        self._speaker = ""  # the label that was printed last, such as `Assistant:`
+        self._partial_line = ""
         self._thinking_since: float | None = None
         self._calls: dict[str, _ShownCall] = {}
         self._finished_calls: dict[str, _ShownCall] = {}
         self._truncated_results: dict[int, str] = {}
-        self._number = 0
+        self._result_count = 0
         self._is_turn_ending = False
 
     def say(self, text: str) -> None:
@@ -89,17 +93,17 @@ class LinearView:
         self._say(wrap_table(text, self._columns()))
 
     def begin_turn_end(self) -> None:
-        """Let the next mark report the end of the turn; `end_turn` follows."""
+        """Prepare for the end of the turn: the next mark, such as `34 s`, reports it; `end_turn` follows."""
         self._is_turn_ending = True
 
     def end_turn(self) -> None:
-        """Report the end of the turn, unless a mark did."""
+        """Report the end of the turn, unless a mark has reported it."""
         if self._is_turn_ending:
             self.add_mark("")
 
     def truncated_result(self, number: int | None) -> str | None:
         """Return all lines of a truncated result, by default of the last one; None if there is none."""
-        return self._truncated_results.get(self._number if number is None else number)
+        return self._truncated_results.get(self._result_count if number is None else number)
 
     def add_user(self, text: str) -> None:
         self._end_calls()
@@ -114,7 +118,7 @@ class LinearView:
         if self._finished_calls:
             self._end_calls()
         self._speak("Assistant:")
-        self._take(text)
+        self._append(text)
 
     def append_reasoning(self, text: str) -> None:
         if self._show_thinking == "hidden":
@@ -125,7 +129,7 @@ class LinearView:
             self._speaker = "Thinking:"
             self._say("Thinking:" if self._show_thinking == "expanded" else "Thinking.")
         if self._show_thinking == "expanded":
-            self._take(text)
+            self._append(text)
 
     def end_reasoning(self, seconds: float) -> None:
         if self._thinking_since is not None:
@@ -138,10 +142,10 @@ class LinearView:
         self._speaker = ""
 
     def pause(self) -> None:
-        """Print the rest of the current line."""
-        rest, self._rest = self._rest, ""
-        if rest.strip():
-            self._say(self._wrapped(clean(rest)))
+        """Print the unfinished line of the streamed text."""
+        line, self._partial_line = self._partial_line, ""
+        if line.strip():
+            self._say(self._wrapped(clean(line)))
         self._fence = None
 
     def restart(self, label: str) -> None:
@@ -215,13 +219,14 @@ class LinearView:
             self._speaker = speaker
             self._say(speaker)
 
-    def _take(self, text: str) -> None:
-        *complete, self._rest = (self._rest + text).split("\n")
+    def _append(self, text: str) -> None:
+        """Print the lines that streamed text completes; keep its last, unfinished line."""
+        *complete, self._partial_line = (self._partial_line + text).split("\n")
         if complete:
             self._say("\n".join(self._wrapped(clean(line)) for line in complete))
 
     def _wrapped(self, line: str) -> str:
-        """Return a line of a reply, with line ends between words unless it is code."""
+        """Return a line of a reply, wrapped between words unless it is inside a code fence."""
         is_code, self._fence = self._fence is not None, fence_after(self._fence, line)
         return line if is_code or self._fence is not None else wrap(line, self._columns())
 
@@ -250,7 +255,7 @@ class LinearView:
             plan = "\n".join([one_line(call.summary) or "Plan", *(f"  {line}" for line in lines)])
             self._print(wrap(plan, self._columns()))
             return
-        # The question has shown the change of a call that was denied.
+        # The question about a denied call has shown its diff.
         diff = "" if call.state == "denied" else call.diff
         output = "" if call.state == "denied" and call.diff else "".join(call.output)
         lines = [*self._output_lines(diff), *self._output_lines(output)]
@@ -260,11 +265,11 @@ class LinearView:
         """Return the lines of a result. A long one is truncated in the middle and kept in full under a number."""
         text = clean(text).strip("\n") if text.strip() else ""
         lines = text.split("\n") if text else []
-        left_out = len(lines) - _HEAD - _TAIL
+        left_out = len(lines) - _HEAD_LINES - _TAIL_LINES
         if left_out > 1:
-            self._number += 1
-            self._truncated_results[self._number] = text
-            self._truncated_results.pop(self._number - MAX_KEPT_RESULTS, None)
-            note = f"({count_text(left_out, 'line')} left out; /output {self._number} shows all)"
-            lines = [*lines[:_HEAD], note, *lines[-_TAIL:]]
+            self._result_count += 1
+            self._truncated_results[self._result_count] = text
+            self._truncated_results.pop(self._result_count - MAX_KEPT_RESULTS, None)
+            note = f"({count_text(left_out, 'line')} left out; /output {self._result_count} shows all)"
+            lines = [*lines[:_HEAD_LINES], note, *lines[-_TAIL_LINES:]]
         return [f"  {line}" for line in lines]

@@ -1,6 +1,6 @@
-"""Line ends between words for the linear mode: the terminal would break inside them. Pure.
+"""Wraps text between words for the linear mode, because the terminal would break lines inside words. Pure.
 
-A width of 0 means that the output has no width; nothing is wrapped then.
+Widths are in cells. A width of 0 turns wrapping off.
 """
 
 from __future__ import annotations
@@ -15,35 +15,39 @@ COMMAND_INDENT = "    "
 """Begins each row that continues a line of a command."""
 
 _MIN_INDENT = 4
-_LEAD = re.compile(r" *(?:(?:[-*+·•]|\d{1,3}[.)]) +)?")
+# The indent of a line, with the bullet or the number of a list item: `  - ` or `12. `.
+_ITEM_START = re.compile(r" *(?:(?:[-*+·•]|\d{1,3}[.)]) +)?")
+# A word with the blanks after it; the first word also has the blanks before it.
 _WORD = re.compile(r"^\s*\S*\s*|\S+\s*")
+# The left of two columns, with the gap after it.
 _COLUMN = re.compile(r"(?P<left> *\S(?:[^ ]| (?! ))*)(?P<gap> {2,})(?=\S)")
 
 
 def wrap(text: str, width: int) -> str:
-    """Return the text with line ends between words. A longer word stays whole, so that it can be copied.
+    """Wrap text between words. A word longer than `width` stays whole, so that it can be copied.
 
-    Rows that continue an item of a list are indented below its text.
+    The rows that continue an item of a list are indented below the text of the item.
     """
     return "\n".join(_wrap_line(line, width) for line in text.split("\n"))
 
 
 def wrap_table(text: str, width: int) -> str:
-    """Wrap text of which some lines have two columns, separated by two blanks or more.
+    """Wrap text between words, including lines with two columns that are separated by two blanks or more.
 
-    Rows that continue the right column are indented below it. If there is no room for that, it begins on the next row.
+    The rows that continue the right column are indented below it. If too little width is left for the right column, it
+    begins on the next row.
     """
     return "\n".join(_wrap_row(line, width) for line in text.split("\n"))
 
 
 def wrap_command(command: str, width: int) -> str:
-    """Return a command with line ends after blanks, and the rows that continue a line indented. No blank is lost."""
+    """Wrap a command after blanks, and indent the rows that continue a line. No blank is lost."""
     return "\n".join(_wrap_command_line(line, width) for line in command.split("\n"))
 
 
 def _wrap_line(line: str, width: int) -> str:
-    found = _LEAD.match(line)
-    return _wrap_after(found[0] if found is not None else "", line, width)
+    item_start = _ITEM_START.match(line)
+    return _wrap_after(item_start[0] if item_start is not None else "", line, width)
 
 
 def _wrap_row(line: str, width: int) -> str:
@@ -56,28 +60,29 @@ def _wrap_row(line: str, width: int) -> str:
 
 
 def _wrap_after(lead: str, line: str, width: int) -> str:
-    """Wrap a line that begins with `lead`, and indent the rows that continue it by as much."""
+    """Wrap a line that begins with `lead`, and indent the rows that continue it by the width of `lead`."""
     if not width or cell_len(line) <= width:
         return line
-    rest = line[len(lead) :]
+    text = line[len(lead) :]
     if cell_len(lead) > _max_indent(width):
         lead = "  "
     indent = " " * cell_len(lead)
-    return lead + f"\n{indent}".join(_rows(rest, max(1, width - len(indent))))
+    return lead + f"\n{indent}".join(_rows(text, max(1, width - len(indent))))
 
 
 def _max_indent(width: int) -> int:
-    """Return the widest indentation that leaves room for text."""
+    """Return the widest indent that leaves enough cells for text."""
     return max(_MIN_INDENT, width // 3)
 
 
 def _rows(text: str, width: int) -> list[str]:
-    """Return the rows of one line. A row that ends inside a word is joined with the next one."""
+    """Return the rows of one line. `break_text` also breaks inside a long word; those rows are joined again."""
     rows = [""]
-    for start, end, following in break_text(text, width):
+    for start, end, next_start in break_text(text, width):
         rows[-1] += text[start:end]
-        is_in_a_word = following == end < len(text) and cell_len(text[end - 1]) == cell_len(text[end]) == 1
-        if not is_in_a_word and following < len(text):
+        # A row may end between two wide characters, such as Chinese ones: each counts as a separate word.
+        is_in_a_word = next_start == end < len(text) and cell_len(text[end - 1]) == cell_len(text[end]) == 1
+        if not is_in_a_word and next_start < len(text):
             rows.append("")
     return rows
 

@@ -1,11 +1,11 @@
-"""The approval panel: the whole change first, then the choices.
+"""The approval panel: a question with the whole change, then the choices. While it is open, it replaces the prompt.
 
-It takes all rows that the change needs and hides the prompt meanwhile. `ApprovalDetail` has the content, `form_of` the
-choices, `question_layout` the rows. It decides and remembers nothing: it posts one `ApprovalDecided`. The draft in the
-prompt is always shown. Keys of the first 300 ms, and every key of a burst that began then, are added to it; after a
-pause keys answer. Later, Backspace, a paste, a key without a choice, or a letter that other keys follow at once begins
-typing: every key is text until an arrow. A letter answers only after `HOLD_SECONDS` or with Enter. The panel says which
-of both it is, and marks a choice only if Enter chooses it.
+`ApprovalDetail` has the content, `form_of` the choices, `question_layout` the rows. The panel posts `ApprovalDecided`
+and stores no decision. A user who is typing when a question opens must not answer it by accident. So keys of the first
+300 ms, and every key of a burst that began then, are added to the draft in the prompt, which the panel shows; after a
+pause keys answer. Backspace, a paste, a key without a choice, or a letter quickly followed by another key starts
+typing: from then on every key is text, until an arrow key. A letter alone answers only after `HOLD_SECONDS` or with
+Enter. The panel shows whether keys are text or answers, and marks a choice only if Enter chooses it.
 """
 
 from __future__ import annotations
@@ -56,19 +56,21 @@ if TYPE_CHECKING:
     from qcode.tui.prompt.prompt import Prompt
 
 GUARD_SECONDS = 0.3
+"""For this time after a question has opened, and after each key typed for the draft, keys do not answer."""
 HOLD_SECONDS = 0.3
+"""The time after which the letter of a choice answers, if no other key follows."""
 _PAGE_KEYS: dict[str, Page] = {"pageup": "page_up", "pagedown": "page_down", "home": "home", "end": "end"}
 _STEPS = {"up": -1, "down": 1, "shift+up": -1, "shift+down": 1}
 _STATUS_ROWS = 1
 _WHEEL_ROWS = 3
 _MAX_ANSWER_ROWS = 6
-_MAX_KEPT_CELLS = 40
+_MAX_WRITTEN_CELLS = 40
 
 
 def _after_escape(key: str, *, is_writing_text: bool) -> str:
-    """Return the character of an Alt key that has no effect here, empty for other keys.
+    """Return `2` for the key Alt+2, which may also be Escape and `2` pressed quickly; empty for other keys.
 
-    A terminal sends a quick Escape and `2` as Alt+2. While a text is written, Alt with a letter moves its cursor.
+    While a text is written, only digits count, because Alt with a letter moves the cursor in the text.
     """
     character = key.removeprefix("alt+")
     is_alone = len(character) == 1 and len(key) == len("alt+") + 1
@@ -76,10 +78,10 @@ def _after_escape(key: str, *, is_writing_text: bool) -> str:
 
 
 class ApprovalPanel(Vertical, can_focus=True):
-    """Shows one approval at a time; hidden when there is none. The app gives and takes the focus.
+    """Shows one approval at a time; hidden if there is none. The app moves the focus to the panel and away from it.
 
-    `prompt` gets what is typed before a key counts as an answer. `show_state` gets a few words about what the user does
-    and the keys for it, both empty without a question.
+    `prompt` gets the text that is typed before a key counts as an answer. `show_state` gets a few words about what the
+    user is doing, and the keys for it; both are empty if no question is open.
     """
 
     def __init__(
@@ -98,25 +100,27 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._form = Form(())
         self._shown_detail = ApprovalDetail.of("text", "")
         self._index = 0
-        self._quiet_until = 0.0
-        # The draft was changed since this question opened: Enter must not answer. If that was after the guard, letters
-        # and digits belong to it as well: the `y` of a slowly typed "why" approves nothing.
+        self._guarded_until = 0.0
+        # `_has_draft`: the draft was changed since this question opened, so Enter must not answer. `_is_writing`: the
+        # change came after the guard, so letters and digits are text too: the `y` of a slowly typed "why" approves
+        # nothing.
         self._has_draft = False
         self._is_writing = False
-        self._text_before = ""  # the prompt without this draft
+        self._prompt_before_draft = ""
         self._held: tuple[str, Option, int] | None = None  # a letter, its option, and the index highlighted before it
         self._hold_timer: Timer | None = None
         self._pause_timer: Timer | None = None
         self._is_answering = False  # the text field is open
-        self._reason_id = ""  # the approval about which the text in the field is
+        self._text_field_id = ""  # the id of the approval to which the text in the field belongs
         self._edited_texts: dict[str, str] = {}
         self._ids_in_editor: set[str] = set()
         self.edit_key = ""
+        """The key that edits a call, such as `Ctrl+G`; empty if there is none."""
         self.display = False
 
     def compose(self) -> ComposeResult:
         yield QuestionView(self._text, id="approval-view")
-        yield AnswerField(self._take_early, id="approval-answer")
+        yield AnswerField(self._redirect_early, id="approval-answer")
 
     def focus_on_click(self) -> bool:
         """Leave the focus where it is: a click on a diff must not end the writing of a reason."""
@@ -137,7 +141,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     @property
     def heading(self) -> str:
-        """The question in one line, for an edit with the number of its lines."""
+        """The question in one line; for an edit, also the numbers of added and removed lines."""
         question = question_with_asker(self._open_requests[0][0])
         added, removed = self._shown_detail.change
         return f"{question.removesuffix('?')}  +{added} -{removed}" if self._shown_detail.diff else question
@@ -164,14 +168,14 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     @property
     def draft(self) -> Draft | None:
-        """The editable part of the call that is shown, with the last text of the user if they have edited it."""
+        """The editable part of the shown call, as the user has last edited it; None if it cannot be edited now."""
         approval = self.request
         if not isinstance(approval, ToolApproval) or approval.draft is None or approval.id in self._ids_in_editor:
             return None
         return replace(approval.draft, text=self._edited_texts.get(approval.id, approval.draft.text))
 
     def revise(self, approval_id: str, text: str) -> None:
-        """Send the edited call back to be judged. It stays in view and cannot be answered until it is asked again."""
+        """Send the edited call back for a new verdict. It stays in view and cannot be answered until then."""
         if approval_id not in self.open_ids:
             return
         self._ids_in_editor.add(approval_id)
@@ -192,21 +196,21 @@ class ApprovalPanel(Vertical, can_focus=True):
         """
         self._ids_in_editor.discard(approval.id)
         if approval.id in self.open_ids:
-            at = self.open_ids.index(approval.id)
-            self._open_requests[at] = (approval, position)
+            queue_index = self.open_ids.index(approval.id)
+            self._open_requests[queue_index] = (approval, position)
         else:
-            at = len(self._open_requests)
+            queue_index = len(self._open_requests)
             self._open_requests.append((approval, position))
-        if at == 0:
+        if queue_index == 0:
             self._open()
         else:
             self._paint()  # the title counts the open questions
 
     def withdraw(self, approval_id: str) -> bool:
-        """Forget an approval that was settled elsewhere; return whether it was the one shown."""
+        """Remove an approval that needs no answer any more; return whether it was shown."""
         was_shown = self.request is not None and self.request.id == approval_id
         if was_shown:
-            self._keep_text()
+            self._move_text_to_prompt()
         self._open_requests = [item for item in self._open_requests if item[0].id != approval_id]
         if was_shown:
             self._open()
@@ -215,20 +219,20 @@ class ApprovalPanel(Vertical, can_focus=True):
         return was_shown
 
     def withdraw_all(self) -> tuple[str, ...]:
-        """Forget every approval of a turn and return their ids; those of tool servers stay."""
+        """Remove every approval of the turn and return their ids; questions whether to start a tool server stay."""
         if not isinstance(self.request, ServerApproval):
-            self._keep_text()
+            self._move_text_to_prompt()
         ids = tuple(approval.id for approval, _ in self._open_requests if not isinstance(approval, ServerApproval))
         self._open_requests = [item for item in self._open_requests if isinstance(item[0], ServerApproval)]
         self._open()
         return ids
 
-    def _keep_text(self) -> None:
-        """Move a text that was not sent to the prompt, because its question closes without a decision."""
-        text = self._answer.whole_text if self.request is not None and self.request.id == self._reason_id else ""
+    def _move_text_to_prompt(self) -> None:
+        """Move the unsent text of the text field to the prompt, because its question closes without a decision."""
+        text = self._answer.whole_text if self.request is not None and self.request.id == self._text_field_id else ""
         if text.strip():
             self._prompt.put_back(text)
-        self._reason_id = ""
+        self._text_field_id = ""
 
     @property
     def answer_text(self) -> str:
@@ -245,7 +249,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._answer.insert(text)
 
     def go_back(self) -> bool:
-        """Go back from the text or a warning to the choices; return whether there was something to leave."""
+        """Return from the text field or a warning to the choices; return False if neither is open."""
         self._end_hold()
         if self.request is not None and BACK in self.options:
             self._choose(BACK)
@@ -256,9 +260,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         return True
 
     def accept_plan(self, mode: ApprovalMode) -> bool:
-        """Approve the plan that is shown, with the mode that follows; return False if no plan is.
+        """Approve the shown plan and switch to `mode`; return False if no plan is shown.
 
-        A key that comes too early approves nothing.
+        While keys are guarded, the plan stays open, but return True, so that the key has no other effect.
         """
         if not isinstance(self.request, PlanApproval) or self.is_writing_text:
             return False
@@ -300,7 +304,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif ends_typing:
             # No choice was marked; now the current one is.
             self._has_draft = self._is_writing = False
-            self._quiet_until = 0.0
+            self._guarded_until = 0.0
             self._paint()
         elif event.key in ("up", "down"):
             self._move(_STEPS[event.key])
@@ -312,7 +316,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._choose(option or self.highlighted)
 
     def on_paste(self, event: events.Paste) -> None:
-        """Pasted text is never an answer, nor is the Enter that is meant to send it."""
+        """Add pasted text to the draft. It is never an answer, nor is the Enter after it."""
         if not self.is_writing_text:
             event.stop()
             self._draft_paste(event.text)
@@ -322,13 +326,13 @@ class ApprovalPanel(Vertical, can_focus=True):
             letter, _, self._index = held
             self._insert(letter)
         if not self._has_draft:
-            self._text_before = self._prompt.text
+            self._prompt_before_draft = self._prompt.text
         self._prompt.paste_text(text)
         self._has_draft = self._is_writing = True
         self._paint()
 
-    def _take_early(self, event: events.Key | events.Paste) -> bool:
-        """Put what comes too early for an answer into the draft: the text field of a question has the focus at once."""
+    def _redirect_early(self, event: events.Key | events.Paste) -> bool:
+        """Add a guarded key or paste to the draft if the question opened with the text field; return whether it was."""
         if not (self._form.is_text_only and self._is_guarded()):
             return False
         if isinstance(event, events.Paste):
@@ -339,7 +343,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     @on(QuestionView.Chosen)
     def _choose_clicked(self, event: QuestionView.Chosen) -> None:
-        """Choose the option that was clicked; too early, do nothing."""
+        """Choose the clicked option, unless answers are still guarded."""
         event.stop()
         if not self._is_guarded() and event.index < len(self.options):
             self._end_hold()
@@ -380,17 +384,17 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._decide(self._form.text_decision(event.text))
 
     def _draft(self, event: events.Key) -> None:
-        """Put a key into the prompt, as the user expects, and guard against the keys that follow."""
+        """Type a key into the prompt, and guard against answers by the keys that follow."""
         is_writing = self._is_writing or not self._is_guarded()
-        self._quiet_until = self._clock() + GUARD_SECONDS
+        self._guarded_until = self._clock() + GUARD_SECONDS
         if event.is_printable and event.character:
             self._insert(event.character)
             self._is_writing = is_writing
         elif event.key == "backspace" and self._prompt.text:
             if not self._has_draft:
-                self._text_before = ""
+                self._prompt_before_draft = ""
             self._prompt.action_delete_left()
-            self._has_draft = self._prompt.text not in ("", self._text_before)
+            self._has_draft = self._prompt.text not in ("", self._prompt_before_draft)
             self._is_writing = is_writing and self._has_draft
             self._paint()
         if self._has_draft:
@@ -410,12 +414,12 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _insert(self, character: str) -> None:
         """Add a character to the draft."""
         if not self._has_draft:
-            self._text_before = self._prompt.text
+            self._prompt_before_draft = self._prompt.text
         self._is_writing = self._has_draft = True
         self._prompt.insert(character)
 
     def _hold(self, letter: str, option: Option) -> None:
-        """Highlight `option` and choose it soon, unless more text follows: the `y` of "yes, but" answers nothing."""
+        """Highlight `option` and choose it after `HOLD_SECONDS`. If more keys follow, as in "yes, but", it is text."""
         self._held = (letter, option, self._index)
         self._index = self.options.index(option)
         self._hold_timer = self.set_timer(HOLD_SECONDS, self._choose_held)
@@ -426,7 +430,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._choose(held[1])
 
     def _end_hold(self) -> tuple[str, Option, int] | None:
-        """Return the letter that was held, its option, and the index highlighted before it."""
+        """Stop holding a letter; return it with its option and the index highlighted before, None if none was held."""
         held, self._held = self._held, None
         if self._hold_timer is not None:
             self._hold_timer.stop()
@@ -450,11 +454,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._form = form_of(approval)
         self._shown_detail = ApprovalDetail.of(self._form.format, approval.detail)
         self._index = self._form.first
-        self._quiet_until = self._clock() + GUARD_SECONDS
+        self._guarded_until = self._clock() + GUARD_SECONDS
         self._has_draft = self._is_writing = False
         self._answer.placeholder = self._form.hint
-        if approval.id != self._reason_id:
-            self._answer.text, self._reason_id = "", approval.id
+        if approval.id != self._text_field_id:
+            self._answer.text, self._text_field_id = "", approval.id
         self.view.open(self._shown_detail)
         if self._form.is_text_only:
             self._show_answer()
@@ -462,13 +466,13 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._show_choices()
 
     def _is_guarded(self) -> bool:
-        """Whether a key comes too early to be meant as an answer."""
-        return self._clock() < self._quiet_until or bool(self.request and self.request.id in self._ids_in_editor)
+        """Return whether a key comes too early to be meant as an answer, or the call is being revised."""
+        return self._clock() < self._guarded_until or bool(self.request and self.request.id in self._ids_in_editor)
 
     @property
     def _is_typing(self) -> bool:
         """Whether keys are text of the draft now."""
-        is_in_burst = self._has_draft and self._clock() < self._quiet_until
+        is_in_burst = self._has_draft and self._clock() < self._guarded_until
         return is_in_burst or (self._is_writing and not self.is_writing_text)
 
     def _move(self, step: int) -> None:
@@ -491,7 +495,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         if not self._open_requests:
             return
         approval, _ = self._open_requests.pop(0)
-        self._reason_id = ""
+        self._text_field_id = ""
         self.post_message(ApprovalDecided(approval.id, decision))
         self._open()
 
@@ -525,9 +529,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         answer.set_class(self._form.is_text_only, "-alone")
         answer.styles.max_height = max_rows
         answer_rows = min(max_rows, answer.wrapped_document.height) if self._is_answering else 0
-        left = self.view.paint(height - _STATUS_ROWS - answer_rows)
+        free_rows = self.view.paint(height - _STATUS_ROWS - answer_rows)
         # A height of `1fr` is at least one row, which would push the status line off a very low screen.
-        self.screen.query_one("#transcript").styles.max_height = None if left else 0
+        self.screen.query_one("#transcript").styles.max_height = None if free_rows else 0
         self._show_state(*self._state())
 
     def _text(self, width: int) -> QuestionText:
@@ -539,21 +543,21 @@ class ApprovalPanel(Vertical, can_focus=True):
         return QuestionText(
             self._title_spans(width),
             tuple(filter(None, (why, draft))),
-            () if form.is_text_only else tuple(map(self._with_kept_text, form.options)),
+            () if form.is_text_only else tuple(map(self._with_written_text, form.options)),
             self._index if is_marked else -1,
             is_warning,
             is_prose=form.format == "text",
             ends_with_name=bool(self._shown_detail.diff),
         )
 
-    def _with_kept_text(self, option: Option) -> Option:
-        """Show on the choice of the text field what the user wrote in it before."""
+    def _with_written_text(self, option: Option) -> Option:
+        """Return `option`; if it opens the closed text field, with the text that the user wrote there before."""
         if self._is_answering or option.decision is not None or option is BACK or not self._answer.text.strip():
             return option
-        return replace(option, detail=f"“{shorten(self._answer.text, _MAX_KEPT_CELLS)}”")
+        return replace(option, detail=f"“{shorten(self._answer.text, _MAX_WRITTEN_CELLS)}”")
 
     def _title_spans(self, width: int) -> tuple[Span, ...]:
-        """Return the question, for an edit with the number of its lines and its place among those of the reply.
+        """Return the title: the question, the size of an edit, and the position among the questions of the reply.
 
         The key that edits the call is named if it fits into the same row.
         """

@@ -1,7 +1,7 @@
-"""`/btw`: a question about the conversation, answered in a panel above the prompt, also while a turn runs.
+"""The aside (`/btw`): a question about the conversation, answered above the prompt, also while a turn runs.
 
-`AsideTalk` runs one aside at a time, also in the linear mode, and keeps the last answer until the user adds it to the
-next message. `AsidePanel` shows it with the same presenter and transcript as a turn; it takes no focus.
+`AsideTalk` runs one aside at a time, in the app and in the linear mode, and stores the last answer until the user adds
+it to the next message. `AsidePanel` shows the answer with the same presenter as a turn; it never has the focus.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _MIN_CELLS_FOR_WORDS = 44
 class AsideTalk:
     """The asides of a front end. `count` gets the usage of each.
 
-    `attach` gets the question and the block of an aside that the user adds, and returns what was done; without it, the
-    block is attached to the next message.
+    `attach` gets the question and the block of an aside that the user adds, and returns a confirmation for the user. If
+    it is None, the block is attached to the next message.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class AsideTalk:
         return self._last_exchange is not None
 
     async def ask(self, question: str, presenter: Presenter) -> None:
-        """Ask and show the answer until it ends, or until `stop`."""
+        """Ask `question` and show the answer; return when the answer has ended or was stopped."""
         self.stop()
         self._last_exchange = None
         task = self._task = asyncio.ensure_future(self._show(question, presenter))
@@ -88,7 +88,7 @@ class AsideTalk:
         return running is not None and running.cancel()
 
     def add(self) -> str:
-        """Add the last question and answer to the next message; return what was done."""
+        """Add the last question and answer to the next message; return a confirmation, or how to ask an aside."""
         if self._last_exchange is None:
             return USAGE
         from qcode.agent.context.attachments import aside_block
@@ -150,7 +150,7 @@ class AsidePanel(Vertical):
         return Presenter(self._text, self, self, self._clock, max_continuations=max_continuations)
 
     def close(self) -> bool:
-        """Hide; return whether it was visible."""
+        """Hide the panel; return whether it was visible."""
         was_open = self.is_open
         if was_open:
             self.display = False
@@ -188,7 +188,7 @@ class AsidePanel(Vertical):
         """Ask nothing: an aside runs no calls."""
 
     def withdraw(self, approval_id: str) -> bool:
-        """Do nothing, as nothing was asked."""
+        """Do nothing, because an aside asks no questions."""
         return False
 
     def show_steering(self, text: str) -> None:
@@ -200,8 +200,8 @@ class AsidePanel(Vertical):
         width = max(1, self.size.width - 2)
         title = Content.assemble(("btw ", "bold"), shorten(self._question, max(1, width - 4)))
         self.query_one("#aside-title", Static).update(title)
-        add = ("Ctrl+S", "add to the conversation" if width >= _MIN_CELLS_FOR_WORDS else "add")
-        keys = [] if self._activity_text else [add]
+        add_key = ("Ctrl+S", "add to the conversation" if width >= _MIN_CELLS_FOR_WORDS else "add")
+        keys = [] if self._activity_text else [add_key]
         keys += [("PgUp PgDn", "scroll")] if self._text.is_long else []
         line = key_hints([*keys, ("Esc", "close")], width)
         if self._activity_text:
@@ -212,7 +212,7 @@ class AsidePanel(Vertical):
 
 
 class _AsideText(Transcript):
-    """A transcript that is as high as its text, up to a share of the screen, and is read from its beginning."""
+    """A transcript as high as its text, up to a share of the screen. A longer text is shown from its beginning."""
 
     is_long = reactive(False)
     """Whether the text is longer than the view."""

@@ -1,7 +1,7 @@
-"""The form of an approval in the app: its title, its choices in order, and the decision that a typed text makes.
+"""The form of an approval: its title, its choices in order, and the decision that a typed text makes. Pure.
 
-The app and the linear mode read the same forms. Choices are numbered from 1 without gaps; a letter means the same in
-every form. Offers that allow more come after the other yes options. Pure.
+The app and the linear mode use the same forms. Choices are numbered from 1 without gaps; a letter means the same in
+every form. The yes options that allow more than the one call come after the plain yes.
 """
 
 from __future__ import annotations
@@ -54,35 +54,38 @@ PanelQuestion: TypeAlias = Approval | FolderTrust
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One choice. `decision` None: the user then writes a text, which decides. `key` is a key of the app for it.
-
-    `warning` is shown before the decision is taken, with the choices of `confirmation_form`.
-    """
+    """One choice."""
 
     label: str
     letter: str = ""
+    """The letter that chooses it, empty if only its number does."""
     decision: Decision | None = None
+    """The decision of this choice. None: the choice opens the text field, and the text decides."""
     detail: str = ""
+    """Muted text after the label: what the choice means, or the rule that it adds."""
     key: str = ""
+    """A key of the app that has the same effect, such as `Esc`."""
     warning: str = ""
+    """Shown before the choice becomes a decision, with the choices of `confirmation_form`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form of an approval: the options, and the decision that a typed text makes.
-
-    `format` is the format of the detail: an `edit` (a unified diff), a `command`, any other `call`, or `text` or
-    `markdown` of the model. `why` is one line with the reason for asking. `first` is the index of the option that is
-    highlighted at first. `hint` is shown in the empty text field, and `writing` says what the user does in it.
-    """
+    """The form of an approval: the options, and the decision that a typed text makes."""
 
     options: tuple[Option, ...]
     format: Literal["edit", "command", "call", "text", "markdown"] = "call"
+    """The format of the detail: an `edit` is a unified diff, `text` and `markdown` are written by the model."""
     text_decision: type[Deny | Answer] = Deny
+    """The type of decision that a typed text makes: the reason of a `Deny`, or an `Answer`."""
     hint: str = "Why not, or what to do instead?"
+    """Shown in the empty text field."""
     why: str = ""
+    """The reason for asking, one line."""
     first: int = 0
+    """The index of the option that is highlighted at first."""
     writing: str = "writing a reason"
+    """A few words about what the user does in the text field, for the status line."""
 
     @property
     def is_text_only(self) -> bool:
@@ -159,7 +162,7 @@ def form_of(approval: PanelQuestion) -> Form:
 
 
 def question_with_asker(approval: PanelQuestion) -> str:
-    """Return the question on one line, with who asks it if that is not the conversation itself."""
+    """Return the question on one line. It begins with the asker for a `Question`, and if a sub-agent asks."""
     match approval:
         case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:
             return f"Sub-agent “{cut(visible(agent), 100)}” asks: {question_line(approval)}"
@@ -170,7 +173,7 @@ def question_with_asker(approval: PanelQuestion) -> str:
 
 
 def question_line(approval: PanelQuestion) -> str:
-    """Return the question on one line, short enough to leave room for the choices; the preview has it all."""
+    """Return the question on one line, truncated so that the choices fit; the detail has the whole question."""
     return cut(" ".join(ensure_visible(approval.question).split("\n")), _MAX_QUESTION)
 
 
@@ -195,7 +198,7 @@ def risk_line(command: str) -> str:
 def _tool_options(approval: ToolApproval) -> tuple[Option, ...]:
     rule = visible(approval.rule)
     covered = rule_in_words(rule)
-    # Both add the same rule, which is shown once. The shorter label of the second leaves space for it in 80 columns.
+    # Both options add the same rule, which is shown once: after the shorter label, so that it fits into 80 columns.
     session_detail, folder_detail = ("", rule) if approval.is_keepable else (rule, "")
     session = Option(f"Yes, and stop asking for {covered} (this session)", "a", Allow("session"), session_detail)
     folder = Option(f"Yes, always in this folder: {covered}", "f", Allow("folder"), folder_detail)

@@ -25,8 +25,7 @@ _COMMAND_CELLS = 60
 class JobWatch:
     """Watches the background jobs of a session. `clock` returns seconds, `say` shows a notice.
 
-    `show_count` gets the number of running jobs after each start and end. `update_card` changes the cards of commands
-    that became jobs.
+    `show_count` gets the number of running jobs after each start and end.
     """
 
     def __init__(
@@ -43,6 +42,8 @@ class JobWatch:
         self._say = say
         self._show_count = show_count
         self.update_card: Callable[[str, CardUpdate], None] = lambda call_id, update: None
+        """Updates the card of a call; set by the app, which shows the state of a job on the card of its command."""
+        # By job number: the id of the call, the start in seconds, and `Job.total` when its output was last attached.
         self._cards: dict[int, str] = {}
         self._started_at: dict[int, float] = {}
         self._sent_totals: dict[int, int] = {}
@@ -84,17 +85,19 @@ class JobWatch:
             self.update_card(card, CardUpdate(state="running", summary=summary, hint=""))
             return
         del self._cards[job.number]
-        state: CardState = "cancelled" if job.problem == "stopped" else "done" if _has_succeeded(job) else "failed"
+        state: CardState = "done" if _has_succeeded(job) else "failed"
+        if job.problem == "stopped":
+            state = "cancelled"
         summary = hint if state == "cancelled" else f"{job.state}, {hint}"
         self.update_card(card, CardUpdate(state=state, output=job.latest(), summary=summary))
 
     def find(self, number: str) -> Job:
         """Return the job with this number; raise `ValueError` with one line if there is none."""
-        found = next((job for job in self.all if str(job.number) == number), None)
-        if found is None:
-            known = ", ".join(str(job.number) for job in self.all)
-            raise ValueError(f"There is no job {number}. Jobs: {known}." if known else NO_JOBS)
-        return found
+        for job in self.all:
+            if str(job.number) == number:
+                return job
+        numbers = ", ".join(str(job.number) for job in self.all)
+        raise ValueError(f"There is no job {number}. Jobs: {numbers}." if numbers else NO_JOBS)
 
     async def stop(self, job: Job) -> None:
         """Stop a job; its end is reported like that of any other job."""
@@ -104,7 +107,7 @@ class JobWatch:
             self._say("info", f"Job {job.number} has already ended ({job.state}).")
 
     def send(self, job: Job) -> str:
-        """Attach the latest output of a job to the next message to the model; return what was done."""
+        """Attach the latest output of a job to the next message to the model; return a sentence for the user."""
         if not job.recent.strip():
             return f"Job {job.number} has no output yet."
         if self._sent_totals.get(job.number) == job.total:
@@ -150,7 +153,7 @@ def command_of(job: Job) -> str:
 
 
 def leaving_question(running: Sequence[Job]) -> str:
-    """Return the question before qcode leaves, which stops `running`."""
+    """Return the question that is asked before qcode quits and stops the jobs in `running`."""
     return f"Quit and stop {count_text(len(running), 'background job')}?"
 
 

@@ -1,6 +1,6 @@
-"""The rows of a picker as a widget: columns, groups with headings, a highlight that the mouse follows.
+"""The list of a picker: rows with columns, groups with headings, and a highlight that follows the mouse.
 
-`PickerList` paints the visible rows and takes neither focus nor keys; `picker.Finder` gives it its rows.
+`PickerList` paints the visible rows. It has no focus and handles no keys; `picker.Finder` moves its highlight.
 """
 
 from __future__ import annotations
@@ -36,27 +36,30 @@ _MIN_PINNED = 4
 
 @dataclass(frozen=True, slots=True)
 class PickerRow:
-    """A row of a picker. `label` and `detail` are its first and last column; `is_current` marks the one in use.
-
-    `cells` are the columns between them, described by `Column`s. The filter also searches the hidden text `also`. Rows
-    of one `group` are listed together under that heading. `is_dim`: the row can be picked, but needs another step
-    first. If the filter is the start of one of `names`, the row comes before all others.
-    """
+    """A row of a picker."""
 
     id: str
     label: str
+    """The first column."""
     detail: str = ""
+    """The last column."""
     is_current: bool = False
+    """Whether this value is in use; the row gets a mark."""
     cells: tuple[str, ...] = ()
+    """The columns between label and detail, described by `Column`s."""
     also: str = ""
+    """Hidden text that the filter also searches."""
     group: str = ""
+    """The heading under which the rows of one group are listed."""
     is_dim: bool = False
+    """Whether to mute the row, because picking it needs another step first, such as a key."""
     names: tuple[str, ...] = ()
+    """If the filter is the start of one of these names, the row comes before all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of cells. In a narrow list text is cut first, then the columns with the lowest `weight` are dropped."""
+    """A column of cells. In a narrow list, text is cut first, then the columns with the lowest `weight` are dropped."""
 
     title: str
     weight: int = 0
@@ -94,10 +97,10 @@ class PickerList(Widget):
         self._columns = tuple(columns)
         self._has_header = any(column.title for column in columns)
         self._query = ""
-        self._lines: list[int | str] = []
-        self._first = 0
+        self._lines: list[int | str] = []  # all lines: the index of a row, or the heading of a group
+        self._first = 0  # the index of the first line in view
         self._shown_lines: list[int | str] = []
-        self._max_widths: tuple[int, tuple[int, ...], bool] = (0, (), False)
+        self._max_widths: tuple[int, tuple[int, ...], bool] = (0, (), False)  # see `_max_widths`
 
     @property
     def row(self) -> PickerRow | None:
@@ -132,9 +135,9 @@ class PickerList(Widget):
         self.refresh()
 
     def get_content_height(self, container: object, viewport: Size, width: int) -> int:
-        """Return the height of all rows, at most a little more than half the screen, so the app stays visible above.
+        """Return the height of all rows, at most a share of the screen, so that the app stays visible above the list.
 
-        Not as a style: Textual loses `max-height` of a widget two containers down.
+        The limit is not a style, because Textual ignores the `max-height` of a widget inside two containers.
         """
         share = _SCREEN_SHARE if viewport.height >= _FULL_HEIGHT else _LOW_SCREEN_SHARE
         return max(1, min(len(self._lines) + self._has_header, int(viewport.height * share)))
@@ -177,9 +180,9 @@ class PickerList(Widget):
         return max(highlighted - height + 1, min(self._first, top, len(self._lines) - height), 0)
 
     def _row_at(self, y: int) -> int | None:
-        """Return the index of the row at a line of the widget, None for a heading or a blank."""
-        at = y - self._has_header
-        line = self._shown_lines[at] if 0 <= at < len(self._shown_lines) else ""
+        """Return the index of the row at a line of the widget, None for a heading or a blank line."""
+        position = y - self._has_header
+        line = self._shown_lines[position] if 0 <= position < len(self._shown_lines) else ""
         return line if isinstance(line, int) else None
 
     def on_click(self, event: events.Click) -> None:
@@ -195,13 +198,13 @@ class PickerList(Widget):
         longest, cells, has_detail = self._max_widths
         cell_widths: dict[int, int] = {}
         # The most important columns take their width first. A number that does not fit is dropped, a text is cut.
-        left = total - min(longest, _MIN_LABEL)
+        free_width = total - min(longest, _MIN_LABEL)
         for at in sorted(range(len(cells)), key=lambda at: -self._columns[at].weight):
-            cell_width = min(cells[at], left - _GAP)
+            cell_width = min(cells[at], free_width - _GAP)
             min_width = cells[at] if self._columns[at].is_number else min(cells[at], _MIN_TEXT)
             if cells[at] and cell_width >= min_width:
                 cell_widths[at] = cell_width
-                left -= cell_width + _GAP
+                free_width -= cell_width + _GAP
         spent = sum(cell_width + _GAP for cell_width in cell_widths.values())
         label = max(1, min(longest, int((total - spent) * _LABEL_SHARE)))
         detail = total - label - spent - _GAP
@@ -239,20 +242,25 @@ class PickerList(Widget):
         """Return `label` with the letters that match the query underlined."""
         content = Content(label)
         for word in self._query.split():
-            found = match(word, label)
-            for position in found.positions if found is not None else ():
+            word_match = match(word, label)
+            for position in word_match.positions if word_match is not None else ():
                 content = content.stylize("underline", position, position + 1)
         return content
 
 
 def _max_widths(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
-    """Return the widest label, the widest cell of each column (0 if it is empty), and whether there are details."""
+    """Return the width of the widest label, that of each column with its title, and whether there are details.
+
+    The width of a column without cells is 0.
+    """
     label = max((cell_len(one_line(row.label)) for row in rows), default=0)
     cells = [
         max((cell_len(row.cells[at]) for row in rows if at < len(row.cells)), default=0) for at in range(len(columns))
     ]
-    wide = tuple(max(cell, cell_len(column.title)) if cell else 0 for cell, column in zip(cells, columns, strict=True))
-    return label, wide, any(row.detail for row in rows)
+    with_titles = tuple(
+        max(cell, cell_len(column.title)) if cell else 0 for cell, column in zip(cells, columns, strict=True)
+    )
+    return label, with_titles, any(row.detail for row in rows)
 
 
 def _aligned(text: str, cells: int, column: Column) -> str:

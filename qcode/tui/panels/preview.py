@@ -42,7 +42,7 @@ _MAX_MARKDOWN_CELLS = 100
 
 
 class Rows(Visual):
-    """Shows `lines` in the colors of `widget`. They are wrapped for one width; on resize the owner replaces them."""
+    """Shows `lines` in the colors of `widget`. They are wrapped for one width; the owner replaces them on resize."""
 
     def __init__(self, lines: Sequence[Line], widget: Widget) -> None:
         self.lines = lines
@@ -66,7 +66,7 @@ class Rows(Visual):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDetail:
-    """The detail of one approval. `diff` are the rows of an edit, empty for anything else."""
+    """The detail of one approval. `diff` has the rows of an edit, and is empty for other formats."""
 
     format: Format
     detail: str
@@ -74,6 +74,7 @@ class ApprovalDetail:
 
     @staticmethod
     def of(format: Format, detail: str) -> ApprovalDetail:
+        """Return the detail, with invisible characters made visible and a diff parsed."""
         text = ensure_visible(detail)
         return ApprovalDetail(format, text, tuple(parse_diff(text)) if format == "edit" else ())
 
@@ -93,9 +94,10 @@ class ApprovalDetail:
                 return _call_lines(self.detail, width, self.format)
 
     def fitting(self, width: int, height: int) -> list[Line]:
-        """Return all rows, or those with fewer unchanged lines around a change if only they fit into `height`.
+        """Return all rows if they fit into `height`, otherwise an extract of a diff.
 
-        If these do not fit either, and no added line would be in view, return the first removed and added lines.
+        The extract has fewer unchanged lines around each change. If it does not fit either, and no added line would be
+        in view, return the first removed and added lines; otherwise return all rows, which scroll.
         """
         lines = self.lines(width)
         for context in (2, 1, 0):
@@ -117,9 +119,9 @@ class ApprovalDetail:
 
 
 def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
-    """Return a command in the colors of the shell, or plain text, with the marks of line breaks muted.
+    """Return a command with shell highlighting, or plain text. The marks of its line breaks are muted.
 
-    A line that was wrapped by the screen has no such mark.
+    The marks distinguish line breaks of the text from those that wrapping adds.
     """
     is_command = format == "command"
     texts = detail.split("\n")
@@ -133,10 +135,10 @@ def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
     risky = risky_words(detail) if is_command else ()
     lines: list[Line] = []
     start = 0
-    for text, plain, line in zip(texts, bare, spans, strict=True):
+    for text, bare_text, line in zip(texts, bare, spans, strict=True):
         for begin, end in risky:
             line = with_slot(line, begin - start, end - start, "risk")
-        mark = [(LINE_BREAK, ink("dim"))] if len(plain) < len(text) else []
+        mark = [(LINE_BREAK, ink("dim"))] if len(bare_text) < len(text) else []
         lines += wrap([*line, *mark], max(1, width), is_code=format != "text")
         start += len(text) + 1
     return lines

@@ -1,8 +1,8 @@
 """How the parts of a question share the rows of the screen: title, detail, notes and choices. Pure.
 
-If the rows do not suffice, the parts give way in a fixed order: the choices lose their second rows, notes and title are
-truncated, and at last only the choices around the current one are shown. Title and notes then scroll with the detail,
-so everything can be read at any size.
+If there are too few rows, the parts shrink in a fixed order: the choices lose their second rows, notes and title are
+truncated, and at last only the choices around the current one are shown. Truncated title and notes scroll with the
+detail, so everything can be read at any size.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from qcode.tui.panels.choices import Option
 
 _ALL = 1_000
+"""A limit that no title and no note reaches."""
 _MIN_DETAIL_ROWS = 2
 _MIN_CHOICES = 2
 _MARK_ROWS = 1
@@ -50,24 +51,25 @@ class QuestionText:
 
 @dataclass(frozen=True, slots=True)
 class QuestionRows:
-    """The rows of each part. `choice_indexes` has, for each row of `choices`, the index of its option.
-
-    `before` and `after` scroll with the detail, and `scroll_rows` is the number of rows for all of them. `is_cut`: some
-    of the other rows are truncated or hidden.
-    """
+    """The rows of each part."""
 
     title: list[Line]
     notes: list[Line]
     choices: list[Line]
     choice_indexes: list[int]
+    """For each row of `choices`, the index of its option."""
     scroll_rows: int
+    """The number of rows for the part that scrolls: `before`, the detail and `after`."""
     before: list[Line] = field(default_factory=list)
+    """Rows of title or notes that scroll with the detail, above it."""
     after: list[Line] = field(default_factory=list)
+    """Rows of title or notes that scroll with the detail, below it."""
     is_cut: bool = False
+    """Whether rows of title, notes or choices are truncated or hidden."""
 
     @property
     def is_mark_in_title(self) -> bool:
-        """Whether the number of hidden rows goes into the title, because the detail needs every row."""
+        """Whether the title shows the number of hidden rows, because the detail needs every row below it."""
         return self.scroll_rows < _MIN_DETAIL_ROWS + _MARK_ROWS
 
 
@@ -96,9 +98,10 @@ _ARRANGEMENTS = (
 def arrange(
     text: QuestionText, detail_rows: int, width: int, height: int, *, is_low: bool, kept_rows: int
 ) -> QuestionRows:
-    """Share `height` rows between a question and its detail. On a low screen only the current choice has two rows.
+    """Share `height` rows between a question and its detail, which has `detail_rows` rows.
 
-    `kept_rows` stay free for the transcript if the question does not need them.
+    `is_low`: only the current choice may have several rows. `kept_rows` rows stay free for the transcript if the
+    question does not need them.
     """
     title = wrap(text.title, width)
     notes = [row for note in text.notes for row in wrap(note, width)]
@@ -112,13 +115,13 @@ def arrange(
         rows = _rows_of(text, arrangement, title, notes, width)
         min_rows = min(detail_rows, arrangement.detail)
         min_rows += _MARK_ROWS if detail_rows > arrangement.detail == _MIN_DETAIL_ROWS else 0
-        left = height - len(rows.title) - len(rows.notes) - len(rows.choices)
-        if left >= min_rows:
-            return replace(rows, scroll_rows=max(left - kept_rows, min(left, min_rows)))
+        free_rows = height - len(rows.title) - len(rows.notes) - len(rows.choices)
+        if free_rows >= min_rows:
+            return replace(rows, scroll_rows=max(free_rows - kept_rows, min(free_rows, min_rows)))
     count = max(_MIN_CHOICES, height - len(rows.title) - 1)
     choices, indexes = _around_current(rows.choices, count, text.current)
-    left = max(0, height - len(rows.title) - len(choices))
-    return replace(rows, notes=[], choices=choices, choice_indexes=indexes, scroll_rows=left, is_cut=True)
+    free_rows = max(0, height - len(rows.title) - len(choices))
+    return replace(rows, notes=[], choices=choices, choice_indexes=indexes, scroll_rows=free_rows, is_cut=True)
 
 
 def _rows_of(
@@ -197,7 +200,7 @@ def choice_rows(
 
 
 def _around_current(lines: list[Line], count: int, current: int) -> tuple[list[Line], list[int]]:
-    """Return `count` of the choices, one row each, around the current one, with arrows to those that are hidden."""
+    """Return `count` choices around the current one, one row each, with arrows that point to hidden choices."""
     start = max(0, min(current - count // 2, len(lines) - count))
     shown = lines[start : start + count]
     indexes = list(range(start, start + len(shown)))
@@ -209,7 +212,7 @@ def _around_current(lines: list[Line], count: int, current: int) -> tuple[list[L
 
 
 def hidden_text(above: int, below: int, width: int, keys: Sequence[str]) -> str:
-    """Return the row that tells how many rows of the detail are hidden, with as many of `keys` as fit into `width`."""
+    """Return the row with the numbers of hidden rows above and below, and as many of `keys` as fit into `width`."""
     parts = [
         f"↑ {count_text(above, 'row')} above" if above else "",
         f"↓ {count_text(below, 'more row')}" if below else "",

@@ -34,14 +34,14 @@ Page: TypeAlias = Literal["page_up", "page_down", "home", "end"]
 
 _SIDE_CELLS = 4
 """Cells of a row that the border, the padding and the scroll bar take."""
-_LOW = 20
-"""A screen with fewer rows is low."""
+_MIN_NORMAL_HEIGHT = 20
+"""A screen with fewer rows is low: the question leaves one row to the transcript, not `_KEPT_ROWS`."""
 _KEPT_ROWS = 2
-"""Rows kept for the transcript; one on a low screen."""
+"""The rows that the question leaves to the transcript if it does not need them."""
 
 
 class QuestionView(Vertical):
-    """Shows one question. `write_text` returns its parts for a width, which may have changed."""
+    """Shows one question. `write_text` returns its parts for a width in cells."""
 
     class Chosen(Message):
         """The user clicked the option with this index."""
@@ -56,9 +56,9 @@ class QuestionView(Vertical):
         self._detail = ApprovalDetail.of("text", "")
         self._detail_rows: tuple[int, list[Line]] = (0, [])  # all rows of the detail, and their width
         self._rows = QuestionRows([], [], [], [], 0)
-        self._scrolling: list[Line] = []  # the rows that scroll now
+        self._scrolling: list[Line] = []  # the rows in the scrolling part: all of them, or an extract
         self._hidden = 0  # the number of rows that an extract leaves out
-        self._is_whole = False  # the user has scrolled, which needs every row
+        self._is_whole = False  # the user has scrolled, so all rows are shown instead of an extract
 
     def compose(self) -> ComposeResult:
         yield Static(id="approval-question", markup=False)
@@ -73,12 +73,12 @@ class QuestionView(Vertical):
 
     @property
     def width(self) -> int:
-        """The cells of a row."""
+        """The width of a row in cells."""
         return max(8, self.app.size.width - _SIDE_CELLS)
 
     @property
     def can_scroll(self) -> bool:
-        """Whether rows that scroll are out of view."""
+        """Whether rows of the scrolling part are out of view."""
         return self._hidden > 0 or self._max_scroll > 0
 
     @property
@@ -87,7 +87,7 @@ class QuestionView(Vertical):
         return self.can_scroll or self._rows.is_cut
 
     def all_rows(self, width: int) -> list[Line]:
-        """Return all of the question for a pager: the detail, and the title if one row may not hold it."""
+        """Return the rows for a pager: a title of several rows, the detail, the notes, and truncated choices."""
         text = self._write_text(width)
         title, notes = wrap(text.title, width), [row for note in text.notes for row in wrap(note, width)]
         choices, _, is_cut = choice_rows(text.options, -1, width, wraps_current=False, wraps_others=False)
@@ -103,8 +103,8 @@ class QuestionView(Vertical):
         self._scroll.scroll_home(animate=False)
 
     def paint(self, height: int) -> int:
-        """Show the question in at most `height` rows, shared by `arrange`; return the number of rows that are left."""
-        width, is_low = self.width, self.app.size.height < _LOW
+        """Show the question in at most `height` rows, shared by `arrange`; return the number of unused rows."""
+        width, is_low = self.width, self.app.size.height < _MIN_NORMAL_HEIGHT
         letters_above = count_letters(self._scrolling[: round(self._scroll.scroll_y)])
         is_new_width = self._detail_rows[0] not in (0, width)
         if self._detail_rows[0] != width:
@@ -145,7 +145,7 @@ class QuestionView(Vertical):
         return True
 
     def scroll_by(self, rows: int) -> None:
-        """Scroll by `rows`. An extract is replaced by all rows first, from the first one that it leaves out."""
+        """Scroll by `rows`. An extract is replaced by all rows first, at the first row that it leaves out."""
         y = round(self._scroll.scroll_y)
         if self._hidden:
             if rows < 0:
@@ -158,10 +158,10 @@ class QuestionView(Vertical):
         self._show_from(y + rows)
 
     def _show_from(self, y: int) -> None:
-        """Scroll to a row. A new text has its size only after the next layout."""
+        """Scroll to a row."""
         y = max(0, min(y, self._max_scroll))
         self._scroll.scroll_to(y=y, animate=False, force=True)
-        if y > self._scroll.max_scroll_y:
+        if y > self._scroll.max_scroll_y:  # Textual computes the size of a new text in the next layout
             self.call_after_refresh(self._scroll.scroll_to, y=y, animate=False, force=True)
         self._paint_mark()
 
@@ -174,12 +174,12 @@ class QuestionView(Vertical):
                 self.post_message(self.Chosen(self._rows.choice_indexes[row]))
 
     def _body(self) -> list[Line]:
-        """Return all rows that scroll."""
+        """Return all rows of the scrolling part."""
         return [*self._rows.before, *self._detail_rows[1], *self._rows.after]
 
     @property
     def _view_rows(self) -> int:
-        """The rows of the view: one less if a row tells how many are hidden."""
+        """The number of rows in view: one less than `scroll_rows` if a row below tells how many are hidden."""
         rows = self._rows
         is_marked = len(self._body()) > rows.scroll_rows and not rows.is_mark_in_title
         return rows.scroll_rows - 1 if is_marked else rows.scroll_rows
@@ -210,9 +210,9 @@ class QuestionView(Vertical):
 
 
 class AnswerField(EditingArea):
-    """A text that the user writes in a question, edited like the prompt. Several lines are kept, long pastes folded.
+    """The field for an answer or a reason, edited like the prompt. It may have several lines; long pastes are folded.
 
-    `takes_early` is called first with each key and paste; it returns whether it has moved the text to the prompt.
+    `redirect_early` is called first with each key and paste, and returns whether it has moved the text to the prompt.
     """
 
     @dataclass
@@ -224,9 +224,9 @@ class AnswerField(EditingArea):
     class Left(Message):
         """The user moved back to the choices."""
 
-    def __init__(self, takes_early: Callable[[events.Key | events.Paste], bool], *, id: str | None = None) -> None:
+    def __init__(self, redirect_early: Callable[[events.Key | events.Paste], bool], *, id: str | None = None) -> None:
         self._pastes = Pastes()
-        self._takes_early = takes_early
+        self._redirect_early = redirect_early
         super().__init__(self._pastes.labels, placeholder="", id=id)
 
     @property
@@ -244,7 +244,7 @@ class AnswerField(EditingArea):
     def on_key(self, event: events.Key) -> None:
         row, column = self.cursor_location
         is_escaped = event.key == "enter" and self.document[row][:column].endswith("\\")
-        if self._takes_early(event):
+        if self._redirect_early(event):
             pass
         elif is_escaped:
             self.replace("\n", (row, column - 1), (row, column))
@@ -269,5 +269,5 @@ class AnswerField(EditingArea):
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        if not self._takes_early(event):
+        if not self._redirect_early(event):
             self.replace_in_one_step(self._pastes.fold(clean_paste(event.text)), *sorted(self.selection))

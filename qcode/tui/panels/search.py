@@ -28,7 +28,7 @@ class SearchField(SteadyInput):
 
     @dataclass
     class Moved(Message):
-        """The user asked for the previous or next match."""
+        """The user asked for the previous match (`is_upwards`) or the next one."""
 
         is_upwards: bool
 
@@ -47,8 +47,8 @@ class SearchBar(Horizontal):
     def __init__(self, transcript: Transcript, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._transcript = transcript
-        self._last = ""
-        self.found = SearchPosition()
+        self._last_text = ""
+        self.position = SearchPosition()
         self.display = False
 
     def compose(self) -> ComposeResult:
@@ -65,10 +65,10 @@ class SearchBar(Horizontal):
         self.display = True
         self._transcript.begin_search()
         field = self._field
-        field.value = self._last
+        field.value = self._last_text
         field.select_on_focus = True
         field.focus()
-        self._show(self._transcript.search(self._last))
+        self._show(self._transcript.search(self._last_text))
 
     def close(self, *, returns_to_start: bool) -> bool:
         """End the search and return whether it was open.
@@ -77,7 +77,7 @@ class SearchBar(Horizontal):
         """
         if not self.is_open:
             return False
-        self._last = self._field.value
+        self._last_text = self._field.value
         self.display = False
         self._transcript.end_search(returns_to_start=returns_to_start)
         self.post_message(SearchClosed())
@@ -97,18 +97,18 @@ class SearchBar(Horizontal):
 
     def on_resize(self, _event: events.Resize) -> None:
         if self.is_open:
-            self._show(self.found)
+            self._show(self.position)
 
     @property
     def _field(self) -> SearchField:
         return self.query_one(SearchField)
 
-    def _show(self, found: SearchPosition) -> None:
-        self.found = found
+    def _show(self, position: SearchPosition) -> None:
+        self.position = position
         if not self._field.value.strip():
             content = Content("")
-        elif found.count:
-            content = Content(f"{found.number} of {found.count}")
+        elif position.count:
+            content = Content(f"{position.number} of {position.count}")
         else:
             content = Content.styled("no match", "$text-warning")
         keys = "  ↑↓ next · Esc close · Ctrl+F stay here" if self.size.width >= _MIN_CELLS_FOR_KEYS else "  Esc close"

@@ -1,6 +1,6 @@
 """Tool servers in the app: their changes become notices, their pending approvals become questions above the prompt.
 
-Each approval is asked for once; after a postponement `/mcp` asks again. `agent.mcp` makes the decisions.
+Each approval is requested once; if the user postpones it, `/mcp` asks again. `agent.mcp` acts on the decisions.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _MAX_LOG_LINES = 12
 
 
 class ServerWatch:
-    """Connects the tool servers to the app. `refresh` runs in the app's thread after each change."""
+    """Connects the tool servers to the app. The app calls `refresh` in its thread after each change."""
 
     def __init__(self, servers: Servers | None, widgets: Widgets, turns: Turns) -> None:
         self._servers = servers
@@ -44,16 +44,16 @@ class ServerWatch:
             return
         for notice in self._servers.take_notices():
             self._widgets.transcript.add_notice(notice.level, notice.text)
-        waiting = {approval.id: approval for approval in self._servers.approvals()}
-        for approval_id in self._shown_ids - waiting.keys():
+        pending = {approval.id: approval for approval in self._servers.approvals()}
+        for approval_id in self._shown_ids - pending.keys():
             self._turns.withdraw(approval_id)
-        new = [approval for approval_id, approval in waiting.items() if approval_id not in self._shown_ids]
-        self._shown_ids = set(waiting)
-        for approval in new:
+        new_approvals = [approval for approval_id, approval in pending.items() if approval_id not in self._shown_ids]
+        self._shown_ids = set(pending)
+        for approval in new_approvals:
             self._widgets.approval.ask(approval)
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
-        """Pass on the decision about an approval that was asked here; return False for any other."""
+        """Pass the decision to the servers; return False if the approval was not asked by this object."""
         if self._servers is None or approval_id not in self._shown_ids:
             return False
         self._servers.answer(approval_id, decision)
@@ -61,7 +61,7 @@ class ServerWatch:
         return True
 
     def defer(self) -> bool:
-        """Withdraw the current approval undecided; return whether it was about a server."""
+        """Close the open question undecided if it is about a tool server; return whether it was."""
         current = self._widgets.approval.request
         if not isinstance(current, ServerApproval):
             return False

@@ -32,12 +32,13 @@ _SCREEN_SHARE = 1 / 3
 
 
 class TodoPanel(Vertical):
-    """The panel of the to-do list. `items` is the list, `key` the key that opens and dismisses it, such as `Ctrl+T`."""
+    """The panel of the to-do list."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self.items: tuple[TodoItem, ...] = ()
         self.key = ""
+        """The key that opens and dismisses the panel, such as `Ctrl+T`."""
         self._is_open = False
         self._is_dismissed = False
         self.display = False
@@ -58,7 +59,7 @@ class TodoPanel(Vertical):
             case ToolFinished(call=call, state="done"):
                 items = todos_of(call)
                 if items is not None:
-                    is_new = is_over(self.items) and not is_over(items) and not self._is_dismissed
+                    is_new = are_all_done(self.items) and not are_all_done(items) and not self._is_dismissed
                     self._show(items, is_open=is_new or self._is_open)
             case TurnEnded():
                 self.replace_items(self.items)
@@ -66,11 +67,11 @@ class TodoPanel(Vertical):
                 pass
 
     def replace_items(self, items: Sequence[TodoItem]) -> None:
-        """Show the list of another conversation or of another point in it, folded; hide it if all items are done."""
-        self._show(() if is_over(items) else tuple(items), is_open=False)
+        """Show another list, such as that of a resumed conversation, folded; hide it if all items are done."""
+        self._show(() if are_all_done(items) else tuple(items), is_open=False)
 
     def toggle(self) -> bool:
-        """Open or dismiss at the user's request; return False if there is no list."""
+        """Open the panel, or dismiss it if it is open; return False if there is no list."""
         if not self.items:
             return False
         self._is_dismissed = self._is_open
@@ -137,12 +138,12 @@ _STATE_WORDS = {"pending": "to do", "in_progress": "now", "done": "done"}
 
 
 def todos_of(call: ToolCall) -> tuple[TodoItem, ...] | None:
-    """Return the list that a call sets, None if it is not such a call."""
+    """Return the list that a call of the to-do tool sets, None for any other call."""
     return _read_items(call.arguments) if call.name == TODO_TOOL else None
 
 
 def todos_in(messages: Sequence[Message]) -> tuple[TodoItem, ...]:
-    """Return the most recent list. A summary that replaced older messages contains theirs."""
+    """Return the most recent list. If a compaction removed its call, the summary contains the list."""
     failed: set[str] = set()
     for message in reversed(messages):
         failed |= {result.call_id for result in message.blocks if isinstance(result, ToolResult) and result.is_error}
@@ -159,7 +160,7 @@ def todos_in(messages: Sequence[Message]) -> tuple[TodoItem, ...]:
     return ()
 
 
-def is_over(items: Sequence[TodoItem]) -> bool:
+def are_all_done(items: Sequence[TodoItem]) -> bool:
     """Whether every item is done; True for an empty list."""
     return all(item.state == "done" for item in items)
 
@@ -179,8 +180,8 @@ def todo_summary(items: Sequence[TodoItem]) -> str:
     at = current_index(items)
     if at is None:
         return f"{done}/{len(items)} · all done"
-    lead = "doing" if items[at].state == "in_progress" else "next"
-    return f"{done}/{len(items)} · {lead}: {one_line(items[at].task)}"
+    label = "doing" if items[at].state == "in_progress" else "next"
+    return f"{done}/{len(items)} · {label}: {one_line(items[at].task)}"
 
 
 def todo_lines(items: Sequence[TodoItem]) -> str:
@@ -188,27 +189,27 @@ def todo_lines(items: Sequence[TodoItem]) -> str:
     return "\n".join([todo_summary(items), *(f"{_STATE_WORDS[item.state]}: {one_line(item.task)}" for item in items)])
 
 
-def changes(before: Sequence[TodoItem], after: Sequence[TodoItem]) -> str:
+def todo_changes(before: Sequence[TodoItem], after: Sequence[TodoItem]) -> str:
     """Return one line for each item that is new, started, done or removed; empty if nothing changed."""
     states = {item.task: item.state for item in before}
     lines = []
     for item in after:
-        old = states.pop(item.task, None)
-        if old is None:
+        old_state = states.pop(item.task, None)
+        if old_state is None:
             lines.append(f"{_STATE_WORDS[item.state]}: {one_line(item.task)}")
-        elif old != item.state:
+        elif old_state != item.state:
             again = "to do again" if item.state == "pending" else _STATE_WORDS[item.state]
             lines.append(f"{again}: {one_line(item.task)}")
-    # The model replaces a finished list by the next one, so its removed items are not reported.
+    # The model replaces a finished list by the next one, so removed items that are done are not reported.
     lines += [f"no longer on the list: {one_line(task)}" for task, state in states.items() if state != "done"]
     return "\n".join([todo_summary(after) if after else "the list is empty", *lines]) if lines else ""
 
 
 def _read_items(arguments: str) -> tuple[TodoItem, ...] | None:
-    found = parse_object(arguments)
-    if found is None:
+    argument_object = parse_object(arguments)
+    if argument_object is None:
         return None
     try:
-        return todo_items(found)
+        return todo_items(argument_object)
     except Refused:
         return None

@@ -1,6 +1,6 @@
-"""The form for the arguments of a tool server's prompt if several are missing. A single one is typed into the prompt.
+"""The form for the arguments of a tool server's prompt, used if several are missing.
 
-Separate from `commands`, because it loads when it first opens.
+A single missing argument is typed into the prompt instead. A separate module, because it loads when a form first opens.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ class ArgumentsForm(ModalScreen[str]):
             yield Static(title, id="arguments-title", markup=False)
             with VerticalScroll(id="arguments-fields", can_focus=False):
                 for number, argument in enumerate(self._arguments):
-                    kind = "" if argument.is_required else " (optional)"
-                    about = single_spaced(clean(argument.description), _MAX_LABEL)
-                    label = Content.assemble(f"{one_line(argument.name)}{kind}", (f"  {about}", "$muted"))
+                    suffix = "" if argument.is_required else " (optional)"
+                    description = single_spaced(clean(argument.description), _MAX_LABEL)
+                    label = Content.assemble(f"{one_line(argument.name)}{suffix}", (f"  {description}", "$muted"))
                     yield Static(label, classes="argument-label", markup=False)
                     value = self._values.get(argument.name, "")
                     yield SteadyInput(value, id=f"argument-{number}", classes="argument-field", compact=True)
@@ -65,7 +65,7 @@ class ArgumentsForm(ModalScreen[str]):
 
     @on(SteadyInput.Submitted)
     def _submit_field(self, event: SteadyInput.Submitted) -> None:
-        """Move to the next field; after the last one send, or return to the first that is missing."""
+        """Move to the next field. After the last one, send, or move to the first required field that is empty."""
         event.stop()
         number = int((event.input.id or "").rpartition("-")[2])
         if number + 1 < len(self._arguments):
@@ -85,12 +85,12 @@ class ArgumentsForm(ModalScreen[str]):
 
     def _show_foot(self, problem: str) -> None:
         keys = key_hints(_KEYS, max(1, self.size.width - 4 - len(problem)))
-        shown = Content.assemble((f"{problem}  ", "$text-warning"), keys) if problem else keys
-        self.query_one("#arguments-foot", Static).update(shown)
+        foot = Content.assemble((f"{problem}  ", "$text-warning"), keys) if problem else keys
+        self.query_one("#arguments-foot", Static).update(foot)
 
 
 def typed_prompt(prompt: ServerPrompt, values: Mapping[str, str]) -> str:
     """Return a prompt with its arguments as the user would type it: `/docs:review code='a b.py'`."""
-    given = ((argument.name, values.get(argument.name, "")) for argument in prompt.prompt.arguments)
-    words = (f"{name}={shlex.quote(value)}" for name, value in given if value.strip())
+    pairs = ((argument.name, values.get(argument.name, "")) for argument in prompt.prompt.arguments)
+    words = (f"{name}={shlex.quote(value)}" for name, value in pairs if value.strip())
     return " ".join((f"/{prompt.handle}", *words))

@@ -1,6 +1,6 @@
-"""The screen of `/diff`: the files and hunks of each turn, to be read and undone one by one.
+"""The screen of `/diff`: shows the changes of each turn, and undoes a single file or hunk.
 
-The first row is the difference between the start of the session and now. `changes_lines` are diffs for the pager.
+The first row is the difference between the start of the session and now.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ _SIDE_CELLS = 4
 
 @dataclass(frozen=True, slots=True)
 class ChangePart:
-    """A file of a turn, or one hunk of it. `number` is the number of the turn's prompt."""
+    """A part that can be undone: a file of a turn, or one hunk of a file."""
 
     number: int
+    """The number of the turn's prompt."""
     file: TurnFile
     hunk: int | None = None
+    """The index of the hunk, None for the whole file."""
 
     @property
     def diff(self) -> str:
@@ -53,7 +55,7 @@ class ChangesSource:
     """The operations of the screen."""
 
     undo: Callable[[ChangePart], Awaitable[str]]
-    """Undoes a part and returns a line about it; raises `ValueError` with the reason if that is refused."""
+    """Undoes a part and returns a line for the user; raises `ValueError` with the reason if it cannot be undone."""
     read: Callable[[], Awaitable[tuple[Sequence[SessionFileDiff], Sequence[TurnChanges]]]]
     """Returns the changes of the session, and those of each turn, the oldest first."""
 
@@ -96,8 +98,8 @@ class ChangesScreen(ListScreen[None]):
     def select(self, row: PickerRow) -> None:
         part = self._parts.get(row.id)
         if part is None:
-            head = f"Changed in this session: {count_text(len(self._changes), 'file')}"
-            self.app.push_screen(PagerScreen(head, partial(changes_lines, self._changes)))
+            heading = f"Changed in this session: {count_text(len(self._changes), 'file')}"
+            self.app.push_screen(PagerScreen(heading, partial(changes_lines, self._changes)))
         else:
             note = part.file.note if not part.diff else ""
             self.app.push_screen(PagerScreen(visible(part.file.label), lambda width: diff_rows(part.diff, width, note)))
@@ -113,7 +115,7 @@ class ChangesScreen(ListScreen[None]):
     @work(exclusive=True, group="undo")
     async def _undo(self, part: ChangePart) -> None:
         try:
-            done = await self._source.undo(part)
+            report = await self._source.undo(part)
             changes, turns = await self._source.read()
         except ValueError as refusal:
             self._show_message(str(refusal), is_refused=True)
@@ -121,7 +123,7 @@ class ChangesScreen(ListScreen[None]):
         if self.is_attached:
             self._changes, self._turns, self._parts = changes, turns, parts_of(turns)
             self.set_rows(change_rows(changes, turns))
-            self._show_message(done)
+            self._show_message(report)
 
     def _show_message(self, text: str, *, is_refused: bool = False) -> None:
         style = "$text-warning" if is_refused else "$text-success"
@@ -129,19 +131,19 @@ class ChangesScreen(ListScreen[None]):
 
 
 def parts_of(turns: Sequence[TurnChanges]) -> dict[str, ChangePart]:
-    """Return the parts that can be undone, by the id of their row. A single hunk is not a part: its file is."""
-    found: dict[str, ChangePart] = {}
+    """Return the parts that can be undone, by the id of their row. The only hunk of a file has no separate part."""
+    parts: dict[str, ChangePart] = {}
     for turn in turns:
         for index, file in enumerate(turn.files):
-            found[f"{turn.number}/{index}"] = ChangePart(turn.number, file)
+            parts[f"{turn.number}/{index}"] = ChangePart(turn.number, file)
             if len(file.hunks) > 1:
                 for hunk in range(len(file.hunks)):
-                    found[f"{turn.number}/{index}/{hunk}"] = ChangePart(turn.number, file, hunk)
-    return found
+                    parts[f"{turn.number}/{index}/{hunk}"] = ChangePart(turn.number, file, hunk)
+    return parts
 
 
 def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]) -> list[PickerRow]:
-    """Return the rows: everything, then the turns with their files and hunks, the latest turn first.
+    """Return the row of all changes, then the rows of each turn's files and hunks, the latest turn first.
 
     The list is empty if every change has been undone.
     """
@@ -151,18 +153,18 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
     for turn in reversed(turns):
         group = f"Turn {turn.position}: {plain_line(turn.text, 100) or '(empty)'}"
         for index, file in enumerate(turn.files):
-            row = f"{turn.number}/{index}"
-            rows.append(PickerRow(row, visible(file.label), size_text(file), group=group, also=turn.text[:500]))
+            row_id = f"{turn.number}/{index}"
+            rows.append(PickerRow(row_id, visible(file.label), size_text(file), group=group, also=turn.text[:500]))
             if len(file.hunks) > 1:
-                rows += [hunk_row(f"{row}/{at}", hunk, group) for at, hunk in enumerate(file.hunks)]
+                rows += [hunk_row(f"{row_id}/{at}", hunk, group) for at, hunk in enumerate(file.hunks)]
     return rows
 
 
-def hunk_row(row: str, hunk: ChangeHunk, group: str) -> PickerRow:
-    changed = next((line[1:] for line in hunk.diff.split("\n")[1:] if line[:1] in "+-" and line[1:].strip()), "")
-    return PickerRow(
-        row, f"  line {hunk.line}: {one_line(changed.strip(), 60)}", f"+{hunk.added} -{hunk.removed}", group=group
-    )
+def hunk_row(row_id: str, hunk: ChangeHunk, group: str) -> PickerRow:
+    """Return the row of a hunk: its position, its first changed line, and its size."""
+    changed_lines = (line[1:].strip() for line in hunk.diff.split("\n")[1:] if line[:1] in "+-")
+    label = f"  line {hunk.line}: {one_line(next(filter(None, changed_lines), ''), 60)}"
+    return PickerRow(row_id, label, f"+{hunk.added} -{hunk.removed}", group=group)
 
 
 _MAX_CHARS = 400_000
@@ -171,15 +173,15 @@ _MAX_CHARS = 400_000
 def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
     """Return the rows of the diffs. A very long text is truncated, with a note at its end."""
     lines: list[Line] = []
-    left = _MAX_CHARS
+    remaining_chars = _MAX_CHARS
     for change in changes:
         lines += [Line()] if lines else []
         note = f"  {one_line(change.note)}" if change.note else ""
         lines += wrap([(visible(change.path), ink("strong")), (note, ink("dim"))], width)
         if change.diff:
-            lines += render_diff(parse_diff(visible_rows(change.diff[:left])), width)
-            left -= len(change.diff)
-        if left <= 0:
+            lines += render_diff(parse_diff(visible_rows(change.diff[:remaining_chars])), width)
+            remaining_chars -= len(change.diff)
+        if remaining_chars <= 0:
             lines += wrap([("Too large to show in full; use git diff.", ink("notice-warning"))], width)
             break
     return lines or wrap([("Nothing was changed.", ink())], width)

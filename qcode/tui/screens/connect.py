@@ -1,4 +1,4 @@
-"""The connect screen: provider, API key, model if there is no obvious one, and theme.
+"""The connect screen, which asks for a provider, an API key, a model if none is obvious, and a theme.
 
 Esc returns from the key step and skips any other step. The theme step appears only at the first start. `KeysService`
 checks and stores the key.
@@ -48,16 +48,15 @@ _HEADINGS: dict[Group, str] = {"popular": "Popular", "local": "Local servers", "
 
 @dataclass(frozen=True, slots=True)
 class ConnectResult:
-    """The result of the connect screen.
-
-    `model` is `provider/model`, empty if none was chosen; `lines` are for the transcript. `prompt` is the text that the
-    user typed at the first start instead of choosing a provider.
-    """
+    """The result of the connect screen; an empty text means that nothing was chosen."""
 
     model: str = ""
+    """The chosen model as `provider/model`."""
     theme: str = ""
     lines: tuple[str, ...] = ()
+    """Lines for the transcript."""
     prompt: str = ""
+    """The prompt that the user typed at the first start instead of choosing a provider."""
 
 
 class KeyField(SteadyInput):
@@ -81,7 +80,7 @@ class KeyField(SteadyInput):
 
 
 class ConnectScreen(Screen[ConnectResult]):
-    """Runs the steps in order. The result has the choices made so far, even if the user skips a step or closes."""
+    """Runs the steps in order. If the user skips a step or closes the screen, the result has the choices so far."""
 
     CSS = """
     ConnectScreen { layout: vertical; overflow: hidden; }
@@ -120,7 +119,7 @@ class ConnectScreen(Screen[ConnectResult]):
         self._initial_provider = provider
         self._choices = {choice.name: choice for choice in keys_service.choices()}
         self._choice = ProviderChoice("")
-        self._local: Mapping[str, str] | None = None
+        self._local_models: Mapping[str, str] | None = None  # None until the search for local servers has ended
         self._lines: list[str] = []
         self._model = ""
         self._check: Worker[None] | None = None
@@ -151,7 +150,7 @@ class ConnectScreen(Screen[ConnectResult]):
         return content.plain if isinstance(content, Content) else str(content)
 
     @on(Finder.Picked)
-    def _take_picked(self, event: Finder.Picked) -> None:
+    def _use_picked(self, event: Finder.Picked) -> None:
         match self.step:
             case "provider":
                 self._choose_provider(event.row.id)
@@ -161,7 +160,7 @@ class ConnectScreen(Screen[ConnectResult]):
                 self._end(event.row.id)
 
     @on(Finder.Unmatched)
-    def _take_prompt(self, event: Finder.Unmatched) -> None:
+    def _leave_with_prompt(self, event: Finder.Unmatched) -> None:
         """Treat text typed at the first start as a prompt if it does not name a provider."""
         if self._keys_service.is_first and self.step == "provider":
             self._keys_service.finish("")
@@ -173,7 +172,7 @@ class ConnectScreen(Screen[ConnectResult]):
             self._apply_preview(event.row.id)
 
     @on(Input.Submitted)
-    def _take_key(self, event: Input.Submitted) -> None:
+    def _check_typed_key(self, event: Input.Submitted) -> None:
         event.stop()
         if self._check is None:
             self._begin_check(event.value)
@@ -213,16 +212,16 @@ class ConnectScreen(Screen[ConnectResult]):
         if self._keys_service.is_first:
             text += " Without one you get the demo model; /connect opens this screen again."
         self._show("provider", text, self._provider_rows(), highlighted=self._choice.name)
-        if self._local is None:
+        if self._local_models is None:
             self._look_for_servers()
 
     def _provider_rows(self) -> list[PickerRow]:
-        return [provider_row(choice, self._local) for choice in self._choices.values()]
+        return [provider_row(choice, self._local_models) for choice in self._choices.values()]
 
     @work(exit_on_error=False, group="local-servers")
     async def _look_for_servers(self) -> None:
         """Show which local servers answer."""
-        self._local = await self._keys_service.local_models()
+        self._local_models = await self._keys_service.local_models()
         if self.step == "provider":
             self.query_one(Finder).set_rows(self._provider_rows())
 
@@ -354,17 +353,23 @@ class ConnectScreen(Screen[ConnectResult]):
             self._spinner_timer = None
 
 
-def provider_row(choice: ProviderChoice, local: Mapping[str, str] | None) -> PickerRow:
-    """Return the row of a provider. `local`: the model of each local server that answered, None during the search."""
-    model = (local or {}).get(choice.name, "")
-    state = f"found: {model}" if model else "" if choice.group == "local" else choice.state
+def provider_row(choice: ProviderChoice, local_models: Mapping[str, str] | None) -> PickerRow:
+    """Return the row of a provider.
+
+    `local_models` has the model of each local server that answered, by provider; it is None during the search.
+    """
+    state = choice.state
+    if choice.group == "local":
+        model = (local_models or {}).get(choice.name, "")
+        state = f"found: {model}" if model else ""
     detail = " · ".join(filter(None, (choice.hint, state)))
-    return PickerRow(choice.name, choice.title or choice.name, detail, also=choice.name, group=_heading(choice, local))
+    heading = _heading(choice, local_models)
+    return PickerRow(choice.name, choice.title or choice.name, detail, also=choice.name, group=heading)
 
 
-def _heading(choice: ProviderChoice, local: Mapping[str, str] | None) -> str:
+def _heading(choice: ProviderChoice, local_models: Mapping[str, str] | None) -> str:
     if choice.group != "local":
         return _HEADINGS[choice.group]
-    if local is None:
+    if local_models is None:
         return f"{_HEADINGS['local']}: searching…"
-    return f"{_HEADINGS['local']}: {f'found {len(local)}' if local else 'none found'}"
+    return f"{_HEADINGS['local']}: {f'found {len(local_models)}' if local_models else 'none found'}"

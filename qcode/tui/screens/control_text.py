@@ -1,6 +1,6 @@
-"""Rules, decisions, tools and instruction files as text, for screens, panels and the linear mode. All sanitized.
+"""Rules, decisions and tools as sanitized text, for screens, panels and the linear mode.
 
-This is not part of `commands.controls` because two screens use it, and `commands.controls` opens them.
+This is not part of `commands.controls`, because two screens use it, and `commands.controls` opens those screens.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from qcode.text.numbers import tokens_text
 EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 REMOVE_WORDS = ("remove", "undo")
 SAVE_WORDS = ("save", "keep")
-"""The words for what the keys of the screen call remove and save. The second of each is an earlier name."""
+"""The words of `/permissions` that remove and save a rule; the second of each is its name in earlier versions."""
 
 _DECIDED: dict[Decided, str] = {
     "ran": "ran",
@@ -46,6 +46,7 @@ _MAX_CALL = 100_000
 
 
 def rule_line(rule: RuleInForce) -> str:
+    """Return a rule with its effect, such as `allow shell(make test)`."""
     return visible(f"{rule.effect} {rule.text}")
 
 
@@ -60,6 +61,7 @@ def call_text(decision: CallRecord, limit: int = 200) -> str:
 
 
 def clock_text(at: float) -> str:
+    """Return a time in seconds since 1970 as local time, such as `14:03:59`."""
     return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
 
 
@@ -115,40 +117,46 @@ def permissions_text(permissions: Permissions) -> str:
 
 
 def read_checked(text: str) -> tuple[CheckedKind, str]:
-    """Split a check into kind and value. Without a kind it is a URL or a command: `shell ls`, `ls`, `https://…`."""
+    """Split the text of a check, such as `read src`, into kind and value.
+
+    Without a kind, a URL is a `fetch` and any other text a `shell` command.
+    """
     kind, _, value = text.strip().partition(" ")
     if kind in CHECKED_KINDS and value.strip():
         return kind, value.strip()
     return ("fetch" if text.startswith(("http://", "https://")) else "shell"), text.strip()
 
 
-def verdict_text(kind: CheckedKind, value: str, tried: Verdict) -> str:
-    """Return a verdict as sentences, with the rule that would allow it."""
-    rule = f" [{visible(tried.rule)}]" if tried.rule else ""
-    would = f"\nTo allow it: {visible(tried.proposed_rule)}" if tried.verdict == "ask" and tried.proposed_rule else ""
-    return f"{kind} {visible(value)}: {_VERDICTS[tried.verdict]}, {visible(tried.reason)}{rule}{would}"
+def verdict_text(kind: CheckedKind, value: str, verdict: Verdict) -> str:
+    """Return a verdict in words; if it is to ask, also the rule that would allow the call."""
+    rule = f" [{visible(verdict.rule)}]" if verdict.rule else ""
+    text = f"{kind} {visible(value)}: {_VERDICTS[verdict.verdict]}, {visible(verdict.reason)}{rule}"
+    if verdict.verdict == "ask" and verdict.proposed_rule:
+        text += f"\nTo allow it: {visible(verdict.proposed_rule)}"
+    return text
 
 
 def change_rules(permissions: Permissions, action: str, text: str) -> str:
-    """Add, remove or save the rule `text`; return what was done. Raise `ValueError` with one line.
+    """Add, remove or save the rule `text`; return a sentence for the user. Raise `ValueError` with one line.
 
-    `action` is an effect, or one of `REMOVE_WORDS` or `SAVE_WORDS`.
+    `action` is an effect, or one of `REMOVE_WORDS` or `SAVE_WORDS`. For the latter, `text` may begin with an effect.
     """
     if action in EFFECTS:
         rule = permissions.add(action, text)
         return f"{rule_line(rule)} applies to this session from the next call."
-    effect, _, rest = text.partition(" ")
-    new_rule = rest.strip() if effect in EFFECTS else text
+    effect, _, rule_after_effect = text.partition(" ")
+    rule_text = rule_after_effect.strip() if effect in EFFECTS else text
     effects = (effect,) if effect in EFFECTS else EFFECTS
-    found = [present for present in permissions.rules() if present.text == new_rule and present.effect in effects]
-    if not found:
-        raise ValueError(f"No active rule {new_rule}. /permissions list shows the rules.")
-    # The settings may contain the same rule, but it cannot be changed from here.
-    chosen = next((present for present in found if present.number), found[0])
+    matches = [active for active in permissions.rules() if active.text == rule_text and active.effect in effects]
+    if not matches:
+        raise ValueError(f"No active rule {rule_text}. /permissions list shows the rules.")
+    # A rule of the settings has no number and cannot be changed here; prefer the same rule of the session.
+    chosen = next((active for active in matches if active.number), matches[0])
     return remove_rule(permissions, chosen) if action in REMOVE_WORDS else save_rule(permissions, chosen)
 
 
 def remove_rule(permissions: Permissions, rule: RuleInForce) -> str:
+    """Remove a rule; return a sentence for the user. Raise `ValueError` for a rule of the settings."""
     if not rule.number:
         raise ValueError(f"{rule.text} is set in {rule.origin}; change it there")
     permissions.remove(rule.number)
@@ -156,6 +164,7 @@ def remove_rule(permissions: Permissions, rule: RuleInForce) -> str:
 
 
 def save_rule(permissions: Permissions, rule: RuleInForce) -> str:
+    """Save a rule for this folder; return a sentence for the user. Raise `ValueError` for a rule of the settings."""
     if not rule.number:
         raise ValueError(f"{rule.text} is set in {rule.origin} and already applies to every session")
     permissions.save_rule(rule.number)

@@ -1,6 +1,6 @@
 """The picker of `/copy`: the replies of a conversation, including one that still streams, each with its code blocks.
 
-Separate from the view because it loads only when it opens.
+A separate module, because it loads when the picker first opens.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ _MAX_LABEL = 80
 
 @dataclass(frozen=True, slots=True)
 class CopyItem:
-    """A text to copy. `name` completes "Copied …"; `label`, `origin` and the number of lines are shown in the list."""
+    """A text to copy."""
 
     name: str
+    """The words after "Copied", such as `the last reply`."""
     label: str
+    """The label in the list."""
     text: str
     origin: str = ""
+    """The turn of the reply, and for a whole reply its time."""
 
     @property
     def detail(self) -> str:
@@ -61,8 +64,9 @@ def _code_blocks(text: str, origin: str) -> Iterable[CopyItem]:
     for token in MarkdownIt("commonmark").parse(text):
         if token.type in ("fence", "code_block") and token.content.strip():
             language = single_spaced(token.info.split(" ")[0], 20) or "code"
-            first = next(line for line in token.content.split("\n") if line.strip())
-            yield CopyItem("the code block", f"  {language}: {single_spaced(first, _MAX_LABEL)}", token.content, origin)
+            first_line = next(line for line in token.content.split("\n") if line.strip())
+            label = f"  {language}: {single_spaced(first_line, _MAX_LABEL)}"
+            yield CopyItem("the code block", label, token.content, origin)
 
 
 class CopyPicker(Picker):

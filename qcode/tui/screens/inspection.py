@@ -103,7 +103,7 @@ def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
 
 
 class MemoryPicker(Picker):
-    """Picks an instruction file to open, by path. Opening a missing file creates it."""
+    """Picks an instruction file to open; the result is its path. A missing file is created when it is opened."""
 
     ENTER = "open in editor"
 
@@ -118,7 +118,7 @@ class MemoryPicker(Picker):
 
 
 class MemoryTargetPicker(Picker):
-    """Picks an instruction file, by path, to add a line to."""
+    """Picks an instruction file to which `line` is added; the result is its path."""
 
     ENTER = "add here"
 
@@ -149,7 +149,7 @@ class SkillCommandPicker(Picker):
 
 
 class ToolPicker(DescribedPicker):
-    """Shows the tools. Enter opens the details of one above the list, so that Esc returns to it."""
+    """Shows the tools. Enter opens the details of a tool above the list, so that Esc returns to the list."""
 
     ENTER = "show details"
 

@@ -1,6 +1,6 @@
-"""The screens of `/jobs`: the list with live output, the whole output of one job, and the question before quitting.
+"""The screens of `/jobs`: the list with live output, the output of one job, and the question before quitting.
 
-The first two read the output of a job a few times a second while they are open.
+While the list or an output is open, it is refreshed several times a second.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class JobsScreen(ListScreen[None]):
 
     def __init__(self, jobs: JobWatch) -> None:
         self._jobs = jobs
-        self._shown_content: tuple[object, ...] = ()
+        self._painted_content: tuple[object, ...] = ()
         self._note = ""
         super().__init__("Background jobs", self._read(), empty=NO_JOBS)
 
@@ -79,8 +79,8 @@ class JobsScreen(ListScreen[None]):
     def _refresh(self) -> None:
         rows, job = self._read(), self._job()
         content = (rows, job.total if job is not None else 0)
-        if content != self._shown_content:
-            self._shown_content = content
+        if content != self._painted_content:
+            self._painted_content = content
             self.set_rows(rows)
             self._paint()
 
@@ -110,9 +110,9 @@ class JobOutput(PagerScreen):
         super().__init__("", lambda width: output_lines(job, width))
         self._jobs = jobs
         self._job = job
-        self._shown_content: tuple[object, ...] = ()
+        self._painted_content: tuple[object, ...] = ()
         self._note = ""
-        self._end = 0  # the scroll position of the end when it was last shown
+        self._last_end = 0  # the scroll position of the end of the output when it was last shown
 
     def on_mount(self) -> None:
         self.set_interval(_REFRESH_S, self._refresh)
@@ -129,28 +129,28 @@ class JobOutput(PagerScreen):
     def _refresh(self) -> None:
         job, state = self._job, self._jobs.state_of(self._job)
         content = (job.total, state, self._note)
-        if content != self._shown_content:
-            self._shown_content = content
+        if content != self._painted_content:
+            self._painted_content = content
             self.show_title(f"Job {job.number}  {state}  {command_of(job)}", self._note)
             scroll = self.query_one("#pager-scroll", VerticalScroll)
-            follows = scroll.scroll_target_y >= min(self._end, scroll.max_scroll_y)
+            is_at_end = scroll.scroll_target_y >= min(self._last_end, scroll.max_scroll_y)
             self.show_lines()
-            if follows:
+            if is_at_end:
                 self.call_after_refresh(self._scroll_to_end, scroll)
 
     def _scroll_to_end(self, scroll: VerticalScroll) -> None:
-        self._end = scroll.max_scroll_y
-        scroll.scroll_to(y=self._end, animate=False)
+        self._last_end = scroll.max_scroll_y
+        scroll.scroll_to(y=self._last_end, animate=False)
 
 
 def output_lines(job: Job, width: int) -> list[Line]:
-    """Return the latest output of a job in rows."""
+    """Return the latest output of a job in rows of `width` cells."""
     text = job.latest().rstrip("\n")
     return output_rows(text, width) if text else [Line((("(no output yet)", ink("dim")),))]
 
 
 class QuitPicker(Picker):
-    """Asks before quitting stops the jobs in `running`: `quit` or `stay`."""
+    """Asks whether to quit, which stops the jobs in `running`; the result is `quit` or `stay`."""
 
     IS_QUESTION: ClassVar[bool] = True
 

@@ -1,6 +1,6 @@
 """The model picker: the models of every configured provider, their prices and abilities, and the effort.
 
-Providers without a built-in list of models are queried while the screen is open; their models are added on arrival.
+Providers without a built-in list of models are queried while the screen is open; their models are added to the list.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CONNECT = "/connect "
 """Prefix of the id of a row that connects a provider without a key."""
 _MIN_MODELS = 12
 """A shorter list needs no groups of recent and recommended models."""
-_NOT_READY = "no key: Enter to connect"
+_NOT_READY_GROUP = "no key: Enter to connect"
 _EFFORT_LEVELS: tuple[Effort | None, ...] = (None, *EFFORTS)
 
 
@@ -41,7 +41,7 @@ class ModelChoice:
 
 
 class ModelPicker(ListScreen[ModelChoice]):
-    """Picks a model by `provider/model`, which may be typed in full if it is not listed.
+    """Picks a model and an effort. A model that is not listed can be typed in full, as `provider/model`.
 
     Left and Right change the effort.
     """
@@ -107,46 +107,47 @@ class ModelPicker(ListScreen[ModelChoice]):
     @work(exit_on_error=False, group="models")
     async def _load_models(self, name: str) -> None:
         try:
-            found = await self._models_service.list_host_models(name)
+            host_models = await self._models_service.list_host_models(name)
         finally:
             self._pending_providers.discard(name)
         provider = self._providers[name]
-        known = {model.name for model in provider.models}
-        models = (*provider.models, *(model for model in found if model.name not in known))
+        listed_names = {model.name for model in provider.models}
+        models = (*provider.models, *(model for model in host_models if model.name not in listed_names))
         self._providers[name] = replace(provider, models=models)
         self.set_rows(self._build_rows())
 
     def _build_rows(self) -> list[PickerRow]:
         providers = tuple(self._providers.values())
         # The current provider comes first, then the others in the order in which they were offered.
-        first = self._current.partition("/")[0]
-        ready = sorted(
-            (offered_provider for offered_provider in providers if offered_provider.is_ready),
-            key=lambda provider: provider.name != first,
+        current_provider, _, current_model = self._current.partition("/")
+        ready_providers = sorted(
+            (provider for provider in providers if provider.is_ready),
+            key=lambda provider: provider.name != current_provider,
         )
-        rows = [model_row(provider, model, self._current) for provider in ready for model in provider.models]
+        rows = [model_row(provider, model, self._current) for provider in ready_providers for model in provider.models]
         if len(rows) >= _MIN_MODELS:
-            rows = recommended_first(rows, self._recent, recommended(ready))
+            rows = recommended_first(rows, self._recent, default_models(ready_providers))
         rows += [connect_row(provider) for provider in providers if not provider.is_ready]
         if all(row.id != self._current for row in rows):
-            group = next((row.group for row in rows if row.id.startswith(f"{first}/")), first)
-            rows.insert(0, PickerRow(self._current, self._current.partition("/")[2], is_current=True, group=group))
+            provider_rows = (row for row in rows if row.id.startswith(f"{current_provider}/"))
+            group = next((row.group for row in provider_rows), current_provider)
+            rows.insert(0, PickerRow(self._current, current_model, is_current=True, group=group))
         return rows
 
     def _facts(self, name: str) -> ModelFacts | None:
-        provider, _, model = name.partition("/")
-        offered = self._providers.get(provider)
-        return (
-            next((offered_model.facts for offered_model in offered.models if offered_model.name == model), None)
-            if offered is not None
-            else None
-        )
+        """Return the facts of the model `provider/model`, None if it is not listed."""
+        provider_name, _, model_name = name.partition("/")
+        provider = self._providers.get(provider_name)
+        models = provider.models if provider is not None else ()
+        return next((model.facts for model in models if model.name == model_name), None)
 
     def _typed_row(self, typed: str, rows: Sequence[PickerRow]) -> tuple[PickerRow, bool] | None:
-        """Return a row for a model that is typed in full and not listed; first if no listed name contains it."""
+        """Return a row for a model that is typed in full and not listed, and whether it is the first row.
+
+        It is the first row unless the typed text is a part of a listed name. Return None for any other text.
+        """
         provider, slash, model = typed.partition("/")
-        offered = self._providers.get(provider)
-        if not (slash and model) or offered is None or any(row.id == typed for row in rows):
+        if not (slash and model) or provider not in self._providers or any(row.id == typed for row in rows):
             return None
         is_first = not any(typed.lower() in row.id.lower() for row in rows)
         return PickerRow(typed, typed, group="as typed"), is_first
@@ -168,8 +169,8 @@ def model_row(provider: OfferedProvider, model: OfferedModel, current: str) -> P
     return PickerRow(name, model.name, is_current=name == current, cells=cells_of(facts), also=name, group=group)
 
 
-def recommended(providers: Sequence[OfferedProvider]) -> tuple[str, ...]:
-    """Return the first model of each provider, which is its default."""
+def default_models(providers: Sequence[OfferedProvider]) -> tuple[str, ...]:
+    """Return the default model of each provider, which is its first one, as `provider/model`."""
     return tuple(
         f"{provider.name}/{provider.models[0].name}"
         for provider in providers
@@ -179,16 +180,16 @@ def recommended(providers: Sequence[OfferedProvider]) -> tuple[str, ...]:
 
 def recommended_first(rows: Sequence[PickerRow], recent: Sequence[str], defaults: Sequence[str]) -> list[PickerRow]:
     """Return the rows with recent and then recommended models first, in groups; each model is listed once."""
-    known = {row.id: row for row in rows}
-    first = {name: "recent" for name in recent if name in known}
-    first.update((name, "recommended") for name in defaults if name in known and name not in first)
-    moved = [replace(known[name], label=name, group=group) for name, group in first.items()]
-    return [*moved, *(row for row in rows if row.id not in first)]
+    rows_by_name = {row.id: row for row in rows}
+    groups = {name: "recent" for name in recent if name in rows_by_name}
+    groups.update((name, "recommended") for name in defaults if name in rows_by_name and name not in groups)
+    moved = [replace(rows_by_name[name], label=name, group=group) for name, group in groups.items()]
+    return [*moved, *(row for row in rows if row.id not in groups)]
 
 
 def connect_row(provider: OfferedProvider) -> PickerRow:
     command = f"{CONNECT}{provider.name}"
-    return PickerRow(command, command, group=_NOT_READY, is_dim=True)
+    return PickerRow(command, command, group=_NOT_READY_GROUP, is_dim=True)
 
 
 def cells_of(facts: ModelFacts) -> tuple[str, ...]:
@@ -197,13 +198,13 @@ def cells_of(facts: ModelFacts) -> tuple[str, ...]:
     Unknown facts are empty.
     """
     price = facts.price
-    words = ("think" if facts.thinking else "", "img" if facts.images else "")
+    abilities = ("think" if facts.thinking else "", "img" if facts.images else "")
     return (
         tokens_text(facts.context_window) if facts.context_window else "",
         tokens_text(facts.max_output_tokens) if facts.max_output_tokens else "",
         dollars_text(price.input) if price is not None else "",
         dollars_text(price.output) if price is not None else "",
-        " ".join(word for word in words if word),
+        " ".join(filter(None, abilities)),
     )
 
 
@@ -213,7 +214,7 @@ def facts_text(facts: ModelFacts) -> str:
         f"context {facts.context_window:,}" if facts.context_window else "",
         f"output {facts.max_output_tokens:,}" if facts.max_output_tokens else "",
         _price_text(facts.price) if facts.price is not None else "",
-        "accepts images" if facts.images else "no images" if facts.images is False else "",
+        {True: "accepts images", False: "no images", None: ""}[facts.images],
         "thinks" if facts.thinking else "",
         "sends calls as text" if facts.text_tool_calls else "",
     )

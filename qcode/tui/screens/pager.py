@@ -24,15 +24,16 @@ _MIN_TITLE = 8
 
 
 def hanging_lines(text: str, width: int) -> list[Line]:
-    """Return the rows of a sanitized text; the second of two columns keeps its indent."""
+    """Return the rows of a sanitized text. In lines with two columns, the second column is wrapped and indented."""
     rows = (row for line in text.split("\n") for row in hanging_rows(line, width))
     return [line for row in rows for line in wrap([(row, ink())], width)]
 
 
 class PagerScreen(ModalScreen[None]):
-    """Arrows, PgUp/PgDn, Home and End scroll; Esc, q, Enter or Ctrl+O closes. `lines` returns the rows at a width.
+    """Shows rows under a title. `lines` returns the rows for a width in cells.
 
-    A subclass adds keys with `BINDINGS` and names them in `KEYS`.
+    Arrows, PgUp/PgDn, Home and End scroll; Esc, q, Enter or Ctrl+O closes. A subclass adds keys with `BINDINGS` and
+    names them in `KEYS`.
     """
 
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = ()
@@ -66,12 +67,12 @@ class PagerScreen(ModalScreen[None]):
         """Show the title with `note` after it, and the keys."""
         self._heading = heading
         width = max(1, self.size.width - _SIDE_CELLS)
-        after = Content.styled(note, "$text-success")
-        title_width = width - after.cell_length - len(_GAP)
+        note_content = Content.styled(note, "$text-success")
+        title_width = width - note_content.cell_length - len(_GAP)
         title = Content("")
         if title_width >= _MIN_TITLE:
             title = Content.assemble((shorten(heading, title_width), "bold"), _GAP)
-        self.query_one("#pager-title", Static).update(Content.assemble(title, after).truncate(width))
+        self.query_one("#pager-title", Static).update(Content.assemble(title, note_content).truncate(width))
         keys = (("Esc", "close"), *self.KEYS, ("↑↓ PgUp PgDn", "scroll"))
         self.query_one("#pager-foot", Static).update(key_hints(keys, width))
 

@@ -1,9 +1,8 @@
 """Command palette and theme picker.
 
-The palette lists every command with its keys, recently used ones first, then the values of its argument. The theme
-picker applies each theme while it is highlighted; Enter keeps it, closing restores the previous one.
-
-Separate from the commands because it loads only when it opens.
+The palette lists every command with its keys, recently used commands first; a second list has the values of the chosen
+command's argument. The theme picker applies each theme while it is highlighted; Enter keeps it, closing restores the
+previous theme. A separate module, because it loads when one of them first opens.
 """
 
 from __future__ import annotations
@@ -22,21 +21,21 @@ _EXCLUDED = frozenset({"palette", "escape", "interrupt", "keys-empty", "quit-emp
 
 
 class PalettePicker(DescribedPicker):
-    """Picks a command by its id."""
+    """Picks a command; the result is its id."""
 
     ENTER = "run"
     COLUMNS: ClassVar[tuple[Column, ...]] = (Column("", 1, is_number=False),)
 
     def __init__(self, context: CommandContext, recent: Sequence[str]) -> None:
         rows = [command_row(command, context) for command in context.commands if command.id not in _EXCLUDED]
-        order = {command_id: index for index, command_id in enumerate(recent)}
+        recent_positions = {command_id: index for index, command_id in enumerate(recent)}
         frequency = {command.id: frequency_rank(command) for command in context.commands}
-        rows.sort(key=lambda row: (order.get(row.id, len(order)), frequency[row.id]))
+        rows.sort(key=lambda row: (recent_positions.get(row.id, len(recent_positions)), frequency[row.id]))
         super().__init__("Commands", rows)
 
 
 class ArgumentPicker(Picker):
-    """Picks the argument of a command; `NO_ARGUMENT` if it is optional."""
+    """Picks the argument of a command. If it is optional, the first row has the id `NO_ARGUMENT`."""
 
     ENTER = "run"
 
@@ -48,38 +47,41 @@ class ArgumentPicker(Picker):
 
 
 def command_row(command: Command, context: CommandContext) -> PickerRow:
-    """Return a row: title, its keys or its name, and description."""
-    typed = f"/{command.names[0]}" if command.names else ""
-    keys = key_names(keys_of(command, context))
-    slashed = tuple(f"/{name}" for name in command.names)
-    also = " ".join((*slashed, command.id))
+    """Return the row of a command: its title, its keys or the text to type, and its description."""
+    slash_names = tuple(f"/{name}" for name in command.names)
+    keys_or_name = key_names(keys_of(command, context)) or next(iter(slash_names), "")
     return PickerRow(
-        command.id, command.title, command.help, cells=(keys or typed,), also=also, names=(*command.names, *slashed)
+        command.id,
+        command.title,
+        command.help,
+        cells=(keys_or_name,),
+        also=" ".join((*slash_names, command.id)),
+        names=(*command.names, *slash_names),
     )
 
 
 class ThemePicker(Picker):
-    """Picks a theme. `use` applies one by name; `themes` are names with a note each."""
+    """Picks a theme. `themes` has each name with a note; `apply` applies the theme with a name."""
 
     ENTER = "select"
 
-    def __init__(self, themes: Sequence[tuple[str, str]], current: str, use: Callable[[str], None]) -> None:
+    def __init__(self, themes: Sequence[tuple[str, str]], current: str, apply: Callable[[str], None]) -> None:
         rows = [PickerRow(name, name, detail, name == current) for name, detail in themes]
         super().__init__("Theme", rows, empty="No themes found. Reinstall qcode.")
         self._current = current
-        self._use = use
+        self._apply = apply
         self._previewed_name = current
 
     def show_row(self, row: PickerRow | None) -> None:
         name = row.id if row is not None else self._current
         if name != self._previewed_name:
             self._previewed_name = name
-            self._use(name)
+            self._apply(name)
 
     def action_leave(self) -> None:
         """Clear the filter; without one, close and restore the previous theme."""
         if self.finder.clear_filter():
             return
         if self._previewed_name != self._current:
-            self._use(self._current)
+            self._apply(self._current)
         self.dismiss(None)

@@ -1,6 +1,7 @@
 """The screen of `/permissions`: the rules in effect and the decision on each call. Rules can be added, saved, removed.
 
-Two lists share one filter; Tab switches between them. `Permissions` makes every change, or refuses it with a reason.
+Tab switches between the list of rules and the list of decisions. `Permissions` makes every change, or refuses it with a
+reason.
 """
 
 from __future__ import annotations
@@ -54,21 +55,21 @@ class PermissionsScreen(Picker):
         yield Static(id="picker-said", markup=False)
 
     def on_mount(self) -> None:
-        # Textual also calls the picker's own handler of the same event, here and below.
+        # Textual also calls the `on_mount` of the base class.
         self.query_one("#permission-field").display = False
 
     def keys(self) -> Sequence[tuple[str, str]]:
         if self._field_purpose:
             return (("Enter", self._field_purpose), ("Esc", "cancel"))
-        *first, move = super().keys()
-        return (*first, ("Tab", "rules" if self._shows_decisions else "decisions"), *_KEYS, move)
+        *main_keys, arrow_keys = super().keys()
+        return (*main_keys, ("Tab", "rules" if self._shows_decisions else "decisions"), *_KEYS, arrow_keys)
 
     def show_row(self, row: PickerRow | None) -> None:
-        # The event may arrive after the message about this row was shown, which must stay.
+        # This event may arrive after a message about the row was shown, which must stay visible.
         if row is not None and row.id == self._message_row_id:
             return
         self._message_row_id = ""
-        self._show(self._decision_detail(row.id) if row is not None else "", "$muted")
+        self._show(self._row_detail(row.id) if row is not None else "", "$muted")
 
     def action_switch_list(self) -> None:
         """Switch between rules and decisions."""
@@ -96,7 +97,7 @@ class PermissionsScreen(Picker):
             super().action_leave()
 
     @on(Input.Submitted, "#permission-field")
-    def _take_rule(self, event: Input.Submitted) -> None:
+    def _submit_field(self, event: Input.Submitted) -> None:
         event.stop()
         text = event.value.strip()
         if not text:
@@ -125,11 +126,11 @@ class PermissionsScreen(Picker):
         kind, value = control_text.read_checked(text)
         # A verdict may read the disk and run bash or git.
         try:
-            tried = await asyncio.to_thread(self._permissions.check, kind, value)
+            verdict = await asyncio.to_thread(self._permissions.check, kind, value)
         except (OSError, ValueError, RuntimeError) as problem:
-            self._show_message(f"Cannot check it: {one_line(str(problem))}")
+            self._show_message(f"The check failed: {one_line(str(problem))}")
             return
-        self._show_message(control_text.verdict_text(kind, value, tried))
+        self._show_message(control_text.verdict_text(kind, value, verdict))
 
     def _change(self, change: Callable[[Permissions, RuleInForce], str]) -> None:
         rule = self._rules().get(self.row.id) if self.row is not None else None
@@ -148,14 +149,15 @@ class PermissionsScreen(Picker):
         """Return the rules by the ids of their rows."""
         return {f"rule:{index}:{rule.text}": rule for index, rule in enumerate(self._permissions.rules())}
 
-    def _decision_detail(self, row: str) -> str:
-        if row == "mode":
+    def _row_detail(self, row_id: str) -> str:
+        """Return the text below the list for the highlighted row: the mode, a rule or a decision."""
+        if row_id == "mode":
             return "Shift+Tab and /mode change it, permissions.mode in your config.toml sets it for the next start."
-        rule = self._rules().get(row)
+        rule = self._rules().get(row_id)
         if rule is not None:
             return f"{control_text.rule_line(rule)}\n{visible(rule.origin)}"
         decisions = self._permissions.decisions()
-        index = int(row.rpartition(":")[2]) if row.startswith("call:") else len(decisions)
+        index = int(row_id.rpartition(":")[2]) if row_id.startswith("call:") else len(decisions)
         return control_text.decision_text(decisions[index]) if index < len(decisions) else ""
 
     @property

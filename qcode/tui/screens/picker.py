@@ -1,6 +1,6 @@
 """The base of all pickers: a modal screen with title, filter, rows and the available keys.
 
-A picker is generic: its result is the id of a row, or None if the user closed it. Override `show_row` to react to the
+The result of a `Picker` is the id of the picked row, or None if the user closed it. Override `show_row` to react to the
 highlight, and `select` to react to Enter. `Finder` combines filter and rows; its screen handles Esc.
 """
 
@@ -32,14 +32,14 @@ _MIN_HEIGHT = 14
 
 
 Unlisted: TypeAlias = Callable[[str, Sequence[PickerRow]], tuple[PickerRow, bool] | None]
-"""Returns a row for filter text that is not in the list, such as a model name, and whether that row comes first."""
+"""Gets the filter text and all rows. Returns an additional row for the text, such as that of a model that is not
+listed, and whether that row comes first; None for no such row."""
 
 
 class Finder(Vertical):
     """A filter field above a list of rows.
 
-    `empty` is the message if there are no rows, `no_match` if none matches the filter. `unlisted` may add a row. If
-    there is no filter field, the finder itself takes the focus.
+    `empty` is the message if there are no rows. Without a filter field, the finder itself has the focus.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -82,7 +82,9 @@ class Finder(Vertical):
         self._has_filter = has_filter
         self.can_focus = not has_filter
         self.no_match = "No match. Esc clears the filter."
+        """The message if no row matches the filter."""
         self.unlisted: Unlisted = lambda query, rows: None
+        """Adds a row that depends on the filter text."""
         self._all_rows: tuple[PickerRow, ...] = ()
         self._is_fuzzy = True
         self._list = PickerList(columns)
@@ -126,7 +128,7 @@ class Finder(Vertical):
     def reset(self, rows: Sequence[PickerRow], highlighted: str = "", *, is_fuzzy: bool = True) -> None:
         """Clear the filter and show `rows`; highlight the row with this id, otherwise the current one or the first.
 
-        `is_fuzzy` False: the filter keeps only rows that contain the filter text unbroken.
+        If `is_fuzzy` is False, a row matches only if it contains the filter text as a whole.
         """
         self._all_rows, self._is_fuzzy = tuple(rows), is_fuzzy
         with self.prevent(Input.Changed):
@@ -141,11 +143,11 @@ class Finder(Vertical):
         self._filter(selected.id if selected is not None else "", self._list.index)
 
     def clear_filter(self) -> bool:
-        """Clear the filter; return whether there was one."""
-        had = bool(self.query_text)
+        """Clear the filter text; return whether there was any."""
+        had_text = bool(self.query_text)
         if self._has_filter:
             self._query.value = ""
-        return had
+        return had_text
 
     def search(self, text: str) -> None:
         """Write `text` into the filter field."""
@@ -228,20 +230,18 @@ class Finder(Vertical):
             return self._all_rows
         if not self._is_fuzzy:
             return [row for row in self._all_rows if query.lower() in f"{row.label}\n{row.also}".lower()]
-        found = [
-            self._all_rows[position]
-            for position in rank(query, [_matching_fields(row, query) for row in self._all_rows])
-        ]
-        start = fold(query)
-        found.sort(key=lambda row: not any(name.startswith(start) for name in row.names))
+        positions = rank(query, [_matching_fields(row, query) for row in self._all_rows])
+        matches = [self._all_rows[position] for position in positions]
+        name_start = fold(query)
+        matches.sort(key=lambda row: not any(name.startswith(name_start) for name in row.names))
         # Rows of a group stay together; the group with the best match comes first.
-        order = {group: rank for rank, group in reversed([*enumerate(row.group for row in found)])}
-        found.sort(key=lambda row: order[row.group])
-        added = self.unlisted(query, self._all_rows)
-        if added is not None:
-            row, is_first = added
-            found.insert(0 if is_first else len(found), row)
-        return found
+        groups = list(dict.fromkeys(row.group for row in matches))
+        matches.sort(key=lambda row: groups.index(row.group))
+        unlisted = self.unlisted(query, self._all_rows)
+        if unlisted is not None:
+            row, is_first = unlisted
+            matches.insert(0 if is_first else len(matches), row)
+        return matches
 
     def _post_highlighted(self) -> None:
         row_id = self.row.id if self.row is not None else None
@@ -251,13 +251,14 @@ class Finder(Vertical):
 
 
 def _matching_fields(row: PickerRow, query: str) -> tuple[str, ...]:
-    """Return the fields of a row that match `query`: letters in order for a label, whole words for other text.
+    """Return the fields of a row in which the letters of `query` are searched.
 
-    Almost any few letters occur in order in a sentence: `ro` is in "the diffs of the session, grouped by file".
+    These are the label, and any other field that contains a word of the query unbroken. Otherwise a few letters would
+    match almost any sentence: `r` and then `o` occur in "the diffs of the session, grouped by file".
     """
     words = fold(query).split()
-    rest = [part for part in (row.also, row.detail) if any(word in fold(part) for word in words)]
-    return (row.label, *rest)
+    other_fields = [text for text in (row.also, row.detail) if any(word in fold(text) for word in words)]
+    return (row.label, *other_fields)
 
 
 class ListScreen(ModalScreen[Result], Generic[Result]):
@@ -342,7 +343,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
             self.show_row(event.row)
 
     @on(Finder.Picked)
-    def _take_picked(self, event: Finder.Picked) -> None:
+    def _select_picked(self, event: Finder.Picked) -> None:
         event.stop()
         self.select(event.row)
 
@@ -399,7 +400,10 @@ _NARROW_CELLS = 60
 
 
 class DescribedPicker(Picker):
-    """A picker that shows the description of the highlighted row in full below the list."""
+    """A picker that shows the description of the highlighted row in full below the list.
+
+    Override `describe` if the description is not the row's detail.
+    """
 
     def compose_more(self) -> ComposeResult:
         description = Static(id="picker-description", markup=False)

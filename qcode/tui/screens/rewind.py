@@ -1,7 +1,7 @@
-"""The screens of `/rewind`: pick an earlier message.
+"""The questions of `/rewind`, `/undo` and `/redo`.
 
-They ask which message, what of it (conversation, files or both), and what to do about files that were changed outside
-qcode. Separate from the commands, because it loads when it opens.
+They ask for the message to rewind to, what to rewind (conversation, files or both), and what to do about files that
+were changed outside qcode. The module loads when the first of them opens.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _MAX_NAME = 18
 
 
 class RewindPicker(Picker):
-    """Picks one of the user's messages, latest first; the id is its number."""
+    """Picks one of the user's messages, latest first; the result is its number."""
 
     ENTER = "select"
 
@@ -42,7 +42,7 @@ class RewindPicker(Picker):
 
 
 class RewindScopePicker(Picker):
-    """Picks what to rewind: `both`, `conversation` or `files`. `messages` begin with the one to rewind to."""
+    """Picks what to rewind: `both`, `conversation` or `files`. `messages` are those that the rewind removes."""
 
     ESCAPE = "back"
 
@@ -61,9 +61,9 @@ class RewindScopePicker(Picker):
 
 
 class OutsideChangesPicker(Picker):
-    """Asks about files that were changed outside qcode: `skip` leaves them, `overwrite` restores them, too.
+    """Asks about files that were changed outside qcode: `skip` leaves them unchanged, `overwrite` restores them too.
 
-    `can_go_back`: Esc returns to the question before this one.
+    `can_go_back`: Esc returns to the previous question; otherwise it cancels.
     """
 
     IS_QUESTION = True
@@ -71,13 +71,15 @@ class OutsideChangesPicker(Picker):
     def __init__(self, plan: RewindPlan, *, can_go_back: bool) -> None:
         self._plan = plan
         doubts = plan.doubtful
-        self._named = shorten(visible(doubts[0].path), _MAX_NAME) if len(doubts) == 1 else f"these {len(doubts)} files"
+        self._file_words = (
+            shorten(visible(doubts[0].path), _MAX_NAME) if len(doubts) == 1 else f"these {len(doubts)} files"
+        )
         self._can_go_back = can_go_back
         rows = [
-            PickerRow("skip", f"Keep {self._named} as {'it is' if len(doubts) == 1 else 'they are'}"),
-            PickerRow("overwrite", f"{'Change' if plan.is_redo else 'Restore'} {self._named} too"),
+            PickerRow("skip", f"Keep {self._file_words} as {'it is' if len(doubts) == 1 else 'they are'}"),
+            PickerRow("overwrite", f"{'Change' if plan.is_redo else 'Restore'} {self._file_words} too"),
         ]
-        question = f"keep or {'change' if plan.is_redo else 'restore'} {self._named}?"
+        question = f"keep or {'change' if plan.is_redo else 'restore'} {self._file_words}?"
         super().__init__(f"{plan.summary.partition(':')[0]}: {question}", rows)
 
     def compose_more(self) -> ComposeResult:
@@ -92,18 +94,20 @@ class OutsideChangesPicker(Picker):
     def show_row(self, row: PickerRow | None) -> None:
         """Show what the highlighted answer does to the files and to the conversation."""
         if row is not None:
-            self.query_one("#rewind-effect", Static).update("\n".join(effect_lines(self._plan, row.id, self._named)))
+            self.query_one("#rewind-effect", Static).update(
+                "\n".join(effect_lines(self._plan, row.id, self._file_words))
+            )
 
 
-def effect_lines(plan: RewindPlan, answer: str, named: str) -> tuple[str, str]:
-    """Return what an answer does to the files and to the conversation; `named` stands for the `doubtful` files."""
+def effect_lines(plan: RewindPlan, answer: str, file_words: str) -> tuple[str, str]:
+    """Return what an answer does to the files and to the conversation; `file_words` names the `doubtful` files."""
     other_count = sum(not file.refusal for file in plan.files) - len(plan.doubtful)
-    others, done = count_text(other_count, "other file"), "changed" if plan.is_redo else "restored"
+    others, verb = count_text(other_count, "other file"), "changed" if plan.is_redo else "restored"
     if answer == "overwrite":
-        files = f"{done}: {named}" + (f" and {others}" if other_count else "")
+        files = f"{verb}: {file_words}" + (f" and {others}" if other_count else "")
         files += f"; {'/undo' if plan.is_redo else '/redo'} restores the current content"
     else:
-        files = f"unchanged: {named}" + (f"; {others} {done}" if other_count else "")
+        files = f"unchanged: {file_words}" + (f"; {others} {verb}" if other_count else "")
     moved = f"{plan.removed} {'removed' if plan.messages > 0 else 'restored'}"
     conversation = moved if plan.removed else "unchanged"
     return f"Files: {files}.", f"Conversation: {conversation}."

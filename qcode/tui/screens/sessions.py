@@ -1,7 +1,7 @@
-"""The sessions of this folder: search by title and content, preview, resume, rename, delete.
+"""The screen of `/resume`: searches the sessions of this folder by title and content; resumes, renames or deletes one.
 
-Files are read in a thread: the list when the screen opens, a session when its row is highlighted, and all of them in
-batches while the user types.
+Files are read in a thread: the list of sessions when the screen opens, one session when its row is highlighted, and all
+sessions in batches while the user types a search text.
 """
 
 from __future__ import annotations
@@ -30,13 +30,18 @@ if TYPE_CHECKING:
     from qcode.agent.sessions.library import Library, SessionInfo
 
 _MAX_PREVIEW_MESSAGES = 4
+_MIN_PREVIEW_HEIGHT = 14
 _SEARCH_BATCH = 25
+"""The number of sessions searched between two updates of the list."""
 _SEARCH_DEBOUNCE_S = 0.1
 """How long the search waits for the next key."""
 
 
 class SessionPicker(Picker):
-    """Picks a session to resume. `now` returns seconds since 1970. `words` are the filter text at the start."""
+    """Picks a session to resume; the result is its id.
+
+    `now` returns seconds since 1970. `words` is the initial filter text.
+    """
 
     ENTER = "resume"
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("Ctrl+R", "rename"), ("Ctrl+X", "delete"))
@@ -53,7 +58,7 @@ class SessionPicker(Picker):
         self._renaming_id = ""
         self._infos: tuple[SessionInfo, ...] = ()
         self._searched_text, self._is_searching = "", False
-        self._passages: dict[str, str] = {}
+        self._passages: dict[str, str] = {}  # for each session whose messages match the filter, the text around a match
         super().__init__("Sessions of this folder", (), empty="Loading…", highlighted=highlighted)
 
     def compose_more(self) -> ComposeResult:
@@ -61,7 +66,7 @@ class SessionPicker(Picker):
         yield Static(id="session-preview", markup=False)
 
     def on_mount(self) -> None:
-        # Textual also calls the picker's own handler of the same event, here and below.
+        # Textual also calls the `on_mount` of the base class.
         self.query_one("#session-name").display = False
         self._load()
 
@@ -69,6 +74,8 @@ class SessionPicker(Picker):
     async def _load(self) -> None:
         """Read the sessions from disk and show them."""
         self._infos = await asyncio.to_thread(self._library.sessions)
+        if not self.is_current:
+            return  # the user has closed the screen meanwhile
         self.finder.empty = "This folder has no sessions yet."
         is_first = not self.finder.count
         self._show_rows()
@@ -79,7 +86,7 @@ class SessionPicker(Picker):
 
     def show_row(self, row: PickerRow | None) -> None:
         self._deleting_id = ""
-        if row is None or self.size.height < 14:
+        if row is None or self.size.height < _MIN_PREVIEW_HEIGHT:
             self.query_one("#session-preview", Static).update("")
         else:
             self._preview(row.id)
@@ -117,9 +124,11 @@ class SessionPicker(Picker):
         await asyncio.sleep(_SEARCH_DEBOUNCE_S)  # a newer search cancels this one
         ids = [info.session_id for info in self._infos]
         for start in range(0, len(ids), _SEARCH_BATCH):
-            found = await asyncio.to_thread(self._library.passages, query, ids[start : start + _SEARCH_BATCH])
-            if found:
-                self._passages.update(found)
+            passages = await asyncio.to_thread(self._library.passages, query, ids[start : start + _SEARCH_BATCH])
+            if not self.is_current:
+                return  # the user has picked a session meanwhile
+            if passages:
+                self._passages.update(passages)
                 self._show_rows()
         self._is_searching = False
         self.show_title_and_keys()
@@ -180,7 +189,7 @@ class SessionPicker(Picker):
         self.show_title_and_keys()
 
     def _show_rows(self) -> None:
-        """Show all sessions. If the search text is in the messages of one, add it as hidden text for the filter."""
+        """Show all sessions. If the messages of one match, its hidden text has the search text: the filter keeps it."""
         query, now = self._searched_text, self._now()
         rows = []
         for info in self._infos:
@@ -192,7 +201,7 @@ class SessionPicker(Picker):
 class OpenElsewherePicker(Picker):
     """Asks how to continue with a session that another process has open: `copy`, `list` or `new`.
 
-    `at_start`: the session was named on the command line, so Esc starts a new one.
+    `holder` is the id of that process. `at_start`: the session was named on the command line, so Esc starts a new one.
     """
 
     IS_QUESTION = True

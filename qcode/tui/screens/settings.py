@@ -1,6 +1,6 @@
 """The settings screen: every setting with its value and source. Simple values can be changed here.
 
-A change is written to the user's config file; `changed` then applies it to the app.
+A change is written to the user's config file, then applied to the running app if it can be.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from qcode.tui.widgets import SteadyInput
 
 _VALUE_CELLS = 28
 _WRAP_CELLS = 8
-"""Cells that two wrapped rows may leave empty."""
+"""The cells that wrapping a text into two rows may leave empty at the end of the first."""
 _GROUP_HEADINGS = {
     "ui": "Screen and prompt",
     "permissions": "Permissions",
@@ -124,13 +124,13 @@ UNSET_VALUES = {
     "ui.theme": "last choice, or auto",
     "ui.bell": "while not in focus",
 }
-"""The value shown for a setting that is not set: what applies then."""
+"""The words shown for a setting that is not set: the value that applies then."""
 
 
 class SettingsScreen(ListScreen[None]):
-    """Shows the settings; `themes` are the installed themes.
+    """Shows the settings; the row of the setting `name` is highlighted first. `themes` are the installed themes.
 
-    `changed` gets each changed setting and returns whether it applies immediately.
+    `on_change` gets each changed setting and returns whether it applies immediately.
     """
 
     ENTER = "change"
@@ -146,13 +146,13 @@ class SettingsScreen(ListScreen[None]):
         self,
         settings_service: SettingsService,
         themes: Sequence[str],
-        changed: Callable[[Setting], bool],
+        on_change: Callable[[Setting], bool],
         *,
         name: str = "",
     ) -> None:
         self._settings_service = settings_service
         self._themes = tuple(themes)
-        self._on_change = changed
+        self._on_change = on_change
         self._edited_name = ""
         self._settings = {setting.name: setting for setting in settings_service.settings()}
         super().__init__("Settings", self._build_rows(), highlighted=name)
@@ -162,7 +162,7 @@ class SettingsScreen(ListScreen[None]):
         yield Static(id="setting-about", markup=False)
 
     def on_mount(self) -> None:
-        # Textual also calls the handler of the list screen.
+        # Textual also calls the `on_mount` of the base class.
         self.query_one("#setting-field").display = False
 
     def show_row(self, row: PickerRow | None) -> None:
@@ -195,7 +195,7 @@ class SettingsScreen(ListScreen[None]):
         choices = self._choices(setting) if setting is not None else ()
         if setting is None or setting.fixed_reason or not choices:
             return
-        current = setting.typed_value or _plain(setting.value)
+        current = setting.typed_value or _config_text(setting.value)
         position = choices.index(current) + step if current in choices else 0
         self._change(setting, choices[position % len(choices)])
 
@@ -217,7 +217,7 @@ class SettingsScreen(ListScreen[None]):
             super().action_leave()
 
     @on(Input.Submitted, "#setting-field")
-    def _take_value(self, event: Input.Submitted) -> None:
+    def _change_typed(self, event: Input.Submitted) -> None:
         event.stop()
         setting = self._settings[self._edited_name]
         if self._change(setting, event.value if event.value.strip() else None):
@@ -246,10 +246,10 @@ class SettingsScreen(ListScreen[None]):
         self.show_title_and_keys()
 
     def _change(self, setting: Setting, typed: str | None) -> bool:
-        """Write the change; return whether that succeeded."""
+        """Write the typed value to the user's file, or remove the setting if it is None; return False on an error."""
         try:
             updated = self._settings_service.change(setting.name, typed)
-            self._settings = {each.name: each for each in self._settings_service.settings()}
+            self._settings = {listed.name: listed for listed in self._settings_service.settings()}
         except ValueError as refusal:
             self._show_message(str(refusal), is_error=True)
             return False
@@ -261,7 +261,7 @@ class SettingsScreen(ListScreen[None]):
         return [setting_row(setting) for setting in sorted(self._settings.values(), key=_sort_key)]
 
     def _show_message(self, text: str, *, is_error: bool = False) -> None:
-        """Show a message, or the description of the highlighted setting."""
+        """Show `text`; if it is empty, show the description of the highlighted setting."""
         setting = self._highlighted
         message = Content.styled(text, "$text-error" if is_error else "$text-success")
         if not text and setting is not None:
@@ -270,7 +270,7 @@ class SettingsScreen(ListScreen[None]):
 
 
 def setting_row(setting: Setting) -> PickerRow:
-    """Return the row of a setting: its label, otherwise its key; its value; the source of the value."""
+    """Return the row of a setting: its label (the key if it has none), its value and the source of the value."""
     table, _, key = setting.name.partition(".")
     group = _GROUP_HEADINGS.get(table if key else "", capitalized(table).replace("_", " "))
     command = key.removeprefix("keys.")
@@ -287,7 +287,7 @@ def setting_row(setting: Setting) -> PickerRow:
 
 
 def value_text(setting: Setting) -> str:
-    """Return the value in plain words, or what applies if it is not set. The mode is named as in the status line."""
+    """Return the value of a setting in words. If it is not set, return the words for what applies then."""
     if setting.name == "permissions.mode" and setting.value == "default":
         return "ask"
     if setting.value is None and setting.name in UNSET_VALUES:
@@ -301,11 +301,11 @@ def value_text(setting: Setting) -> str:
 
 
 def _sort_key(setting: Setting) -> tuple[int, int]:
-    """Return the position of the setting's group and its position in the group; unknown ones come last."""
+    """Return the position of the setting's group, and that of the setting in the group; unknown ones come last."""
     table = setting.name.partition(".")[0] if "." in setting.name else ""
-    groups, words = list(_GROUP_HEADINGS), list(LABELS)
-    group = groups.index(table) if table in groups else len(groups)
-    return group, words.index(setting.name) if setting.name in words else len(words)
+    tables, names = list(_GROUP_HEADINGS), list(LABELS)
+    group_position = tables.index(table) if table in tables else len(tables)
+    return group_position, names.index(setting.name) if setting.name in names else len(names)
 
 
 def about_setting(setting: Setting, width: int) -> Content:
@@ -318,5 +318,6 @@ def about_setting(setting: Setting, width: int) -> Content:
     return Content.styled(f"{meaning}\n{facts}", "$muted")
 
 
-def _plain(value: object) -> str:
+def _config_text(value: object) -> str:
+    """Return a value as it is written in the config file and listed in `Setting.choices`."""
     return ("true" if value else "false") if isinstance(value, bool) else str(value)

@@ -1,7 +1,7 @@
-"""The question whether to trust a folder: a small app that runs before the main one, with the same approval panel.
+"""A small app that asks whether to trust a folder, with the approval panel. It runs before the main app.
 
-The settings of the folder must not be read yet, so only the user's own apply. Text that is typed meanwhile becomes
-the draft of the main app.
+The settings of the folder must not be read yet, so only the user's own settings apply. Text that is typed meanwhile
+becomes the draft of the main app.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from textual.widgets import Static
 
 from qcode.agent.choices import Choices
 from qcode.agent.crash import report_crash
-from qcode.tui.failures import crash_text, unwrapped
+from qcode.tui.failures import crash_text, original_error
 from qcode.tui.layout import Widgets
 from qcode.tui.messages import ApprovalDecided
 from qcode.tui.panels.choices import FolderTrust
@@ -99,7 +99,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         self.exit(0)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Leave the keys of the pager to it."""
+        """Let no key run an action of the app while the pager is open."""
         return super().check_action(action, parameters) and len(self.screen_stack) == 1
 
     def action_quit_unanswered(self) -> None:
@@ -112,7 +112,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
 
     def report_crash(self, error: Exception) -> None:
         if self._crash is None:
-            self._crash = report_crash(unwrapped(error), self._env)
+            self._crash = report_crash(original_error(error), self._env)
 
     def ask(self, *, mouse: bool) -> int:
         """Run until the question is answered; return the exit code: 0, 1 after a crash, or that of a signal."""
