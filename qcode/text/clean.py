@@ -32,6 +32,8 @@ _BLANK = lazy_pattern(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\ufffc"
     "\U00016fe4\U0001d159\U000e0100-\U000e01ef]"
 )
+_EMOJI_PARTS = "\ufe0f\u200d"
+"""Variation selector 16 and the zero-width joiner."""
 _LIKE_ESCAPE = lazy_pattern(r"\\[xuU]")
 
 
@@ -72,11 +74,26 @@ def ensure_visible(text: str) -> str:
 def show_hidden(text: str) -> str:
     """Return a line with every character without a glyph as an escape, as in an approval; tabs stay.
 
-    For text that no approval depends on: a backslash stays as it is, and so does text that is already visible.
+    For text that no approval depends on: a backslash stays as it is, and so does text that is already visible. A
+    character that only joins or styles emoji stays as well, as the U+FE0F of a warning sign.
     """
     if text.isprintable() and text.isascii():
         return text
-    return "".join(_python_escape(char) if char != "\t" and _is_hidden(char) else char for char in text)
+    return "".join(
+        _python_escape(char) if char != "\t" and _is_hidden(char) and not _is_in_emoji(text, index) else char
+        for index, char in enumerate(text)
+    )
+
+
+def _is_in_emoji(text: str, index: int) -> bool:
+    """Return whether the character at `index` chooses the emoji form of a symbol, or joins two emoji."""
+    if index == 0 or text[index] not in _EMOJI_PARTS:
+        return False
+    before = text[index - 1]
+    if text[index] == "\ufe0f":
+        return unicodedata.category(before) in ("So", "Sm")
+    is_after_emoji = before in _EMOJI_PARTS or unicodedata.category(before) in ("So", "Sk")
+    return is_after_emoji and unicodedata.category(text[index + 1 : index + 2] or " ") == "So"
 
 
 def _escaped(text: str, escape: Callable[[str], str], *, is_quoted: bool) -> str:

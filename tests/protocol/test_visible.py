@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qcode.text.clean import ensure_visible, plain_line, visible, visible_json, visible_lines, visible_rows
+from qcode.text.clean import ensure_visible, plain_line, show_hidden, visible, visible_json, visible_lines, visible_rows
 from qcode.text.json import Json
 
 # Characters that are dangerous somewhere, far more often than a random text would hold them.
@@ -147,3 +147,23 @@ def test_plain_line_drops_the_marks_of_markdown_and_nothing_else(markdown: str, 
 
 def test_plain_line_is_cut_at_its_limit() -> None:
     assert plain_line("**" + "word " * 10_000, 20) == "**word word word wo…"
+
+
+@pytest.mark.parametrize("text", ["⚠\ufe0f careful", "# 👩\u200d💻 and ❤\ufe0f\u200d🔥", "👍🏽\u200d🌈"])
+def test_emoji_of_a_shown_file_keep_their_invisible_parts(text: str) -> None:
+    assert show_hidden(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a\ufe0fb", "a\\ufe0fb"),
+        ("⚠\ufe0f\ufe0f", "⚠\ufe0f\\ufe0f"),
+        ("\ufe0f", "\\ufe0f"),
+        ("x\u200dy", "x\\u200dy"),
+        ("👍\u200d", "👍\\u200d"),
+        ("pay\u202efile", "pay\\u202efile"),
+    ],
+)
+def test_invisible_character_outside_of_an_emoji_is_shown_in_a_file(text: str, shown: str) -> None:
+    assert show_hidden(text) == shown
