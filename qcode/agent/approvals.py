@@ -67,20 +67,20 @@ _SUFFIX = lazy_pattern(r"\.\w{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCall:
-    """A call as it will run. `level` is None if the user allowed it, or if it needs no sandbox.
-
-    `targets` are the files the user was asked about. `refusal`, if not empty, is the complete result: a call that could
-    only fail was not shown to the user, so it must not succeed later. `is_for_user`: a hook requires a decision of the
-    user, so the mode must not decide. `edited_arguments` are the arguments from a hook, None if no hook changed them.
-    """
+    """A call as it will run."""
 
     name: str
     arguments: JsonObject
     level: Level | None = None
+    """The sandbox of the call; None if the user allowed the call, or if it needs no sandbox."""
     targets: frozenset[str] = frozenset()
+    """The files that the user was asked about."""
     refusal: str = ""
+    """If not empty, the complete result of a call that could only fail, so the user was not asked about it."""
     is_for_user: bool = False
+    """A hook requires a decision of the user, so the mode must not decide."""
     edited_arguments: JsonObject | None = None
+    """The arguments from a hook; None if no hook changed them."""
 
 
 def holds_secrets(policy: Policy, path: str) -> bool:

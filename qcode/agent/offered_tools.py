@@ -16,20 +16,20 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool that the model is currently offered. `origin` is text for the user, `server` its tool server.
-
-    `parameters` are the names of the parameters with their descriptions. `effect` describes in a few words the effect
-    of a call in this mode. `tokens` estimates the tokens of the tool in each request. Description and parameters may be
-    foreign text.
-    """
+    """A tool that the model is currently offered. The texts of a tool server are not cleaned."""
 
     name: str
     description: str
     parameters: tuple[tuple[str, str], ...]
+    """The names of the parameters with their descriptions."""
     origin: str
+    """The origin of the tool as text for the user."""
     effect: str
+    """The effect of a call in the current mode, in a few words."""
     tokens: int
+    """The estimated tokens of the tool in each request."""
     server: str = ""
+    """The tool server of the tool; empty if it is built in."""
 
 
 _PROBE = "qcode-probe"

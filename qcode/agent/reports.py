@@ -47,12 +47,7 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ContextReport:
-    """The tokens of a context window by use. `is_counted`: the provider counted the prompt; otherwise it is estimated.
-
-    `compacts_at` is the used share of the window at which qcode compacts. `reserve` is the initial output limit of the
-    next reply; `first_cap` is set if that limit was learned from earlier replies. `servers` are the tool servers, each
-    with the part of `tools` that its tools use.
-    """
+    """The tokens of a context window by use."""
 
     model: str
     window: int
@@ -62,11 +57,16 @@ class ContextReport:
     messages: int
     tool_output: int
     reserve: int
+    """The initial output limit of the next reply."""
     is_counted: bool = False
+    """The provider counted the prompt; otherwise it is estimated."""
     is_window_known: bool = True
     compacts_at: float = 0.8
+    """The used share of the window at which qcode compacts."""
     first_cap: FirstCap | None = None
+    """Set if `reserve` was learned from earlier replies."""
     servers: tuple[tuple[str, int], ...] = ()
+    """The tool servers, each with the part of `tools` that its tools use."""
 
     @property
     def used(self) -> int:
@@ -79,20 +79,20 @@ class ContextReport:
 
 @dataclass(frozen=True, slots=True)
 class TurnUsage:
-    """The usage of one turn. `cost` is None if a price or the usage is unknown.
-
-    `model` is the last model; `by_model` has all. `is_interrupted`: the user interrupted a reply, whose usage providers
-    often do not report.
-    """
+    """The usage of one turn."""
 
     prompt: str
     model: str
+    """The last model of the turn."""
     usage: Usage
     cost: Decimal | None
+    """In USD; None if a price or the usage is unknown."""
     api_calls: ApiCalls
     discarded_output_tokens: int = 0
     by_model: tuple[ModelUsage, ...] = ()
+    """The usage of each model of the turn."""
     is_interrupted: bool = False
+    """The user interrupted a reply, whose usage providers often do not report."""
 
 
 def context_report(

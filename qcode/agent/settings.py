@@ -25,25 +25,26 @@ AT_ONCE = frozenset({"ui.theme", "ui.bell", "ui.title", "ui.show_thinking", "ui.
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """A setting and its current value.
-
-    `display` is the value in TOML, `value` the value itself, None for a table with keys of the user. `typed_value` is
-    the value in the user's file as the user would type it, empty if it is not set there. `origin` is the full source of
-    the value, `owner` the source in one word. `choices` are the allowed values if they can be listed. `fixed_reason`
-    says why the setting cannot be changed here, empty if it can. `overridden_by` is the source that overrides the
-    user's file, empty if there is none.
-    """
+    """A setting and its current value."""
 
     name: str
     display: str
+    """The value in TOML."""
     value: object
+    """None for a table with keys of the user."""
     origin: str
+    """The full source of the value."""
     owner: str
+    """The source of the value in one word."""
     meaning: str = ""
     typed_value: str = ""
+    """The value in the user's file as the user would type it; empty if it is not set there."""
     choices: tuple[str, ...] = ()
+    """The allowed values, if they can be listed."""
     fixed_reason: str = ""
+    """Why the setting cannot be changed here; empty if it can."""
     overridden_by: str = ""
+    """The source that overrides the user's file; empty if there is none."""
 
 
 def outcome_text(setting: Setting, *, is_now: bool) -> str:

@@ -23,24 +23,27 @@ MAX_STEPS = 60
 
 @dataclass(frozen=True, slots=True)
 class SubagentKind:
-    """A kind of sub-agent. `purpose` tells the model when to choose it, `role` is the prompt of the sub-agent.
-
-    `only_reads`: it has the permissions of plan mode. It is offered all tools, or only `tools` if not empty, except the
-    tools in `without`; in both, `server__` stands for all tools of a server. `model` is the default model: `same`, or
-    `small` if one is configured. `max_turns` limits its replies. `output` overrides keys of `[output]`. `skills` are
-    loaded before its task.
-    """
+    """A kind of sub-agent. In `tools` and `without`, `server__` stands for all tools of a server."""
 
     name: str
     purpose: str
+    """Tells the model when to choose this kind."""
     role: str
+    """The prompt of the sub-agent."""
     only_reads: bool = False
+    """The sub-agent has the permissions of plan mode."""
     tools: frozenset[str] = frozenset()
+    """The only tools that the sub-agent is offered; empty: all tools."""
     model: str = SAME_MODEL
+    """The default model: `same`, or `small` if one is configured."""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    """Overrides keys of the config table `[output]`."""
     without: frozenset[str] = frozenset()
+    """The tools that the sub-agent is not offered."""
     max_turns: int = MAX_STEPS
+    """The maximum number of replies."""
     skills: tuple[str, ...] = ()
+    """The skills that are loaded before the task."""
 
     def select_tools(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
         """Return the tools that a sub-agent of this kind is offered: none that ask the user or end the run."""

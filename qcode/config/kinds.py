@@ -37,15 +37,16 @@ def is_server_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class ValueKind:
-    """A kind of value. `expected` completes "must be …"; `convert` returns the converted value or raises `ValueError`.
-
-    `choices` are the allowed strings, empty if any is allowed. `schema` is the JSON Schema that an editor checks with.
-    """
+    """A kind of value."""
 
     expected: str
+    """Completes "must be …"."""
     convert: Callable[[object], object]
+    """Returns the converted value or raises `ValueError`."""
     choices: tuple[str, ...] = ()
+    """The allowed strings; empty if any string is allowed."""
     schema: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    """The JSON Schema that an editor checks with."""
 
 
 def _list_schema(**item: object) -> Mapping[str, object]:
@@ -183,19 +184,21 @@ def _rule(value: object) -> str | RuleConfig:
 
 @dataclass(frozen=True, slots=True)
 class HookConfig:
-    """A hook as written in a file, with either a shell `command` or an `argv` that needs no shell.
-
-    If `timeout_s` or `on_failure` is None, the default of the event applies. `env` are the names of the environment
-    variables that the hook gets in addition. `may_allow`: the hook may allow a call without a question to the user.
-    """
+    """A hook as written in a file, with either `command` or `argv`."""
 
     matcher: str = ""
     command: str = ""
+    """A shell command."""
     argv: tuple[str, ...] = ()
+    """A program with its arguments, which needs no shell."""
     timeout_s: float | None = None
+    """None: the default of the event."""
     on_failure: str | None = None
+    """None: the default of the event."""
     may_allow: bool = False
+    """The hook may allow a call without a question to the user."""
     env: tuple[str, ...] = ()
+    """The names of the environment variables that the hook gets in addition."""
 
     def __str__(self) -> str:
         return self.command or " ".join(self.argv)

@@ -431,10 +431,7 @@ class Mcp:
 class McpServer:
     """A server of the Model Context Protocol: `command` with `args` and `env`, or a `url` with `headers`, never both.
 
-    `${NAME}` in `args`, `env`, `url` and `headers` is an environment variable, not yet replaced by its value. Limits
-    in seconds: `timeout_s` for one call, `startup_timeout_s` until it has listed its tools. `tools` are the only tools
-    offered, unless it is empty. `is_from_project`: a project's file defines it, so it runs only after the user approved
-    exactly this server. `file` is the file that defines it, empty for a configuration file.
+    `${NAME}` in `args`, `env`, `url` and `headers` is an environment variable, not yet replaced by its value.
     """
 
     command: str | None = key(None, kinds.text(), "the program; required without url")
@@ -466,7 +463,9 @@ class McpServer:
     )
     enabled: bool = key(True, kinds.boolean(), "false: do not start it")
     is_from_project: bool = False
+    """A project's file defines the server, so it runs only after the user approved exactly this server."""
     file: str = ""
+    """The file that defines the server; empty for a configuration file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -492,11 +491,7 @@ DEFAULT = Origin("default")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The merged settings. `warnings` are lines about ignored settings, shown once to the user.
-
-    `origins` and `given` have the origin and the value of each key that was set, by its dotted TOML name;
-    `item_origins` has the origin of each item of a joined list (rules), in order.
-    """
+    """The merged settings."""
 
     model: str | None = key(None, kinds.text(), "provider/model to start with; also QCODE_MODEL", flag="--model")
     small_model: str | None = key(
@@ -529,9 +524,13 @@ class Settings:
     models: Mapping[str, ModelSettings] = field(default_factory=lambda: MappingProxyType({}))
     mcp_servers: Mapping[str, McpServer] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[str, ...] = ()
+    """Lines about ignored settings, shown once to the user."""
     origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))
+    """The origin of each key that was set, by its dotted TOML name."""
     item_origins: Mapping[str, tuple[Origin, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """The origin of each item of a joined list (rules), in order."""
     given: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), repr=False)
+    """The value of each key that was set, by its dotted TOML name."""
 
     def origin(self, name: str) -> Origin:
         """Return the origin of the key `name` (`output.max_tokens`), which is the default if it was not set."""

@@ -23,17 +23,18 @@ Part: TypeAlias = "int | Message"
 
 @dataclass(frozen=True, slots=True)
 class CompactionResult:
-    """The result of a compaction. `parts` is None if it failed; `problem` is the reason or a warning for the user.
-
-    `before` and `after` are the sizes of the prompt in tokens. `kind`: only old tool output was removed, or a summary
-    replaces messages.
-    """
+    """The result of a compaction."""
 
     parts: tuple[Part, ...] | None
+    """None if the compaction failed."""
     before: int
+    """The size of the prompt in tokens before the compaction."""
     after: int
+    """The size of the prompt in tokens after it."""
     kind: Literal["output", "summary"] = "output"
+    """`output`: only old tool output was removed. `summary`: a summary replaces messages."""
     problem: str = ""
+    """The reason of a failure or a warning for the user."""
 
 
 _GROWTH_SHARE = 0.1

@@ -51,20 +51,20 @@ class ToolEnded:
 
 @dataclass(frozen=True, slots=True)
 class ApprovalAnswered:
-    """The verdict on a call, from a rule or the user. The `reason` of a denial is sent to the model.
-
-    `text` is the user's answer to a question: it becomes the result of the call, which then does not run. `summary` is
-    the line that the user sees instead of `text` or `reason`; empty: they see the same. `diff` is the denied change,
-    for the user only. `edited_arguments` replace the model's arguments; None: they are unchanged.
-    """
+    """The verdict on a call, from a rule or the user."""
 
     call_id: str
     is_allowed: bool
     reason: str = ""
+    """The reason of a denial, which is sent to the model."""
     text: str = ""
+    """The user's answer to a question. It becomes the result of the call, which then does not run."""
     summary: str = ""
+    """The line that the user sees instead of `text` or `reason`; empty: the user sees the same text."""
     diff: str = ""
+    """The denied change, for the user only."""
     edited_arguments: JsonObject | None = None
+    """Replaces the model's arguments; None: they are unchanged."""
     editor: Literal["user", "hook"] = "user"
     """The author of `edited_arguments`."""
 

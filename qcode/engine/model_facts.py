@@ -17,24 +17,25 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class HostKnowledge:
-    """Facts learned from a host. `output` and `window` are limits in tokens that override the catalog.
-
-    `refuses_signatures`: the host rejects the signatures in this history. This is a fact about the history, not the
-    model. `text_calls` is the format in which the host sends tool calls as text, and `text_calls_since` is the date of
-    the first such call; `native_calls` counts native calls, up to 2. `first_cap` is the output cap of a first attempt,
-    learned from the lengths of earlier replies.
-    """
+    """Facts learned from a host."""
 
     output: int | None = None
+    """The output limit in tokens, which overrides the catalog."""
     window: int | None = None
+    """The context window in tokens, which overrides the catalog."""
     is_silently_capped: bool = False
     refuses_prefill: bool = False
     refuses_images: bool = False
     refuses_signatures: bool = False
+    """The host rejects the signatures in this history. This is a fact about the history, not the model."""
     text_calls: str = ""
+    """The format in which the host sends tool calls as text; empty if it never did."""
     text_calls_since: str = ""
+    """The date of the first such call."""
     native_calls: int = 0
+    """The number of native calls, counted up to 2."""
     first_cap: FirstCap | None = None
+    """The output cap of a first attempt, learned from the lengths of earlier replies."""
 
     def with_fact(self, learn: Learn) -> HostKnowledge:
         fact = learn.fact

@@ -17,15 +17,16 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class UserMessage:
-    """A message that starts a turn: `prompt` is its last text, `attached` are the blocks before it.
-
-    `line` is the parsed line, with fields that only a host sends; `size` is its length in bytes.
-    """
+    """A message that starts a turn."""
 
     prompt: str
+    """The last text of the message."""
     attached: tuple[Block, ...] = ()
+    """The blocks before the last text."""
     line: JsonObject = field(default_factory=dict)
+    """The parsed line, with fields that only a host sends."""
     size: int = 0
+    """The length of the line in bytes."""
 
 
 @dataclass(frozen=True, slots=True)

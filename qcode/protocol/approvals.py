@@ -60,31 +60,33 @@ class Draft:
 
 @dataclass(frozen=True, slots=True)
 class ToolApproval:
-    """May this call run? Decided by `Allow`, `Deny` or `Revise`.
-
-    `detail` is the exact command or the unified diff, depending on `kind`. `rule` is the narrow rule that the scopes
-    `session` and `folder` add, empty if neither is offered; `is_keepable`: `folder` is offered. `agent` is the task of
-    the sub-agent that made the call, as the model described it; empty for a call of the conversation itself. `why` says
-    in one line why the user is asked and how the call would run, if that is not obvious. `offers` are further scopes;
-    `prefix_rule` and `sandboxed_rule` are the rules of two of them. `Revise` replaces the `draft`, which is None if
-    nothing can be edited. `is_revised`: the user or a hook has edited the call, and `call` has the edited arguments.
-    See `ToolOutcome` for `changes`.
-    """
+    """May this call run? Decided by `Allow`, `Deny` or `Revise`."""
 
     call: ToolCall
     question: str
     detail: str
+    """The exact command or the unified diff, depending on `kind`."""
     rule: str = ""
+    """The narrow rule that the scopes `session` and `folder` add; empty if neither scope is offered."""
     is_keepable: bool = False
+    """The scope `folder` is offered."""
     agent: str = ""
+    """The task of the sub-agent that made the call, in the model's words; empty if the conversation itself made it."""
     kind: Literal["edit", "command", "other"] = "other"
     why: str = ""
+    """One line that says why the user is asked and how the call would run; empty if that is obvious."""
     offers: tuple[Scope, ...] = ()
+    """The offered scopes besides `once`, `session` and `folder`."""
     prefix_rule: str = ""
+    """The rule that the scope `prefix` adds."""
     sandboxed_rule: str = ""
+    """The rule that the scope `sandbox` adds."""
     draft: Draft | None = None
+    """The text that `Revise.text` replaces; None if the user cannot edit the call."""
     is_revised: bool = False
+    """The user or a hook has edited the call, and `call` has the edited arguments."""
     changes: tuple[ChangedFile, ...] = ()
+    """See `ToolOutcome.changes`."""
 
     @property
     def id(self) -> str:
@@ -161,17 +163,19 @@ OWN_QUESTION = "qcode itself"
 class Question:
     """A question of the model or of a tool server. Decided by an `Answer` (a choice or any text) or by `Deny`.
 
-    `question` is the first line, `detail` the rest. `server` is the tool server that asks during a call and wrote the
-    question and the choices; empty if the model asks. If a server asks, `Deny` dismisses the question and the call
-    continues. A call can ask several times: `number` tells these questions apart.
+    If a server asks, `Deny` dismisses the question and the call continues.
     """
 
     call: ToolCall
     question: str
+    """The first line of the question."""
     detail: str = ""
+    """The other lines of the question."""
     choices: tuple[Choice, ...] = ()
     server: str = ""
+    """The tool server that asks during a call, and that wrote the question and the choices; empty if the model asks."""
     number: int = 0
+    """The number of the question within its call, because a server can ask several times during one call."""
 
     @property
     def asker(self) -> str:
@@ -307,23 +311,28 @@ def mismatched_decision_notice(approval: Approval, decision: Decision) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TurnOptions:
-    """Options of one turn. `model` is `provider/model`, empty for the current one.
-
-    `output` maps keys of the config table `[output]` to validated values. `foreign` are the parts of the prompt that
-    came from a file of the project and not from the user: `@path` in them attaches only files that the model may read
-    without asking. `shown_prompt` is the prompt as the front end shows it, if that differs. `is_append_only`: the front
-    end cannot remove text that it showed, so a reply with text never starts over. `finds_files`: `@path` in the prompt
-    attaches a file. `typed_text` is the last part of the prompt if the user typed only that part: `/server:prompt` and
-    `@server:uri` are recognized only there. `check` and the limits replace those of the run.
-    """
+    """Options of one turn. `check` and the limits replace those of the run."""
 
     model: str = ""
+    """`provider/model`; empty for the current model."""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    """Maps keys of the config table `[output]` to validated values."""
     foreign: Spans = ()
+    """The parts of the prompt that came from a file of the project and not from the user.
+
+    `@path` in them attaches only files that the model may read without asking.
+    """
     shown_prompt: str = ""
+    """The prompt as the front end shows it; empty if it shows the prompt itself."""
     is_append_only: bool = False
+    """The front end cannot remove text that it showed, so a reply with text never starts over."""
     finds_files: bool = True
+    """`@path` in the prompt attaches a file."""
     typed_text: str | None = None
+    """The last part of the prompt, if the user typed only that part.
+
+    `/server:prompt` and `@server:uri` are recognized only there. None: the user typed the whole prompt.
+    """
     max_turns: int | None = None
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None

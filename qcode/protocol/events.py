@@ -53,17 +53,20 @@ class ToolCallProgress:
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Another attempt at the same reply begins.
-
-    `reason`: `max_tokens`, `transport`, `thinking`, `call` (a call, or the rest of one, is requested again) or
-    `context` (the window was full and the conversation was compacted). `attempt` counts from 1 within its kind.
-    `is_continuation`: keep the shown text and append to it; otherwise the reply starts over.
-    """
+    """Another attempt at the same reply begins."""
 
     is_continuation: bool
+    """Keep the shown text and append to it; otherwise the reply starts over."""
     reason: str
+    """`max_tokens`, `transport`, `thinking`, `call` or `context`.
+
+    `call`: a call, or the rest of one, is requested again. `context`: the window was full and the conversation was
+    compacted.
+    """
     attempt: int
+    """Counts from 1 among the attempts with this reason."""
     max_tokens: int
+    """The output cap of the attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,12 +80,7 @@ class PartialRestored:
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord:
-    """One request of a reply, stored with the message. A `summary` is a request of a compaction.
-
-    `is_retry`: the request repeated or continued a failed one. `is_unanswered`: the host sent no reply, so the request
-    cost nothing. `model` is `provider/model`, empty for the model of the session. `damaged_events` is the number of
-    events skipped in the stream; if it is not 0, the text may have gaps.
-    """
+    """One request of a reply, stored with the message. A `summary` is a request of a compaction."""
 
     kind: AttemptKind
     max_tokens: int
@@ -90,25 +88,29 @@ class AttemptRecord:
     usage: Usage
     is_discarded: bool = False
     is_retry: bool = False
+    """The request repeated or continued a failed one."""
     is_unanswered: bool = False
+    """The host sent no reply, so the request cost nothing."""
     model: str = ""
+    """`provider/model`; empty for the model of the session."""
     damaged_events: int = 0
+    """The number of events skipped in the stream. If it is not 0, the text may have gaps."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyFinished:
-    """The end of a reply, exactly one per reply. `message` is the committed message, None if nothing was committed.
-
-    `stop` is None if the reply was cancelled or its stream broke. `parts` is the number of attempts that the text was
-    joined from (1 if it was not truncated). `note` is for the user and never part of the text that the model sees.
-    """
+    """The end of a reply, exactly one per reply."""
 
     stop: StopReason | None
+    """None if the reply was cancelled or its stream broke."""
     raw_stop: str
     parts: int
+    """The number of attempts from which the text was joined; 1 if it was not truncated."""
     message: Message | None
+    """The committed message; None if nothing was committed."""
     attempts: tuple[AttemptRecord, ...] = ()
     note: str = ""
+    """A text for the user, which is never part of the text that the model sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,17 +138,17 @@ class ToolOutput:
 
 @dataclass(frozen=True, slots=True)
 class ToolFinished:
-    """A call has its result. `state`: `done`, `failed`, `denied` (by the user or a rule), `rejected` (never run).
-
-    `seconds` is the run time, None if the call did not run or the time is unknown. `is_revised`: the user or a hook
-    edited the call before it ran, and `call` has the edited arguments.
-    """
+    """A call has its result."""
 
     call: ToolCall
+    """The call as it ran; see `is_revised`."""
     outcome: ToolOutcome
     state: CallState
+    """`denied`: by the user, a rule or a hook. `rejected`: never run for another reason, such as invalid arguments."""
     seconds: float | None = None
+    """The run time; None if the call did not run or the time is unknown."""
     is_revised: bool = False
+    """The user or a hook edited the call before it ran, and `call` has the edited arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,19 +267,21 @@ class HookStarted:
 
 @dataclass(frozen=True, slots=True)
 class HookEnded:
-    """A hook ran. `exit_code` is None for a function, and for a command that did not start or timed out.
-
-    `tool_use_id` is the id of the call that the hook was about, empty if there is none. `decision` is the effective
-    answer of the hook; `stop` ends the turn. `failure` is the reason why the hook failed, empty if it succeeded.
-    """
+    """A hook ran."""
 
     hook: str
+    """The event that the hook handles."""
     command: str
+    """Its command line."""
     tool_use_id: str
+    """The id of the call that the hook was about; empty if there is none."""
     exit_code: int | None
+    """None for a function, and for a command that did not start or timed out."""
     seconds: float
     decision: Literal["none", "allow", "ask", "deny", "stop"]
+    """The effective answer of the hook. `stop` ends the turn."""
     failure: str = ""
+    """The reason why the hook failed; empty if it succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -388,19 +392,15 @@ class AgentEvent:
 
 @dataclass(frozen=True, slots=True)
 class TurnEnded:
-    """The turn is over. `text` is its answer, complete or not; `replies` is the number of model replies.
-
-    `whole_text` is the text of all replies, joined with blank lines, so it also has the text before tool calls.
-    `by_model` is the usage of each model that the turn used, sub-agents and summaries included. `is_answered`: the last
-    reply had text. `limit` is the limit that ended the turn, or None. `seconds` is the duration of the turn without
-    the time in which it only waited for the user, None if it is unknown.
-    """
+    """The turn is over."""
 
     outcome: Outcome
     stop: StopReason | None
     raw_stop: str
     text: str
+    """The answer of the turn, complete or not."""
     replies: int
+    """The number of model replies."""
     usage: Usage
     cost: Decimal | None
     api_calls: ApiCalls
@@ -408,11 +408,16 @@ class TurnEnded:
     denials: tuple[Denial, ...] = ()
     signals: tuple[Signal, ...] = ()
     limit: Limit | None = None
+    """The limit that ended the turn, or None."""
     error: ErrorInfo | None = None
     is_answered: bool = field(default=True)
+    """The last reply had text."""
     seconds: float | None = None
+    """The duration of the turn without the time in which it only waited for the user; None if unknown."""
     whole_text: str = ""
+    """The text of all replies, joined with blank lines, so it also has the text before tool calls."""
     by_model: tuple[ModelUsage, ...] = ()
+    """The usage of each model that the turn used, sub-agents and summaries included."""
 
 
 TurnEvent: TypeAlias = (

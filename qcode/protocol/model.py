@@ -18,42 +18,44 @@ CONFIGURED_MODELS = ("", "default", "inherit")
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """Facts about a model on one host. None means unknown, never unlimited.
-
-    `max_output_tokens` is the model's own output limit. `prefill`: the host can continue an assistant message.
-    `inline_thinking`: reasoning arrives as `<think>` text. `text_tool_calls`: calls arrive as text. `web_search`: the
-    host can search the web for the model.
-    """
+    """Facts about a model on one host. None means unknown, never unlimited."""
 
     context_window: int | None = None
     max_output_tokens: int | None = None
+    """The model's own output limit."""
     price: Price | None = None
     prefill: bool = False
+    """The host can continue an assistant message."""
     images: bool | None = None
     thinking: bool = False
     inline_thinking: bool = False
+    """Reasoning arrives as `<think>` text."""
     text_tool_calls: bool = False
+    """Calls arrive as text."""
     web_search: bool | None = None
+    """The host can search the web for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """One request. `max_tokens` is the output cap, always positive and always sent.
-
-    `is_prefill`: the last message is an assistant message that the host must continue.
-    `allows_calls` False: the model must not call tools, although their definitions may have to be sent. `note` is a
-    short text for the end of the last message: it belongs to this request only, so no prompt cache should include it.
-    """
+    """A request for a reply."""
 
     model: str
     system: str
     messages: tuple[Message, ...]
     tools: tuple[ToolSpec, ...]
     max_tokens: int
+    """The output cap, always positive and always sent."""
     effort: Effort | None = None
     allows_calls: bool = True
+    """False: the model must not call tools, although their definitions may have to be sent."""
     is_prefill: bool = False
+    """The last message is an assistant message that the host must continue."""
     note: str = ""
+    """A short text for the end of the last message.
+
+    It belongs to this request only, so no prompt cache should include it.
+    """
 
 
 LimitWait: TypeAlias = Literal["ask", "always", "never"]
@@ -61,16 +63,16 @@ LimitWait: TypeAlias = Literal["ask", "always", "never"]
 
 @dataclass(frozen=True, slots=True)
 class RetrySettings:
-    """Retry at most `max_retries` failures in a row, if the server asks to wait at most `retry_after_max_s`.
-
-    After a rate limit with a longer wait, `wait_for_limit` decides: ask the user, always wait, or never wait. qcode
-    never waits longer than `limit_wait_max_s`.
-    """
+    """When and how often a failed request is sent again."""
 
     max_retries: int = 5
+    """The maximum number of retries in a row."""
     retry_after_max_s: float = 120.0
+    """The longest wait that a server may ask for; a failure with a longer one is not retried."""
     wait_for_limit: LimitWait = "never"
+    """Whether to ask the user, always wait, or never wait after a rate limit with a longer wait."""
     limit_wait_max_s: float = 7 * 86_400.0
+    """The longest wait for the end of such a limit."""
 
     @property
     def unasked(self) -> RetrySettings:

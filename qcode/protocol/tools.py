@@ -56,30 +56,35 @@ each of which is judged separately."""
 
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
-    """A tool. The model is sent its `name`, `description` and `parameters` (the JSON Schema of an object).
-
-    `is_read_only`: a call changes nothing. `is_one_way`: a call is recorded as a signal and never run. `asks_user`:
-    the result is the user's answer. `is_backgroundable`: the user may move a running call to the background.
-    `reads_when` is the name of an argument and the values of it with which a call changes nothing. `is_hosted`: the
-    model's host runs the tool, and the result is part of the reply. `edits_by` is the way in which a call edits a file;
-    each model is offered tools of one way only. `is_for_sub_agents`: sub-agents may use the tool too. `draft` is the
-    argument that the user may edit as plain text before a call runs; if it is empty, they edit all arguments as JSON.
-    `safety` is the basis of the policy's verdict; None, as for tools of a tool server: the tool is never trusted.
-    """
+    """A tool. The model is sent the name, the description and the parameters."""
 
     name: str
     description: str
     parameters: Mapping[str, Json]
+    """The JSON Schema of an object."""
     is_read_only: bool = False
+    """A call changes nothing."""
     is_one_way: bool = False
+    """A call is recorded as a signal and never run."""
     asks_user: bool = False
+    """The result of a call is the user's answer."""
     is_backgroundable: bool = False
+    """The user may move a running call to the background."""
     reads_when: tuple[str, tuple[str, ...]] | None = None
+    """The name of an argument, and those of its values with which a call changes nothing.
+
+    None: `is_read_only` applies.
+    """
     is_hosted: bool = False
+    """The model's host runs the tool, and the result is part of the reply."""
     edits_by: Literal["", "passage", "patch"] = ""
+    """The way in which a call edits a file. Each model is offered tools of one way only."""
     is_for_sub_agents: bool = True
+    """Sub-agents may use the tool too."""
     draft: str = ""
+    """The argument that the user may edit as plain text before a call runs; empty: all arguments, as JSON."""
     safety: Safety | None = None
+    """The basis of the policy's verdict. None, as for tools of a tool server: the tool is never trusted."""
 
     @property
     def writes_files(self) -> bool:
@@ -120,26 +125,31 @@ class EditedFile:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """The outcome of a call: `content` for the model, `summary` as one line for the user, `diff` as unified diff.
-
-    `shown` is the output as the user sees it, without notes to the model; None: it is `content`. `exit_code` is the
-    exit code of a command, negative if a signal killed it. `changes` is empty if the front end did not ask for them
-    (`Agent.report_file_texts`); files that are not text or must not be shown are left out. `edits` is the input of the
-    formatters and checkers that run after an edit, and is not passed on. `problems` is their output, which the user
-    sees below the diff. `is_signal`: the call was recorded and did not run.
-    """
+    """The outcome of a call."""
 
     content: str
+    """The result that the model is sent."""
     is_error: bool = False
     summary: str = ""
+    """One line for the user."""
     diff: str = ""
+    """A unified diff of the change."""
     images: tuple[Image, ...] = ()
     shown: str | None = None
+    """The output as the user sees it, without notes to the model; None: the user sees `content`."""
     exit_code: int | None = None
+    """The exit code of a command, negative if a signal killed it."""
     changes: tuple[ChangedFile, ...] = ()
+    """The changed files, without those that are not text or must not be shown.
+
+    Empty if the front end did not ask for them (`Agent.report_file_texts`).
+    """
     edits: tuple[EditedFile, ...] = ()
+    """The input of the formatters and checkers that run after an edit; not passed on to front ends."""
     problems: str = ""
+    """The output of those formatters and checkers, which the user sees below the diff."""
     is_signal: bool = False
+    """The call was recorded and did not run."""
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a failure

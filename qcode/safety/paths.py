@@ -44,17 +44,16 @@ _MIN_NAMES = 4
 
 @dataclass(frozen=True, slots=True)
 class SessionFolders:
-    """The folders of a session, for the path layer.
-
-    `added_folders` are treated like the root. Writing to a folder in `read_only` needs approval. `qcode_folders` are
-    qcode's own folders besides the default ones in `home`.
-    """
+    """The folders of a session, for the path layer."""
 
     root: Path
     added_folders: tuple[Path, ...] = ()
+    """These folders are treated like the root."""
     read_only: tuple[Path, ...] = ()
+    """Writing to these folders needs approval."""
     home: Path | None = None
     qcode_folders: tuple[Path, ...] = ()
+    """The folders of qcode besides the default ones in `home`."""
 
 
 @dataclass(frozen=True, slots=True)

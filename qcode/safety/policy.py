@@ -59,11 +59,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """The permissions of a session. `search_path` is the PATH of its shell commands.
-
-    `probes` return facts that need a process or the disk. `limit` is another policy that must also allow a call.
-    `search_url` is the URL of the service of `web_search`, judged like a fetched page. `sandbox_rules` match commands
-    that may run in the workspace sandbox without approval. `never_asks`: calls that need approval are denied.
+    """The permissions of a session.
 
     In an untrusted folder, reading inside the workspace is allowed and everything else needs approval, in every mode.
     """
@@ -77,11 +73,17 @@ class Policy:
     home: Path | None = None
     qcode_folders: tuple[Path, ...] = ()
     search_path: str = ""
+    """The PATH of the session's shell commands."""
     probes: Probes = field(default_factory=Probes, repr=False)
+    """The source of facts that need a process or the disk."""
     limit: Policy | None = None
+    """Another policy that must also allow a call."""
     search_url: str = ""
+    """The URL of the service of `web_search`, which is judged like a fetched page."""
     sandbox_rules: tuple[Rule, ...] = ()
+    """Match commands that may run in the workspace sandbox without approval."""
     never_asks: bool = False
+    """Calls that need approval are denied."""
     _session_folders: SessionFolders = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -33,21 +33,21 @@ _STRICTNESS: dict[Level | None, int] = {None: 0, "protect": 1, "workspace": 2, "
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """A decision. `reason` is one line for the user and the model.
-
-    `rule` is the text of the configured rule that decided, or the name of a built-in rule such as `path:secret`.
-    `proposed_rule` is the narrow allow rule that "always" adds, empty if no rule is offered. `prefix_rule` covers every
-    use of a test runner. `sandboxed_rule` covers commands that then run without approval in the workspace sandbox.
-    `confinement` is the level at which an allowed command must run, None for no sandbox.
-    """
+    """A decision about a call."""
 
     verdict: Decision
     reason: str
+    """One line for the user and the model."""
     rule: str = ""
+    """The text of the configured rule that decided, or the name of a built-in rule such as `path:secret`."""
     proposed_rule: str = ""
+    """The narrow allow rule that "always" adds; empty if no rule is offered."""
     prefix_rule: str = ""
+    """A rule that covers every use of a test runner."""
     sandboxed_rule: str = ""
+    """A rule that covers commands that then run without approval in the workspace sandbox."""
     confinement: Level | None = None
+    """The level at which an allowed command must run; None for no sandbox."""
 
     @property
     def is_allowed(self) -> bool:

@@ -285,16 +285,16 @@ class PatchError(ValueError):
 
 @dataclass(slots=True)
 class Hunk:
-    """A change of lines from `old` to `new`. `anchors` are lines that precede it in the file, in order.
-
-    `is_hint`: an anchor came with line numbers and need not match. `is_at_end`: the hunk is at the end of the file.
-    """
+    """A change of lines from `old` to `new`."""
 
     anchors: list[str] = field(default_factory=list)
+    """Lines that precede the hunk in the file, in order."""
     old: list[str] = field(default_factory=list)
     new: list[str] = field(default_factory=list)
     is_hint: bool = False
+    """An anchor came with line numbers and need not match."""
     is_at_end: bool = False
+    """The hunk is at the end of the file."""
     has_change: bool = False
 
 

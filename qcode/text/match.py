@@ -81,18 +81,19 @@ class Lines:
 
 @dataclass(frozen=True, slots=True)
 class PathIndex:
-    """An immutable index of paths, sorted by length.
-
-    `lower` are the paths in lower case, `names` their last components. `letters` is the mask of the letters of each
-    path, `top` the numbers of the topmost paths, and `positions` maps each path to its number.
-    """
+    """An immutable index of paths, sorted by length."""
 
     paths: tuple[str, ...]
     lower: Lines
+    """The paths in lower case."""
     names: Lines
+    """The last components of the paths."""
     letters: tuple[int, ...]
+    """The mask of the letters of each path."""
     top: tuple[int, ...]
+    """The numbers of the topmost paths."""
     positions: Mapping[str, int] = field(repr=False)
+    """Maps each path to its number."""
 
     @staticmethod
     def of(files: Iterable[str]) -> PathIndex:

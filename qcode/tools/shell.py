@@ -228,14 +228,14 @@ _LIVE_EVERY_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class WaitResult:
-    """The result of waiting. `text` is the output for the model, `shown` for the user.
-
-    `exit` is None if `job` continues the command.
-    """
+    """The result of waiting."""
 
     text: str
+    """The output for the model."""
     shown: str
+    """The output for the user."""
     exit: ProcessExit | None = None
+    """None if `job` continues the command."""
     job: Job | None = None
 
 

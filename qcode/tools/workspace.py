@@ -89,15 +89,15 @@ UNRECORDED: ChangeRecorder = _NoRecorder()
 
 @dataclass(frozen=True, slots=True)
 class WorkspacePath:
-    """A path with all links resolved: `parts` below `base`, a folder of the workspace, or `/` for a path outside.
-
-    `name` is relative to the root of the workspace, or absolute; `label` is the `printable` name for the model.
-    """
+    """A path with all links resolved: `parts` below `base`."""
 
     base: Path
+    """A folder of the workspace; `/` for a path outside."""
     parts: tuple[str, ...]
     name: str
+    """The path relative to the root of the workspace, or the absolute path."""
     label: str
+    """The `printable` name for the model."""
 
     @property
     def path(self) -> Path:

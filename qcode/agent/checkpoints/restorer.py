@@ -23,18 +23,18 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FileRestore:
-    """A planned restore of one file from its `current` state to `target` (None: no file).
-
-    `doubt` is why the user must confirm it, `refusal` why it is impossible. `changes` are the positions of the changes
-    that it undoes.
-    """
+    """A planned restore of one file from its current state."""
 
     path: str
     current: FileState | None
     target: FileState | None
+    """The restored state; None: there will be no file."""
     doubt: str = ""
+    """Why the user must confirm the restore; empty if there is no reason."""
     refusal: str = ""
+    """Why the restore is impossible; empty if it is possible."""
     changes: tuple[int, ...] = ()
+    """The positions of the changes that it undoes."""
 
 
 class NotRestorable(Exception):  # noqa: N818  # a state of the disk, not an error of qcode

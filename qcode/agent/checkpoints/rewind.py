@@ -128,20 +128,21 @@ class MoveImpossible(Exception):  # noqa: N818  # an answer, not a failure
 
 @dataclass(frozen=True, slots=True)
 class _PlannedMove:
-    """A move that was planned last: it leads to the head `after` and performs `restores`.
-
-    `prompt` is the prompt that it removes, to be edited again. `finishes` is an interrupted move that it completes.
-    `spans_compaction`: it undoes or repeats a compaction. `state` is the state of the session when it was planned.
-    """
+    """The move that was planned last."""
 
     plan: RewindPlan
     kind: MoveKind
     after: Head
+    """The head after the move."""
     restores: tuple[FileRestore, ...]
     prompt: UserPrompt | None
+    """The prompt that the move removes, to be edited again."""
     finishes: Move | None
+    """An interrupted move that this one completes."""
     spans_compaction: bool
+    """The move undoes or repeats a compaction."""
     state: tuple[object, ...]
+    """The state of the session when the move was planned."""
 
 
 class Rewinder:

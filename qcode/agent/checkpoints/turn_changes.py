@@ -32,29 +32,31 @@ class ChangeHunk:
 
 @dataclass(frozen=True, slots=True)
 class TurnFile:
-    """A file that a turn changed. `label` is its shown path, `real_path` is absolute.
-
-    `hunks` are empty, and `note` says why, if there are no texts to compare.
-    """
+    """A file that a turn changed."""
 
     label: str
+    """The path as it is shown."""
     real_path: str = field(repr=False)
+    """The absolute path with all links resolved."""
     diff: str = ""
     hunks: tuple[ChangeHunk, ...] = ()
+    """Empty if there are no texts to compare."""
     note: str = ""
+    """`new`, `deleted`, or why there are no hunks; otherwise empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class TurnChanges:
-    """The files that a turn changed. `number`, `text` and `at` are the number, text and time of its prompt.
-
-    `position` counts the turns of the conversation from 1, also those that changed nothing.
-    """
+    """The files that a turn changed."""
 
     number: int
+    """The message number of the prompt."""
     position: int
+    """Counts the turns of the conversation from 1, also those that changed nothing."""
     text: str
+    """The text of the prompt."""
     at: str
+    """The time of the prompt (ISO 8601)."""
     files: tuple[TurnFile, ...]
 
 

@@ -63,18 +63,19 @@ class FrontMatterField:
 
 @dataclass(frozen=True, slots=True)
 class FrontMatter:
-    """The fields of a file, in their order, and its `body`. `label` is the path of the file in errors.
-
-    `is_present`: the file begins with front matter; otherwise the whole file is the body. `warning` is not empty if the
-    front matter is not YAML, so that only lines of the form `name: value` were read. Methods raise `FrontMatterError`.
-    """
+    """The front matter and the body of a file. Methods raise `FrontMatterError`."""
 
     label: str
+    """The path of the file in errors."""
     body: str
+    """The text after the front matter."""
     body_line: int = 1
     is_present: bool = False
+    """The file begins with front matter; otherwise the whole file is the body."""
     fields: Mapping[str, FrontMatterField] = field(default_factory=lambda: MappingProxyType({}))
+    """The fields in the order of the file."""
     warning: str = ""
+    """Not empty if the front matter is not YAML, so that only lines of the form `name: value` were read."""
 
     def text(self, name: str) -> str | None:
         """Return the text of a field, None if the field is missing or empty."""

@@ -37,18 +37,19 @@ _TAG = lazy_pattern(r"<(?=/?instructions\b)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class InstructionFile:
-    """A loaded instruction file. `size` is its size in bytes, `used_bytes` the number of bytes in the prompt.
-
-    `label` is its path for display, `imported_by` the displayed path of the file that imports it.
-    """
+    """A loaded instruction file."""
 
     path: Path
     label: str
+    """The path for display."""
     size: int
+    """The size of the file in bytes."""
     used_bytes: int
+    """The number of bytes in the prompt."""
     imported_by: str = ""
+    """The displayed path of the file that imports this one; empty if none does."""
     why: str = ""
-    """The reason for reading it, if it is not in a folder between the root and the session's folder."""
+    """The reason for reading the file, if it is not in a folder between the root and the session's folder."""
 
     @property
     def is_cut(self) -> bool:

@@ -26,19 +26,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class MemoryFile:
-    """An instruction file. `used_bytes` of its `size` bytes are in the prompt; a missing file has size None.
-
-    `owner`: the user or the project. `label` is its path for display, `why` the reason for reading it, if it is not in
-    a folder between the root and the session's folder.
-    """
+    """An instruction file, which may be missing."""
 
     path: str
     label: str
+    """The path for display."""
     owner: Literal["yours", "project"]
     size: int | None
+    """The size in bytes; None if the file is missing."""
     used_bytes: int = 0
+    """The number of bytes in the prompt."""
     imported_by: str = ""
+    """The displayed path of the file that imports this one; empty if none does."""
     why: str = ""
+    """The reason for reading the file, if it is not in a folder between the root and the session's folder."""
 
 
 RESTRICTED = "This folder is restricted, so its instruction files are not read. Type /trust to lift this."

@@ -52,23 +52,26 @@ _UNATTENDED = (
 
 @dataclass(frozen=True, slots=True)
 class Briefing:
-    """The inputs of a system prompt. `model` is `provider/model`.
-
-    `replacement` is a prompt of the user that replaces all other parts, None without one; if it is empty, the prompt is
-    the environment alone. `addition` always comes last.
-    `is_attended`: a user can answer and approve. `skills` is the section that lists the skills. `plan_instructions`
-    replace the instructions of plan mode, even if there is a `replacement`.
-    """
+    """The inputs of a system prompt."""
 
     model: str
+    """`provider/model`."""
     environment: Environment
     instructions: Instructions = field(default_factory=Instructions)
     mode: ApprovalMode = "default"
     is_attended: bool = True
+    """A user can answer and approve."""
     replacement: str | None = None
+    """A prompt of the user that replaces all other parts, or None.
+
+    If it is empty, the prompt is the environment alone.
+    """
     addition: str = ""
+    """A text of the user, which always comes last."""
     skills: str = ""
+    """The section that lists the skills."""
     plan_instructions: str = ""
+    """Replaces the instructions of plan mode, even if there is a `replacement`."""
 
 
 class Prompts:

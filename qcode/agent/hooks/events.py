@@ -76,18 +76,17 @@ class HookCommand:
 
 @dataclass(frozen=True, slots=True)
 class Hook:
-    """A hook of a program: `function` is called for each event that `matcher` selects; empty selects all.
-
-    The matcher has names of tools (`shell|edit`, or Claude's `Bash|Edit`), or is a regular expression. If the function
-    raises or takes longer than `timeout` seconds, `on_failure` decides. With `may_allow` it can allow calls that only
-    the mode asks about; rules, protected files and untrusted folders still ask. Provisional until version 1.0.
-    """
+    """A hook of a program. Provisional until version 1.0."""
 
     matcher: str
+    """Names of tools (`shell|edit`, or Claude's `Bash|Edit`) or a regular expression; empty: all events."""
     function: HookFunction
     timeout: float | None = None
+    """In seconds; None: the default of the event."""
     on_failure: OnFailure | None = None
+    """Applies if the function raises or takes longer than `timeout`; None: the default of the event."""
     may_allow: bool = False
+    """Calls that only the mode asks about can be allowed; rules, protected files and untrusted folders still ask."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,19 +43,20 @@ NO_CREDENTIAL_TEXT = (
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A selected model. `name` is `provider/model`, `model` its name at the host; `note` is the reason for the choice.
-
-    `is_last_resort`: it was chosen only because nothing was configured or found. `provider` is a provider that the
-    program supplies or that plays back a recording; without it, `spec` tells how to connect. `is_replay`: nothing is
-    learned about the host.
-    """
+    """A selected model."""
 
     spec: ProviderSpec
+    """How to connect, unless `provider` is given."""
     model: str
+    """The name of the model at its host."""
     note: str
+    """The reason for the choice."""
     is_last_resort: bool = False
+    """The model was chosen only because nothing was configured or found."""
     provider: Provider | None = None
+    """A provider that the program supplies or that plays back a recording."""
     is_replay: bool = False
+    """A recording is played back, so nothing is learned about the host."""
 
     @property
     def name(self) -> str:

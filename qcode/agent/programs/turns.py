@@ -93,29 +93,31 @@ class TurnFields(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Result(Generic[OutputT]):
-    """The result of a turn.
-
-    `text` is the last reply, even if it is incomplete. `output` is the answer as the requested type, None if no type
-    was requested or the answer is incomplete. `stop` and `raw_stop` are the stop reason of the last reply, as qcode and
-    as the provider names it. `cost` is in USD, None if a price is unknown. `changes` are changes by file tools, not by
-    commands. `num_turns` is the number of model replies, `duration` in seconds.
-    """
+    """The result of a turn."""
 
     text: str
+    """The last reply, even if it is incomplete."""
     output: OutputT
+    """The answer as the requested type; None if no type was requested or the answer is incomplete."""
     outcome: Outcome
     stop: StopReason | None
+    """The stop reason of the last reply."""
     raw_stop: str
+    """The provider's name for `stop`."""
     usage: Usage
     cost: Decimal | None
+    """In USD; None if a price is unknown."""
     api_calls: ApiCalls
     discarded_output_tokens: int
     denials: tuple[Denial, ...]
     signals: tuple[Signal, ...]
     changes: tuple[FileDiff, ...]
+    """The changes by file tools, not by commands."""
     session_id: str
     num_turns: int
+    """The number of model replies."""
     duration: float
+    """In seconds."""
     error: ErrorInfo | None = None
 
 

@@ -36,18 +36,18 @@ MOVE_KINDS: tuple[MoveKind, ...] = ("rewind", "undo", "redo")
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A stored message. `note` is for the user and is never sent to the model; `at` is its time (ISO 8601).
-
-    `is_filled_in`: the message is not in the file, and stands for a missing one. `numbers` are the numbers of the
-    messages from which it was merged.
-    """
+    """A stored message."""
 
     message: Message
     attempts: Sequence[AttemptRecord] = ()
     note: str = ""
+    """A text for the user, which is never sent to the model."""
     at: str = ""
+    """The time of the message (ISO 8601)."""
     is_filled_in: bool = False
+    """The message is not in the file, and stands for a missing one."""
     numbers: tuple[int, ...] = ()
+    """The numbers of the messages from which this one was merged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,23 +128,25 @@ class ShownItem:
 
 class StoredMessage:
     """A message with the state of its calls. `is_turn_start`: it is the prompt of the user that started a turn.
-
-    `is_summary`: a compaction replaced older messages with it. `intents` are the ids of its calls that were about to
-    run. `results` are results of its calls that were stored before the message with all results. `agent_work` is the
-    work of the sub-agents that its calls started, by call id. `shown_events` and `shown_results` were shown with the
-    message, and are stored for a replay. `edited_arguments` are the arguments of calls that the user edited before they
-    ran, as JSON. `requests` were sent after the message and belong to no other message.
+    `is_summary`: a compaction replaced older messages with it.
 
     Each collection is created at its first use: in a session of 10,000 messages most are never used.
     """
 
     intents: set[str]
+    """The ids of the calls that were about to run."""
     edited_arguments: dict[str, str]
+    """The arguments, as JSON, of calls that the user edited before they ran."""
     results: dict[str, ToolResult]
+    """The results that were stored before the message with all results."""
     agent_work: dict[str, AgentWork]
+    """The work of the sub-agents that the calls started, by call id."""
     shown_events: list[ShownItem]
+    """The events that were shown with the message, for a replay."""
     shown_results: dict[str, ShownResult]
+    """The results of the calls as they were shown, for a replay."""
     requests: list[AttemptRecord]
+    """The requests that were sent after the message and belong to no other message."""
     __slots__ = ("entry", "is_turn_start", "is_summary", *__annotations__)
 
     def __init__(self, entry: HistoryEntry, is_turn_start: bool, *, is_summary: bool = False) -> None:

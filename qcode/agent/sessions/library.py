@@ -37,20 +37,21 @@ _DEMO = "demo"
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """A session in a list. `updated` is in seconds since 1970. `is_open`: it is the session of this conversation.
-
-    `messages` is the number of its messages. `branch` is the git branch at its start, empty if unknown. `holder` is the
-    id of another process that has it open, 0 if the id is unknown, None if no other process has.
-    """
+    """A session in a list."""
 
     session_id: str
     title: str
     model: str
     updated: float
+    """In seconds since 1970."""
     messages: int
+    """The number of messages."""
     is_open: bool = False
+    """It is the session of this conversation."""
     branch: str = ""
+    """The git branch at the start of the session; empty if unknown."""
     holder: int | None = None
+    """The id of another process that has the session open; 0 if the id is unknown, None if no other process has."""
 
 
 class Library:

@@ -326,21 +326,22 @@ _TITLE = b'{"kind":"title"'
 
 @dataclass(frozen=True, slots=True)
 class SessionSummary:
-    """A session in a list. `title` is its title, or the first words of the user. `messages` is the number of messages.
-
-    `size` is the size in bytes of all its files. `cwd` is the folder in which it started, `branch` the git branch at
-    that time, empty if unknown.
-    """
+    """A session in a list."""
 
     session_id: str
     title: str
+    """The title, or the first words of the user."""
     model: str
     created: str
     updated: datetime
     messages: int
+    """The number of messages."""
     size: int
+    """The size of all files of the session in bytes."""
     cwd: str = ""
+    """The folder in which the session started."""
     branch: str = ""
+    """The git branch at that time; empty if unknown."""
 
 
 def stored_sessions(

@@ -93,17 +93,17 @@ class CallView:
 
 @dataclass(frozen=True, slots=True)
 class SessionStep:
-    """A message of a turn, written by `model`. `recovery` tells how a truncated reply was completed; otherwise empty.
-
-    `agents` has the messages of the sub-agents that its calls started, `shown_results` the results of its calls as they
-    were shown, both by call id.
-    """
+    """A message of a turn, with the facts that an export shows."""
 
     entry: HistoryEntry
     model: str
+    """The model that wrote the message."""
     recovery: str = ""
+    """How a truncated reply was completed; otherwise empty."""
     agents: dict[str, tuple[Message, ...]] = field(default_factory=dict)
+    """The messages of the sub-agents that the calls of the message started, by call id."""
     shown_results: dict[str, ShownResult] = field(default_factory=dict)
+    """The results of the calls as they were shown, by call id."""
 
 
 @dataclass(frozen=True, slots=True)

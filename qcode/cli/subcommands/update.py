@@ -42,17 +42,19 @@ Installer: TypeAlias = Literal["pipx", "uv", "pip"]
 class Installation:
     """The way in which this copy was installed.
 
-    `clone` is the folder it was installed from, `archive` the path or URL of a wheel or sdist, `repository` a URL for
-    pip such as `git+https://…`; a copy from a package index has none of them.
-    `pip` runs the pip that installed it, which is not the one on `PATH` if qcode is in a virtual environment.
+    A copy from a package index has no `clone`, `archive` or `repository`.
     """
 
     installer: Installer
     clone: Path | None = None
+    """The folder from which the copy was installed."""
     pip: str = "pip"
+    """A command that runs the pip that installed the copy. In a virtual environment this is not the pip on `PATH`."""
     is_editable: bool = False
     archive: str = ""
+    """The path or URL of a wheel or sdist."""
     repository: str = ""
+    """A URL for pip such as `git+https://…`."""
 
     @property
     def is_released(self) -> bool:

@@ -71,22 +71,26 @@ class BlockDraft:
 
 @dataclass(frozen=True, slots=True)
 class ReplyShape:
-    """The classification of one attempt; with the budget, the input of `recovery.decide`.
-
-    `cap` is its output cap in tokens, `raw_stop` the provider's word for `stop`. `has_text` and `last` ignore blank
-    blocks. Reasoning after text does not count as `last`, because a continuation drops it. `calls` holds the state of
-    each call in order. `has_progress`: the attempt added text or a call to the reply.
-    """
+    """The classification of one attempt; with the budget, the input of `recovery.decide`."""
 
     stop: StopReason
     raw_stop: str
+    """The provider's name for `stop`."""
     cap: int
+    """The output cap of the attempt in tokens."""
     output_tokens: int | None
     has_text: bool
+    """Blank blocks do not count."""
     has_reasoning: bool
     last: DraftKind | None
+    """The kind of the last block.
+
+    Blank blocks do not count, and reasoning after text does not, because a continuation drops it.
+    """
     calls: tuple[CallState, ...] = ()
+    """The state of each call in order."""
     has_progress: bool = True
+    """The attempt added text or a call to the reply."""
 
     @property
     def hit_cap(self) -> bool:

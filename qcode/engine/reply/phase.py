@@ -25,18 +25,16 @@ Ending: TypeAlias = Literal["done", "calls", "paused", "cut", "refused", "failed
 
 @dataclass(frozen=True, slots=True)
 class JudgedCall:
-    """A call of the committed reply with its state.
-
-    `raw` is its argument text as received, `cap` the output cap of its request in tokens.
-
-    `escalates_next`: the next request has a larger cap, so the model may send a truncated call again unchanged.
-    """
+    """A call of the committed reply with its state."""
 
     call: ToolCall
     state: CallState
     raw: str
+    """The argument text as received."""
     cap: int
+    """The output cap of the request in tokens."""
     escalates_next: bool = False
+    """The next request has a larger cap, so the model may send a truncated call again unchanged."""
 
 
 @dataclass(frozen=True, slots=True)

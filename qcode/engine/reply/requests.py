@@ -23,25 +23,26 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplyPlan:
-    """The inputs of a reply, shared by all its attempts. `messages` is a valid history for every provider.
-
-    `can_make_room`: the conversation may be compacted once if the window is full. `note` is sent with the first request
-    and with its escalation; other requests end with another text. `starts_escalated`: the first request already has the
-    larger cap. See `TurnSettings` for `fallback` and `allows_calls`.
-    """
+    """The inputs of a reply, shared by all its attempts."""
 
     system: str
     messages: tuple[Message, ...]
+    """A valid history for every provider."""
     tools: tuple[ToolSpec, ...]
     effort: Effort | None = None
     output: OutputSettings = field(default_factory=OutputSettings)
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_budget_usd: Decimal | None = None
     can_make_room: bool = False
+    """The conversation may be compacted once if the window is full."""
     fallback: Fallback | None = None
+    """See `TurnSettings`."""
     note: str = ""
+    """A text that is sent with the first request and with its escalation; other requests end with another text."""
     starts_escalated: bool = False
+    """The first request already has the larger cap."""
     allows_calls: bool = True
+    """See `TurnSettings`."""
 
     @property
     def tools_by_name(self) -> dict[str, ToolSpec]:
