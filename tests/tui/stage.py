@@ -34,9 +34,9 @@ from qcode.tools.jobs import Jobs
 from qcode.tui.app import AppOptions, QcodeApp
 from qcode.tui.welcome import Welcome
 from tests.safety.policies import NO_SANDBOX
-from tests.tui.connecting import ScriptedConnecting
-from tests.tui.offering import ScriptedOffering
 from tests.tui.scripted import ScriptedConversation, ScriptedLibrary
+from tests.tui.scripted_keys import ScriptedKeysService
+from tests.tui.scripted_models import ScriptedModelsService
 
 if TYPE_CHECKING:
     from qcode.agent.context.clipboard import Clip
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
     from qcode.agent.offered_tools import OfferedTool
     from qcode.agent.sessions.library import Library
-    from tests.tui.controlling import Project
+    from tests.tui.sample_project import Project
 
 NOWHERE = Path("/proc/nowhere")
 """A folder that does not exist and cannot be created."""
@@ -152,8 +152,8 @@ class StagedToolbox(Toolbox):
 class Services:
     """The services of a staged agent; each default does nothing."""
 
-    models: ScriptedOffering | None = None
-    connect: ScriptedConnecting | None = None
+    models: ScriptedModelsService | None = None
+    connect: ScriptedKeysService | None = None
     settings: SettingsService | None = None
     choices: Choices | None = None
     files: FileIndex | None = None
@@ -181,8 +181,8 @@ class StagedAgent(Agent):
         self.conversation = conversation
         scripted = conversation.library if isinstance(conversation, ScriptedConversation) else ScriptedLibrary()
         self.sessions = services.sessions or scripted
-        self.models = services.models or ScriptedOffering()
-        self.keys = services.connect or ScriptedConnecting()
+        self.models = services.models or ScriptedModelsService()
+        self.keys = services.connect or ScriptedKeysService()
         self.settings = services.settings or SettingsService(context)
         self.settings.choices = services.choices or Choices(NOWHERE)
         self.files = services.files or NoFiles()

@@ -16,10 +16,10 @@ from qcode.tui.commands.table import COMMANDS
 from qcode.tui.screens.copying import CopyPicker, copy_items
 from qcode.tui.terminal import driver
 from qcode.tui.widgets import HangingText
-from tests.tui.controlling import Project
 from tests.tui.harness import Running, drive
-from tests.tui.offering import ScriptedOffering
+from tests.tui.sample_project import Project
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says
+from tests.tui.scripted_models import ScriptedModelsService
 from tests.tui.stage import run_context
 
 
@@ -106,7 +106,7 @@ def test_command_with_a_refused_argument_stays_in_the_prompt_with_its_reason(com
         assert run.text.removeprefix(before).count("!") == 1, run.text
 
     conversation = ScriptedConversation()
-    drive(test, conversation, models=ScriptedOffering(), project=Project(tmp_path))
+    drive(test, conversation, models=ScriptedModelsService(), project=Project(tmp_path))
 
 
 @pytest.mark.parametrize(

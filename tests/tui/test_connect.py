@@ -13,9 +13,9 @@ from qcode.agent.keys.connect import ProviderChoice
 from qcode.safety.secret import Secret
 from qcode.tui.screens.connect import ConnectScreen, KeyField, provider_row
 from qcode.tui.screens.picker import Finder
-from tests.tui.connecting import CANARY, ScriptedConnecting
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
+from tests.tui.scripted_keys import CANARY, ScriptedKeysService
 
 
 def screen(run: Running) -> ConnectScreen:
@@ -49,7 +49,7 @@ def painted(run: Running) -> str:
 
 
 def test_pasted_key_is_checked_stored_and_its_model_used() -> None:
-    connecting = ScriptedConnecting()
+    connecting = ScriptedKeysService()
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:
@@ -73,7 +73,7 @@ def test_pasted_key_is_checked_stored_and_its_model_used() -> None:
 
 
 def test_refused_key_can_be_tried_again() -> None:
-    connecting = ScriptedConnecting()
+    connecting = ScriptedKeysService()
 
     async def test(run: Running) -> None:
         await run.send("/connect anthropic")
@@ -95,7 +95,7 @@ def test_refused_key_can_be_tried_again() -> None:
 
 
 def test_running_key_check_is_shown_and_can_be_cancelled() -> None:
-    connecting = ScriptedConnecting(waits=True)
+    connecting = ScriptedKeysService(waits=True)
 
     async def test(run: Running) -> None:
         await run.send("/connect anthropic")
@@ -117,7 +117,7 @@ def test_running_key_check_is_shown_and_can_be_cancelled() -> None:
 
 
 def test_enter_uses_an_existing_key() -> None:
-    connecting, conversation = ScriptedConnecting(), ScriptedConversation()
+    connecting, conversation = ScriptedKeysService(), ScriptedConversation()
 
     async def test(run: Running) -> None:
         await run.send("/connect openai")
@@ -140,7 +140,7 @@ def test_provider_that_takes_no_key_shows_no_field() -> None:
         await closed(run)
         assert run.conversation.model == "bedrock/default"
 
-    drive(test, connect=ScriptedConnecting())
+    drive(test, connect=ScriptedKeysService())
 
 
 def test_key_for_the_provider_in_use_keeps_its_model() -> None:
@@ -154,11 +154,11 @@ def test_key_for_the_provider_in_use_keeps_its_model() -> None:
         await closed(run)
         assert conversation.model == "anthropic/chosen"
 
-    drive(test, conversation, connect=ScriptedConnecting())
+    drive(test, conversation, connect=ScriptedKeysService())
 
 
 def test_connect_asks_for_a_model_if_none_is_obvious() -> None:
-    connecting = ScriptedConnecting()
+    connecting = ScriptedKeysService()
 
     async def test(run: Running) -> None:
         await run.send("/connect openrouter")
@@ -184,12 +184,12 @@ def test_connect_without_models_explains_how_to_name_one() -> None:
         assert "/model ollama/MODEL" in run.text
         assert run.conversation.model == "demo/scripted"
 
-    drive(test, connect=ScriptedConnecting())
+    drive(test, connect=ScriptedKeysService())
 
 
 def test_first_start_opens_connect_and_esc_skips_every_step(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
-    connecting = ScriptedConnecting(is_first=True, wants_theme=True)
+    connecting = ScriptedKeysService(is_first=True, wants_theme=True)
 
     async def test(run: Running) -> None:
         screen_text = await at(run, "provider")
@@ -214,7 +214,7 @@ def test_first_start_opens_connect_and_esc_skips_every_step(tmp_path: Path) -> N
 
 
 def test_first_start_text_that_names_no_provider_is_a_prompt() -> None:
-    connecting = ScriptedConnecting(is_first=True, wants_theme=True)
+    connecting = ScriptedKeysService(is_first=True, wants_theme=True)
 
     async def test(run: Running) -> None:
         await at(run, "provider")
@@ -234,12 +234,12 @@ def test_esc_in_a_running_session_returns_without_asking_for_a_theme() -> None:
         await closed(run)
         assert run.app.focused is run.app.parts.prompt
 
-    drive(test, connect=ScriptedConnecting(wants_theme=True))
+    drive(test, connect=ScriptedKeysService(wants_theme=True))
 
 
 def test_theme_is_previewed_and_kept(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
-    connecting = ScriptedConnecting(is_first=True, wants_theme=True)
+    connecting = ScriptedKeysService(is_first=True, wants_theme=True)
 
     async def test(run: Running) -> None:
         await at(run, "provider")
@@ -255,7 +255,7 @@ def test_theme_is_previewed_and_kept(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["ctrl+c", "ctrl+d"])
 def test_closing_connect_at_once_keeps_the_app_open(key: str) -> None:
-    connecting = ScriptedConnecting(is_first=True, wants_theme=True)
+    connecting = ScriptedKeysService(is_first=True, wants_theme=True)
 
     async def test(run: Running) -> None:
         await at(run, "provider")
@@ -280,7 +280,7 @@ def test_key_cannot_be_copied_or_cut_from_the_field() -> None:
         assert run.app.clipboard == ""
         assert field(run).value == ""
 
-    drive(test, connect=ScriptedConnecting())
+    drive(test, connect=ScriptedKeysService())
 
 
 def test_unknown_provider_names_the_nearest_and_opens_no_screen() -> None:
@@ -290,7 +290,7 @@ def test_unknown_provider_names_the_nearest_and_opens_no_screen() -> None:
         assert "Did you mean anthropic?" in run.text
         assert not is_open(run)
 
-    drive(test, connect=ScriptedConnecting())
+    drive(test, connect=ScriptedKeysService())
 
 
 def _highlighted(finder: Finder) -> str:
@@ -312,7 +312,7 @@ def test_typing_narrows_the_list_and_backspace_widens_it() -> None:
         await run.pilot.press("backspace", "backspace", *"rout")
         assert [row.id for row in finder.rows] == ["openrouter"]
 
-    drive(test, connect=ScriptedConnecting())
+    drive(test, connect=ScriptedKeysService())
 
 
 def test_connect_screen_is_readable_at_forty_columns() -> None:
@@ -330,7 +330,7 @@ def test_connect_screen_is_readable_at_forty_columns() -> None:
         assert "the key: [not] valid" in " ".join(painted(run).split())
         assert screen_text.query_one("#connect-foot", Static).region.bottom <= 16
 
-    drive(test, size=(40, 16), connect=ScriptedConnecting())
+    drive(test, size=(40, 16), connect=ScriptedKeysService())
 
 
 def test_providers_are_grouped_with_names_and_hints_and_local_servers_are_found() -> None:
@@ -345,7 +345,7 @@ def test_providers_are_grouped_with_names_and_hints_and_local_servers_are_found(
         assert ["Ollama", "models", "here", "·", "found:", "qwen3:8b"] in rows
         assert "Enter select  ·  Esc close  ·  ↑↓ move" in painted(run)
 
-    drive(test, connect=ScriptedConnecting())
+    drive(test, connect=ScriptedKeysService())
 
 
 def test_escape_clears_the_filter_of_providers_before_it_closes() -> None:
@@ -360,7 +360,7 @@ def test_escape_clears_the_filter_of_providers_before_it_closes() -> None:
         await run.pilot.press("escape")
         await run.until(lambda: run.app.screen is not screen_text)
 
-    drive(test, connect=ScriptedConnecting())
+    drive(test, connect=ScriptedKeysService())
 
 
 def test_key_step_names_the_page_that_creates_keys() -> None:
@@ -375,7 +375,7 @@ def test_key_step_names_the_page_that_creates_keys() -> None:
         await at(run, "key")
         assert "Create a key" not in painted(run)
 
-    drive(test, connect=ScriptedConnecting())
+    drive(test, connect=ScriptedKeysService())
 
 
 def test_local_search_without_an_answer_says_so() -> None:

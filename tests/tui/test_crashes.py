@@ -34,9 +34,9 @@ from qcode.tui.transcript.entries import PLAIN_LABEL
 from qcode.tui.transcript.line import Line
 from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.widgets import HangingText
-from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import Running, at_work, drive, make_app
 from tests.tui.scripted import Gate, Script, ScriptedConversation, Step, UntilAnswered, call, ended, reply
+from tests.tui.scripted_keys import ScriptedKeysService
 
 pytestmark = pytest.mark.frames
 
@@ -123,7 +123,7 @@ async def _line(line: str, output: Callable[[str], None]) -> ToolOutcome:
     return ToolOutcome("begun\n[exit code 0]", summary="exit 0")
 
 
-class Waiting(ScriptedConnecting):
+class Waiting(ScriptedKeysService):
     """Waits before it checks a key and before it stores one."""
 
     async def check(self, name: str, typed: str) -> CheckedKey:

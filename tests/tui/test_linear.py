@@ -49,8 +49,8 @@ from qcode.tui.linear.app import LinearApp
 from qcode.tui.linear.terminal import LineTerminal
 from qcode.tui.opening import read_commands
 from tests.agent.context.folders import make_executable
-from tests.tui.controlling import Project
 from tests.tui.harness import make_agent
+from tests.tui.sample_project import Project
 from tests.tui.scripted import FixedClock, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said, says
 from tests.tui.stage import WELCOME
 from tests.tui.test_todos import listed

@@ -16,9 +16,9 @@ from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.messages import Text, assistant, user
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.connect import ConnectScreen
-from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import at_work, make_agent
 from tests.tui.scripted import ScriptedConversation
+from tests.tui.scripted_keys import ScriptedKeysService
 from tests.tui.stage import WELCOME, StagedAgent, StagedApp
 
 pytestmark = pytest.mark.frames
@@ -30,7 +30,7 @@ class Gate:
 
     conversation: ScriptedConversation = field(default_factory=ScriptedConversation)
     is_possible: bool = True
-    connect: ScriptedConnecting | None = None
+    connect: ScriptedKeysService | None = None
     let: threading.Event = field(default_factory=threading.Event)
     threads: list[threading.Thread] = field(default_factory=list)
 
@@ -147,7 +147,7 @@ def test_command_typed_before_the_conversation_opens_runs() -> None:
 
 
 def test_text_typed_before_connect_screen_is_in_prompt_afterwards() -> None:
-    gate = Gate(connect=ScriptedConnecting(is_first=True))
+    gate = Gate(connect=ScriptedKeysService(is_first=True))
 
     async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
         await pilot.press(*"hi", "space", *"all")
@@ -162,7 +162,7 @@ def test_text_typed_before_connect_screen_is_in_prompt_afterwards() -> None:
 
 
 def test_prompt_sent_before_connect_screen_skips_it() -> None:
-    connecting = ScriptedConnecting(is_first=True)
+    connecting = ScriptedKeysService(is_first=True)
     gate = Gate(connect=connecting)
 
     async def test(app: QcodeApp, pilot: Pilot[int]) -> None:

@@ -32,7 +32,9 @@ ALL_LOOKS = [*LOOKS, pytest.param({}, (120, 40), id="wide")]
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_todos(snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_todos_look_as_recorded(
+    snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int]
+) -> None:
     gate = Gate()
     plan = listed(
         ("read the code of the parser", "done"),
@@ -56,7 +58,9 @@ def test_todos(snap_compare: Callable[..., bool], changes: dict[str, Any], size:
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_status_looks_as_recorded(
+    snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int]
+) -> None:
     gate = Gate()
     usage = UsageUpdated(Usage(160_000, 900), None, 160_900, 200_000)
     conversation = ScriptedConversation([StepStarted(1), usage, gate])
@@ -78,7 +82,7 @@ def test_status(snap_compare: Callable[..., bool], changes: dict[str, Any], size
 
 @pytest.mark.frames
 @pytest.mark.parametrize(("changes", "size"), ALL_LOOKS)
-def test_background_jobs(
+def test_background_jobs_look_as_recorded(
     snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int], tmp_path: Path
 ) -> None:
     os.mkfifo(tmp_path / "pipe")
@@ -106,7 +110,7 @@ def test_background_jobs(
 
 
 @pytest.mark.parametrize(("changes", "size"), ALL_LOOKS)
-def test_aside(
+def test_aside_looks_as_recorded(
     snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int], tmp_path: Path
 ) -> None:
     answer = "It is a **parser** of `cart.toml`:\n\n- it reads [tables]\n- it keeps the order"
@@ -131,7 +135,9 @@ def test_aside(
 
 @pytest.mark.parametrize("keys", ["escape", "escape,v,b"], ids=["normal", "visual"])
 @pytest.mark.parametrize(("changes", "size"), ALL_LOOKS)
-def test_vim_mode(snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int], keys: str) -> None:
+def test_vim_mode_looks_as_recorded(
+    snap_compare: Callable[..., bool], changes: dict[str, Any], size: tuple[int, int], keys: str
+) -> None:
     app = make_app(ScriptedConversation([]), vim=True, **changes)
     screens: list[str] = []
 

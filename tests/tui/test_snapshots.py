@@ -34,9 +34,9 @@ from qcode.tui.app import QcodeApp
 from qcode.tui.screens.connect import ConnectScreen, KeyField
 from qcode.tui.screens.palette import ThemePicker
 from qcode.tui.screens.picker import Finder
-from tests.tui.connecting import CHOICES, ScriptedConnecting
 from tests.tui.harness import at_work, make_app
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said
+from tests.tui.scripted_keys import CHOICES, ScriptedKeysService
 
 Compare: TypeAlias = Callable[..., bool]
 
@@ -77,21 +77,21 @@ def _shown(app: QcodeApp) -> str:
     return app.parts.transcript.plain_text()
 
 
-def test_empty(snap_compare: Compare) -> None:
+def test_empty_app_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     assert snap_compare(app, run_before=_when(lambda _: True))
     assert "qcode 0.1.0" in _shown(app)
     assert "Set ANTHROPIC_API_KEY" in _shown(app)
 
 
-def test_streaming(snap_compare: Compare) -> None:
+def test_streaming_reply_looks_as_recorded(snap_compare: Compare) -> None:
     gate = Gate()
     app = _app([StepStarted(1), TextDelta(0, TEXT), USAGE, gate])
     assert snap_compare(app, run_before=_at(gate))
     assert "Plan" in _shown(app)
 
 
-def test_approval(snap_compare: Compare) -> None:
+def test_approval_looks_as_recorded(snap_compare: Compare) -> None:
     edit = call("edit", '{"path": "app.py"}')
     approval = ToolApproval(edit, "Edit app.py?", DIFF, "edit(app.py)", kind="edit", offers=("edits",))
     script: Script = [StepStarted(1), TextDelta(0, "I change one line."), reply("", edit), ApprovalRequested(approval)]
@@ -108,7 +108,7 @@ QUESTION = Question(
 )
 
 
-def test_question(snap_compare: Compare) -> None:
+def test_question_looks_as_recorded(snap_compare: Compare) -> None:
     script: Script = [
         StepStarted(1),
         TextDelta(0, "One thing first."),
@@ -124,14 +124,14 @@ def test_question(snap_compare: Compare) -> None:
     ]
 
 
-def test_question_in_forty_columns(snap_compare: Compare) -> None:
+def test_question_in_forty_columns_looks_as_recorded(snap_compare: Compare) -> None:
     app = _app([StepStarted(1), reply("", QUESTION.call), ApprovalRequested(QUESTION), UntilAnswered("c1")])
     asked = _when(lambda app: app.parts.approval.request is not None)
     assert snap_compare(app, run_before=asked, terminal_size=(40, 20))
     assert app.parts.approval.request == QUESTION
 
 
-def test_tool_finished(snap_compare: Compare) -> None:
+def test_finished_tool_looks_as_recorded(snap_compare: Compare) -> None:
     edit, shell = call("edit", '{"path": "app.py"}', "c1"), call("shell", '{"command": "python app.py"}', "c2")
     script: Script = [
         StepStarted(1),
@@ -170,7 +170,9 @@ def _words(app: QcodeApp) -> str:
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_continued(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_continued_reply_looks_as_recorded(
+    snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]
+) -> None:
     gate = Gate()
     script: Script = [StepStarted(1), TextDelta(0, "The first half of a long"), Retry(True, "max_tokens", 1, 64_000)]
     app = _app([*script, TextDelta(0, " sentence goes on here."), gate], **changes)
@@ -182,7 +184,9 @@ def test_continued(snap_compare: Compare, changes: dict[str, Any], size: tuple[i
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_escalated(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_escalated_reply_looks_as_recorded(
+    snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]
+) -> None:
     gate = Gate()
     old = "An answer that is\n\nlong and\n\nhas some lines\n\nand was cut in the mid"
     script: Script = [StepStarted(1), TextDelta(0, old), Retry(False, "max_tokens", 1, 64_000)]
@@ -194,7 +198,9 @@ def test_escalated(snap_compare: Compare, changes: dict[str, Any], size: tuple[i
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_still_cut(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_reply_that_stays_truncated_looks_as_recorded(
+    snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]
+) -> None:
     script: Script = [StepStarted(1), TextDelta(0, "Part one")]
     for number in (1, 2, 3):
         script = [*script, Retry(True, "max_tokens", number, 64_000), TextDelta(0, f", part {number + 1}")]
@@ -208,7 +214,9 @@ def test_still_cut(snap_compare: Compare, changes: dict[str, Any], size: tuple[i
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_thinking_only(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_reply_without_text_looks_as_recorded(
+    snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]
+) -> None:
     note = describe_thinking_only(ATTEMPTS[:2], 43_210)
     script: Script = [StepStarted(1), ReasoningDelta(0, "hm, " * 30), Retry(False, "thinking", 1, 64_000)]
     script = [*script, ReasoningDelta(0, "hm, " * 20), reply("", stop=StopReason.MAX_TOKENS, note=note)]
@@ -218,7 +226,9 @@ def test_thinking_only(snap_compare: Compare, changes: dict[str, Any], size: tup
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_partial_restored(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_restored_partial_reply_looks_as_recorded(
+    snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]
+) -> None:
     first = "The first answer, cut in the mid"
     script: Script = [StepStarted(1), TextDelta(0, first), Retry(False, "max_tokens", 1, 64_000)]
     script = [*script, OutputEscalated(8_000, 64_000), TextDelta(0, "A new"), PartialRestored(first, "")]
@@ -229,21 +239,21 @@ def test_partial_restored(snap_compare: Compare, changes: dict[str, Any], size: 
     assert "A new" not in _shown(app)
 
 
-def test_error(snap_compare: Compare) -> None:
+def test_error_looks_as_recorded(snap_compare: Compare) -> None:
     message = "No key for anthropic. Set ANTHROPIC_API_KEY."
     app = _app([StepStarted(1), ended(Outcome.ERROR, error=message, usage=Usage())])
     assert snap_compare(app, run_before=_when(_is_over))
     assert "No key for anthropic." in _shown(app)
 
 
-def test_light_theme(snap_compare: Compare) -> None:
+def test_light_theme_looks_as_recorded(snap_compare: Compare) -> None:
     gate = Gate()
     app = _app([StepStarted(1), TextDelta(0, TEXT), USAGE, gate], theme="light")
     assert snap_compare(app, run_before=_at(gate))
     assert app.theme == "light"
 
 
-def test_forty_columns(snap_compare: Compare) -> None:
+def test_app_in_forty_columns_looks_as_recorded(snap_compare: Compare) -> None:
     gate = Gate()
     app = _app([StepStarted(1), TextDelta(0, TEXT), USAGE, gate])
     assert snap_compare(app, run_before=_at(gate), terminal_size=(40, 20))
@@ -251,13 +261,13 @@ def test_forty_columns(snap_compare: Compare) -> None:
 
 
 @pytest.mark.parametrize(("theme", "size"), [("dark", (80, 24)), ("light", (120, 40))])
-def test_slash_menu_of_all_commands(snap_compare: Compare, theme: str, size: tuple[int, int]) -> None:
+def test_slash_menu_of_all_commands_looks_as_recorded(snap_compare: Compare, theme: str, size: tuple[int, int]) -> None:
     app = make_app(ScriptedConversation(), theme=theme)
     assert snap_compare(app, press=["slash"], run_before=_when(lambda _: True), terminal_size=size)
     assert app.parts.menu.choices[0].label == "/help"
 
 
-def test_slash_menu(snap_compare: Compare) -> None:
+def test_slash_menu_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     assert snap_compare(app, press=["slash", "m"], run_before=_when(lambda _: True))
     assert [choice.text for choice in app.parts.menu.choices] == ["/model ", "/mode ", "/memory ", "/mcp "]
@@ -277,13 +287,13 @@ class _Files(FileIndex):
         return None
 
 
-def test_file_menu(snap_compare: Compare) -> None:
+def test_file_menu_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation(), files=_Files())
     assert snap_compare(app, press=["a", "space", "@", "m", "a", "i"], run_before=_when(lambda _: True))
     assert app.parts.menu.choices[0].text == "@src/main.py"
 
 
-def test_file_menu_in_forty_columns(snap_compare: Compare) -> None:
+def test_file_menu_in_forty_columns_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation(), files=_Files(), theme="light")
     press = ["@", "m", "a", "i", "n"]
     assert snap_compare(app, press=press, run_before=_when(lambda _: True), terminal_size=(40, 20))
@@ -313,19 +323,19 @@ def _ready_to_send(theme: str) -> tuple[QcodeApp, Callable[[Pilot[int]], Awaitab
     return app, write
 
 
-def test_shell_line_image_and_paste(snap_compare: Compare) -> None:
+def test_shell_line_image_and_paste_looks_as_recorded(snap_compare: Compare) -> None:
     app, write = _ready_to_send("dark")
     assert snap_compare(app, run_before=write)
     assert app.parts.prompt.text == "[Image #1 shot.png 1200x800] [Pasted text #1 +120 lines]"
 
 
-def test_shell_line_image_and_paste_in_forty_columns(snap_compare: Compare) -> None:
+def test_shell_line_image_and_paste_in_forty_columns_looks_as_recorded(snap_compare: Compare) -> None:
     app, write = _ready_to_send("light")
     assert snap_compare(app, run_before=write, terminal_size=(40, 20))
     assert "! ls" in _shown(app)
 
 
-def test_history_search(snap_compare: Compare) -> None:
+def test_history_search_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     for text in ("fix the parser", "run the tests", "fix the docs"):
         app.parts.prompt.sent.add(text)
@@ -333,14 +343,14 @@ def test_history_search(snap_compare: Compare) -> None:
     assert app.parts.prompt.text == "fix the docs"
 
 
-def test_shell_mode(snap_compare: Compare) -> None:
+def test_shell_mode_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     press = ["exclamation_mark", "l", "s"]
     assert snap_compare(app, press=press, run_before=_when(lambda _: True), terminal_size=(40, 20))
     assert app.parts.prompt.text == "!ls"
 
 
-def test_keys(snap_compare: Compare) -> None:
+def test_keys_look_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     assert snap_compare(app, press=["f1"], run_before=_when(lambda _: True), terminal_size=(100, 36))
     assert app.parts.help.heading == "Keys"
@@ -350,8 +360,8 @@ def _connect_step(step: str) -> Callable[[Pilot[int]], Awaitable[None]]:
     return _when(lambda app: isinstance(app.screen, ConnectScreen) and app.screen.step == step)
 
 
-def test_first_start(snap_compare: Compare) -> None:
-    app = make_app(ScriptedConversation(), connect=ScriptedConnecting(is_first=True, wants_theme=True))
+def test_first_start_looks_as_recorded(snap_compare: Compare) -> None:
+    app = make_app(ScriptedConversation(), connect=ScriptedKeysService(is_first=True, wants_theme=True))
     seen: list[str] = []
 
     async def look(pilot: Pilot[int]) -> None:
@@ -362,8 +372,8 @@ def test_first_start(snap_compare: Compare) -> None:
     assert seen == [choice.name for choice in CHOICES]
 
 
-def test_key_refused(snap_compare: Compare) -> None:
-    app = make_app(ScriptedConversation(), connect=ScriptedConnecting(is_first=True), theme="light")
+def test_refused_key_looks_as_recorded(snap_compare: Compare) -> None:
+    app = make_app(ScriptedConversation(), connect=ScriptedKeysService(is_first=True), theme="light")
     seen: list[str] = []
 
     async def paste(pilot: Pilot[int]) -> None:
@@ -381,7 +391,7 @@ def test_key_refused(snap_compare: Compare) -> None:
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_theme_picker(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_theme_picker_looks_as_recorded(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     app = make_app(ScriptedConversation(), **changes)
     seen: list[ThemePicker] = []
     open_picker = _when(lambda app: isinstance(app.screen, ThemePicker))
@@ -398,7 +408,7 @@ def test_theme_picker(snap_compare: Compare, changes: dict[str, Any], size: tupl
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_search(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_search_looks_as_recorded(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     app = make_app(ScriptedConversation(messages=said(TEXT)), **changes)
 
     async def wait(pilot: Pilot[int]) -> None:

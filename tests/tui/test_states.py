@@ -24,9 +24,9 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.connect import ConnectScreen
-from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import at_work, make_app
 from tests.tui.scripted import Gate, ScriptedConversation, ScriptedLibrary, ScriptedRewinds, Step, ended, reply
+from tests.tui.scripted_keys import ScriptedKeysService
 from tests.tui.test_servers import READY, WAITING, ScriptedServers
 
 LOOKS = [
@@ -170,7 +170,7 @@ STATES = {
         ("API key for openrouter", "Enter check"),
         "/connect openrouter",
         lambda app: isinstance(app.screen, ConnectScreen) and app.screen.step == "key",
-        changes=lambda: {"connect": ScriptedConnecting()},
+        changes=lambda: {"connect": ScriptedKeysService()},
     ),
     "waiting": State(
         ("retry 2", "ask"),
@@ -209,7 +209,9 @@ STATES = {
 @pytest.mark.frames
 @pytest.mark.parametrize(("theme", "size"), LOOKS)
 @pytest.mark.parametrize("name", STATES)
-def test_state(snap_compare: Callable[..., bool], name: str, theme: str, size: tuple[int, int]) -> None:
+def test_state_looks_as_recorded(
+    snap_compare: Callable[..., bool], name: str, theme: str, size: tuple[int, int]
+) -> None:
     state = STATES[name]
     run: Callable[[Pilot[int]], Awaitable[None]] = state
     assert snap_compare(state.prepare(theme), run_before=run, terminal_size=size)

@@ -16,8 +16,8 @@ from qcode.protocol.events import ApprovalRequested, StepStarted
 from qcode.protocol.reply import TextDelta
 from qcode.tui.app import QcodeApp
 from qcode.tui.widgets import HangingText
-from tests.tui.controlling import Project
 from tests.tui.harness import at_work, make_app
+from tests.tui.sample_project import Project
 from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, reply
 
 Compare = Callable[..., bool]
@@ -73,7 +73,9 @@ def _doing(seen: list[str], command: str, *keys: str) -> Callable[[Pilot[int]], 
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_permissions(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_permissions_look_as_recorded(
+    snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]
+) -> None:
     project = Project(tmp_path)
     project.permissions.save_rule(project.permissions.add("allow", "shell(make doc)").number)
     seen: list[str] = []
@@ -83,7 +85,9 @@ def test_permissions(snap_compare: Compare, tmp_path: Path, changes: dict[str, A
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_decisions(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_decisions_look_as_recorded(
+    snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]
+) -> None:
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=Project(tmp_path), **changes)
     assert snap_compare(app, run_before=_doing(seen, "/permissions", "tab"), terminal_size=size)
@@ -91,7 +95,9 @@ def test_decisions(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_tools(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_tools_look_as_recorded(
+    snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]
+) -> None:
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=Project(tmp_path), **changes)
     assert snap_compare(app, run_before=_doing(seen, "/tools", "down"), terminal_size=size)
@@ -99,7 +105,7 @@ def test_tools(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], s
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_memory(
+def test_memory_picker_looks_as_recorded(
     snap_compare: Compare,
     tmp_path: Path,
     changes: dict[str, Any],
@@ -119,7 +125,9 @@ def test_memory(
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_findings(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_findings_look_as_recorded(
+    snap_compare: Compare, tmp_path: Path, changes: dict[str, Any], size: tuple[int, int]
+) -> None:
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=Project(tmp_path), **changes)
     assert snap_compare(app, run_before=_doing(seen, "/doctor"), terminal_size=size)
@@ -127,7 +135,7 @@ def test_findings(snap_compare: Compare, tmp_path: Path, changes: dict[str, Any]
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_plan(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_plan_question_looks_as_recorded(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     asks = call("exit_plan_mode", '{"plan": "# Cache the index"}')
     request = ApprovalRequested(PlanApproval(asks, "Carry out this plan?", PLAN))
     script: Script = [StepStarted(1), TextDelta(0, "I have a plan."), reply("", asks), request, UntilAnswered("c1")]

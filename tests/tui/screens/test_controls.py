@@ -17,8 +17,8 @@ from qcode.tui.screens.inspection import FindingsScreen, MemoryPicker, MemoryTar
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.permissions import PermissionsScreen
 from qcode.tui.widgets import HangingText
-from tests.tui.controlling import FINDINGS, Project
 from tests.tui.harness import Running, drive
+from tests.tui.sample_project import FINDINGS, Project
 
 ScreenT = TypeVar("ScreenT", bound=Screen[Any])
 

@@ -11,10 +11,10 @@ from qcode.agent.models.offered import OfferedModel, OfferedProvider
 from qcode.protocol.model import ModelFacts
 from qcode.tui.screens.connect import ConnectScreen
 from qcode.tui.screens.models import ModelPicker, facts_text
-from tests.tui.connecting import ScriptedConnecting
 from tests.tui.harness import Running, drive
-from tests.tui.offering import ANTHROPIC, DEMO, FULL, ScriptedOffering
 from tests.tui.scripted import ScriptedConversation
+from tests.tui.scripted_keys import ScriptedKeysService
+from tests.tui.scripted_models import ANTHROPIC, DEMO, FULL, ScriptedModelsService
 
 SONNET = "anthropic/claude-sonnet-4-5"
 
@@ -38,7 +38,7 @@ def painted(run: Running) -> str:
 
 
 def test_current_model_is_highlighted_and_enter_switches_to_another() -> None:
-    offering = ScriptedOffering(*FULL)
+    offering = ScriptedModelsService(*FULL)
 
     async def test(run: Running) -> None:
         picker = await opened(run)
@@ -62,7 +62,7 @@ def test_rows_show_context_output_price_and_abilities() -> None:
         assert line.split()[-6:] == ["200k", "64k", "3", "15", "think", "img"]
         assert "anthropic · ANTHROPIC_API_KEY is set" in screen_text
 
-    drive(test, models=ScriptedOffering(*FULL), size=(80, 40))
+    drive(test, models=ScriptedModelsService(*FULL), size=(80, 40))
 
 
 def test_forty_columns_keep_the_context_and_show_the_other_facts_below() -> None:
@@ -75,11 +75,11 @@ def test_forty_columns_keep_the_context_and_show_the_other_facts_below() -> None
         assert "$3 in, $15 out per million tokens" in text
         assert "accepts images" in text
 
-    drive(test, models=ScriptedOffering(*FULL), size=(40, 24))
+    drive(test, models=ScriptedModelsService(*FULL), size=(40, 24))
 
 
 def test_models_of_unknown_hosts_are_requested_and_added() -> None:
-    offering = ScriptedOffering(*FULL)
+    offering = ScriptedModelsService(*FULL)
 
     async def test(run: Running) -> None:
         picker = await opened(run)
@@ -107,7 +107,7 @@ def test_unlisted_model_name_can_be_typed() -> None:
         await closed(run)
         assert run.conversation.model == "openrouter/foo/bar"
 
-    drive(test, models=ScriptedOffering(*FULL))
+    drive(test, models=ScriptedModelsService(*FULL))
 
 
 def test_name_of_an_unknown_provider_matches_nothing_and_enter_does_nothing() -> None:
@@ -118,7 +118,7 @@ def test_name_of_an_unknown_provider_matches_nothing_and_enter_does_nothing() ->
         assert "PROVIDER/MODEL" in painted(run)
         assert run.conversation.model == "demo/scripted"
 
-    drive(test, models=ScriptedOffering(*FULL))
+    drive(test, models=ScriptedModelsService(*FULL))
 
 
 def test_provider_without_a_key_opens_the_key_entry() -> None:
@@ -131,11 +131,11 @@ def test_provider_without_a_key_opens_the_key_entry() -> None:
         await run.until(lambda: isinstance(run.app.screen, ConnectScreen) or "Unknown provider" in run.text)
         assert "Unknown provider 'groq'" in run.text  # the scripted providers have no such name
 
-    drive(test, models=ScriptedOffering(*FULL), connect=ScriptedConnecting())
+    drive(test, models=ScriptedModelsService(*FULL), connect=ScriptedKeysService())
 
 
 def test_left_and_right_change_the_effort_and_enter_on_the_same_model_saves_it() -> None:
-    offering = ScriptedOffering(ANTHROPIC, DEMO)
+    offering = ScriptedModelsService(ANTHROPIC, DEMO)
     conversation = ScriptedConversation(model=SONNET)
     conversation.thinking_models = (SONNET,)
 
@@ -164,7 +164,7 @@ def test_effort_stops_at_both_ends(key: str, times: int, effort: str | None) -> 
         await run.pilot.press(*[key] * times)
         assert picker.effort == effort
 
-    drive(test, models=ScriptedOffering(*FULL))
+    drive(test, models=ScriptedModelsService(*FULL))
 
 
 def test_effort_applies_only_to_models_that_think() -> None:
@@ -179,7 +179,7 @@ def test_effort_applies_only_to_models_that_think() -> None:
         assert seen == ["high", None, "high", "low"]
         assert "Effort high is not sent" in run.text
 
-    drive(test, conversation, models=ScriptedOffering(*FULL, effort="high"))
+    drive(test, conversation, models=ScriptedModelsService(*FULL, effort="high"))
 
 
 def test_effort_is_shown_only_for_models_that_think() -> None:
@@ -189,11 +189,11 @@ def test_effort_is_shown_only_for_models_that_think() -> None:
         assert "high" not in run.status
         assert "the provider may reject it" in " ".join(run.text.split())
 
-    drive(test, models=ScriptedOffering(*FULL))
+    drive(test, models=ScriptedModelsService(*FULL))
 
 
 def test_effort_without_a_value_opens_a_list_and_a_wrong_value_names_the_nearest() -> None:
-    offering = ScriptedOffering(*FULL, effort="high")
+    offering = ScriptedModelsService(*FULL, effort="high")
 
     async def test(run: Running) -> None:
         await run.send("/effort hihg")
@@ -210,7 +210,7 @@ def test_effort_without_a_value_opens_a_list_and_a_wrong_value_names_the_nearest
 
 
 def test_effort_for_a_model_that_does_not_think_is_kept_and_not_sent() -> None:
-    offering = ScriptedOffering(*FULL)
+    offering = ScriptedModelsService(*FULL)
 
     async def test(run: Running) -> None:
         await opened(run)
@@ -236,7 +236,8 @@ def test_model_choice_names_the_setting_that_overrides_it_at_the_next_start() ->
         assert "The next start uses openai/x again" in run.text
 
     drive(
-        test, models=ScriptedOffering(*FULL, hindrance="The next start uses openai/x again, because a.toml:1 sets it.")
+        test,
+        models=ScriptedModelsService(*FULL, hindrance="The next start uses openai/x again, because a.toml:1 sets it."),
     )
 
 
@@ -245,12 +246,12 @@ def test_unlisted_current_model_is_still_marked() -> None:
         picker = await opened(run)
         assert [row.id for row in picker.rows if row.is_current] == ["openrouter/a/b"]
 
-    drive(test, ScriptedConversation(model="openrouter/a/b"), models=ScriptedOffering(*FULL))
+    drive(test, ScriptedConversation(model="openrouter/a/b"), models=ScriptedModelsService(*FULL))
 
 
 def test_long_list_begins_with_recent_and_recommended_models() -> None:
     many = tuple(OfferedModel(f"m{number}", ModelFacts()) for number in range(12))
-    offering = ScriptedOffering(OfferedProvider("a", models=many), OfferedProvider("b", models=many[:3]))
+    offering = ScriptedModelsService(OfferedProvider("a", models=many), OfferedProvider("b", models=many[:3]))
     offering.recent_names = ("b/m2", "gone/model", "a/m0")
 
     async def test(run: Running) -> None:

@@ -12,7 +12,7 @@ from qcode.config.definitions import CustomCommand
 from qcode.tui.screens.models import ModelPicker
 from qcode.tui.screens.palette import ArgumentPicker, PalettePicker
 from tests.tui.harness import Running, drive
-from tests.tui.offering import FULL, ScriptedOffering
+from tests.tui.scripted_models import FULL, ScriptedModelsService
 
 
 async def opened(run: Running) -> PalettePicker:
@@ -96,7 +96,7 @@ def test_command_with_a_screen_opens_it() -> None:
         await run.pilot.press(*"/model", "enter")
         await run.until(lambda: isinstance(run.app.screen, ModelPicker))
 
-    drive(test, models=ScriptedOffering(*FULL))
+    drive(test, models=ScriptedModelsService(*FULL))
 
 
 def test_command_that_needs_an_argument_is_put_into_the_prompt() -> None:

@@ -90,7 +90,7 @@ def test_screen_and_permissions_come_first_in_words(file: Path) -> None:
     play(test, configuring(file))
 
 
-def test_every_setting_has_words() -> None:
+def test_every_setting_has_a_label() -> None:
     assert {key.name for key in KEYS if not {"*", "COMMAND"} & {*key.path}} == LABELS.keys()
     assert len({*LABELS.values()}) == len(LABELS)
 

@@ -12,8 +12,8 @@ from qcode.agent.settings import Setting, SettingsService
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.picker import ListScreen
 from tests.tui.harness import at_work, make_app
-from tests.tui.offering import FULL, ScriptedOffering
 from tests.tui.scripted import ScriptedConversation
+from tests.tui.scripted_models import FULL, ScriptedModelsService
 
 Compare: TypeAlias = Callable[..., bool]
 
@@ -44,7 +44,7 @@ def opened(command: str, seen: list[Any], *keys: str) -> Callable[[Pilot[int]], 
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_palette(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_palette_looks_as_recorded(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     app = make_app(ScriptedConversation(), **changes)
     seen: list[Any] = []
     assert snap_compare(app, run_before=opened("palette", seen, *"mod"), terminal_size=size)
@@ -72,14 +72,14 @@ class _Settings(SettingsService):
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_settings(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_settings_look_as_recorded(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     app = make_app(ScriptedConversation(), settings=_Settings(), **changes)
     seen: list[Any] = []
     assert snap_compare(app, run_before=opened("config", seen), terminal_size=size)
     assert [row.label for row in seen] == ["Bell and notifications", "Runs without asking", "Model"]
 
 
-def test_setting_typed_and_refused(snap_compare: Compare) -> None:
+def test_setting_typed_and_refused_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation(), settings=_Settings())
     seen: list[Any] = []
     assert snap_compare(
@@ -89,10 +89,10 @@ def test_setting_typed_and_refused(snap_compare: Compare) -> None:
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
-def test_model_picker(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
+def test_model_picker_looks_as_recorded(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     conversation = ScriptedConversation(model="anthropic/claude-sonnet-4-5")
     conversation.thinking_models = (conversation.model,)
-    app = make_app(conversation, models=ScriptedOffering(*FULL, effort="high"), **changes)
+    app = make_app(conversation, models=ScriptedModelsService(*FULL, effort="high"), **changes)
     seen: list[Any] = []
     assert snap_compare(app, run_before=opened("model", seen), terminal_size=size)
     assert [row.id for row in seen if row.is_current] == [conversation.model]

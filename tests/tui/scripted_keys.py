@@ -21,7 +21,7 @@ CHOICES = (
 )
 
 
-class ScriptedConnecting(KeysService):
+class ScriptedKeysService(KeysService):
     """Refuses keys that start with "bad"; waits for `opened` if the test asks for it."""
 
     is_first: bool = False

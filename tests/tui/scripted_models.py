@@ -29,7 +29,7 @@ GROQ = OfferedProvider("groq", is_ready=False)
 FULL = (ANTHROPIC, ROUTER, DEMO, GROQ)
 
 
-class ScriptedOffering(ModelsService):
+class ScriptedModelsService(ModelsService):
     """Offers `providers`; a queried provider answers after `answered` is set."""
 
     effort: Effort | None = None
