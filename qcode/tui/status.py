@@ -161,7 +161,7 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
         "cost": Content.styled(cost_total_text(status), "$muted"),
         "branch": Content.styled(shorten(status.branch, 24), "$muted"),
     }
-    left = {"key", "mode", "details", "hint"}
+    left_parts = {"key", "mode", "details", "hint"}
     for dropped in ("", *_DROP_ORDER):
         if dropped == "provider":
             parts["model"] = Content.styled(one_line(status.model.rpartition("/")[2], 40), "$muted")
@@ -174,9 +174,9 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
                 parts.pop("problem", None)
         else:
             parts.pop(dropped, None)
-            left.discard(dropped)
+            left_parts.discard(dropped)
         facts = [part for part in parts.values() if part]
-        yield _left_side(status, width - sum(len(_GAP) + fact.cell_length for fact in facts), now, left), facts
+        yield _left_side(status, width - sum(len(_GAP) + fact.cell_length for fact in facts), now, left_parts), facts
 
 
 def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -> Content:
@@ -259,11 +259,11 @@ def _mode(status: Status, *, is_long: bool) -> Content:
     style = styles.get(mode, "bold $text-error" if mode == "bypass" else "")
     label = mode_label(mode)
     words = _MODE_WORDS.get(mode, label)
-    shown = Content.styled(words if is_long or len(words) <= len(label) else label, style)
+    mode_content = Content.styled(words if is_long or len(words) <= len(label) else label, style)
     if not status.vim:
-        return shown
+        return mode_content
     vim_style = "$text-accent" if status.vim == "INSERT" else "bold $text-accent"
-    return Content.assemble((status.vim, vim_style), _GAP, shown)
+    return Content.assemble((status.vim, vim_style), _GAP, mode_content)
 
 
 def _problem(status: Status, now: float) -> str:

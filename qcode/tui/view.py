@@ -261,8 +261,8 @@ class AppView:
         if is_in_view:
             return
         panel = self._widgets.help
-        shown = self._shown_notices if panel.is_open and panel.heading in _NOTICE_TITLES.values() else ()
-        self._shown_notices = (*shown, (level, text))
+        has_notices = panel.is_open and panel.heading in _NOTICE_TITLES.values()
+        self._shown_notices = (*(self._shown_notices if has_notices else ()), (level, text))
         worst = max(self._shown_notices, key=lambda notice: list(_NOTICE_TITLES).index(notice[0]))
         self.show_panel(_NOTICE_TITLES[worst[0]], "\n".join(notice for _, notice in self._shown_notices))
 

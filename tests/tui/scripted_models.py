@@ -30,15 +30,15 @@ FULL = (ANTHROPIC, ROUTER, DEMO, GROQ)
 
 
 class ScriptedModelsService(ModelsService):
-    """Offers `providers`; a queried provider answers after `answered` is set."""
+    """Offers the providers in `offered`; a query for more models waits until `answered` is set."""
 
     effort: Effort | None = None
     recent_names: tuple[str, ...] = ()
 
-    def __init__(self, *offered: OfferedProvider, effort: Effort | None = None, hindrance: str = "") -> None:
+    def __init__(self, *offered: OfferedProvider, effort: Effort | None = None, override_note: str = "") -> None:
         self.offered = offered or (DEMO,)
         self.effort = effort
-        self.hindrance = hindrance
+        self.override_note = override_note
         self.kept: list[str] = []
         self.asked: list[str] = []
         self.answered = asyncio.Event()
@@ -57,7 +57,7 @@ class ScriptedModelsService(ModelsService):
 
     def keep_model(self, name: str) -> str:
         self.kept.append(name)
-        return self.hindrance
+        return self.override_note
 
     def keep_effort(self, effort: Effort | None) -> None:
         self.effort = effort

@@ -232,8 +232,8 @@ def play_init(scene: Scene) -> Script:
     if scene.last is None:
         return call(scene, "I will list the folder first.", "ls")
     if scene.last.call.name in ("write", "edit"):
-        done = f"Done: `{path}` describes the build and the layout of the project.\n"
-        return failure_reply(scene.last) or reply(done)
+        report = f"Done: `{path}` describes the build and the layout of the project.\n"
+        return failure_reply(scene.last) or reply(report)
     if scene.steps[0].result.is_error:
         return failure_reply(scene.steps[0])
     names = names_in(scene.steps[0].result.content)

@@ -579,7 +579,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         return tuple(spans)
 
     def _draft_spans(self, width: int) -> tuple[Span, ...]:
-        """Return the end of the text in the hidden prompt, and whether keys are added to it or answer."""
+        """Return the end of the draft in the hidden prompt, and a label that says whether keys are text or answers."""
         label, hint = "Kept for your next message: ", "  numbers and letters answer" if self._has_draft else ""
         if self._is_typing:
             label, hint = "Typing your next message: ", "  ↑ or ↓ to answer"

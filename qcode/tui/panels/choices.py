@@ -150,8 +150,8 @@ def form_of(approval: PanelQuestion) -> Form:
         case Question():
             return Form(_answers_to(approval), "text", Answer, "Your answer", writing="writing an answer")
         case PlanApproval(is_trusted=is_trusted):
-            ask, _, *rest = _PLAN_OPTIONS
-            options = _PLAN_OPTIONS if is_trusted else (ask, _TRUST_AND_ACCEPT, *rest)
+            yes, _, *no_options = _PLAN_OPTIONS
+            options = _PLAN_OPTIONS if is_trusted else (yes, _TRUST_AND_ACCEPT, *no_options)
             return Form(options, "markdown", hint="What should change in the plan?")
         case LimitApproval():
             return Form(_LIMIT_OPTIONS, "text")

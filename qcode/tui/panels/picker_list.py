@@ -154,8 +154,8 @@ class PickerList(Widget):
         self._shown_lines = lines
         content = [*header, *(self._line(line, widths, width) for line in lines)]
         if len(lines) < len(self._lines):
-            shown = [line for line in lines if isinstance(line, int)]
-            mark = overflow_mark(shown[0] if shown else 0, len(shown), len(self.rows))
+            row_indexes = [line for line in lines if isinstance(line, int)]
+            mark = overflow_mark(row_indexes[0] if row_indexes else 0, len(row_indexes), len(self.rows))
             content.append(Content.styled(" " * _MARKS + mark, "$muted").truncate(width, ellipsis=True))
         return Content("\n").join(content)
 

@@ -106,8 +106,8 @@ class ApprovalDetail:
             shorter = render_diff(near_changes(self.diff, context), width)
             if len(shorter) <= height:
                 return shorter
-        seen = [row for row in self.diff if row.kind not in ("file", "hunk")]
-        if width >= MIN_SIDE_BY_SIDE or both_sides(seen, height) is seen:
+        shown_rows = [row for row in self.diff if row.kind not in ("file", "hunk")]
+        if width >= MIN_SIDE_BY_SIDE or both_sides(shown_rows, height) is shown_rows:
             return lines
         return render_diff(both_sides(changed_rows(self.diff), height), width)[:height]
 

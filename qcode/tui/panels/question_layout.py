@@ -160,11 +160,11 @@ def _title_with_name(title: Sequence[Span], width: int) -> Line:
     verb, _, path = question.partition(" ")
     if len(verb) + cell_len(path.rpartition("/")[2]) + 2 > width:
         verb = ""
-    shown = f"{verb} {path}".lstrip()
-    kept = len(verb) + 1 if verb else 0
-    while cell_len(shown) > width and len(shown) > kept + 1:
-        shown = f"{shown[:kept]}…{shown[kept:].removeprefix('…')[1:]}"
-    spans: list[Span] = [(shown, paint)]
+    verb_part = f"{verb} " if verb else ""
+    # Remove the path from its start, a character at a time, until it fits.
+    while cell_len(verb_part + path) > width and len(path) > 1:
+        path = f"…{path.removeprefix('…')[1:]}"
+    spans: list[Span] = [(verb_part + path, paint)]
     for span in others:
         if Line((*spans, span)).width > width:
             break
@@ -202,13 +202,13 @@ def choice_rows(
 def _around_current(lines: list[Line], count: int, current: int) -> tuple[list[Line], list[int]]:
     """Return `count` choices around the current one, one row each, with arrows that point to hidden choices."""
     start = max(0, min(current - count // 2, len(lines) - count))
-    shown = lines[start : start + count]
-    indexes = list(range(start, start + len(shown)))
-    for at, arrow, is_more in ((0, "↑", start > 0), (len(shown) - 1, "↓", start + count < len(lines))):
-        if is_more and shown and indexes[at] != current:
-            (text, paint), *others = shown[at].spans
-            shown[at] = Line(((f"{arrow} {text[2:]}", paint), *others), shown[at].lead)
-    return shown, indexes
+    rows = lines[start : start + count]
+    indexes = list(range(start, start + len(rows)))
+    for at, arrow, is_more in ((0, "↑", start > 0), (len(rows) - 1, "↓", start + count < len(lines))):
+        if is_more and rows and indexes[at] != current:
+            (text, paint), *others = rows[at].spans
+            rows[at] = Line(((f"{arrow} {text[2:]}", paint), *others), rows[at].lead)
+    return rows, indexes
 
 
 def hidden_text(above: int, below: int, width: int, keys: Sequence[str]) -> str:

@@ -237,7 +237,9 @@ def test_model_choice_names_the_setting_that_overrides_it_at_the_next_start() ->
 
     drive(
         test,
-        models=ScriptedModelsService(*FULL, hindrance="The next start uses openai/x again, because a.toml:1 sets it."),
+        models=ScriptedModelsService(
+            *FULL, override_note="The next start uses openai/x again, because a.toml:1 sets it."
+        ),
     )
 
 
