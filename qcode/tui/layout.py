@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from qcode.tui.panels.todos import TodoPanel
     from qcode.tui.prompt.queue import Queue
     from qcode.tui.status import Status
-    from qcode.tui.transcript.content import Thoughts
+    from qcode.tui.transcript.content import ThinkingMode
     from qcode.tui.widgets import HelpPanel, NewsLine
 
 PANEL_STYLES = Path(__file__).with_name("panels.tcss")
@@ -47,7 +47,7 @@ class Widgets:
     queue: Queue
     news: NewsLine
 
-    def __init__(self, status: Status, sent: PromptHistory, thinking: Thoughts, clock: Callable[[], float]) -> None:
+    def __init__(self, status: Status, sent: PromptHistory, thinking: ThinkingMode, clock: Callable[[], float]) -> None:
         self.transcript = Transcript(clock=clock, thinking=thinking, id="transcript")
         self.transcript.can_focus = False
         self.menu, self.history = SlashMenu(id="menu"), HistorySearch(id="history-search")

@@ -73,7 +73,7 @@ from qcode.text.clean import one_line
 from qcode.text.numbers import count_text, duration_text, tokens_text
 from qcode.tools.dialog import plan_of
 from qcode.tui.status import Activity, closing_text
-from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, is_reading
+from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, is_read_only
 from qcode.tui.transcript.diff import DiffCount
 from qcode.values import dataclass
 
@@ -253,7 +253,7 @@ class Presenter:
             for other in self._calls
             if other.call_id in self._open_cards
             and other.call_id not in self._question_numbers
-            and not is_reading(other.name)
+            and not is_read_only(other.name)
         ]
         count = len(self._question_numbers) + len(waiting)
         return f"{self._question_numbers[call.call_id]} of {count}" if count > 1 else ""

@@ -43,7 +43,7 @@ from qcode.tui.terminal.textual_internals import is_closing, is_mounted
 from qcode.tui.terminal.themed_app import ThemedApp
 from qcode.tui.theme import AUTO
 from qcode.tui.transcript.line import shorten
-from qcode.tui.transcript.replay import end_of, replay, show_earlier, show_resumed
+from qcode.tui.transcript.replay import first_shown_message, replay, show_earlier, show_resumed
 from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.turns import Turns
 from qcode.tui.welcome import Welcome
@@ -320,7 +320,7 @@ class AppView:
         """Show the conversation as it was seen, and what it has used so far."""
         max_continuations = self._agent.context.settings.output.max_continuations
         stored, transcript, clock = self._agent.conversation.stored_messages, self._widgets.transcript, self._clock
-        end = end_of(stored)
+        end = first_shown_message(stored)
         replay(stored[end:], transcript, clock, max_continuations=max_continuations)
         if end:
             self.run_later(show_earlier(stored[:end], transcript, clock, max_continuations=max_continuations))
@@ -452,7 +452,7 @@ class AppView:
             search.open()
 
     def jump(self, step: int) -> None:
-        if not self._widgets.transcript.jump(step):
+        if not self._widgets.transcript.jump_to_prompt(step):
             self.hint("no earlier messages" if step < 0 else "end of the transcript")
 
     def redraw(self) -> None:

@@ -80,7 +80,7 @@ class Running:
         """Wait until the turn has ended and the transcript shows its result."""
         await self.until(lambda: not self.app.turns.is_running)
         await self.pilot.pause()
-        await self.until(lambda: not self.app.parts.transcript.is_due)
+        await self.until(lambda: not self.app.parts.transcript.is_frame_due)
         await self.pilot.pause()
 
 

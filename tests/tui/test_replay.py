@@ -23,7 +23,7 @@ from qcode.tui.presenter import Presenter
 from qcode.tui.transcript.replay import (
     MAX_MESSAGES_AT_ONCE,
     UNFINISHED,
-    end_of,
+    first_shown_message,
     is_shown_by_resume,
     replay,
     show_earlier,
@@ -338,7 +338,7 @@ def long_session(base: Path, turns: int = 300) -> Talk:
 def test_end_of_a_long_session_is_shown_first_and_the_rest_above_it(tmp_path: Path) -> None:
     talked = long_session(tmp_path)
     stored, transcript = talked.conversation.stored_messages, Transcript(clock=FixedClock())
-    end = end_of(stored)
+    end = first_shown_message(stored)
     assert len(stored) - MAX_MESSAGES_AT_ONCE <= end < len(stored)
     replay(stored[end:], transcript, FixedClock())
     assert transcript.plain_text().split("\n")[0] == "> question 200"
@@ -350,13 +350,13 @@ def test_turn_longer_than_the_end_is_split_before_a_reply(tmp_path: Path) -> Non
     talked = long_session(tmp_path, turns=150)
     messages = talked.conversation.stored_messages
     stored = [StoredMessage(one.entry, is_turn_start=False) if at else one for at, one in enumerate(messages)]
-    end = end_of(stored)
+    end = first_shown_message(stored)
     assert stored[end].entry.message.role == "assistant"
     transcript = Transcript(clock=FixedClock())
     replay(stored[end:], transcript, FixedClock())
     asyncio.run(show_earlier(stored[:end], transcript, FixedClock()))
     assert transcript.plain_text().split("\n") == replayed_rows(talked)
-    assert end_of(stored[:10]) == 0
+    assert first_shown_message(stored[:10]) == 0
 
 
 def test_rest_of_a_long_session_is_not_added_to_another_conversation(tmp_path: Path) -> None:
@@ -381,8 +381,8 @@ def test_app_keeps_the_view_while_earlier_messages_are_added(tmp_path: Path) -> 
             transcript = run.app.parts.transcript
             await run.until(lambda: "question 0\n" in run.text)
             assert "Answer 299." in run.screen
-            transcript.hold()
-            before, earlier = run.screen, transcript.blank()
+            transcript.stop_following()
+            before, earlier = run.screen, transcript.new_content()
             earlier.add_user("even earlier")
             transcript.insert_earlier(earlier)
             await run.pilot.pause()

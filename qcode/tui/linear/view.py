@@ -19,7 +19,7 @@ from qcode.text.numbers import count_text, duration_text, retry_countdown
 from qcode.tui.linear.wrap import wrap, wrap_command, wrap_table
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate
-from qcode.tui.transcript.content import Thoughts
+from qcode.tui.transcript.content import ThinkingMode
 from qcode.values import dataclass
 
 Say = Callable[[str], None]
@@ -60,7 +60,7 @@ class LinearView:
     """
 
     def __init__(
-        self, say: Say, show_thinking: Thoughts, clock: Callable[[], float], columns: Callable[[], int] = lambda: 0
+        self, say: Say, show_thinking: ThinkingMode, clock: Callable[[], float], columns: Callable[[], int] = lambda: 0
     ) -> None:
         self._say = say
         self._show_thinking = show_thinking

@@ -93,7 +93,7 @@ class SearchBar(Horizontal):
     def _search_next(self, event: SearchField.Moved) -> None:
         event.stop()
         if self._field.value.strip():
-            self._show(self._transcript.search_on(is_upwards=event.is_upwards))
+            self._show(self._transcript.search_next(is_upwards=event.is_upwards))
 
     def on_resize(self, _event: events.Resize) -> None:
         if self.is_open:

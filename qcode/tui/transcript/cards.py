@@ -36,8 +36,8 @@ _ICONS = {
     "rejected": "✗",
     "cancelled": "–",
 }
-_SLOTS = {"writing": "dim", "waiting": "dim", "rejected": "card-failed", "cancelled": "dim"}
-_WORDS = {
+_STATE_SLOTS = {"writing": "dim", "waiting": "dim", "rejected": "card-failed", "cancelled": "dim"}
+_STATE_TEXTS = {
     "writing": "writing…",
     "waiting": "waiting",
     "running": "running",
@@ -51,12 +51,17 @@ _VERB_CELLS = max(map(len, VERBS.values()))
 
 _READ_TOOLS = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
 _HEAD, _TAIL = 3, 5
+"""The number of lines of output at its start and end that a folded card shows."""
 _DIFF_HEAD, _DIFF_TAIL = 24, 6
+"""The number of rows of a diff at its start and end that a folded card shows."""
 _ARGUMENT_ROWS = 3
+"""The maximum number of rows of the argument in a folded card."""
 _ROWS_PER_LINE = 2
+"""The maximum number of rows of one line of output in a folded card."""
 # Combining marks take no cell, but legible text has fewer characters per cell than this; the rest is not measured.
 _CHARACTERS_PER_CELL = 8
 _MIN_FOLD = 2
+"""Up to this many lines are shown rather than replaced by a row that counts them."""
 # A command such as `yes` sends 100,000 lines a second; all of them would fill the memory and slow down every frame.
 _MAX_LIVE_LINES = 2_000
 _LIVE_HEAD, _LIVE_TAIL = 500, 1_000
@@ -64,54 +69,61 @@ _MAX_LIVE_LINE = 20_000
 _INDENT: Span = ("  ", ink())
 _GUTTER: Span = ("  │ ", ink("dim"))
 _MIN_SHOWN_S = 1.0
+"""Shorter durations are not shown."""
 _HINT_AFTER_S = 3.0
+"""The running time after which the card shows its hint."""
 
 
 @values.dataclass(frozen=True, slots=True)
 class CardUpdate:
-    """A change of a card. A field that is None stays unchanged.
-
-    `output` replaces the output, `append` is added to it, `diff` is a unified diff. `detail` is added to the text that
-    the unfolded card shows instead of the output. `hint` is shown if the call runs for several seconds. `is_hidden`:
-    the card has no rows until its next state, because a question shows the same call. `seconds` is the duration of the
-    call, if the card must not measure it. `plan` is Markdown of the model, which the card shows instead of output.
-    """
+    """A change of a card. None leaves that part of the card unchanged."""
 
     state: CardState | None = None
     argument: str | None = None
     output: str | None = None
+    """The text that replaces the output."""
     append: str | None = None
+    """The text that is added to the output."""
     diff: str | None = None
+    """A unified diff."""
     summary: str | None = None
+    """The result in a few words, shown in the status."""
     hint: str | None = None
+    """A note, such as a key, that is shown in the status of a call that runs for several seconds."""
     detail: str | None = None
+    """Text that is added to the detail, which the unfolded card shows instead of the output."""
     seconds: float | None = None
+    """The duration of the call, if the card must not measure it."""
     is_hidden: bool | None = None
+    """Whether the card has no rows until its next state, because a question shows the same call."""
     plan: str | None = None
+    """A plan of the model in Markdown, which the card shows instead of output."""
 
 
 @values.dataclass(frozen=True, slots=True)
 class Omission:
-    """The lines that a row of the output counts as omitted, or the characters omitted inside one line."""
+    """The numbers in a line such as `[... 12 lines, 340 characters omitted ...]` of the output."""
 
     lines: int
+    """The number of omitted lines; 0 if only characters inside one line are omitted."""
     chars: int
+    """The number of characters omitted inside one line; 0 if whole lines are omitted."""
 
     @classmethod
     def from_match(cls, match: re.Match[str]) -> Omission:
         """Return the omission of a match of `OMISSION`. The two parts of a line around it count as one line."""
         if match["lines"]:
-            return cls(_number(match["lines"]) - 1, 0)
-        return cls(0, _number(match["chars"]))
+            return cls(_parse_number(match["lines"]) - 1, 0)
+        return cls(0, _parse_number(match["chars"]))
 
 
-def is_reading(tool: str) -> bool:
+def is_read_only(tool: str) -> bool:
     """Whether a tool only reads, so that its card is one row and its calls seldom ask."""
     return tool in _READ_TOOLS
 
 
 class TranscriptView(Protocol):
-    """A view of the conversation: the transcript widget, or the linear view."""
+    """A view of the conversation: the transcript widget, or the linear view. `Transcript` documents the methods."""
 
     def add_user(self, text: str) -> None: ...
     def add_attached(self, lines: Sequence[str]) -> None: ...
@@ -134,7 +146,7 @@ class Card(Foldable):
         super().__init__()
         self.state: CardState = "waiting"
         self._name = f"{verb(name):<{_VERB_CELLS}}" if name in VERBS else verb(name)
-        self.is_reading = is_reading(name)
+        self.is_read_only = is_read_only(name)
         """Whether the folded card is one row, because only the model reads its output."""
         self._argument = tidy(argument)
         self._clock = clock
@@ -147,15 +159,17 @@ class Card(Foldable):
         self._output: list[str] = []
         self._partial_line = ""
         self._pen = PLAIN_PEN
-        self._pens: dict[int, Pen] = {}
-        self._omissions: dict[int, Omission] = {}
+        self._pens: dict[int, Pen] = {}  # the pen at the start of a line, by its index, unless it is plain
+        self._omissions: dict[int, Omission] = {}  # by the index of the line that reports it
         self._detail: list[str] = []
         self._partial_detail = ""
         self._diff: list[DiffRow] = []
+        # The cached rows of each complete line in the unfolded card, and the width for which they were computed.
         self._unfolded_rows: list[list[Line]] = []
         self._unfolded_width = 0
 
     def change(self, update: CardUpdate) -> None:
+        """Apply `update` to the card."""
         if update.state is not None:
             self._set_state(update.state)
         if update.argument is not None:
@@ -179,6 +193,7 @@ class Card(Foldable):
             self._seconds = update.seconds
         if update.hint is not None:
             self._hint = update.hint
+        # A new state shows a hidden card again.
         if update.state is not None or update.is_hidden is not None:
             self._is_hidden = update.is_hidden is True
         if update.summary is not None:
@@ -190,26 +205,26 @@ class Card(Foldable):
             return len(self._plan), self._plan.count("\n")
         if self.is_unfolded:
             return len(self._argument), len(self._detail or self._output) + len(self._diff)
-        if self.is_reading:
+        if self.is_read_only:
             return 0, 0
         folded = min(len(self._output), _HEAD + _TAIL + 1) + min(len(self._diff), _DIFF_HEAD + _DIFF_TAIL + 1)
         return min(len(self._argument), 80), folded
 
     def has_two_forms(self, width: int) -> bool:
-        # Long output is always folded; laying out all of it would take long.
+        # Long output has a short form for certain, and laying out all of it would take long.
         return len(self._output) > 2 * (_HEAD + _TAIL) or super().has_two_forms(width)
 
     def source(self) -> str:
-        output = self._source()
-        return clean("\n".join([self._argument, self._plan, *output[0], output[1], *(row.text for row in self._diff)]))
+        lines, partial_line = self._unfolded_lines()
+        return clean("\n".join([self._argument, self._plan, *lines, partial_line, *(row.text for row in self._diff)]))
 
     def lay_out(self, width: int) -> list[Line]:
         if self._is_hidden:
             return []
-        if self.is_reading and not self.is_unfolded and self._fits_row(width):
-            return [self._row(width)]
+        if self.is_read_only and not self.is_unfolded and self._can_be_one_row(width):
+            return [self._only_row(width)]
         lines = self._title(width)
-        if self.is_reading and not self.is_unfolded:
+        if self.is_read_only and not self.is_unfolded:
             return lines
         room = max(1, width - len(_INDENT[0]))
         if self._plan:
@@ -268,25 +283,26 @@ class Card(Foldable):
     def _omit_middle(self) -> None:
         """Replace the middle of long live output by a line that counts the lines left out."""
         first, last = _LIVE_HEAD, len(self._output) - _LIVE_TAIL
-        lines, chars = self._left_out(first, last)
+        lines, chars = self._count_hidden(first, last)
         chars += sum(
             len(line) + 1 for at, line in enumerate(self._output[first:last], first) if at not in self._omissions
         )
         self._output[first:last] = [f"[... {lines:,} lines, {chars:,} characters omitted ...]"]
         shift = last - first - 1
         self._pens = {at if at < first else at - shift: pen for at, pen in self._pens.items() if not first <= at < last}
-        kept = {at: omission for at, omission in self._omissions.items() if not first <= at < last}
-        self._omissions = {at if at < first else at - shift: omission for at, omission in kept.items()}
+        others = {at: omission for at, omission in self._omissions.items() if not first <= at < last}
+        self._omissions = {at if at < first else at - shift: omission for at, omission in others.items()}
         self._omissions[first] = Omission(lines, 0)
         if len(self._unfolded_rows) > first:
             self._unfolded_rows[first:last] = [self._output_line(self._output[first], self._unfolded_width, first)]
 
     def _slot(self) -> str:
-        return _SLOTS.get(self.state, f"card-{self.state}")
+        """Return the slot of the icon for the current state."""
+        return _STATE_SLOTS.get(self.state, f"card-{self.state}")
 
     def _status(self) -> str:
         """Return the status text: state, elapsed time if notable, summary."""
-        parts = [_WORDS[self.state]] if self.state in _WORDS else []
+        parts = [_STATE_TEXTS[self.state]] if self.state in _STATE_TEXTS else []
         if self.state == "running" and self._started_at is not None:
             seconds = self._clock() - self._started_at
             parts = [f"running {duration_text(seconds)}"]
@@ -298,13 +314,13 @@ class Card(Foldable):
             parts.append(duration_text(self._seconds))
         return " · ".join(parts)
 
-    def _fits_row(self, width: int) -> bool:
-        """Whether the card fits in one row. The reason of a failure is never cut."""
+    def _can_be_one_row(self, width: int) -> bool:
+        """Whether one row is enough: always, except for a failure whose reason would be cut."""
         used = 5 + cell_len(self._name) + cell_len(self._argument) + cell_len(self._status())
         return self._slot() != "card-failed" or used <= width
 
-    def _row(self, width: int) -> Line:
-        """Return the whole card in one row: the status stays, the argument is cut."""
+    def _only_row(self, width: int) -> Line:
+        """Return the whole card in one row; if it is too long, the argument is cut."""
         status = self._status()
         status = crop(f"  {status}", max(0, width - 2 - cell_len(self._name))) if status else ""
         spans: list[Span] = [(f"{_ICONS[self.state]} ", ink(self._slot())), (self._name, ink("card-title"))]
@@ -339,17 +355,16 @@ class Card(Foldable):
             return lines
         return lines + prefix(wrap([(status, paint)], max(1, width - 2)), _INDENT, _INDENT)
 
-    def _source(self) -> tuple[list[str], str]:
+    def _unfolded_lines(self) -> tuple[list[str], str]:
         """Return the complete lines of the unfolded card, and its incomplete last line."""
-        return (
-            (self._detail, self._partial_detail)
-            if self._detail or self._partial_detail
-            else (self._output, self._partial_line)
-        )
+        if self._detail or self._partial_detail:
+            return self._detail, self._partial_detail
+        return self._output, self._partial_line
 
     def _output_rows(self, width: int) -> list[Line]:
-        lines, rest = self._source() if self.is_unfolded else (self._output, self._partial_line)
-        source = lines if not rest else [*lines, rest]
+        """Return the rows of the output without blank lines at its start and end; folded if the card is."""
+        lines, partial_line = self._unfolded_lines() if self.is_unfolded else (self._output, self._partial_line)
+        source = lines if not partial_line else [*lines, partial_line]
         first, last = 0, len(source)
         while last > first and not source[last - 1].strip():
             last -= 1
@@ -357,46 +372,46 @@ class Card(Foldable):
             first += 1
         count = last - first
         if self.is_unfolded:
-            rows = [row for rows in self._all_rows(source, width)[first:last] for row in rows]
+            rows = [row for rows in self._cached_rows_of_lines(source, width)[first:last] for row in rows]
         elif count <= _HEAD + _TAIL + _MIN_FOLD:
-            rows = self._some_rows(source, first, last, width)
+            rows = self._rows_of_lines(source, first, last, width)
         else:
-            rows = self._some_rows(source, first, first + _HEAD, width)
+            rows = self._rows_of_lines(source, first, first + _HEAD, width)
             rows.append(self._hidden_lines_row(first + _HEAD, last - _TAIL))
-            rows += self._some_rows(source, last - _TAIL, last, width)
+            rows += self._rows_of_lines(source, last - _TAIL, last, width)
         return prefix(rows, _GUTTER, _GUTTER)
 
     def _hidden_lines_row(self, first: int, last: int) -> Line:
-        """Return the row that counts the lines from `first` up to `last`, and what the output itself leaves out."""
-        lines, chars = self._left_out(first, last)
+        """Return the row that replaces the lines from `first` up to `last`; it counts lines that they omit, too."""
+        lines, chars = self._count_hidden(first, last)
         return _fold_line(lines, "line", f" and {chars:,} characters" if chars else "")
 
-    def _left_out(self, first: int, last: int) -> tuple[int, int]:
+    def _count_hidden(self, first: int, last: int) -> tuple[int, int]:
         """Return the number of lines from `first` up to `last`, and of characters omitted inside them.
 
-        The lines include those that the output omits, and not the rows that say so.
+        A line that reports an omission counts as the lines that are omitted there.
         """
         omissions = [omission for at, omission in self._omissions.items() if first <= at < last]
         lines = last - first - len(omissions) + sum(omission.lines for omission in omissions)
         return lines, sum(omission.chars for omission in omissions)
 
-    def _some_rows(self, source: Sequence[str], first: int, last: int, width: int) -> list[Line]:
+    def _rows_of_lines(self, source: Sequence[str], first: int, last: int, width: int) -> list[Line]:
         return [row for at in range(first, last) for row in self._output_line(source[at], width, at)]
 
-    def _all_rows(self, source: Sequence[str], width: int) -> list[list[Line]]:
+    def _cached_rows_of_lines(self, source: Sequence[str], width: int) -> list[list[Line]]:
         """Return the rows of every line. Rows of complete lines are cached, so the cost depends only on new output."""
         rows = self._unfolded_rows
         if width != self._unfolded_width:
             rows.clear()
             self._unfolded_width = width
-        for at in range(len(rows), len(self._source()[0])):
+        for at in range(len(rows), len(self._unfolded_lines()[0])):
             rows.append(self._output_line(source[at], width, at))
         return [*rows, *(self._output_line(source[at], width, at) for at in range(len(rows), len(source)))]
 
     def _output_line(self, text: str, width: int, at: int) -> list[Line]:
-        """Return the rows of the line `at` of output. As in a terminal, a carriage return overwrites the text before.
+        """Return the rows of the output line `text`, whose index is `at`, with colors that earlier lines began.
 
-        Colors are kept, also those that an earlier line began.
+        As in a terminal, a carriage return overwrites the text before it.
         """
         before, _, visible = text.rstrip("\r").rpartition("\r")
         limit = None if self.is_unfolded else width * _ROWS_PER_LINE * _CHARACTERS_PER_CELL
@@ -413,22 +428,25 @@ class Card(Foldable):
         return first_rows
 
     def _fold(self, rows: Sequence[Line], head: int, tail: int, noun: str) -> list[Line]:
+        """Return all rows if the card is unfolded, otherwise those of head and tail with a count of the others."""
         hidden = len(rows) - head - tail
         if self.is_unfolded or hidden <= _MIN_FOLD:
             return list(rows)
         return [*rows[:head], _fold_line(hidden, noun), *rows[-tail:]]
 
 
-def _fold_line(count: int, noun: str, rest: str = "") -> Line:
-    return Line(((f"… {count:,} more {noun}s{rest}", ink("dim")),), is_decoration=True)
+def _fold_line(count: int, noun: str, addition: str = "") -> Line:
+    """Return a line such as `… 1,200 more lines`."""
+    return Line(((f"… {count:,} more {noun}s{addition}", ink("dim")),), is_decoration=True)
 
 
-def _number(text: str) -> int:
+def _parse_number(text: str) -> int:
+    """Return the value of a number such as `1,200`."""
     return int(text.replace(",", ""))
 
 
 def _crop_for_ellipsis(line: Line, width: int) -> Line:
-    """Return `line` cut to make room for an ellipsis in its last ink."""
+    """Return `line` with an ellipsis at its end, cut to at most `width` cells."""
     length = len(crop(line.text + "…", width)) - 1
     spans: list[Span] = []
     for text, paint in line.spans:

@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from qcode.tui.transcript.entries import (
-    Attached,
-    Divider,
+    AttachmentsEntry,
+    DividerEntry,
     Entry,
     Foldable,
     NoticeEntry,
     PromptEntry,
+    ReasoningEntry,
     ReplyEntry,
     SupersededEntry,
-    Thinking,
     WelcomeEntry,
 )
 from qcode.tui.transcript.line import ink
@@ -26,44 +26,45 @@ if TYPE_CHECKING:
     from qcode.protocol.events import Level
     from qcode.tui.transcript.cards import Card, CardUpdate
 
-Thoughts = Literal["folded", "expanded", "hidden"]
+ThinkingMode = Literal["folded", "expanded", "hidden"]
+"""How finished reasoning is shown."""
 
-_PROMPT = (PromptEntry, Attached)
+_PROMPT = (PromptEntry, AttachmentsEntry)
 _NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}
 
 
-class Replaced(NamedTuple):
-    """Removed entries. The entries from the index `at` on show the same rows, or new rows one for one."""
+class Replacement(NamedTuple):
+    """Entries that were removed, and the index of the entries that now show the same rows, or new rows one for one."""
 
     at: int
     entries: Sequence[Entry]
+    """The removed entries."""
 
 
 class Content:
-    """The entries of a transcript. `take_changed` returns the first entry that must be laid out again.
+    """The entries of a transcript. `take_changed` returns the first entry that must be laid out again."""
 
-    While a new attempt replaces a reply, `held` is the rest of the old text. The new attempt is above it, from
-    the index `held_at` on. `arrivals` counts additions to replies and cards, and errors, for the label that reports new
-    text below.
-    """
-
-    def __init__(self, clock: Callable[[], float], thinking: Thoughts = "folded") -> None:
-        self.thinking: Thoughts = thinking
+    def __init__(self, clock: Callable[[], float], thinking: ThinkingMode = "folded") -> None:
+        self.thinking: ThinkingMode = thinking
         self.entries: list[Entry] = []
         self.is_unfolded = False
         self.arrivals = 0
-        self.held: SupersededEntry | None = None
-        self.held_at = 0
+        """The number of additions to replies and cards, and of errors, for the label that reports new text below."""
+        self.superseded: SupersededEntry | None = None
+        """The rest of the old text while a new attempt replaces a reply, below the new attempt; otherwise None."""
+        self.rewrite_start = 0
+        """The index of the first entry of the new attempt, if `superseded` is not None."""
         self._clock = clock
         self._first_changed: int | None = None
         self._has_moved = False
-        self._replaced: Replaced | None = None
+        self._replaced: Replacement | None = None
         self._cards: dict[str, Card] = {}
         self._last_card: Card | None = None
         self._running_entries: set[Entry] = set()
         self._live: list[Entry] = []
         self._text: ReplyEntry | None = None
-        self._thinking: Thinking | None = None
+        self._reasoning: ReasoningEntry | None = None
+        # Whether a mark was the last addition to the live text. Reasoning after it does not end the text block.
         self._is_continued = False
 
     @property
@@ -82,35 +83,40 @@ class Content:
         return self._has_moved
 
     def take_moved(self) -> bool:
+        """Return `has_moved`, and reset it."""
         has_moved, self._has_moved = self._has_moved, False
         return has_moved
 
-    def take_replaced(self) -> Replaced | None:
+    def take_replaced(self) -> Replacement | None:
         """Return the entries replaced since the last call, if any."""
         replaced, self._replaced = self._replaced, None
         return replaced
 
     @property
     def has_running(self) -> bool:
+        """Whether an entry shows elapsed time, which `tick` updates."""
         return bool(self._running_entries)
 
     def add_welcome(self, lines: Sequence[str]) -> None:
         self._add(WelcomeEntry(lines))
 
     def add_user(self, text: str) -> None:
-        # Only once: it makes the positions of all entries stale.
+        # Only with the first prompt, because a change above makes the positions of all entries stale.
         if self.entries and isinstance(self.entries[0], WelcomeEntry) and self.entries[0].collapse():
             self._mark_changed(0)
         self._add(PromptEntry(text, ink("user-band", "user"), "> ", ink("user-band", "user-mark")))
 
     def add_attached(self, lines: Sequence[str]) -> None:
         """Add what a prompt attaches, directly below it."""
-        self._add(Attached("\n".join(lines), ink("dim"), "+ "), gap=0)
+        self._add(AttachmentsEntry("\n".join(lines), ink("dim"), "+ "), gap=0)
 
     def add_notice(self, level: Level, text: str) -> None:
-        """Add a notice; a repeated one is counted in the last. A warning after a prompt is directly below it."""
+        """Add a notice, or count it in the last entry if that is the same notice.
+
+        A warning after a prompt is about the prompt, so no blank row separates the two.
+        """
         last = self.entries[-1] if self.entries else None
-        # The notice of an error often takes the place of the reply.
+        # An error often arrives instead of a reply, so it counts as one.
         self.arrivals += level == "error"
         if isinstance(last, NoticeEntry) and last.repeats(level, text):
             self._touch(last)
@@ -121,7 +127,7 @@ class Content:
     def append_text(self, text: str) -> None:
         if not text:
             return
-        self._end_thinking()
+        self._end_reasoning()
         if self._text is None:
             self._text = ReplyEntry()
             self._add_live(self._text)
@@ -130,7 +136,7 @@ class Content:
         self._extend_text(self._text, text)
 
     def _extend_text(self, entry: ReplyEntry, text: str) -> None:
-        """Add text to a live entry, and the entries in which it continues below it."""
+        """Add text to a live entry. A long text continues in new entries below it."""
         following = entry.append(text)
         self._touch(entry)
         at = self._index(entry) + 1
@@ -140,30 +146,30 @@ class Content:
             self._add(part, gap=0, at=index)
 
     def append_reasoning(self, text: str) -> None:
-        """Start or extend reasoning. Text after it starts a new block, unless a mark was added to the text."""
+        """Start or extend reasoning. Text after it starts a new block, unless the text before it ended with a mark."""
         if not text or self.thinking == "hidden":
             return
         if not self._is_continued:
             self._text = None
-        if self._thinking is None:
-            self._thinking = Thinking(self._clock)
-            self._thinking.is_unfolded = self.thinking == "expanded"
-            self._running_entries.add(self._thinking)
-            self._add_live(self._thinking)
+        if self._reasoning is None:
+            self._reasoning = ReasoningEntry(self._clock)
+            self._reasoning.is_unfolded = self.thinking == "expanded"
+            self._running_entries.add(self._reasoning)
+            self._add_live(self._reasoning)
         self.arrivals += 1
-        self._thinking.append(text)
-        self._touch(self._thinking)
+        self._reasoning.append(text)
+        self._touch(self._reasoning)
 
     def end_reasoning(self, seconds: float) -> None:
         """End the reasoning, which took `seconds`."""
-        if self._thinking is not None:
-            self._thinking.finish_after(seconds)
-            self._end_thinking()
+        if self._reasoning is not None:
+            self._reasoning.finish_after(seconds)
+            self._end_reasoning()
 
     def add_mark(self, text: str) -> None:
         """Add a mark inside the live text, which continues below it, or as a separate row if there is no live text."""
         if self._text is None:
-            self._add(Divider(text), gap=0)
+            self._add(DividerEntry(text), gap=0)
             return
         self._is_continued = True
         self._text.mark(text)
@@ -171,50 +177,50 @@ class Content:
 
     def settle(self) -> None:
         """Close the live blocks."""
-        self._end_thinking()
+        self._end_reasoning()
         for entry in self._live:
             if isinstance(entry, ReplyEntry):
                 entry.settle()
                 self._touch(entry)
-        self.end_hold()
+        self.drop_superseded()
         self._forget_live()
 
     def restart(self, label: str) -> None:
-        """Mark the live blocks as old text, which the new attempt replaces row by row."""
+        """Make the live blocks old text, which the new attempt replaces row by row. `label` is shown between both."""
         at, old = self._take_live()
         if not old:
-            self._add(Divider(label), gap=0)
+            self._add(DividerEntry(label), gap=0)
             return
-        self.held, self.held_at = SupersededEntry(old, label), at
-        self._replaced = Replaced(at, old)
-        self.entries.insert(at, self.held)
+        self.superseded, self.rewrite_start = SupersededEntry(old, label), at
+        self._replaced = Replacement(at, old)
+        self.entries.insert(at, self.superseded)
         self._mark_changed(at)
 
     def restore(self, text: str, reasoning: str = "") -> None:
         """Replace the live blocks with this text, which becomes live."""
         at, old = self._take_live()
-        self._replaced = Replaced(at, old)
+        self._replaced = Replacement(at, old)
         if reasoning and self.thinking != "hidden":
-            thinking = Thinking(self._clock)
-            thinking.append(reasoning)
-            thinking.finish()
-            thinking.unfold(self.thinking == "expanded")
-            self._add_live(thinking, at)
+            entry = ReasoningEntry(self._clock)
+            entry.append(reasoning)
+            entry.finish()
+            entry.unfold(self.thinking == "expanded")
+            self._add_live(entry, at)
             at += 1
         if text:
             self._text = ReplyEntry()
             self._add_live(self._text, at)
             self._extend_text(self._text, text)
 
-    def end_hold(self) -> None:
-        """Remove the rest of the old text."""
-        if self.held is not None:
-            self._remove(self.held)
-            self.held = None
+    def drop_superseded(self) -> None:
+        """Remove the rest of the old text, if there is any."""
+        if self.superseded is not None:
+            self._remove(self.superseded)
+            self.superseded = None
 
     def add_card(self, call_id: str, name: str, argument: str) -> None:
         """Add a card in the state `waiting`. A later call with the same id gets a new card."""
-        self._end_thinking()
+        self._end_reasoning()
         self._text = None
         self._is_continued = False
         # Imported with the first call, because the first paint needs no card.
@@ -222,9 +228,9 @@ class Content:
 
         card = self._last_card = Card(name, argument, self._clock)
         self._cards[call_id] = card
-        at = len(self.entries) if self.held is None else self.entries.index(self.held)
+        at = len(self.entries) if self.superseded is None else self.entries.index(self.superseded)
         above = self.entries[at - 1] if at else None
-        is_grouped = card.is_reading and isinstance(above, Card) and above.is_reading
+        is_grouped = card.is_read_only and isinstance(above, Card) and above.is_read_only
         self._add(card, gap=0 if is_grouped else 1, at=at)
 
     def update_card(self, call_id: str, update: CardUpdate) -> None:
@@ -242,7 +248,10 @@ class Content:
             self._live = [entry for entry in self._live if entry is not card]
         elif card not in self._live:
             self._live.append(card)
-        (self._running_entries.add if card.state == "running" else self._running_entries.discard)(card)
+        if card.state == "running":
+            self._running_entries.add(card)
+        else:
+            self._running_entries.discard(card)
         self._touch(card)
 
     def tick(self) -> None:
@@ -264,7 +273,7 @@ class Content:
         elif self.entries:
             self.entries[0].gap = 1
         self.entries[at:at] = earlier.entries
-        self.held_at += len(earlier.entries)
+        self.rewrite_start += len(earlier.entries)
         self._has_moved = True
         self._mark_changed(0)
 
@@ -280,35 +289,35 @@ class Content:
         entry.unfold(is_unfolded)
         self._touch(entry)
 
-    def _end_thinking(self) -> None:
-        thinking, self._thinking = self._thinking, None
-        if thinking is None:
+    def _end_reasoning(self) -> None:
+        entry, self._reasoning = self._reasoning, None
+        if entry is None:
             return
-        thinking.finish()
-        self._running_entries.discard(thinking)
-        self._touch(thinking)
+        entry.finish()
+        self._running_entries.discard(entry)
+        self._touch(entry)
 
     def _take_live(self) -> tuple[int, list[Entry]]:
-        """Remove the live blocks and the rest of an earlier restart; return their first index, and the blocks."""
-        old = [*self._live, *([self.held] if self.held is not None else [])]
+        """Remove the live blocks and the old text of an earlier restart; return the first index, and the entries."""
+        old = [*self._live, *([self.superseded] if self.superseded is not None else [])]
         at = min((self.entries.index(entry) for entry in old), default=len(self.entries))
         self._cards = {call_id: card for call_id, card in self._cards.items() if card not in old}
         for entry in old:
             self._running_entries.discard(entry)
             self._remove(entry)
-        self.held = None
+        self.superseded = None
         self._forget_live()
         return at, old
 
     def _forget_live(self) -> None:
         self._live = []
         self._text = None
-        self._thinking = None
+        self._reasoning = None
         self._is_continued = False
 
     def _add_live(self, entry: Entry, at: int | None = None) -> None:
         self._live.append(entry)
-        self._add(entry, at=at if self.held is None else self.entries.index(self.held))
+        self._add(entry, at=at if self.superseded is None else self.entries.index(self.superseded))
 
     def _add(self, entry: Entry, *, gap: int = 1, at: int | None = None) -> None:
         index = len(self.entries) if at is None else at

@@ -37,20 +37,27 @@ if TYPE_CHECKING:
 BLANK = Line()
 PLAIN_LABEL = "! Shown as plain text because of an internal error."
 _THINKING_GUTTER: Span = ("│ ", ink("thinking-title"))
-_NOTABLE = 0.5
-_LONG_REST = 12
+_MIN_SHOWN_S = 0.5
+"""Reasoning that took less time is shown without a duration."""
+_LONG_REST_ROWS = 12
+"""If more rows of a superseded attempt are left, the last of them is the label again."""
 _PART_CHARS = 2_000
-_SLICE = 2 * _PART_CHARS
-_LONG_LINE = 2_000
+"""The minimum length of an entry of a divided reply."""
+_SLICE_CHARS = 2 * _PART_CHARS
+"""Longer text is added to a reply in slices, because each addition begins at most one new entry."""
+_LONG_LINE_CHARS = 2_000
 _LABEL = lazy_pattern("· |\\S+ {2,}| {2,}")
+"""The label of a welcome line, below which wrapped text is not indented: `model  `, a bullet, or an indent."""
 _Item = tuple[Literal["text", "mark"], str]
+"""A piece of text, or the label of a mark at this place in the text."""
 
 
 class Entry:
-    """An entry of the transcript. Its first `gap` rows are blank, unless it has no other rows."""
+    """An entry of the transcript. Layout is lazy: `update` computes the rows, `touch` makes them stale."""
 
     def __init__(self) -> None:
         self.gap = 0
+        """The number of blank rows above the entry, if it has any rows."""
         self._lines: list[Line] = []
         self._width = 0
         self._is_current = False
@@ -62,7 +69,7 @@ class Entry:
         return ""
 
     def show_plainly(self, width: int) -> None:
-        """Show the text without formatting from now on. This code cannot fail for any text."""
+        """Show the text without formatting from now on, because `lay_out` failed. Must not fail for any text."""
         self.is_plain = True
         self._lines = [Line(((PLAIN_LABEL[:width], ink("notice-error")),))]
         for text in clean(self.source()).split("\n"):
@@ -79,6 +86,7 @@ class Entry:
         return 0, 0
 
     def is_laid_out(self, width: int) -> bool:
+        """Whether the rows are current at this width."""
         return self._is_current and self._width == width
 
     def update(self, width: int) -> int:
@@ -123,7 +131,7 @@ class Entry:
         return count_letters(self.shown_rows()[:row])
 
     def row_of_letter(self, count: int) -> int:
-        """Return the row of the last layout with the letter after the first `count` letters."""
+        """Return the index of the row of the last layout that has the letter after the first `count` letters."""
         return row_of_letter(self.shown_rows(), count)
 
     @property
@@ -213,7 +221,7 @@ class PromptEntry(TextEntry):
         return lines
 
 
-class Attached(TextEntry):
+class AttachmentsEntry(TextEntry):
     """The files that a prompt attaches, one on each line."""
 
     def lay_out(self, width: int) -> list[Line]:
@@ -224,6 +232,8 @@ class Attached(TextEntry):
 
 
 class WelcomeEntry(Entry):
+    """The facts about the session at its start, one on each line; one row after the first prompt."""
+
     def __init__(self, lines: Sequence[str]) -> None:
         super().__init__()
         self._texts = [tidy(line) for line in lines]
@@ -266,7 +276,7 @@ def _labeled_rule(label: str, width: int) -> Line:
     return labeled_rule(label, width)
 
 
-class Divider(Entry):
+class DividerEntry(Entry):
     """A thin labeled line between entries."""
 
     def __init__(self, label: str) -> None:
@@ -281,10 +291,10 @@ class Divider(Entry):
 
 
 class ReplyEntry(Entry):
-    """Text of the model, live until `settle`. Marks appear between rows where they were set and are not part of it.
+    """Text of the model, live until `settle`. A mark is shown where it was set, but is not part of the text.
 
     A long text is divided into several entries, so that only those near the view are laid out at a new width.
-    `start` is what this one needs to know of the text before it.
+    `start` is the state of the Markdown before this entry.
     """
 
     def __init__(self, start: PartStart | None = None) -> None:
@@ -307,7 +317,8 @@ class ReplyEntry(Entry):
 
     def append(self, text: str) -> Sequence[ReplyEntry]:
         """Add text. Return the entries in which a long text continues: all before the last are settled."""
-        pending: list[_Item] = [("text", text[at : at + _SLICE]) for at in range(0, len(text), _SLICE)][::-1]
+        slices: list[_Item] = [("text", text[at : at + _SLICE_CHARS]) for at in range(0, len(text), _SLICE_CHARS)]
+        pending = slices[::-1]  # a stack
         entry, following = self, []
         while pending:
             start = entry.add_item(*pending.pop())
@@ -324,20 +335,20 @@ class ReplyEntry(Entry):
         return self._finder.feed(text) if kind == "text" else None
 
     def take_next_part(self) -> list[_Item]:
-        """Settle this entry without the start of the next part; return that, its last item first."""
-        left, fed_chars = self._finder.tail, 0
+        """Remove the items that belong to the next part, and settle this entry; return the items in reverse."""
+        remaining_chars, fed_chars = self._finder.tail, 0
         moved: list[_Item] = []
-        while left > 0:
+        while remaining_chars > 0:
             kind, text = self._items.pop()
             if kind == "mark":
                 moved.append((kind, text))
                 continue
-            taken = min(left, len(text))
-            moved.append((kind, text[len(text) - taken :]))
-            fed_chars += taken if len(self._items) < self._fed_items else 0
-            left -= taken
-            if taken < len(text):
-                self._items.append((kind, text[: len(text) - taken]))
+            moved_chars = min(remaining_chars, len(text))
+            moved.append((kind, text[len(text) - moved_chars :]))
+            fed_chars += moved_chars if len(self._items) < self._fed_items else 0
+            remaining_chars -= moved_chars
+            if moved_chars < len(text):
+                self._items.append((kind, text[: len(text) - moved_chars]))
         if self._stream is not None and fed_chars:
             self._stream.drop_end(fed_chars)
         self._fed_items = min(self._fed_items, len(self._items))
@@ -345,6 +356,7 @@ class ReplyEntry(Entry):
         return moved
 
     def mark(self, label: str) -> None:
+        """Insert a mark after the text so far."""
         self._items.append(("mark", label))
         self._is_current = False
 
@@ -380,7 +392,7 @@ class ReplyEntry(Entry):
         return self.gap + first
 
 
-class Thinking(Foldable):
+class ReasoningEntry(Foldable):
     """Reasoning of the model: one row with its duration and, while it streams, its last words; unfolded, all of it."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
@@ -390,8 +402,8 @@ class Thinking(Foldable):
         self._seconds: float | None = None
         self._parts: list[str] = []
         self._fed_items = 0
-        self._rest = ""
-        self._settled_lines = 0
+        self._partial_line = ""
+        self._settled_rows = 0  # the header and the rows of complete lines
 
     @property
     def is_live(self) -> bool:
@@ -426,26 +438,26 @@ class Thinking(Foldable):
         if not self.is_live or not self.is_unfolded:
             return super().update(width)
         if self._width != width or not self._lines:
-            self._fed_items, self._rest, self._settled_lines = 0, "", 1
+            self._fed_items, self._partial_line, self._settled_rows = 0, "", 1
             self._lines = [self._header(width)]
         elif self._is_current:
             return self.gap + len(self._lines)
         header = self._header(width)
-        first = self._settled_lines if header.text == self._lines[0].text else 0
+        first = self._settled_rows if header.text == self._lines[0].text else 0
         self._lines[0] = header
-        del self._lines[self._settled_lines :]
-        *complete, self._rest = (self._rest + "".join(self._parts[self._fed_items :])).split("\n")
+        del self._lines[self._settled_rows :]
+        *complete, self._partial_line = (self._partial_line + "".join(self._parts[self._fed_items :])).split("\n")
         self._fed_items = len(self._parts)
         for line in complete:
             self._lines += self._body(line, width)
-        if len(self._rest) > _LONG_LINE:
+        if len(self._partial_line) > _LONG_LINE_CHARS:
             # In a very long line only the last row can still change; the rows before it are kept.
-            *rows, last = self._body(self._rest, width)
+            *rows, last = self._body(self._partial_line, width)
             self._lines += rows
-            self._rest = last.text[last.lead :]
-        self._settled_lines = len(self._lines)
-        if self._rest.strip():
-            self._lines += self._body(self._rest, width)
+            self._partial_line = last.text[last.lead :]
+        self._settled_rows = len(self._lines)
+        if self._partial_line.strip():
+            self._lines += self._body(self._partial_line, width)
         self._width, self._is_current = width, True
         return self.gap + first if first else 0
 
@@ -461,7 +473,7 @@ class Thinking(Foldable):
     def _header(self, width: int) -> Line:
         seconds = self._clock() - self._begin_time if self._seconds is None else self._seconds
         if self._seconds is not None:
-            text = f"∴ thought for {duration_text(seconds)}" if seconds >= _NOTABLE else "∴ thought"
+            text = f"∴ thought for {duration_text(seconds)}" if seconds >= _MIN_SHOWN_S else "∴ thought"
             key = "" if self.is_unfolded else " · Ctrl+O"
             return Line(((crop(text + key, width), ink("thinking-title")),), is_decoration=True)
         text = f"∴ thinking {duration_text(seconds)}" if seconds >= 1 else "∴ thinking"
@@ -492,7 +504,7 @@ class Thinking(Foldable):
 
 
 class SupersededEntry(Entry):
-    """The dimmed text of a superseded attempt, shown below the new attempt until the new one is as long.
+    """The dimmed text of a superseded attempt, shown below the new attempt until the new text is as long.
 
     Each row of the new attempt replaces one old row, so nothing moves while the reply is rewritten. Example: after 3
     new rows over 10 old ones, the mark and old rows 5 to 10 follow.
@@ -507,13 +519,14 @@ class SupersededEntry(Entry):
         self._dimmed_width = 0
 
     def cover(self, rows: int, width: int) -> bool:
-        """Drop the old rows that `rows` new rows replace; return whether any are left."""
+        """Drop the old rows that `rows` new rows replace; return whether any old rows are left."""
         if rows != self._covered_rows:
             self._covered_rows = rows
             self.touch()
         return len(self._old_rows(width)) > rows
 
-    # Counted from the start of the old text: at another width, more or fewer of its rows are replaced.
+    # Letters are counted from the start of the old text, because at another width the new rows replace more or fewer
+    # rows of it.
 
     def letters_above(self, row: int) -> int:
         return count_letters(self._dimmed_lines[: self._covered_rows + row - self._gap_above])
@@ -530,7 +543,7 @@ class SupersededEntry(Entry):
     def lay_out(self, width: int) -> list[Line]:
         old = self._old_rows(width)
         rest = old[self._covered_rows + 1 :]
-        if len(rest) > _LONG_REST:
+        if len(rest) > _LONG_REST_ROWS:
             rest[-1] = _labeled_rule(f"line {self._covered_rows} of {len(old)} · {self._label}", width)
         return [_labeled_rule(self._label, width), *rest]
 

@@ -45,26 +45,26 @@ class RowLayout:
         self.width = 1
         self._report = report
         self._bottoms: list[int] = []
-        self._valid = 0
-        self._fresh: list[tuple[int, int]] = []
+        self._current_count = 0
+        self._changed_rows: list[tuple[int, int]] = []
 
     def invalidate(self, index: int) -> None:
         """Recompute the heights of the entry `index` and those after it when they are needed next."""
-        self._valid = min(self._valid, index)
+        self._current_count = min(self._current_count, index)
 
     @property
     def height(self) -> int:
-        self._sum()
+        self._update_bottoms()
         return self._bottoms[-1] if self._bottoms else 0
 
     def top(self, index: int) -> int:
         """Return the first row of an entry."""
-        self._sum()
+        self._update_bottoms()
         return self._bottoms[index - 1] if index else 0
 
     def find(self, y: int) -> tuple[int, int]:
         """Return the index of the entry at row `y`, and the row inside it, both clamped. There must be entries."""
-        self._sum()
+        self._update_bottoms()
         y = max(0, min(y, self.height - 1))
         index = min(bisect_right(self._bottoms, y), len(self.entries) - 1)
         return index, y - self.top(index)
@@ -89,7 +89,7 @@ class RowLayout:
         """Make the rows of an entry exact."""
         entry = self.entries[index]
         if not entry.is_laid_out(self.width):
-            self._fresh.append((index, self._update(entry)))
+            self._changed_rows.append((index, self._update(entry)))
             self.invalidate(index)
 
     def _update(self, entry: Entry) -> int:
@@ -101,9 +101,9 @@ class RowLayout:
         entry.show_plainly(self.width)
         return 0
 
-    def take_fresh(self) -> int | None:
+    def take_first_changed_row(self) -> int | None:
         """Return the first row that was laid out again since the last call, None if none was."""
-        fresh, self._fresh = self._fresh, []
+        fresh, self._changed_rows = self._changed_rows, []
         return min((self.top(index) + row for index, row in fresh if index < len(self.entries)), default=None)
 
     def lay_out_all(self) -> None:
@@ -131,13 +131,13 @@ class RowLayout:
                 return index
         return None
 
-    def _sum(self) -> None:
+    def _update_bottoms(self) -> None:
         count = len(self.entries)
-        if self._valid >= count == len(self._bottoms):
+        if self._current_count >= count == len(self._bottoms):
             return
-        start = min(self._valid, count)
+        start = min(self._current_count, count)
         del self._bottoms[start:]
         above = self._bottoms[-1] if self._bottoms else 0
         heights = [entry.height(self.width) for entry in self.entries[start:]]
         self._bottoms += [above + bottom for bottom in accumulate(heights)]
-        self._valid = count
+        self._current_count = count

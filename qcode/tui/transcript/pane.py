@@ -25,7 +25,7 @@ from textual.timer import Timer
 from textual.types import AnimationLevel, CallbackType, EasingFunction
 
 from qcode.tui.terminal.textual_internals import CrashApp
-from qcode.tui.transcript.content import Content, Replaced
+from qcode.tui.transcript.content import Content, Replacement
 from qcode.tui.transcript.entries import Entry
 from qcode.tui.transcript.layout import ReadingPosition, RowLayout
 from qcode.tui.transcript.line import Line, ink, terminal_text
@@ -59,7 +59,7 @@ class Pane(ScrollView):
         self._pattern: re.Pattern[str] | None = None
         self._chosen_entry: Entry | None = None
         self._is_placing = False
-        self.is_due = False
+        self.is_frame_due = False
         self._next_frame = 0.0
         self.ticker: Timer | None = None
 
@@ -83,7 +83,7 @@ class Pane(ScrollView):
         """Whether text arrived below the view while the user was reading elsewhere."""
         return self._reading_position is not None and self.content.arrivals != self._seen_arrivals
 
-    def hold(self) -> None:
+    def stop_following(self) -> None:
         """Stop following the end, and keep the view where it is."""
         if self._reading_position is None and self.column.entries:
             index, row = self.column.find(round(self.scroll_y))
@@ -131,9 +131,9 @@ class Pane(ScrollView):
             # Entries were inserted or removed, so rows on screen no longer match their indexes: paint at once.
             self.flush()
             return
-        if self.is_due or not self.is_attached:
+        if self.is_frame_due or not self.is_attached:
             return
-        self.is_due = True
+        self.is_frame_due = True
         wait = self._next_frame - monotonic()
         if wait <= 0:
             self.call_next(self._frame)
@@ -141,12 +141,12 @@ class Pane(ScrollView):
             self.set_timer(wait, self._frame)
 
     def _frame(self) -> None:
-        if self.is_due:
+        if self.is_frame_due:
             self.flush()
 
     def flush(self) -> None:
         """Paint all changes now."""
-        self.is_due = False
+        self.is_frame_due = False
         if not self.is_attached or not self.size.area:
             return
         start = monotonic()
@@ -155,7 +155,7 @@ class Pane(ScrollView):
         self._next_frame = start + max(_FRAME, min((monotonic() - start) / _MAX_SHARE, _MAX_PAUSE))
         self._run_ticker()
 
-    def show(self, content: Content) -> None:
+    def show_content(self, content: Content) -> None:
         """Show another content, at its end."""
         self.content = content
         self.column = RowLayout(content.entries, self._report)
@@ -170,18 +170,18 @@ class Pane(ScrollView):
     def cover(self) -> None:
         """Replace rows of the old text with rows of the new attempt, one for one."""
         content, column = self.content, self.column
-        if content.held is None:
+        if content.superseded is None:
             return
-        column.invalidate(content.held_at)
-        at = column.index(content.held) or 0
+        column.invalidate(content.rewrite_start)
+        at = column.index(content.superseded) or 0
         rows = 0
-        for index in range(content.held_at, at):
+        for index in range(content.rewrite_start, at):
             column.lay_out(index)
             rows += column.entries[index].height(column.width)
-        if content.held.cover(rows, column.width):
+        if content.superseded.cover(rows, column.width):
             column.lay_out(at)
         else:
-            content.end_hold()
+            content.drop_superseded()
 
     def drop_selection(self) -> None:
         """Clear the selection, because its rows are about to change."""
@@ -269,7 +269,7 @@ class Pane(ScrollView):
         if is_resized:
             self.after_resize()
         target = self._find_target_row(is_resized)
-        first = column.take_fresh()
+        first = column.take_first_changed_row()
         height = self.virtual_size.height
         self._move_to(target)
         if self.content.take_moved() or is_resized or self.virtual_size.height < height:
@@ -293,7 +293,7 @@ class Pane(ScrollView):
             column.lay_out_up(len(column.entries), 2 * view)
             return max(0, column.height - view)
         index = column.index(position.entry)
-        is_rewritten = self.content.held is not None and index is not None and index >= self.content.held_at
+        is_rewritten = self.content.superseded is not None and index is not None and index >= self.content.rewrite_start
         if index is None and replaced is not None and position.entry in replaced.entries:
             index, position = self._position_after(position, replaced)
             self._reading_position = position
@@ -309,7 +309,7 @@ class Pane(ScrollView):
         column.lay_out_up(index, 2 * view)
         return column.top(index) + max(0, min(position.row, position.entry.height(column.width) - 1))
 
-    def _position_after(self, position: ReadingPosition, replaced: Replaced) -> tuple[int, ReadingPosition]:
+    def _position_after(self, position: ReadingPosition, replaced: Replacement) -> tuple[int, ReadingPosition]:
         """Return the position, and the index of its entry, in the entries that replace the one of `position`.
 
         Count rows from the first of them: `scroll_y` also counts entries above, whose heights may have been estimates

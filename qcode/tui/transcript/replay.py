@@ -1,6 +1,6 @@
 """Shows a stored conversation as it looked when it ran, through the presenter that also shows running turns.
 
-A long conversation is shown from its end: `end_of` returns the start of the part for the first paint, and
+A long conversation is shown from its end: `first_shown_message` returns the start of the part for the first paint, and
 `show_earlier` adds the messages before it in the background.
 """
 
@@ -51,7 +51,7 @@ def replay(
         pass
 
 
-def end_of(messages: Sequence[StoredMessage]) -> int:
+def first_shown_message(messages: Sequence[StoredMessage]) -> int:
     """Return the index of the first message to show at once: a prompt if possible, and never a result of a call."""
     first = max(0, len(messages) - MAX_MESSAGES_AT_ONCE)
     if not first:
@@ -66,7 +66,7 @@ async def show_earlier(
 ) -> None:
     """Add `messages` above those in `transcript`; stop if it meanwhile shows another conversation."""
     content = transcript.content
-    earlier = transcript.blank()
+    earlier = transcript.new_content()
     for number, _ in enumerate(_replay_steps(messages, earlier, clock, max_continuations), 1):
         if number % _ITEMS_A_SLICE == 0:
             await asyncio.sleep(0)

@@ -91,7 +91,7 @@ class SelectablePane(Pane):
             return
         if not self._is_dragging:
             self._is_dragging = True
-            self.hold()
+            self.stop_following()
         self._pointer = pointer
         self._extend()
         is_outside = pointer.y <= 0 or pointer.y >= self.size.height
@@ -137,7 +137,7 @@ class SelectablePane(Pane):
 
     def toggle(self, entry: Foldable) -> None:
         """Unfold one entry, or fold it again; the rows above it stay where they are."""
-        self.hold()
+        self.stop_following()
         self.content.unfold(entry, not entry.is_unfolded)
         position = self.reading_position
         if position is not None:
@@ -148,9 +148,9 @@ class SelectablePane(Pane):
         self._anchors = self._anchor(start.y, start.x), self._anchor(end.y, end.x)
         self.screen.selections = {self: Selection(start, end)}
 
-    def show(self, content: Content) -> None:
+    def show_content(self, content: Content) -> None:
         self._press_anchor = self._anchors = None
-        super().show(content)
+        super().show_content(content)
 
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the source text of the selection, without gutters and with wrapped lines joined."""
@@ -266,7 +266,7 @@ class SelectablePane(Pane):
         above, below = -self._pointer.y, self._pointer.y - self.size.height + 1
         step = -1 - above // 2 if self._pointer.y <= 0 else 1 + below // 2
         self.scroll_to(y=self.scroll_y + step, immediate=True)
-        self.hold()
+        self.stop_following()
         self._extend()
 
     def _stop_scrolling(self) -> None:

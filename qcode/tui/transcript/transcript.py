@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from textual import events
 from textual.geometry import Offset
 
-from qcode.tui.transcript.content import Content, Thoughts
+from qcode.tui.transcript.content import Content, ThinkingMode
 from qcode.tui.transcript.entries import Entry, Foldable, PromptEntry
 from qcode.tui.transcript.layout import ReadingPosition, RowLayout
 from qcode.tui.transcript.line import GAP_CLASS, Line, shown_text
@@ -57,7 +57,7 @@ class _Search:
 
 
 class SearchingPane(SelectablePane):
-    """A pane that can be searched. `begin_search`, then `search` and `search_on`, then `end_search`."""
+    """A pane that can be searched. `begin_search`, then `search` and `search_next`, then `end_search`."""
 
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(content, id, classes)
@@ -83,7 +83,7 @@ class SearchingPane(SelectablePane):
         before = [index for index, hit in enumerate(hits) if self._order(hit)[:2] <= search.top]
         return self._go_to(hits, before[-1] if before else len(hits) - 1)
 
-    def search_on(self, *, is_upwards: bool = True) -> SearchPosition:
+    def search_next(self, *, is_upwards: bool = True) -> SearchPosition:
         """Show the next match in a direction, wrapping around."""
         search = self._search
         hits = self._hits()
@@ -170,7 +170,7 @@ class CardChoosingPane(SearchingPane):
         if at is None:
             return False
         self._report_leaving, self._report_choice = left, chosen
-        self.hold()
+        self.stop_following()
         self.can_focus = True
         self.focus()
         self._choose(at)
@@ -188,9 +188,9 @@ class CardChoosingPane(SearchingPane):
         left(typed)
         return True
 
-    def show(self, content: Content) -> None:
+    def show_content(self, content: Content) -> None:
         self.leave_cards()
-        super().show(content)
+        super().show_content(content)
 
     def on_blur(self) -> None:
         """End choosing if another widget has the focus now; the terminal's own focus may return."""
@@ -263,13 +263,13 @@ class Transcript(CardChoosingPane):
         self,
         *,
         clock: Callable[[], float] = monotonic,
-        thinking: Thoughts = "folded",
+        thinking: ThinkingMode = "folded",
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
         super().__init__(Content(clock, thinking), id, classes)
         self._clock = clock
-        self._thinking_mode: Thoughts = thinking
+        self._thinking_mode: ThinkingMode = thinking
 
     def add_welcome(self, lines: Sequence[str]) -> None:
         """Add the welcome lines, the first one bold."""
@@ -353,15 +353,15 @@ class Transcript(CardChoosingPane):
         top = round(self.scroll_y)
         return [line.text for line in self.column.lines(top, top + self.size.height)]
 
-    def show_thinking(self, thinking: Thoughts) -> None:
+    def show_thinking(self, thinking: ThinkingMode) -> None:
         """Set how reasoning is shown from now on: folded, expanded or hidden."""
         self._thinking_mode = self.content.thinking = thinking
 
     def clear(self) -> None:
         """Remove all entries."""
-        self.show(self.blank())
+        self.show_content(self.new_content())
 
-    def blank(self) -> Content:
+    def new_content(self) -> Content:
         """Return an empty content with the same settings, for entries that belong above."""
         return Content(self._clock, self._thinking_mode)
 
@@ -374,7 +374,7 @@ class Transcript(CardChoosingPane):
         """Return the whole transcript as text at the current width, including changes not yet painted."""
         return shown_text(self._all_lines())
 
-    def jump(self, step: int) -> bool:
+    def jump_to_prompt(self, step: int) -> bool:
         """Scroll to the previous (-1) or next (1) prompt of the user; return False if there is none.
 
         After the last prompt, scroll to the end.

@@ -44,8 +44,8 @@ class TranscriptApp(App[None]):
     def is_ticking(self) -> bool:
         return self.transcript.ticker is not None
 
-    def is_due(self) -> bool:
-        return self.transcript.is_due
+    def is_frame_due(self) -> bool:
+        return self.transcript.is_frame_due
 
     def view(self) -> list[str]:
         """Return the painted rows of the transcript."""

@@ -54,11 +54,11 @@ async def call(name: str, app: TranscriptApp, pilot: Pilot[None], pick: random.R
             transcript.add_user("hello " * pick.randint(1, 30))
         case "find":
             transcript.search(pick.choice(("text", "out", "nowhere")))
-            transcript.search_on(is_upwards=pick.random() < 0.5)
+            transcript.search_next(is_upwards=pick.random() < 0.5)
             if pick.random() < 0.7:
                 transcript.end_search(returns_to_start=pick.random() < 0.5)
         case "jump":
-            transcript.jump(pick.choice((-1, 1)))
+            transcript.jump_to_prompt(pick.choice((-1, 1)))
 
 
 @pytest.mark.parametrize("seed", range(6))

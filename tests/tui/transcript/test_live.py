@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from qcode.tui.transcript.cards import CardState, CardUpdate
-from qcode.tui.transcript.content import Content, Thoughts
+from qcode.tui.transcript.content import Content, ThinkingMode
 from qcode.tui.transcript.line import ink
 from tests.tui.transcript.stage import TranscriptApp, fill, play, settle
 
@@ -386,12 +386,12 @@ def test_folds_open_and_close_without_losing_the_scroll_position() -> None:
 
 def test_thinking_may_stay_open_or_hidden() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
-        cases: list[tuple[Thoughts, list[str]]] = [
+        cases: list[tuple[ThinkingMode, list[str]]] = [
             ("expanded", ["∴ thought", "│ because", "", "yes"]),
             ("hidden", ["yes"]),
         ]
         for thinking, seen in cases:
-            app.transcript.show(Content(lambda: app.now, thinking))
+            app.transcript.show_content(Content(lambda: app.now, thinking))
             app.transcript.append_reasoning("because")
             app.transcript.append_text("yes")
             app.transcript.settle()

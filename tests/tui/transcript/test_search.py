@@ -19,11 +19,11 @@ def test_search_goes_up_from_the_current_position_and_scrolls_to_each_match() ->
         await settle(app, pilot)
         assert transcript.search("no such thing") == SearchPosition(0, 0)
         assert transcript.search("REPLY 1") == SearchPosition(11, 11)
-        assert [transcript.search_on().number for _ in range(2)] == [10, 9]
+        assert [transcript.search_next().number for _ in range(2)] == [10, 9]
         await settle(app, pilot)
         assert app.screen.get_selected_text() == "reply 1"
         assert "• reply 17" in app.view()
-        assert transcript.search_on(is_upwards=False) == SearchPosition(10, 11)
+        assert transcript.search_next(is_upwards=False) == SearchPosition(10, 11)
         assert not transcript.is_anchored
 
     play(scene)
@@ -35,8 +35,8 @@ def test_search_wraps_around_at_both_ends() -> None:
         transcript.append_text("one two one")
         await settle(app, pilot)
         assert transcript.search("one") == SearchPosition(2, 2)
-        assert [transcript.search_on().number for _ in range(3)] == [1, 2, 1]
-        assert transcript.search_on(is_upwards=False) == SearchPosition(2, 2)
+        assert [transcript.search_next().number for _ in range(3)] == [1, 2, 1]
+        assert transcript.search_next(is_upwards=False) == SearchPosition(2, 2)
 
     play(scene)
 
@@ -79,7 +79,7 @@ def test_match_in_collapsed_output_is_expanded_and_collapsed_again() -> None:
         assert "52 more lines" in folded
         assert transcript.search("file 30") == SearchPosition(2, 2)
         assert transcript.plain_text() == folded
-        assert transcript.search_on() == SearchPosition(1, 2)
+        assert transcript.search_next() == SearchPosition(1, 2)
         await settle(app, pilot)
         assert "  │ file 30" in app.view()
         assert app.screen.get_selected_text() == "file 30"
@@ -98,7 +98,7 @@ def test_match_in_the_visible_part_of_a_fold_expands_nothing() -> None:
         await settle(app, pilot)
         assert transcript.search("file 1") != SearchPosition()
         transcript.search("file 2")
-        while transcript.search_on().number != 1:
+        while transcript.search_next().number != 1:
             continue
         transcript.end_search(returns_to_start=False)
         transcript.search("file 0")
@@ -159,7 +159,7 @@ def test_search_stays_open_while_text_arrives() -> None:
         transcript.append_text("another word\n\n" * 40)
         await settle(app, pilot)
         assert app.screen.get_selected_text() == "word"
-        assert transcript.search_on(is_upwards=False) == SearchPosition(2, 41)
+        assert transcript.search_next(is_upwards=False) == SearchPosition(2, 41)
 
     play(scene)
 
@@ -167,20 +167,20 @@ def test_search_stays_open_while_text_arrives() -> None:
 def test_keys_jump_from_one_user_message_to_the_next() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         transcript = app.transcript
-        assert not transcript.jump(-1)
+        assert not transcript.jump_to_prompt(-1)
         for number in range(4):
             transcript.add_user(f"question {number}")
             fill(transcript, 6)
         await settle(app, pilot)
         tops = []
-        while transcript.jump(-1):
+        while transcript.jump_to_prompt(-1):
             await settle(app, pilot)
             tops.append(app.view()[0])
         assert tops == ["> question 3", "> question 2", "> question 1", "> question 0"]
-        assert transcript.jump(1)
+        assert transcript.jump_to_prompt(1)
         await settle(app, pilot)
         assert app.view()[0] == "> question 1"
-        assert [transcript.jump(1) for _ in range(4)] == [True, True, True, False]
+        assert [transcript.jump_to_prompt(1) for _ in range(4)] == [True, True, True, False]
         assert transcript.is_anchored
 
     play(scene)

@@ -267,7 +267,7 @@ def test_no_timer_runs_while_nothing_happens() -> None:
         assert app.is_ticking()
         transcript.update_card("1", CardUpdate(state="done"))
         await settle(app, pilot)
-        while app.is_due():
+        while app.is_frame_due():
             await pilot.pause()
         assert not app.is_ticking()
 
