@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import Literal, TypeAlias
 
-from qcode.agent.call_titles import verb
+from qcode.agent.call_titles import DEFAULT_ARGUMENTS, verb
 from qcode.protocol.events import CallState
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.tools import ChangedFile, ToolOutcome
@@ -50,13 +50,19 @@ def kind_of(name: str) -> str:
     return _KIND_OF.get(name, "other")
 
 
-def title_of(name: str, arguments: JsonObject) -> str:
-    """Return the title of a call on one line, such as `Edit src/a.py`; everything in it is visible."""
-    if name == "apply_patch":
+def title_of(name: str, arguments: JsonObject | None) -> str:
+    """Return the title of a call on one line, such as `Edit src/a.py`; everything in it is visible.
+
+    `arguments` None: not known yet.
+    """
+    if arguments is None:
+        argument = ""
+    elif name == "apply_patch":
         argument = ", ".join(_PATCHED_FILE.findall(str(arguments.get("input", ""))))
     else:
         values = (arguments[key] for key in _TITLE_ARGUMENTS if key in arguments)
-        argument = next((value for value in values if isinstance(value, str) and value.strip()), "")
+        default = DEFAULT_ARGUMENTS.get(name, "")
+        argument = next((value for value in values if isinstance(value, str) and value.strip()), default)
     return shown_line(f"{verb(name)} {argument}".rstrip(), _MAX_TITLE)
 
 
@@ -284,8 +290,8 @@ class Cards:
         return card
 
 
-def announcement(card: CallCard, arguments: JsonObject, folder: str, **extra: Json) -> JsonObject:
-    """Return the update that shows a card for the first time."""
+def announcement(card: CallCard, arguments: JsonObject | None, folder: str, **extra: Json) -> JsonObject:
+    """Return the update that shows a card for the first time; `arguments` None: they are not known yet."""
     return {
         "sessionUpdate": "tool_call",
         "toolCallId": card.card_id,
@@ -293,8 +299,8 @@ def announcement(card: CallCard, arguments: JsonObject, folder: str, **extra: Js
         "title": title_of(card.name, arguments),
         "kind": kind_of(card.name),
         "status": "pending",
-        "rawInput": raw_input(arguments),
-        "locations": locations_of(card.name, arguments, folder),
+        "rawInput": raw_input(arguments or {}),
+        "locations": locations_of(card.name, arguments or {}, folder),
         **extra,
     }
 

@@ -234,9 +234,9 @@ class TurnView:
         card = self._cards.announce(block, call_id, name)
         if card is not None:
             self.flush()
-            self._send_first(card, {})
+            self._send_first(card, None)
 
-    def _send_first(self, card: CallCard, arguments: JsonObject, parent: str = "") -> None:
+    def _send_first(self, card: CallCard, arguments: JsonObject | None, parent: str = "") -> None:
         card.has_begun = True
         update = cards.announcement(card, arguments, self._folder)
         meta: JsonObject = {"qcode": {"parentToolCallId": parent}} if parent else {}

@@ -33,6 +33,8 @@ VERBS: Mapping[str, str] = {
     "diagnostics": "Check",
 }
 """The display names of tools. A tool of a server has no entry and is shown by its own name."""
+DEFAULT_ARGUMENTS: Mapping[str, str] = {"ls": "."}
+"""The main argument of a tool if a call names no path."""
 _NOUNS: Mapping[str, str] = {
     "shell": "a command",
     "edit": "an edit",
@@ -74,6 +76,8 @@ def main_argument(call: ToolCall, limit: int = 400) -> str:
         return shown_line(_current_task(arguments), limit)
     if call.name in ("grep", "glob"):
         return shown_line(_search_text(arguments), limit)
+    if call.name in DEFAULT_ARGUMENTS and not arguments.get("path"):
+        return DEFAULT_ARGUMENTS[call.name]
     for key in _MAIN_ARGUMENTS:
         text = _argument_text(arguments.get(key))
         if text:

@@ -41,6 +41,15 @@ def test_title_of_a_patch_names_its_files() -> None:
     assert title_of("apply_patch", {"input": patch}).endswith(" src/a.py, b.py")
 
 
+def test_title_of_a_listing_without_a_path_names_the_workspace() -> None:
+    assert [title_of("ls", arguments) for arguments in ({}, {"path": ""}, {"path": "src"}, None)] == [
+        "List .",
+        "List .",
+        "List src",
+        "List",
+    ]
+
+
 def _same(answer: object, _: object) -> object:
     return answer
 

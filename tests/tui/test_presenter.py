@@ -371,6 +371,11 @@ def test_search_shows_its_pattern_and_folder() -> None:
     assert main_argument(call("glob", '{"path": ".", "pattern": "**/*.py"}')) == "**/*.py"
 
 
+def test_listing_without_a_path_shows_the_workspace() -> None:
+    arguments = ("{}", '{"path": ""}', '{"depth": 2}', '{"path": "src"}')
+    assert [main_argument(call("ls", text)) for text in arguments] == [".", ".", ".", "src"]
+
+
 def test_main_argument_of_a_todo_list_is_the_task_in_progress() -> None:
     rows = '{"task": "read it", "state": "done"}, {"task": "change\\nit", "state": "in_progress"}'
     assert main_argument(call("todo", f'{{"items": [{rows}]}}')) == "change⏎it"
