@@ -148,14 +148,21 @@ def _agent(messages: Sequence[Message]) -> str:
 
 
 def _diff(diff: str) -> str:
+    """Return the lines of a diff with their numbers; a rule separates its hunks."""
     rows: list[str] = []
+    is_first_hunk = True
     headers = ("--- ", "diff --git", "index ", *(("+++ ",) if diff.count("\n+++ ") < 2 else ()))
     for line in diff_lines(diff.removesuffix("\n").split("\n")):
         if line.kind in ("add", "remove", "same"):
             number = f"<i>{line.number}</i>"
             rows.append(f'<span class="{line.kind}">{number}{_text(line.text) or " "}</span>')
         elif line.kind == "outside" and line.text.startswith(headers):
-            continue
+            is_first_hunk = is_first_hunk or line.text.startswith("--- ")
+        elif line.kind == "hunk":
+            heading = _text(line.text.split("@@", 2)[2].strip())
+            if heading or not is_first_hunk:
+                rows.append(f'<span class="hunk{"" if is_first_hunk else " later"}">{heading}</span>')
+            is_first_hunk = False
         elif line.text:
             rows.append(f'<span class="hunk">{_text(line.text)}</span>')
     return f'<pre class="diff">{"".join(rows)}</pre>'

@@ -139,7 +139,8 @@ class SessionTurn:
         answers = takewhile(lambda message: message.role == "user", messages)
         results = (block for message in answers for block in message.blocks if isinstance(block, ToolResult))
         result = next((result for result in results if result.call_id == call.call_id), None)
-        return view_of(call, result, step.shown_results.get(call.call_id))
+        view = view_of(call, result, step.shown_results.get(call.call_id))
+        return replace(view, output=_without_reply(view.output, step.agents.get(call.call_id, ())))
 
     @property
     def facts(self) -> tuple[str, ...]:
@@ -249,6 +250,12 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
     if diff or (plan and not state):
         output = ""
     return CallView(call.name, argument, arguments, state, display.summary, diff, output, result.images, plan)
+
+
+def _without_reply(output: str, messages: Sequence[Message]) -> str:
+    """Return the result of a sub-agent without its last reply, which an export shows with its `messages`."""
+    reply = messages[-1].text.strip() if messages and not messages[-1].calls else ""
+    return output.strip().removesuffix(reply).strip() if reply else output
 
 
 _RANGE = re.compile(r"(\d+)(?:(-)(\d*))?|-(\d+)")

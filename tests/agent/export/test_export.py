@@ -17,7 +17,14 @@ from qcode.agent.sessions.export import (
     export_request,
     export_turns,
 )
-from qcode.agent.sessions.history import HistoryEntry, InnerMessage, SessionHistory, ShownResult, StoredMessage
+from qcode.agent.sessions.history import (
+    AgentWork,
+    HistoryEntry,
+    InnerMessage,
+    SessionHistory,
+    ShownResult,
+    StoredMessage,
+)
 from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.turns import SessionTurn, session_turns
 from qcode.engine.synthetic import marker_arguments
@@ -226,7 +233,7 @@ def test_call_has_the_summary_and_diff_shown_in_the_app(form: ExportForm) -> Non
         card = next(parsed(text).iter("details"))
         assert [words(item) for item in card.iter("summary")] == ["Edit cart.py +1 -1 lines [redacted]"]
         lines = {item.attrib["class"]: words(item) for item in card.iter("span")}
-        assert lines == {"hunk": "@@ -7,2 +7,2 @@", "same": "7 same", "remove": "8-old <b>", "add": "8+new <b>"}
+        assert lines == {"same": "7 same", "remove": "8-old <b>", "add": "8+new <b>"}
     elif form == "md":
         assert f"```diff\n{DIFF}" in text
     else:
@@ -321,6 +328,28 @@ def test_work_of_a_sub_agent_is_inside_its_card() -> None:
     assert "found it" in words(next(card.iter("details")))
     assert "> Inside." in export_turns(turns, ABOUT, ExportRequest("md"))
     assert json.loads(export_turns(turns, ABOUT, ExportRequest("json")))["messages"][1]["agents"]["c1"]
+
+
+@pytest.mark.parametrize("form", ["html", "md"])
+@pytest.mark.parametrize("before", ["", "[Not a finished answer: it was cancelled]\n\n"])
+def test_last_reply_of_a_sub_agent_is_shown_once(form: ExportForm, before: str) -> None:
+    call, result = ToolCall("c1", "agent", '{"prompt": "look"}'), ToolResult("c1", "agent", f"{before}It is there.")
+    history = history_of([user("go"), assistant(call), Message("user", (result,))])
+    history.stored[1].agent_work["c1"] = AgentWork([InnerMessage(assistant(Text("It is there.\n")))])
+    text = export_turns(turns_of(history), ABOUT, ExportRequest(form))
+    assert text.count("It is there.") == 1
+    assert text.count("Not a finished answer") == bool(before)
+
+
+def test_hunks_of_a_diff_are_separated_without_their_headers() -> None:
+    call = ToolCall("c1", "edit", '{"path": "cart.py"}')
+    history = history_of([user("go"), assistant(call), Message("user", (ToolResult("c1", "edit", "Edited."),))])
+    diff = f"{DIFF}@@ -20 +20 @@ def total():\n-a\n+b\n@@ -40 +40 @@\n-c\n+d\n"
+    history.stored[1].shown_results["c1"] = ShownResult("done", "+3 -3 lines", diff, 2.0)
+    page = export_turns(turns_of(history), ABOUT, ExportRequest("html"))
+    assert "@@" not in page
+    hunks = [words(item) for item in parsed(page).iter("span") if "hunk" in item.attrib["class"]]
+    assert hunks == ["def total():", ""]
 
 
 def test_every_format_reports_truncation_and_cost() -> None:
