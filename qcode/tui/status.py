@@ -38,11 +38,13 @@ _INTERRUPT = " · Esc to interrupt"
 _SHORT_INTERRUPT = " · Esc"
 _MAX_ACTIVITY_CELLS = 120
 _MIN_ACTIVITY_CELLS = 36
-_MIN_WHY_CELLS = 12
+_MIN_REASON_CELLS = 12
 _WARNING_SHARE = 0.75
 """The share of the context window from which the line warns."""
 _ERROR_SHARE = 0.9
 """The share of the context window from which the figure has the color of an error."""
+# "known problem" drops the problem only while a turn runs, "hint" drops all but `Esc` of the keys of an activity, and
+# "details" drops the duration and the last words of the activity.
 _DROP_ORDER = (
     "branch",
     "tokens",
@@ -138,9 +140,9 @@ def render_status(status: Status, width: int, now: float) -> Content:
     """
     for left, facts in _layouts(status, width, now):
         right = Content(_GAP).join(facts)
-        room = width - right.cell_length - left.cell_length
-        if room >= (len(_GAP) if left and right else 0):
-            return Content.assemble(left, " " * room, right)
+        gap_cells = width - right.cell_length - left.cell_length
+        if gap_cells >= (len(_GAP) if left and right else 0):
+            return Content.assemble(left, " " * gap_cells, right)
     mode = _mode(status, is_long=False)
     activity = _activity(status, now, _SHORT_INTERRUPT, max(0, width - mode.cell_length - len(_GAP)))
     line = Content.assemble(mode, _GAP if activity else "", activity)
@@ -186,10 +188,11 @@ def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -
     a minimum.
     """
     mode = _mode(status, is_long="mode" in parts)
-    room = max(_MIN_ACTIVITY_CELLS, width - mode.cell_length - len(_GAP))
+    max_cells = max(_MIN_ACTIVITY_CELLS, width - mode.cell_length - len(_GAP))
     interrupt = _INTERRUPT if "hint" in parts else _SHORT_INTERRUPT
-    is_whole = "details" in parts or bool(status.hint)
-    activity = _activity(status, now, interrupt, _MAX_ACTIVITY_CELLS if is_whole else room)
+    if "details" in parts or status.hint:
+        max_cells = _MAX_ACTIVITY_CELLS
+    activity = _activity(status, now, interrupt, max_cells)
     if activity:
         return Content.assemble(mode, _GAP, activity)
     key = f" · {status.mode_key}" if status.mode_key and "key" in parts else ""
@@ -211,43 +214,52 @@ def limit_countdown(activity: Activity | None, now: float) -> str:
     return duration_text(max(0, ceil(activity.until - now)))
 
 
-def _activity(status: Status, now: float, interrupt: str, room: int) -> Content:
-    """Return the activity in at most `room` cells; a hint or an open question takes its place.
+def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Content:
+    """Return the activity in at most `max_cells` cells; a hint or an open question takes its place.
 
-    The duration is dropped first, then words at the end of the text. `interrupt`, which names the key that stops the
-    activity, is kept, and so is the time until a retry.
+    `interrupt` names the key that stops the activity. It is kept when the text is shortened.
     """
     activity = status.activity or status.shell_line
     if status.hint:
-        return Content.styled(shorten_to_words(status.hint, room), "$text-warning")
+        return Content.styled(shorten_to_words(status.hint, max_cells), "$text-warning")
     words, keys = status.question
     if words:
         if interrupt == _SHORT_INTERRUPT:
             # `Enter send · Esc to interrupt` becomes `Esc`.
             keys = keys.rpartition(_KEY_GAP)[2].removesuffix(" to interrupt")
-        words = shorten_to_words(words, room - cell_len(keys) - len(_KEY_GAP))
+        words = shorten_to_words(words, max_cells - cell_len(keys) - len(_KEY_GAP))
         gap = _KEY_GAP if words and keys else ""
         return Content.assemble((words, "bold $text-warning"), (f"{gap}{keys}", "$muted"))
     if activity is None:
         return Content("")
     if not activity.is_moving:
-        words = shorten_to_words(activity.text, room - cell_len(interrupt))
+        words = shorten_to_words(activity.text, max_cells - cell_len(interrupt))
         return Content.assemble((words, "bold $text-warning"), (interrupt, "$muted"))
     frame = _FRAMES[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_FRAMES)]
-    whole_room, room = room, room - len(frame) - 1 - cell_len(interrupt)
-    words, clock = one_line(activity.text), ""
-    if activity.until is not None:
-        retrying = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))
-        why = shorten_to_words(words.rstrip(". "), room - cell_len(retrying) - 2)
-        is_why_readable = why == words.rstrip(". ") or cell_len(why) >= _MIN_WHY_CELLS
-        words = f"{why}, {retrying}" if why and is_why_readable else shorten_to_words(retrying, room)
-    else:
-        clock = f" {duration_text(now - activity.since)}" if now - activity.since >= 1 else ""
-        if cell_len(words) + len(clock) > room:
-            words, clock = shorten_to_words(words, room), ""
+    words, elapsed = _activity_words(activity, now, max_cells - len(frame) - 1 - cell_len(interrupt))
     if not words:
-        return Content.assemble((frame, "$text-accent"), (" Esc", "$muted")).truncate(whole_room)
-    return Content.assemble((f"{frame} {words}", "$text-accent"), (clock, "$muted"), (interrupt, "$muted"))
+        return Content.assemble((frame, "$text-accent"), (" Esc", "$muted")).truncate(max_cells)
+    return Content.assemble((f"{frame} {words}", "$text-accent"), (elapsed, "$muted"), (interrupt, "$muted"))
+
+
+def _activity_words(activity: Activity, now: float, max_cells: int) -> tuple[str, str]:
+    """Return the text of a running activity and its elapsed time, together at most `max_cells` wide.
+
+    The elapsed time is dropped first, then words at the end of the text. A wait keeps its remaining time; its reason is
+    dropped if too little of it would be left to be understood.
+    """
+    text = one_line(activity.text)
+    if activity.until is None:
+        elapsed = f" {duration_text(now - activity.since)}" if now - activity.since >= 1 else ""
+        if cell_len(text) + len(elapsed) <= max_cells:
+            return text, elapsed
+        return shorten_to_words(text, max_cells), ""
+    remaining = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))
+    reason = text.rstrip(". ")
+    short_reason = shorten_to_words(reason, max_cells - cell_len(remaining) - 2)
+    if short_reason and (short_reason == reason or cell_len(short_reason) >= _MIN_REASON_CELLS):
+        return f"{short_reason}, {remaining}", ""
+    return shorten_to_words(remaining, max_cells), ""
 
 
 def _mode(status: Status, *, is_long: bool) -> Content:

@@ -1,6 +1,6 @@
 """Small widgets of screens and panels: two-column text, the row of keys, the help panel, an input field and others.
 
-`HangingText` wraps two columns at any width: wrapped text stays in its column, or moves below if there is no room.
+`HangingText` wraps two columns: wrapped text stays in its column; on a narrow screen the right column moves below.
 `HelpPanel` opens above the prompt for keys and help; it never takes the focus, and Esc closes it.
 """
 
@@ -237,9 +237,9 @@ class HelpPanel(Vertical):
             return
         others = (child for child in self.screen.children if child is not self and child.id != "transcript")
         rows = sum(child.region.height + child.styles.margin.height for child in others if child.display)
-        room = self.screen.size.height - rows - self.styles.margin.height - _TITLE_ROWS
+        free_rows = self.screen.size.height - rows - self.styles.margin.height - _TITLE_ROWS
         transcript_rows = _TRANSCRIPT_ROWS if self.screen.size.height >= _FULL_HEIGHT else 1
-        height = max(_MIN_HELP_ROWS, room - transcript_rows)
+        height = max(_MIN_HELP_ROWS, free_rows - transcript_rows)
         self.query_one("#help-scroll").styles.max_height = height
         self.query_one("#help-text", HangingText).use_columns_above(height)
 

@@ -258,11 +258,11 @@ def _show_opened(context: CommandContext, notices: Sequence[str] = ()) -> None:
 
     restored = restore_session(context.agent.conversation, context.agent.context.options)
     context.screen.show_conversation()
-    for item in restored:
-        context.view.notify(item.level, item.text)
-    for notice in notices:
-        if not is_shown_by_resume(context.agent.conversation, notice):
-            context.view.notify("warning", notice)
+    for notice in restored:
+        context.view.notify(notice.level, notice.text)
+    for text in notices:
+        if not is_shown_by_resume(context.agent.conversation, text):
+            context.view.notify("warning", text)
 
 
 def _fork(context: CommandContext, session_id: str) -> None:

@@ -33,20 +33,20 @@ _NUMBER_CELLS = 4
 
 @dataclass(frozen=True, slots=True)
 class QuestionText:
-    """The parts of a question besides its detail. `current` is the index of the highlighted option, -1 for none.
-
-    `notes` are the reason for asking and the user's draft, each on separate rows. `is_warning`: the note is a warning,
-    which takes precedence over the detail. `is_prose`: the detail continues the title. `ends_with_name`: the first span
-    of the title ends with the name of a file, which stays in view.
-    """
+    """The parts of a question besides its detail."""
 
     title: tuple[Span, ...]
     notes: tuple[tuple[Span, ...], ...]
+    """The reason for asking and the user's draft, each on separate rows."""
     options: tuple[Option, ...]
     current: int
+    """The index of the highlighted option, -1 for none."""
     is_warning: bool = False
+    """Whether the note is a warning, which takes precedence over the detail."""
     is_prose: bool = False
+    """Whether the detail is text that continues the title."""
     ends_with_name: bool = False
+    """Whether the first span of the title ends with the name of a file, which stays in view."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +75,28 @@ class QuestionRows:
 
 @dataclass(frozen=True, slots=True)
 class _Arrangement:
-    """One way to share the rows: a maximum for title and notes, a minimum for the detail, and which choices wrap."""
+    """One way to share the rows: the maximum rows of title and notes, the minimum rows of the detail.
+
+    `wraps_current` and `wraps_others`: the current choice, or any other, may have several rows.
+    """
 
     title: int
     notes: int
-    wraps_current: bool
-    wraps_others: bool = False
     detail: int = _MIN_DETAIL_ROWS
+    wraps_current: bool = False
+    wraps_others: bool = False
 
 
 _ARRANGEMENTS = (
-    _Arrangement(_ALL, _ALL, True, True),
-    _Arrangement(_ALL, 2, True),
-    _Arrangement(2, 1, True),
-    _Arrangement(2, 1, False),
-    _Arrangement(1, 1, False),
-    _Arrangement(1, 1, False, detail=1),
-    _Arrangement(1, 0, False, detail=1),
+    _Arrangement(title=_ALL, notes=_ALL, wraps_current=True, wraps_others=True),
+    _Arrangement(title=_ALL, notes=2, wraps_current=True),
+    _Arrangement(title=2, notes=1, wraps_current=True),
+    _Arrangement(title=2, notes=1),
+    _Arrangement(title=1, notes=1),
+    _Arrangement(title=1, notes=1, detail=1),
+    _Arrangement(title=1, notes=0, detail=1),
 )
+"""The ways to share the rows, the largest first; the first one that fits is used."""
 
 
 def arrange(

@@ -110,19 +110,19 @@ class TodoPanel(Vertical):
         # With the summary line this is the panel's largest height, so the last item can be scrolled into view.
         scroll.styles.max_height = max(1, int(self.app.size.height * _SCREEN_SHARE) - 1)
         if self.is_open:
-            at = current_index(self.items)
-            rows = [_todo_row(item, is_current=index == at) for index, item in enumerate(self.items)]
+            current = current_index(self.items)
+            rows = [_todo_row(item, is_current=index == current) for index, item in enumerate(self.items)]
             self.query_one("#todo-items", Static).update(Content("\n").join(rows))
             self.call_after_refresh(self._keep_current_in_view)
 
     def _keep_current_in_view(self) -> None:
         """Scroll to the current item. Items wrap, so its row is the sum of the heights above it."""
-        at = current_index(self.items)
+        current = current_index(self.items)
         items = self.query_one("#todo-items", Static)
         width = items.size.width
-        if at is None or not self.is_open or width <= 0:
+        if current is None or not self.is_open or width <= 0:
             return
-        heights = [len(_todo_row(item, is_current=False).wrap(width)) for item in self.items[: at + 1]]
+        heights = [len(_todo_row(item, is_current=False).wrap(width)) for item in self.items[: current + 1]]
         region = Region(0, sum(heights[:-1]), width, heights[-1])
         self.query_one("#todo-scroll", VerticalScroll).scroll_to_region(region, animate=False, force=True)
 
@@ -177,11 +177,11 @@ def current_index(items: Sequence[TodoItem]) -> int | None:
 def todo_summary(items: Sequence[TodoItem]) -> str:
     """Return the list in one line, such as `3/7 · doing: write the tests`."""
     done = sum(item.state == "done" for item in items)
-    at = current_index(items)
-    if at is None:
+    current = current_index(items)
+    if current is None:
         return f"{done}/{len(items)} · all done"
-    label = "doing" if items[at].state == "in_progress" else "next"
-    return f"{done}/{len(items)} · {label}: {one_line(items[at].task)}"
+    label = "doing" if items[current].state == "in_progress" else "next"
+    return f"{done}/{len(items)} · {label}: {one_line(items[current].task)}"
 
 
 def todo_lines(items: Sequence[TodoItem]) -> str:
