@@ -130,7 +130,7 @@ class SessionCommands:
             case "context":
                 from qcode.agent.reports import context_text
 
-                return CommandOutput(context_text(agent.conversation.context()))
+                return CommandOutput(context_text(agent.conversation.context_report()))
             case "cost":
                 from qcode.agent.reports import cost_text_of
 
@@ -181,10 +181,10 @@ class SessionCommands:
 
     async def _undo_or_redo(self, name: str) -> str:
         """Undo or redo a turn; leave files unchanged that were edited since."""
-        rewinds = self._agent.conversation.rewinds
+        checkpoints = self._agent.conversation.checkpoints
         try:
-            plan = await (rewinds.plan_undo() if name == "undo" else rewinds.plan_redo())
-            report = await rewinds.perform(plan)
+            plan = await (checkpoints.plan_undo() if name == "undo" else checkpoints.plan_redo())
+            report = await checkpoints.perform(plan)
         except ValueError as refusal:
             return str(refusal)
         doubts = [f"{file.path}: {file.doubt}" for file in plan.doubtful]

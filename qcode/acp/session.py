@@ -126,7 +126,7 @@ class EditorSession:
             self.agent.servers.start(self._send_commands)
         conversation = self.agent.conversation
         spent = self._session_cost()
-        report = conversation.context() if conversation.messages else None
+        report = conversation.context_report() if conversation.messages else None
         if report is not None:
             self.send(usage_update(report.used, report.window, spent))
         self._send_title()
@@ -332,9 +332,9 @@ class EditorSession:
 
     async def _forget_turn(self, turn: int) -> None:
         """Leave a refused turn out of later requests, as the protocol says; the session file keeps it."""
-        rewinds = self.agent.conversation.rewinds
+        checkpoints = self.agent.conversation.checkpoints
         with suppress(ValueError):
-            await rewinds.perform(await rewinds.plan_rewind(turn, "conversation"))
+            await checkpoints.perform(await checkpoints.plan_rewind(turn, "conversation"))
 
     def _handle_event(self, event: TurnEvent, prompt: PendingPrompt) -> None:
         view, conversation = self._view, self.agent.conversation

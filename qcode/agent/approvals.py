@@ -159,7 +159,7 @@ class PendingCalls:
         return await self._judge_call(policy, request, resolved, hook)
 
     def _refuse(self, call: ToolCall, verdict: Verdict) -> ApprovalAnswered:
-        self._permissions.note(call, "refused", verdict.reason, verdict.rule)
+        self._permissions.record(call, "refused", verdict.reason, verdict.rule)
         return ApprovalAnswered(call.call_id, is_allowed=False, reason=verdict.reason)
 
     async def _judge_call(
@@ -190,12 +190,12 @@ class PendingCalls:
         if verdict.verdict == "deny":
             return self._refuse(call, verdict)
         if verdict.is_allowed and not repeats and not is_question:
-            permissions.note(call, "ran", verdict.reason, verdict.rule)
+            permissions.record(call, "ran", verdict.reason, verdict.rule)
             return self._allow_unasked(call_id, verdict.reason)
         preview = await toolbox.preview(name, run_arguments)
         if preview.refusal and not repeats:
             self._resolutions[call_id] = replace(resolved, refusal=preview.refusal)
-            permissions.note(call, "ran", "it can only fail, and changes nothing", "tool:refusal")
+            permissions.record(call, "ran", "it can only fail, and changes nothing", "tool:refusal")
             return self._allow_unasked(call_id)
         if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, run_arguments):
             # Some changes ask in every mode, such as a command that writes to a system folder: plan mode offers none.
@@ -263,7 +263,7 @@ class PendingCalls:
         """
         call_id, toolbox, before = approval.id, self._toolbox, self._resolutions[approval.id]
         if is_planning(policy) and not toolbox.only_reads(before.name, before.arguments):
-            self._permissions.note(approval.call, "refused", _PLAN_READS, "mode:plan")
+            self._permissions.record(approval.call, "refused", _PLAN_READS, "mode:plan")
             return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
         try:
             arguments = revise.arguments
@@ -317,14 +317,14 @@ class PendingCalls:
                 self._revisions[call_id] = (approval, decision)
                 return AskApproval(approval.call, {})
             case RepeatedCall(), Allow():
-                self._permissions.note(approval.call, "allowed")
+                self._permissions.record(approval.call, "allowed")
                 return ApprovalAnswered(call_id, is_allowed=True)
             case ImpossibleCall(), Allow():
                 return ApprovalAnswered(call_id, is_allowed=True)
             case ImpossibleCall(), Deny(message=reason):
                 return ApprovalAnswered(call_id, is_allowed=False, reason=reason)
             case ((RepeatedCall() | Question()), Answer(text=text)):
-                self._permissions.note(approval.call, "answered", text)
+                self._permissions.record(approval.call, "answered", text)
                 return ApprovalAnswered(call_id, is_allowed=True, text=text)
             case PlanApproval(), AcceptPlan(mode=mode):
                 return self._accept_plan(approval.call, mode)
@@ -355,12 +355,12 @@ class PendingCalls:
                 self._resolutions[approval.id] = replace(self._resolutions[approval.id], level="workspace")
             case "edits":
                 permissions.set_mode("accept-edits")
-                permissions.note(call, "session", "all edits", "mode:accept-edits")
+                permissions.record(call, "session", "all edits", "mode:accept-edits")
             case _:
-                permissions.note(call, "allowed")
+                permissions.record(call, "allowed")
 
     def _deny(self, approval: CallApproval, reason: str) -> ApprovalAnswered:
-        self._permissions.note(approval.call, "denied", reason)
+        self._permissions.record(approval.call, "denied", reason)
         if isinstance(approval, PlanApproval):
             from qcode.engine import plan_mode
 
@@ -374,24 +374,23 @@ class PendingCalls:
 
         mode = plan_mode.mode_after_plan(mode, is_trusted=self._permissions.is_trusted)
         self._permissions.set_mode(mode)
-        self._permissions.note(call, "approved", f"mode {mode}")
+        self._permissions.record(call, "approved", f"mode {mode}")
         return plan_mode.approval_of_plan(call.call_id, mode)
 
     def settle_by_mode(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
-        """Settle the open approvals that the mode decides, after the mode may have changed.
-
-        Plan mode denies changes; a mode that allows a call lets it run.
-        """
+        """Settle open approvals by the current mode: plan mode denies changes, other modes run what they allow."""
         for call_id, approval in list(self._open_approvals.items()):
             resolved = self._resolutions.get(call_id)
             if self._is_barred_by_plan_mode(policy, resolved):
-                self._permissions.note(self._open_approvals.pop(call_id).call, "refused", _PLAN_READS, "mode:plan")
+                self._open_approvals.pop(call_id)
+                self._permissions.record(approval.call, "refused", _PLAN_READS, "mode:plan")
                 give(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
             elif resolved is not None and not resolved.is_for_user and isinstance(approval, ToolApproval):
                 verdict = policy.judge(self._toolbox.spec(resolved.name), resolved.arguments)
                 if verdict.is_allowed and verdict.rule.startswith("mode:"):
                     self._resolutions[call_id] = replace(resolved, level=verdict.confinement)
-                    self._permissions.note(self._open_approvals.pop(call_id).call, "ran", verdict.reason, verdict.rule)
+                    self._open_approvals.pop(call_id)
+                    self._permissions.record(approval.call, "ran", verdict.reason, verdict.rule)
                     give(self._allow(approval))
 
     def _is_barred_by_plan_mode(self, policy: Policy, resolved: ResolvedCall | None) -> bool:
@@ -485,7 +484,7 @@ class PendingCalls:
     def clear(self) -> None:
         """Forget all calls and approvals, because the turn is over."""
         for approval in (*self._open_approvals.values(), *(approval for approval, _ in self._revisions.values())):
-            self._permissions.note(approval.call, "unanswered")
+            self._permissions.record(approval.call, "unanswered")
         self._resolutions.clear()
         self._revisions.clear()
         self._open_approvals.clear()

@@ -368,7 +368,7 @@ class Conversation:
         self.open_session(self._store.create(self.model, self._context.folder, is_kept=is_kept))
 
     @property
-    def rewinds(self) -> Checkpoints:
+    def checkpoints(self) -> Checkpoints:
         return self._checkpoints
 
     @property
@@ -377,7 +377,7 @@ class Conversation:
         tools = self.client.tools(self._toolbox, self.policy)
         return (*tools, ExitPlanMode.spec) if self.mode == "plan" and self._context.is_attended else tools
 
-    def context(self) -> ContextReport:
+    def context_report(self) -> ContextReport:
         """Return the parts of the next prompt and their sizes."""
         client = self.client
         return context_report(

@@ -40,9 +40,11 @@ if TYPE_CHECKING:
 
 RuleEffect: TypeAlias = Literal["allow", "ask", "deny"]
 RuleScope: TypeAlias = Literal["settings", "session", "folder"]
-Decided: TypeAlias = Literal[
+CallDecision: TypeAlias = Literal[
     "ran", "refused", "allowed", "session", "folder", "denied", "answered", "approved", "unanswered"
 ]
+"""The decision about a call: it ran without asking; the rules refused it; the user allowed it once (`allowed`), for the
+session or in the folder; the user denied it; the user answered a question, approved a plan, or never answered."""
 CheckedKind: TypeAlias = Literal["shell", "read", "write", "fetch"]
 CHECKED_KINDS: tuple[CheckedKind, ...] = ("shell", "read", "write", "fetch")
 """The kinds of values that `Permissions.check` judges: a command, a path to read or write, a URL."""
@@ -65,18 +67,16 @@ class RuleInForce:
 
 @dataclass(frozen=True, slots=True)
 class CallRecord:
-    """The record of one call. `at` is seconds since 1970.
-
-    `decision`: ran without asking; refused by the rules; allowed by the user once, for this session, or in this folder;
-    denied by the user; a question was answered; a plan was approved; the turn ended without an answer. `reason` comes
-    from the policy or the user; `rule` is the rule that decided, or the one that the answer added.
-    """
+    """The record of one call."""
 
     at: float
+    """In seconds since 1970."""
     call: ToolCall
-    decision: Decided
+    decision: CallDecision
     reason: str = ""
+    """From the policy or the user."""
     rule: str = ""
+    """The rule that decided, or the rule that the answer added."""
 
 
 MAX_DECISIONS = 2_000
@@ -197,9 +197,9 @@ class Permissions:
             self._compose()
         self.record_mode_in(session)
 
-    def note(self, call: ToolCall, decided: Decided, reason: str = "", rule: str = "") -> None:
-        """Record what was decided about a call."""
-        self._decisions.append(CallRecord(self._clock(), call, decided, reason, rule))
+    def record(self, call: ToolCall, decision: CallDecision, reason: str = "", rule: str = "") -> None:
+        """Record the decision about a call."""
+        self._decisions.append(CallRecord(self._clock(), call, decision, reason, rule))
         del self._decisions[:-MAX_DECISIONS]
 
     def allow_always(self, rule: str, call: ToolCall, *, is_kept: bool) -> str:
@@ -214,7 +214,7 @@ class Permissions:
                 self.save_rule(user_rule.number)
             except ValueError as problem:
                 warning = f"{rule} applies to this session only: {problem}"
-        self.note(call, "folder" if is_kept and not warning else "session", rule=rule)
+        self.record(call, "folder" if is_kept and not warning else "session", rule=rule)
         return warning
 
     def allow_sandboxed(self, rule: str, call: ToolCall) -> None:
@@ -222,7 +222,7 @@ class Permissions:
 
         `call` is recorded as allowed.
         """
-        self.note(call, "session", "in the sandbox", rule)
+        self.record(call, "session", "in the sandbox", rule)
         self._add_rule("allow", rule, _call_summary(call), is_sandboxed=True)
 
     def rules(self) -> tuple[RuleInForce, ...]:

@@ -226,12 +226,12 @@ class Turns:
         messages = self._conversation.messages
         if not is_possible or not messages:
             return
-        rewinds, blocks = self._conversation.rewinds, messages[-1].blocks
+        checkpoints, blocks = self._conversation.checkpoints, messages[-1].blocks
         try:
-            plan = await rewinds.plan_undo()
+            plan = await checkpoints.plan_undo()
             if plan.files or plan.messages != 1:
                 return
-            await rewinds.perform(plan)
+            await checkpoints.perform(plan)
         except ValueError:
             return
         attachments = [(block, split_attached(block.text)) for block in blocks if isinstance(block, Text)]

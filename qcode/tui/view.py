@@ -329,7 +329,7 @@ class AppView:
     async def _show_usage(self) -> None:
         """Fill the status line. Counting a long conversation takes a while, so it is done in a thread."""
         conversation, status = self._agent.conversation, self._widgets.status
-        context = await asyncio.to_thread(conversation.context)
+        context = await asyncio.to_thread(conversation.context_report)
         status.forget_session()
         status.add_turns((turn.usage, turn.cost) for turn in conversation.usage())
         status.change(model=conversation.model, context_tokens=context.used, context_window=context.window)

@@ -32,14 +32,14 @@ def test_undo_and_redo_change_files_messages_and_the_next_request(tmp_path: Path
         before = it.conversation.messages
         await it.play("write it")
         after = it.conversation.messages
-        rewinds = it.conversation.rewinds
-        report = await rewinds.perform(await rewinds.plan_undo())
+        checkpoints = it.conversation.checkpoints
+        report = await checkpoints.perform(await checkpoints.plan_undo())
         assert report.prompt == "write it"
         assert (it.conversation.messages, list(it.work.iterdir())) == (before, [])
-        await rewinds.perform(await rewinds.plan_redo())
+        await checkpoints.perform(await checkpoints.plan_redo())
         assert it.conversation.messages == after
         assert (it.work / "a.txt").read_text() == "new\n"
-        await rewinds.perform(await rewinds.plan_undo())
+        await checkpoints.perform(await checkpoints.plan_undo())
         await it.play("something else")
 
     asyncio.run(run())
@@ -56,9 +56,9 @@ def test_changes_of_a_command_are_counted_in_its_summary_and_can_be_undone(tmp_p
         events = await it.play("run")
         summaries = [getattr(event, "outcome", None) for event in events if type(event).__name__ == "ToolFinished"]
         assert "1 file changed" in summaries[0].summary  # type: ignore[union-attr]  # the outcome of a tool
-        plan = await it.conversation.rewinds.plan_undo()
+        plan = await it.conversation.checkpoints.plan_undo()
         assert [file.path for file in plan.doubtful] == ["a.txt"]
-        await it.conversation.rewinds.perform(plan, ["a.txt"])
+        await it.conversation.checkpoints.perform(plan, ["a.txt"])
 
     asyncio.run(run())
     assert (it.work / "a.txt").read_text() == "mine\n"
@@ -71,7 +71,7 @@ def test_undo_is_refused_while_a_turn_runs(tmp_path: Path) -> None:
         events = it.conversation.submit("hi")
         await anext(events)
         with pytest.raises(ValueError, match="A turn is running"):
-            await it.conversation.rewinds.plan_undo()
+            await it.conversation.checkpoints.plan_undo()
         await events.aclose()
 
     asyncio.run(run())
@@ -94,10 +94,10 @@ def test_compaction_is_stored_can_be_undone_and_exports_in_full(tmp_path: Path) 
         text = it.sessions.export(ExportRequest("md"))
         assert text.startswith("# one\n")
         assert text.count(long.strip()) == 2
-        rewinds = it.conversation.rewinds
-        await rewinds.perform(await rewinds.plan_undo())
+        checkpoints = it.conversation.checkpoints
+        await checkpoints.perform(await checkpoints.plan_undo())
         assert it.conversation.messages == before
-        await rewinds.perform(await rewinds.plan_redo())
+        await checkpoints.perform(await checkpoints.plan_redo())
         assert it.conversation.messages == short
         await it.play("three")
 
@@ -168,7 +168,7 @@ def test_each_result_of_a_step_is_stored_at_once(tmp_path: Path) -> None:
 def test_context_and_cost_are_reported(tmp_path: Path) -> None:
     it = talk(tmp_path, text_reply("Hello."))
     asyncio.run(it.play("hi"))
-    report = it.conversation.context()
+    report = it.conversation.context_report()
     assert report.used + report.free + report.reserve == report.window
     assert report.used > 0
     (turn,) = it.conversation.usage()

@@ -47,8 +47,8 @@ class Project:
         )
         self.permissions = Permissions(policy, origins, lambda: MORNING)
         call = ToolCall("c1", "shell", '{"command": "make doc"}')
-        self.permissions.note(call, "denied", "build it later")
-        self.permissions.note(ToolCall("c2", "read", '{"path": "a.py"}'), "ran", "it only reads", "path:workspace")
+        self.permissions.record(call, "denied", "build it later")
+        self.permissions.record(ToolCall("c2", "read", '{"path": "a.py"}'), "ran", "it only reads", "path:workspace")
         self.memory = Memory(self.work, self.work, self.base / "home", lambda: self.is_trusted)
 
     def tools(self) -> tuple[OfferedTool, ...]:

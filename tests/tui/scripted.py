@@ -106,7 +106,7 @@ class ScriptedConversation(Conversation):
             StoredMessage(HistoryEntry(message, at=STORED_AT), is_a_prompt(message)) for message in self.messages
         )
 
-    def context(self) -> ContextReport:
+    def context_report(self) -> ContextReport:
         return ContextReport(self.model, 100_000, 1_000, 0, 1_000, 100 * len(self.messages), 0, 8_000)
 
     def usage(self) -> tuple[TurnUsage, ...]:
@@ -148,8 +148,8 @@ class ScriptedConversation(Conversation):
         yield ended()
 
     @property
-    def rewinds(self) -> ScriptedRewinds:
-        return ScriptedRewinds()
+    def checkpoints(self) -> ScriptedCheckpoints:
+        return ScriptedCheckpoints()
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         self.answers.append((approval_id, decision))
@@ -249,7 +249,7 @@ class ScriptedLibrary(Library):
         return ""
 
 
-class ScriptedRewinds(Checkpoints):
+class ScriptedCheckpoints(Checkpoints):
     """A history without anything to rewind to."""
 
     def __init__(self) -> None:

@@ -179,8 +179,8 @@ def test_resumed_and_undone_conversation_shows_the_same_rows(tmp_path: Path) -> 
             before[:] = person.rows
             await person.say(f"prompt {number}")
         assert replayed_rows(talked) == person.rows
-        rewinds = talked.conversation.rewinds
-        await rewinds.perform(await rewinds.plan_undo())
+        checkpoints = talked.conversation.checkpoints
+        await checkpoints.perform(await checkpoints.plan_undo())
 
     before: list[str] = []
     asyncio.run(body())

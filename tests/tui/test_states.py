@@ -25,7 +25,7 @@ from qcode.protocol.usage import Usage
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.connect import ConnectScreen
 from tests.tui.harness import at_work, make_app
-from tests.tui.scripted import Gate, ScriptedConversation, ScriptedLibrary, ScriptedRewinds, Step, ended, reply
+from tests.tui.scripted import Gate, ScriptedCheckpoints, ScriptedConversation, ScriptedLibrary, Step, ended, reply
 from tests.tui.scripted_keys import ScriptedKeysService
 from tests.tui.test_servers import READY, WAITING, ScriptedServers
 
@@ -55,7 +55,7 @@ class _Library(ScriptedLibrary):
         return TALK
 
 
-class _Rewinds(ScriptedRewinds):
+class _Checkpoints(ScriptedCheckpoints):
     def user_prompts(self) -> tuple[RewindPoint, ...]:
         at = "2025-06-15T15:06:40Z"
         return RewindPoint(1, "why does it fail?", at), RewindPoint(2, "mend it", at, ("Makefile", "src/a.py"))
@@ -69,10 +69,10 @@ class _Conversation(ScriptedConversation):
         self.library = _Library()
 
     @property
-    def rewinds(self) -> _Rewinds:
-        return _Rewinds()
+    def checkpoints(self) -> _Checkpoints:
+        return _Checkpoints()
 
-    def context(self) -> ContextReport:
+    def context_report(self) -> ContextReport:
         return ContextReport("m", 200_000, 1_100, 11_000, 3_100, 60_000, 90_000, 8_000, is_counted=True)
 
     def usage(self) -> tuple[TurnUsage, ...]:

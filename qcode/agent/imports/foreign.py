@@ -26,7 +26,7 @@ class ForeignMessage:
     """A message of another program's session."""
 
     message: Message
-    at: str = ""
+    timestamp: str = ""
     """The time as written in the file, empty if unknown."""
     model: str = ""
     """The model that wrote a reply, empty if unknown."""
@@ -39,7 +39,7 @@ class ForeignCompaction:
     """A compaction: in later requests, `messages` replace all earlier ones."""
 
     messages: tuple[Message, ...]
-    at: str = ""
+    timestamp: str = ""
 
 
 ForeignItem: TypeAlias = ForeignMessage | ForeignCompaction
@@ -69,26 +69,26 @@ class ForeignSession:
     @property
     def latest(self) -> str:
         """The time of the last record with content, empty if unknown."""
-        return max((item.at for item in self.items), default="") or self.created
+        return max((item.timestamp for item in self.items), default="") or self.created
 
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
     blocks: tuple[Block, ...]
-    at: str
+    timestamp: str
     is_typed: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _ReplyBlock:
     block: Block
-    at: str
+    timestamp: str
     model: str
 
 
 @dataclass(frozen=True, slots=True)
 class _ToolAnswer:
-    at: str
+    timestamp: str
 
 
 _Event: TypeAlias = _Prompt | _ReplyBlock | _ToolAnswer | ForeignCompaction
@@ -172,7 +172,7 @@ class TranscriptBuilder:
                     del results[1]
                 block = replace(block, call_id=call_id, name=_INVALID_NAME_CHARS.sub("_", block.name)[:64] or "unknown")
             blocks.append(block)
-            timestamp, model = event.at or timestamp, event.model or model
+            timestamp, model = event.timestamp or timestamp, event.model or model
         return ForeignMessage(Message("assistant", tuple(blocks)), timestamp, model)
 
     def _result_of(self, call: ToolCall) -> ToolResult:
@@ -190,11 +190,11 @@ def _user_messages(events: Sequence[_Prompt | _ToolAnswer], results: tuple[ToolR
 
     Text that the program wrote in the user's name precedes typed text, as attachments do. So typed text is the last.
     """
-    timestamp = next((event.at for event in reversed(events) if event.at), "")
+    timestamp = next((event.timestamp for event in reversed(events) if event.timestamp), "")
     prompts = [event for event in events if isinstance(event, _Prompt)]
     added = [block for prompt in prompts if not prompt.is_typed for block in prompt.blocks]
     typed = [block for prompt in prompts if prompt.is_typed for block in prompt.blocks]
-    first = next((event.at for event in events if event.at), timestamp)
+    first = next((event.timestamp for event in events if event.timestamp), timestamp)
     items: list[ForeignItem] = []
     if results and typed:
         # The turn was interrupted: it ends with its results, and the prompt begins another turn.

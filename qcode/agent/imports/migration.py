@@ -139,7 +139,7 @@ class _Writer:
 
     def _write_items(self, session: Session, foreign: ForeignSession) -> None:
         for item in foreign.items:
-            self._now = _time(item.at) or self._now
+            self._now = _time(item.timestamp) or self._now
             if isinstance(item, ForeignCompaction):
                 session.compact(item.messages)
                 continue

@@ -27,7 +27,7 @@ from qcode.protocol.reply import WebSearched
 from qcode.text.json import parse_object
 from qcode.values import dataclass
 
-Run: TypeAlias = "tuple[int, int]"
+NumberRange: TypeAlias = "tuple[int, int]"
 """A half-open range of message numbers: `(0, 4)` are the messages 0 to 3."""
 
 MoveKind: TypeAlias = Literal["rewind", "undo", "redo"]
@@ -251,13 +251,13 @@ class Head:
     `compacted_from` is the head before a compaction, if no message followed the compaction.
     """
 
-    runs: tuple[Run, ...] = ()
+    ranges: tuple[NumberRange, ...] = ()
     prompt: UserPrompt | None = None
     compacted_from: Head | None = None
 
     @property
     def numbers(self) -> Iterator[int]:
-        for first, end in self.runs:
+        for first, end in self.ranges:
             yield from range(first, end)
 
     @property
@@ -274,9 +274,9 @@ class Head:
         return is_last or not set(earlier.numbers) <= set(self.numbers)
 
     @property
-    def key(self) -> tuple[tuple[Run, ...], int | None]:
+    def key(self) -> tuple[tuple[NumberRange, ...], int | None]:
         """The ranges and the number of the prompt, which identify a state."""
-        return self.runs, self.prompt.number if self.prompt is not None else None
+        return self.ranges, self.prompt.number if self.prompt is not None else None
 
 
 START = Head()
@@ -313,7 +313,7 @@ class SessionHistory:
         self.next_move_id = 0
         self._reverted: set[int] = set()
         self._latest = -1
-        self._head_by_key: dict[tuple[tuple[Run, ...], int | None], Head] = {START.key: START}
+        self._head_by_key: dict[tuple[tuple[NumberRange, ...], int | None], Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
 
     @property
@@ -333,7 +333,7 @@ class SessionHistory:
         if stored.is_turn_start:
             prompt = self._prompts[number] = UserPrompt(number, before)
             self._head_by_key[before.key] = before
-        self.head = Head(extended(before.runs, number), prompt)
+        self.head = Head(extended(before.ranges, number), prompt)
         self.redoable.clear()
 
     def use_model(self, model: str) -> None:
@@ -377,12 +377,12 @@ class SessionHistory:
             inner.edited_arguments[inner_call] = ran
         return is_revised
 
-    def compact(self, runs: Iterable[Run], new: Iterable[tuple[int, StoredMessage]]) -> None:
-        """Continue with the messages of `runs`, which include the numbers of the `new` messages."""
+    def compact(self, ranges: Iterable[NumberRange], new: Iterable[tuple[int, StoredMessage]]) -> None:
+        """Continue with the messages of `ranges`, which include the numbers of the `new` messages."""
         before = self._head_by_key[self.head.key] = self.head
         for number, stored in new:
             self._store(number, stored)
-        self.head = Head(tuple(runs), before.prompt, compacted_from=before)
+        self.head = Head(tuple(ranges), before.prompt, compacted_from=before)
         self._head_by_key[self.head.key] = self.head
         self.redoable.clear()
 
@@ -406,14 +406,14 @@ class SessionHistory:
         changes = sorted(self.changes.items())
         return [(at, change) for at, change in changes if change.number >= since and at not in self._reverted]
 
-    def head_of(self, runs: tuple[Run, ...], prompt: int | None) -> Head:
+    def head_of(self, ranges: tuple[NumberRange, ...], prompt: int | None) -> Head:
         """Return the head with these ranges and prompt number; raise `ValueError` for an unknown prompt."""
-        head = self._head_by_key.get((runs, prompt))
+        head = self._head_by_key.get((ranges, prompt))
         if head is not None:
             return head
         if prompt is not None and prompt not in self._prompts:
             raise ValueError("a move to an unknown message")
-        return Head(runs, self._prompts[prompt] if prompt is not None else None)
+        return Head(ranges, self._prompts[prompt] if prompt is not None else None)
 
     def move(self, move: Move) -> None:
         """Move the head. A move that restores files is unfinished until `finish`."""
@@ -464,19 +464,19 @@ class SessionHistory:
         self._latest = number
 
 
-def extended(runs: Sequence[Run], number: int) -> tuple[Run, ...]:
-    """Return `runs` with one more number at the end."""
-    if runs and runs[-1][1] == number:
-        return (*runs[:-1], (runs[-1][0], number + 1))
-    return (*runs, (number, number + 1))
+def extended(ranges: Sequence[NumberRange], number: int) -> tuple[NumberRange, ...]:
+    """Return `ranges` with one more number at the end."""
+    if ranges and ranges[-1][1] == number:
+        return (*ranges[:-1], (ranges[-1][0], number + 1))
+    return (*ranges, (number, number + 1))
 
 
-def runs_of(numbers: Iterable[int]) -> tuple[Run, ...]:
+def ranges_of(numbers: Iterable[int]) -> tuple[NumberRange, ...]:
     """Return numbers as ranges, in the same order."""
-    runs: list[Run] = []
+    ranges: list[NumberRange] = []
     for number in numbers:
-        if runs and runs[-1][1] == number:
-            runs[-1] = (runs[-1][0], number + 1)
+        if ranges and ranges[-1][1] == number:
+            ranges[-1] = (ranges[-1][0], number + 1)
         else:
-            runs.append((number, number + 1))
-    return tuple(runs)
+            ranges.append((number, number + 1))
+    return tuple(ranges)

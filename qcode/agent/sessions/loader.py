@@ -18,8 +18,8 @@ from qcode.agent.sessions.records import (
     int_field,
     move_from,
     new_messages_from,
+    ranges_from,
     result_from,
-    runs_from,
     shown_from,
     stored_from,
     str_field,
@@ -144,7 +144,7 @@ class _SessionReader:
         match record["kind"]:
             case "compaction":
                 new = new_messages_from(record)
-                history.compact(runs_from(record.get("runs")), new)
+                history.compact(ranges_from(record.get("runs")), new)
             case "intent" if last is not None:
                 call_id = str_field(record, "call_id")
                 last.intents.add(call_id)

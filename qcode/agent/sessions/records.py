@@ -22,8 +22,8 @@ from qcode.agent.sessions.history import (
     InnerMessage,
     Move,
     MoveKind,
+    NumberRange,
     RecordedChange,
-    Run,
     SessionHistory,
     ShownItem,
     ShownPrompt,
@@ -290,21 +290,21 @@ def inner_from(record: JsonObject) -> InnerMessage:
     return InnerMessage(message_from_json(_as_object(record.get("message"))), _stored_attempts(record))
 
 
-def runs_to_json(runs: Iterable[Run]) -> list[Json]:
-    return [[first, end] for first, end in runs]
+def ranges_to_json(ranges: Iterable[NumberRange]) -> list[Json]:
+    return [[first, end] for first, end in ranges]
 
 
-def runs_from(value: Json) -> tuple[Run, ...]:
+def ranges_from(value: Json) -> tuple[NumberRange, ...]:
     if not isinstance(value, list):
-        raise ValueError("runs are missing")
-    runs = []
+        raise ValueError("the message ranges are missing")
+    ranges = []
     for item in value:
         match item:
             case [int(first), int(end)] if 0 <= first < end:
-                runs.append((first, end))
+                ranges.append((first, end))
             case _:
                 raise ValueError("not a range of messages")
-    return tuple(runs)
+    return tuple(ranges)
 
 
 def change_to_json(change_number: int, change: RecordedChange) -> JsonObject:
@@ -326,20 +326,20 @@ def change_from(record: JsonObject) -> tuple[int, RecordedChange]:
 
 
 def move_to_json(move: Move) -> JsonObject:
-    runs, prompt = move.after.key
+    ranges, prompt = move.after.key
     files: list[Json] = [
         {"path": file.path, "source": _state_to_json(file.source), "target": _state_to_json(file.target)}
         for file in move.files
     ]
     changes: list[Json] = [*move.changes]
-    to: JsonObject = {"runs": runs_to_json(runs), "own": prompt}
+    to: JsonObject = {"runs": ranges_to_json(ranges), "own": prompt}
     return {"move": move.move_id, "why": move.kind, "to": to, "files": files, "changes": changes}
 
 
 def move_from(record: JsonObject, history: SessionHistory) -> Move:
     to = _as_object(record.get("to"))
     prompt = None if to.get("own") is None else int_field(to, "own")
-    after = history.head_of(runs_from(to.get("runs")), prompt)
+    after = history.head_of(ranges_from(to.get("runs")), prompt)
     files = tuple(_file_move(_as_object(item)) for item in _list_field(record, "files"))
     changes = tuple(_as_index(item) for item in _list_field(record, "changes"))
     return Move(int_field(record, "move"), _move_kind(record), history.head, after, files, changes)

@@ -25,7 +25,7 @@ from qcode.agent.sessions.history import (
     ShownResult,
     StoredMessage,
     Thought,
-    runs_of,
+    ranges_of,
 )
 from qcode.agent.sessions.partial import PartialReply
 from qcode.agent.sessions.records import (
@@ -36,11 +36,11 @@ from qcode.agent.sessions.records import (
     inner_to_json,
     is_a_prompt,
     move_to_json,
+    ranges_to_json,
     redact_block,
     redact_call,
     redact_message,
     result_to_json,
-    runs_to_json,
     shown_to_json,
     stored_to_json,
     to_line,
@@ -206,11 +206,16 @@ class Session:
                     numbers.append((number,))
                 else:
                     numbers.append(part)
-            runs = runs_of(number for part in numbers for number in part)
+            ranges = ranges_of(number for part in numbers for number in part)
             records: list[Json] = [stored_to_json(number, self._clean_stored(message)) for number, message in new]
-            record: JsonObject = {"kind": "compaction", "at": self._now(), "runs": runs_to_json(runs), "new": records}
+            record: JsonObject = {
+                "kind": "compaction",
+                "at": self._now(),
+                "runs": ranges_to_json(ranges),
+                "new": records,
+            }
             self._write(record)
-            self.history.compact(runs, new)
+            self.history.compact(ranges, new)
             self.partial.renumber()
             return numbers
 

@@ -73,7 +73,7 @@ class Skills:
         self._make_readable = make_readable
         self._session_id = session_id
         self._kinds = tuple(kinds)
-        self.found = FoundSkills() if context.options.no_skills else found_skills(context)
+        self.discovered = FoundSkills() if context.options.no_skills else _find_skills(context)
         self.commands, self._problems = self._find_commands()
         self._off = frozenset(context.settings.skills.off)
         only = context.program_skills
@@ -89,12 +89,12 @@ class Skills:
         from qcode.agent.claude.commands import find_commands
         from qcode.agent.claude.markdown import markdown_folders
 
-        return find_commands(markdown_folders(folders), {skill.handle.lower() for skill in self.found.skills})
+        return find_commands(markdown_folders(folders), {skill.handle.lower() for skill in self.discovered.skills})
 
     @property
     def enabled(self) -> tuple[Skill, ...]:
         """The skills that are not switched off."""
-        return tuple(skill for skill in self.found.skills if skill.handle not in self._off)
+        return tuple(skill for skill in self.discovered.skills if skill.handle not in self._off)
 
     @property
     def for_model(self) -> tuple[Skill, ...]:
@@ -132,17 +132,19 @@ class Skills:
 
     def notices(self) -> tuple[str, ...]:
         """Return lines for the user at startup, about unusable files and hidden skills."""
-        hidden = self.found.name_clashes
+        hidden = self.discovered.name_clashes
         names = ", ".join(
             f"{skill.handle} of {skill.folder_label} ({used.folder_label})" for skill, used in hidden[:_MAX_NAMED]
         )
         more = f" and {len(hidden) - _MAX_NAMED} more" if len(hidden) > _MAX_NAMED else ""
         line = f"{count_text(len(hidden), 'skill')} not used, another one has the name: {names}{more}"
-        return (*self.found.problems, *self._problems, *((line,) if hidden else ()))
+        return (*self.discovered.problems, *self._problems, *((line,) if hidden else ()))
 
     def find(self, name: str) -> Skill:
         """Return the skill with this name; raise `Refused` if there is none or it is switched off."""
-        skill = next((candidate for candidate in self.found.skills if candidate.handle.lower() == name.lower()), None)
+        skill = next(
+            (candidate for candidate in self.discovered.skills if candidate.handle.lower() == name.lower()), None
+        )
         if skill is None:
             from qcode.text.match import nearest_hint
 
@@ -262,7 +264,7 @@ class Skills:
             state_file.save_json(state_dir / STATE_NAME, {"uses": dict(self._uses)})
 
 
-def found_skills(context: RunContext) -> FoundSkills:
+def _find_skills(context: RunContext) -> FoundSkills:
     """Read the skills that apply to a run."""
     settings = context.settings.skills
     home = context.env.get("HOME", "")

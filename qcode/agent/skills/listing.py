@@ -54,22 +54,22 @@ def list_rows(skills: Skills) -> list[JsonObject]:
             "is_for_user": skill.is_for_user,
             "warnings": list(skill.warnings),
         }
-        for skill in sorted(skills.found.skills, key=lambda listed: listed.handle)
+        for skill in sorted(skills.discovered.skills, key=lambda listed: listed.handle)
     ]
 
 
 def _rows(skills: Skills) -> Iterator[str]:
-    found = skills.found
-    width = max((len(skill.handle) for skill in found.skills), default=0)
-    for skill in sorted(found.skills, key=lambda listed: listed.handle):
+    discovered = skills.discovered
+    width = max((len(skill.handle) for skill in discovered.skills), default=0)
+    for skill in sorted(discovered.skills, key=lambda listed: listed.handle):
         state = _state(skills, skill)
         description = cut(one_line(skill.description), _DESCRIPTION)
         yield f"{skill.handle:<{width}}  {visible(skill.folder_label)}, {skill.tokens:,} tokens{state}"
         yield f"    {description}"
-    for hidden, used in found.name_clashes:
+    for hidden, used in discovered.name_clashes:
         yield f"not used: {_shown_folder(hidden)}, because {_shown_folder(used)} has the name {hidden.handle}"
-    warnings = [warning for skill in found.skills for warning in skill.warnings]
-    for line in (*found.problems, *warnings, skills.catalog.note):
+    warnings = [warning for skill in discovered.skills for warning in skill.warnings]
+    for line in (*discovered.problems, *warnings, skills.catalog.note):
         if line:
             yield visible(line)
 

@@ -56,7 +56,9 @@ def _show(options: Options, name: str) -> int:
 
     context, code = _context(options)
     skills = Skills(context)
-    skill = next((candidate for candidate in skills.found.skills if candidate.handle.lower() == name.lower()), None)
+    skill = next(
+        (candidate for candidate in skills.discovered.skills if candidate.handle.lower() == name.lower()), None
+    )
     try:
         write_stdout(f"{detail_text(skills, skill or skills.find(name))}\n")
     except Refused as refused:

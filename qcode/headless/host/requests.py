@@ -156,7 +156,7 @@ def prompt_names(agent: Agent) -> tuple[str, ...]:
 def context_usage(agent: Agent) -> JsonObject:
     """Return the use of the context window by category."""
     conversation = agent.conversation
-    report = conversation.context()
+    report = conversation.context_report()
     offered = agent.offered_tools()
     memory = agent.prompts.instructions
     return {

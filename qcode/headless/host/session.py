@@ -251,13 +251,13 @@ class HostSession(Exchange):
         number = self._prompts.get(str(request.get("user_message_id")))
         if number is None:
             return {"canRewind": False, "error": "no turn of this run has a message with this uuid"}
-        rewinds = self._conversation.rewinds
+        checkpoints = self._conversation.checkpoints
         try:
-            plan = await rewinds.plan_rewind(number, "files")
+            plan = await checkpoints.plan_rewind(number, "files")
             files: list[Json] = [file.path for file in plan.files if not file.refusal]
             if request.get("dry_run") is True:
                 return {"canRewind": True, "filesChanged": files}
-            report = await rewinds.perform(plan)
+            report = await checkpoints.perform(plan)
         except ValueError as refusal:
             return {"canRewind": False, "error": str(refusal)}
         error = {"error": "; ".join(report.problems)} if report.problems else {}
@@ -302,7 +302,7 @@ class HostSession(Exchange):
         if self._model_connections:
             await asyncio.wait(self._model_connections)
         uuids, self._uuids = tuple(self._uuids), []
-        before = len(self._conversation.rewinds.user_prompts())
+        before = len(self._conversation.checkpoints.user_prompts())
         self._current_run = run = HostRun(replace(self._output, turn=options), self, uuids, is_composed=is_composed)
         try:
             return await run.run_turn(prompt, self._interrupts)
@@ -310,7 +310,7 @@ class HostSession(Exchange):
             run.stop_asking()
             self._current_run = None
             self._has_result = True
-            for message in self._conversation.rewinds.user_prompts()[before:]:
+            for message in self._conversation.checkpoints.user_prompts()[before:]:
                 self._prompts.update(dict.fromkeys(uuids, message.number))
 
     def _expand(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:

@@ -58,7 +58,7 @@ async def _run_rewind(
 
 async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[str, ...]) -> None:
     try:
-        report = await context.agent.conversation.rewinds.perform(plan, overwrite)
+        report = await context.agent.conversation.checkpoints.perform(plan, overwrite)
     except ValueError as refusal:
         context.refuse(str(refusal))
         return
@@ -77,7 +77,7 @@ def _rewind(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
         context.refuse(_TURN_RUNS)
         return
-    messages = context.agent.conversation.rewinds.user_prompts()
+    messages = context.agent.conversation.checkpoints.user_prompts()
     if not messages:
         context.view.notify("info", "Nothing to rewind: this session has no messages yet.")
         return
@@ -109,7 +109,7 @@ def _pick_rewind_scope(
         if scope is None:
             _pick_message(context, messages, str(number))
             return
-        planning = context.agent.conversation.rewinds.plan_rewind(number, cast("RewindScope", scope))
+        planning = context.agent.conversation.checkpoints.plan_rewind(number, cast("RewindScope", scope))
         _start_rewind(context, planning, lambda: _pick_rewind_scope(context, messages, removed))
 
     from qcode.tui.screens.rewind import RewindScopePicker
@@ -121,14 +121,14 @@ def _undo(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
         context.refuse(_TURN_RUNS)
     else:
-        _start_rewind(context, context.agent.conversation.rewinds.plan_undo())
+        _start_rewind(context, context.agent.conversation.checkpoints.plan_undo())
 
 
 def _redo(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
         context.refuse(_TURN_RUNS)
     else:
-        _start_rewind(context, context.agent.conversation.rewinds.plan_redo())
+        _start_rewind(context, context.agent.conversation.checkpoints.plan_redo())
 
 
 def _diff(context: CommandContext, _argument: str) -> None:
@@ -137,14 +137,14 @@ def _diff(context: CommandContext, _argument: str) -> None:
 
 async def _show_changes(context: CommandContext) -> None:
     """Show the changes of each turn: on a screen, or as text in the linear mode."""
-    rewinds = context.agent.conversation.rewinds
+    checkpoints = context.agent.conversation.checkpoints
 
     async def read() -> tuple[Sequence[SessionFileDiff], Sequence[TurnChanges]]:
-        return await rewinds.file_changes(), await rewinds.turn_changes()
+        return await checkpoints.file_changes(), await checkpoints.turn_changes()
 
     async def undo(part: ChangePart) -> str:
-        plan = await rewinds.plan_part(part.number, part.file.real_path, part.hunk)
-        report = await rewinds.perform(plan)
+        plan = await checkpoints.plan_part(part.number, part.file.real_path, part.hunk)
+        report = await checkpoints.perform(plan)
         if report.problems:
             raise ValueError("; ".join(report.problems))
         return report.text
@@ -333,7 +333,9 @@ SESSIONS: tuple[Command, ...] = (
         "context",
         "Show the context window",
         "Show what fills the context window.",
-        lambda context, _: context.view.show_panel("Context", context_text(context.agent.conversation.context())),
+        lambda context, _: context.view.show_panel(
+            "Context", context_text(context.agent.conversation.context_report())
+        ),
         ("context",),
     ),
     Command(

@@ -12,9 +12,9 @@ from qcode.agent.call_titles import main_argument
 from qcode.agent.offered_tools import OfferedTool
 from qcode.agent.permissions import (
     CHECKED_KINDS,
+    CallDecision,
     CallRecord,
     CheckedKind,
-    Decided,
     Permissions,
     RuleEffect,
     RuleInForce,
@@ -29,7 +29,7 @@ REMOVE_WORDS = ("remove", "undo")
 SAVE_WORDS = ("save", "keep")
 """The words of `/permissions` that remove and save a rule; the second of each is its name in earlier versions."""
 
-_DECIDED: dict[Decided, str] = {
+_DECISION_LABELS: dict[CallDecision, str] = {
     "ran": "ran",
     "refused": "denied by rule",
     "allowed": "allowed once",
@@ -52,7 +52,7 @@ def rule_line(rule: RuleInForce) -> str:
 
 def decision_label(decision: CallRecord) -> str:
     """Return the decision in a few words, such as `allowed once`."""
-    return _DECIDED[decision.decision]
+    return _DECISION_LABELS[decision.decision]
 
 
 def call_text(decision: CallRecord, limit: int = 200) -> str:

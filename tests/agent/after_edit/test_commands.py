@@ -51,8 +51,8 @@ def test_undo_restores_the_file_before_edit_and_formatter(tmp_path: Path) -> Non
         await editing.play()
         seen.append(file.read_text())
         for _ in range(2):
-            rewinds = editing.it.conversation.rewinds
-            report = await rewinds.perform(await rewinds.plan_undo())
+            checkpoints = editing.it.conversation.checkpoints
+            report = await checkpoints.perform(await checkpoints.plan_undo())
             assert not report.problems
             seen.append(file.read_text() if file.exists() else None)
         await editing.it.conversation.close()

@@ -31,7 +31,7 @@ def test_undo_reverts_changes_of_a_sub_agent_by_tools_and_commands(tmp_path: Pat
         await one.play("go")
         assert (one.work / "a.txt").read_text() == "new\n"
         assert (one.work / "b.txt").exists()
-        await one.conversation.rewinds.perform(await one.conversation.rewinds.plan_undo(), ["b.txt"])
+        await one.conversation.checkpoints.perform(await one.conversation.checkpoints.plan_undo(), ["b.txt"])
 
     asyncio.run(do_and_undo())
     assert not (one.work / "a.txt").exists()

@@ -474,7 +474,7 @@ def test_context_and_cost_open_as_panels(tmp_path: Path) -> None:
         await run.pilot.press("escape")
         await run.send("/cost")
         assert run.app.parts.help.heading == "Usage"
-        assert "compact" in context_text(it.conversation.context())
+        assert "compact" in context_text(it.conversation.context_report())
 
     played(tmp_path, test)
 
