@@ -340,6 +340,7 @@ class StatusLine(Widget):
 
     @property
     def is_ticking(self) -> bool:
+        """Whether a timer repaints the line."""
         return self._repaint_timer is not None
 
     def change(self, **changes: Any) -> None:  # noqa: ANN401  # fields of Status, which replace() checks

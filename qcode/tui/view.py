@@ -156,6 +156,7 @@ class AppView:
 
     @property
     def is_writing(self) -> bool:
+        """Whether the prompt has the focus."""
         return self.app.focused is self._widgets.prompt
 
     @property
@@ -225,6 +226,7 @@ class AppView:
 
     @property
     def can_add_aside(self) -> bool:
+        """Whether the visible aside has an answer that is not yet added to the conversation."""
         return self._widgets.aside.is_open and self.aside.has_answer
 
     def start_shell(self, line: str) -> None:
@@ -273,6 +275,7 @@ class AppView:
         self._widgets.help.close()
 
     def toggle_panel(self, title: str, text: str) -> None:
+        """Show the panel, or close it if it already shows `title`."""
         panel = self._widgets.help
         if panel.heading == title and panel.is_open:
             panel.close()
@@ -286,6 +289,7 @@ class AppView:
         self.app.run_worker(self.failures.guard(work), group="command")
 
     def show_new_session(self) -> None:
+        """Show an empty conversation: the welcome, no usage, no to-do list."""
         self._session_id, self._has_resumed = self._agent.conversation.session_id, False
         self._widgets.transcript.clear()
         self._widgets.status.forget_session()
@@ -299,6 +303,7 @@ class AppView:
         return (self._welcome if is_first else replace(self._welcome, model=(model,))).lines()
 
     def show_conversation(self) -> None:
+        """Show the conversation again, after a rewind or after another session was resumed."""
         transcript, conversation = self._widgets.transcript, self._agent.conversation
         is_resumed, self._session_id = self._session_id != conversation.session_id, conversation.session_id
         if is_resumed:
@@ -452,6 +457,7 @@ class AppView:
             search.open()
 
     def jump(self, step: int) -> None:
+        """Scroll to the previous (-1) or next (1) message of the user."""
         if not self._widgets.transcript.jump_to_prompt(step):
             self.hint("no earlier messages" if step < 0 else "end of the transcript")
 
@@ -519,6 +525,7 @@ class AppView:
         self._widgets.status.change(hint=" · ".join(filter(None, keys)))
 
     def _end_choosing(self, typed: str) -> None:
+        """Focus the open question, or the prompt, and insert there the text that was typed while a card was marked."""
         widgets = self._widgets
         widgets.status.change(hint="")
         (widgets.approval if widgets.approval.request is not None else widgets.prompt).focus()
@@ -538,6 +545,7 @@ class AppView:
             self.run_later(self._external.edit())
 
     async def _revise(self, approval_id: str, draft: Draft) -> None:
+        """Open the call in the user's editor; if it was changed, ask again about the new call."""
         edited = await self._external.edited_text(draft.text, draft.file_name, "the call is unchanged")
         if edited is not None and edited != draft.text:
             self._widgets.approval.revise(approval_id, edited)
@@ -555,6 +563,7 @@ class AppView:
         self.run_later(self._external.paste())
 
     def write_prompt(self, text: str) -> None:
+        """Replace the text of the prompt, which Up restores."""
         self._widgets.prompt.stash()
         self._widgets.prompt.put_back(text)
 

@@ -280,6 +280,7 @@ def _is_typing_prompt(context: CommandContext) -> bool:
 
 
 def _is_editable(context: CommandContext) -> bool:
+    """Return whether there is a text for the user's editor: the prompt, an answer, or the call of a question."""
     return context.screen.is_writing or context.screen.is_writing_answer or context.screen.is_asking_about_draft
 
 
