@@ -45,7 +45,8 @@ class RowLayout:
         self.width = 1
         self._report = report
         self._bottoms: list[int] = []
-        self._current_count = 0
+        self._current_count = 0  # the number of entries at the start whose `_bottoms` are current
+        # Laid out since `take_first_changed_row`: the index of an entry, and its first row that may have changed.
         self._changed_rows: list[tuple[int, int]] = []
 
     def invalidate(self, index: int) -> None:
@@ -54,6 +55,7 @@ class RowLayout:
 
     @property
     def height(self) -> int:
+        """The number of rows of all entries."""
         self._update_bottoms()
         return self._bottoms[-1] if self._bottoms else 0
 
@@ -93,6 +95,7 @@ class RowLayout:
             self.invalidate(index)
 
     def _update(self, entry: Entry) -> int:
+        """Update the rows of an entry; return the index of the first one that may have changed."""
         if not entry.is_plain:
             try:
                 return entry.update(self.width)
@@ -126,12 +129,14 @@ class RowLayout:
             rows -= self.entries[index].height(self.width)
 
     def index(self, entry: Entry) -> int | None:
+        """Return the index of `entry`, None if it was removed. Searches from the end, where most changes happen."""
         for index in range(len(self.entries) - 1, -1, -1):
             if self.entries[index] is entry:
                 return index
         return None
 
     def _update_bottoms(self) -> None:
+        """Compute the stale part of `_bottoms`."""
         count = len(self.entries)
         if self._current_count >= count == len(self._bottoms):
             return

@@ -22,17 +22,19 @@ from qcode.tui.transcript.line import Ink
 
 
 class SlotStyle(NamedTuple):
-    """The style of one slot. Colors are names from the theme, `#rrggbb`, or such as `ansi_red` of the terminal's 16.
+    """The style of one slot.
 
-    The share of a named color is its opacity in per cent over the background. An empty color leaves the color below
-    unchanged.
+    A color is a name from the theme, `#rrggbb`, or a name of the terminal's 16 colors such as `ansi_red`. An empty
+    color leaves that of the slots below unchanged.
     """
 
     color: str = ""
     share: int = 100
+    """The opacity of `color` over the background, in percent."""
     background: str = ""
     background_share: int = 100
     attributes: str = ""
+    """The attributes as Rich writes them: `bold`, `not dim`."""
 
 
 SLOT_STYLES: dict[str, SlotStyle] = {
@@ -85,11 +87,11 @@ SLOT_STYLES: dict[str, SlotStyle] = {
     "diff-remove-word": SlotStyle(background="error", background_share=35),
     "diff-hunk": SlotStyle("text-muted"),
     "diff-number": SlotStyle("text-muted"),
-    "news": SlotStyle("background", background="accent", attributes="bold"),
-    "found": SlotStyle("background", background="warning"),
-    "choice": SlotStyle("accent", attributes="bold"),
-    "chosen": SlotStyle(background="accent", background_share=28),
-    "risk": SlotStyle("warning", attributes="bold"),
+    "news": SlotStyle("background", background="accent", attributes="bold"),  # the label of new text below the view
+    "found": SlotStyle("background", background="warning"),  # a match of the search
+    "choice": SlotStyle("accent", attributes="bold"),  # the highlighted option of a question
+    "chosen": SlotStyle(background="accent", background_share=28),  # the marked card
+    "risk": SlotStyle("warning", attributes="bold"),  # a word of a command that makes it risky
 }
 
 # For terminals with 256 colors. Their cube has six steps a channel, the darkest at 0 and 95: the nearest color to a
@@ -191,7 +193,7 @@ class Palette:
 
     @property
     def padding(self) -> Style:
-        """The style of the widget's padding, as Textual has it."""
+        """The style of the widget's padding, computed as Textual does."""
         if self._padding is None:
             base, background = self._widget.background_colors
             self._padding = ContentStyle(background=base + background).rich_style

@@ -31,10 +31,10 @@ from qcode.tui.transcript.layout import ReadingPosition, RowLayout
 from qcode.tui.transcript.line import Line, ink, terminal_text
 from qcode.tui.transcript.palette import CSS, Palette, painted_over
 
-_FRAME = 1 / 20
+_FRAME_S = 1 / 20
 # After a slow frame the next one waits longer, so that painting takes at most this share of a core.
 _MAX_SHARE = 1 / 6
-_MAX_PAUSE = 0.5
+_MAX_PAUSE_S = 0.5
 _FOUND_INK = ink("found")
 _CHOSEN_INK = ink("chosen")
 _CHOSEN_MARK = "›"
@@ -65,7 +65,7 @@ class Pane(ScrollView):
 
     @property
     def is_anchored(self) -> bool:
-        """Whether the view follows the end."""
+        """Whether the view follows the end of the transcript as it grows."""
         return self._reading_position is None
 
     @property
@@ -136,11 +136,11 @@ class Pane(ScrollView):
         self.is_frame_due = True
         wait = self._next_frame - monotonic()
         if wait <= 0:
-            self.call_next(self._frame)
+            self.call_next(self._paint_frame)
         else:
-            self.set_timer(wait, self._frame)
+            self.set_timer(wait, self._paint_frame)
 
-    def _frame(self) -> None:
+    def _paint_frame(self) -> None:
         if self.is_frame_due:
             self.flush()
 
@@ -152,7 +152,7 @@ class Pane(ScrollView):
         start = monotonic()
         self._show_changes()
         # One slow frame, such as a long reply at a new width, must not stop the text for seconds.
-        self._next_frame = start + max(_FRAME, min((monotonic() - start) / _MAX_SHARE, _MAX_PAUSE))
+        self._next_frame = start + max(_FRAME_S, min((monotonic() - start) / _MAX_SHARE, _MAX_PAUSE_S))
         self._run_ticker()
 
     def show_content(self, content: Content) -> None:
@@ -168,7 +168,7 @@ class Pane(ScrollView):
         self.schedule()
 
     def cover(self) -> None:
-        """Replace rows of the old text with rows of the new attempt, one for one."""
+        """Drop as many rows of a superseded attempt as the new attempt has; do nothing without such an attempt."""
         content, column = self.content, self.column
         if content.superseded is None:
             return
@@ -229,8 +229,8 @@ class Pane(ScrollView):
         segments = [Segment(terminal_text(text), style(paint)) for text, paint in line.spans]
         cells = line.width
         if self._pattern is not None:
-            for found in self._pattern.finditer(line.text):
-                segments = painted_over(segments, *found.span(), self.palette.style(_FOUND_INK))
+            for match in self._pattern.finditer(line.text):
+                segments = painted_over(segments, *match.span(), self.palette.style(_FOUND_INK))
         if selected is not None:
             segments = painted_over(segments, *selected, self._selection_style())
         if cells < width:
@@ -336,6 +336,7 @@ class Pane(ScrollView):
             position.letters = position.entry.letters_above(position.row)
 
     def _move_to(self, target: int) -> None:
+        """Scroll so that the row `target` is at the top of the view."""
         self._is_placing = True
         try:
             # Set without its watcher: the height of the text changes only the scroll bar, not the screen's layout.
@@ -458,6 +459,7 @@ class Pane(ScrollView):
             self.ticker = self.set_interval(1.0, self.tick)
 
     def tick(self) -> None:
+        """Update elapsed times on screen."""
         self.content.tick()
         self.schedule()
 

@@ -1,7 +1,7 @@
 """Shows a stored conversation as it looked when it ran, through the presenter that also shows running turns.
 
-A long conversation is shown from its end: `first_shown_message` returns the start of the part for the first paint, and
-`show_earlier` adds the messages before it in the background.
+Only the end of a long conversation is shown at once, from the message `first_shown_message` on; `show_earlier` adds the
+messages before it in the background.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ UNFINISHED = (
 
 
 MAX_MESSAGES_AT_ONCE = 400
-_ITEMS_A_SLICE = 200
+"""The number of messages at the end that are shown in the first paint."""
+_ITEMS_PER_SLICE = 200
+"""After this many events, the replay lets the app handle keys."""
 
 
 def replay(
@@ -68,7 +70,7 @@ async def show_earlier(
     content = transcript.content
     earlier = transcript.new_content()
     for number, _ in enumerate(_replay_steps(messages, earlier, clock, max_continuations), 1):
-        if number % _ITEMS_A_SLICE == 0:
+        if number % _ITEMS_PER_SLICE == 0:
             await asyncio.sleep(0)
             if transcript.content is not content:
                 return

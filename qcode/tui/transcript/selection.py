@@ -30,22 +30,28 @@ _CONTEXT = 12
 
 @values.dataclass(frozen=True, slots=True)
 class Anchor:
-    """A character of an entry. `before` is the text of its row up to it: if that changes, the anchor is lost."""
+    """A character of an entry at the current width."""
 
     entry: Entry
     row: int
+    """The row of the entry, blank rows above it included."""
     x: int
+    """The index of the character in the row."""
     before: str
+    """The text of the row before the character. If it changes, the anchor is lost."""
 
 
 @values.dataclass(frozen=True, slots=True)
 class WidthFreeAnchor:
-    """An anchor as the number of characters of its entry before it, without blanks, and the characters around it."""
+    """An anchor that can be found at another width. Blanks do not count, because wrapping changes them."""
 
     entry: Entry
     count: int
+    """The number of characters of the entry before the anchor."""
     context: str
+    """The characters around the anchor, to find out whether the text has the same order at the new width."""
     is_end: bool
+    """Whether the anchor is the end of the selection, which is after its last character."""
 
 
 class SelectablePane(Pane):
@@ -70,7 +76,7 @@ class SelectablePane(Pane):
         super().__init__(content, id, classes)
         self._anchors: tuple[Anchor, Anchor] | None = None
         self._press_anchor: Anchor | None = None
-        self._kept_anchors: tuple[WidthFreeAnchor, ...] = ()
+        self._saved_anchors: tuple[WidthFreeAnchor, ...] = ()
         self._pointer = Offset(0, 0)
         self._is_dragging = False
         self.scroll_timer: Timer | None = None
@@ -79,7 +85,7 @@ class SelectablePane(Pane):
         at = self._pointer_offset(event)
         if event.button != 1 or not 0 <= at.x < self.text_width or not self.column.entries:
             return
-        self._press_anchor = self._anchor(*self._character(at))
+        self._press_anchor = self._anchor_at(*self._character_at(at))
         self._is_dragging = False
         self.capture_mouse()
 
@@ -93,7 +99,7 @@ class SelectablePane(Pane):
             self._is_dragging = True
             self.stop_following()
         self._pointer = pointer
-        self._extend()
+        self._extend_selection()
         is_outside = pointer.y <= 0 or pointer.y >= self.size.height
         if is_outside and self.scroll_timer is None:
             self.scroll_timer = self.set_interval(_SCROLL_INTERVAL_S, self._scroll_towards_pointer)
@@ -114,7 +120,7 @@ class SelectablePane(Pane):
         at = self._pointer_offset(event)
         if not 0 <= at.x < self.text_width or event.button != 1:
             return
-        y, x = self._character(at)
+        y, x = self._character_at(at)
         line = self.column.line(y)
         if event.chain >= 2:
             event.prevent_default()
@@ -122,7 +128,7 @@ class SelectablePane(Pane):
                 start, end = word_at(line.text, x) if event.chain == 2 else (line.lead, len(line.text))
                 first, last = (y, y) if event.chain == 2 else self._rows_of_source_line(y)
                 begin = line.lead if first != y else start
-                self.select(Offset(begin, first), Offset(end if last == y else self._length(last), last))
+                self.select(Offset(begin, first), Offset(end if last == y else self._line_length(last), last))
                 self._report_selection()
             return
         if self.text_selection is not None or line is None:
@@ -145,7 +151,7 @@ class SelectablePane(Pane):
 
     def select(self, start: Offset, end: Offset) -> None:
         """Select from the character at `start` up to, not including, the one at `end`."""
-        self._anchors = self._anchor(start.y, start.x), self._anchor(end.y, end.x)
+        self._anchors = self._anchor_at(start.y, start.x), self._anchor_at(end.y, end.x)
         self.screen.selections = {self: Selection(start, end)}
 
     def show_content(self, content: Content) -> None:
@@ -178,24 +184,24 @@ class SelectablePane(Pane):
             and selection.end is not None
         ):
             self._anchors = (
-                self._anchor(selection.start.y, selection.start.x),
-                self._anchor(selection.end.y, selection.end.x),
+                self._anchor_at(selection.start.y, selection.start.x),
+                self._anchor_at(selection.end.y, selection.end.x),
             )
         start, end = self._anchors or (None, None)
         anchors = ((start, False), (end, True), (self._press_anchor, False))
-        self._kept_anchors = tuple(_without_width(anchor, is_end) for anchor, is_end in anchors if anchor is not None)
+        self._saved_anchors = tuple(_without_width(anchor, is_end) for anchor, is_end in anchors if anchor is not None)
 
     def after_resize(self) -> None:
         """Find the selected characters in the new rows. The selection is dropped if the text has another order."""
-        placed = [self._find_anchor(anchor) for anchor in self._kept_anchors]
+        new_anchors = [self._find_anchor(anchor) for anchor in self._saved_anchors]
         if self._press_anchor is not None:
-            self._press_anchor = placed.pop()
+            self._press_anchor = new_anchors.pop()
         if self._anchors is not None:
-            start, end = placed
+            start, end = new_anchors
             self._anchors = (start, end) if start is not None and end is not None else None
             if self._anchors is None:
                 self.drop_selection()
-        self._kept_anchors = ()
+        self._saved_anchors = ()
 
     def _find_anchor(self, anchor: WidthFreeAnchor) -> Anchor | None:
         """Return the anchor at the current width, None if its text is not there."""
@@ -215,7 +221,7 @@ class SelectablePane(Pane):
     def after_changes(self) -> None:
         """Move the selection with its text after rows moved, or drop it if its text is gone."""
         if self._is_dragging:
-            self._extend()
+            self._extend_selection()
         if self._anchors is None or self.text_selection is None:
             return
         start, end = (self._offset_of(anchor) for anchor in self._anchors)
@@ -228,14 +234,15 @@ class SelectablePane(Pane):
         """Return the position of the pointer relative to the first cell of the text."""
         return Offset(event.x - self.gutter.left, event.y - self.gutter.top)
 
-    def _character(self, at: Offset) -> tuple[int, int]:
-        """Return the row and character at a cell of the view, or the nearest ones."""
+    def _character_at(self, at: Offset) -> tuple[int, int]:
+        """Return the row of the transcript and the index of the character at a cell of the view, or the nearest."""
         view = max(0, min(at.y, self.size.height - 1))
         y = max(0, min(round(self.scroll_y) + view, self.column.height - 1))
         line = self.column.line(y)
         return y, character_at(line, at.x) if line is not None else 0
 
-    def _anchor(self, y: int, x: int) -> Anchor:
+    def _anchor_at(self, y: int, x: int) -> Anchor:
+        """Return the anchor of the character `x` in row `y` of the transcript."""
         index, row = self.column.find(y)
         line = self.column.line(y)
         return Anchor(self.column.entries[index], row, x, line.text[:x] if line is not None else "")
@@ -250,16 +257,16 @@ class SelectablePane(Pane):
             return None
         return Offset(anchor.x, self.column.top(index) + anchor.row)
 
-    def _extend(self) -> None:
+    def _extend_selection(self) -> None:
         """Select from the pressed character to the pointer, both included."""
         start = self._offset_of(self._press_anchor) if self._press_anchor is not None else None
         if start is None:
             return
-        y, x = self._character(self._pointer)
+        y, x = self._character_at(self._pointer)
         if self._pointer.y >= self.size.height:
-            x = self._length(y)
+            x = self._line_length(y)
         first, last = sorted([(start.y, start.x), (y, x)])
-        self.select(Offset(first[1], first[0]), Offset(min(last[1] + 1, self._length(last[0])), last[0]))
+        self.select(Offset(first[1], first[0]), Offset(min(last[1] + 1, self._line_length(last[0])), last[0]))
 
     def _scroll_towards_pointer(self) -> None:
         """Scroll towards the pointer, faster the farther it is outside the view."""
@@ -267,14 +274,15 @@ class SelectablePane(Pane):
         step = -1 - above // 2 if self._pointer.y <= 0 else 1 + below // 2
         self.scroll_to(y=self.scroll_y + step, immediate=True)
         self.stop_following()
-        self._extend()
+        self._extend_selection()
 
     def _stop_scrolling(self) -> None:
         if self.scroll_timer is not None:
             self.scroll_timer.stop()
             self.scroll_timer = None
 
-    def _length(self, y: int) -> int:
+    def _line_length(self, y: int) -> int:
+        """Return the number of characters in row `y` of the transcript."""
         line = self.column.line(y)
         return len(line.text) if line is not None else 0
 
@@ -288,18 +296,20 @@ class SelectablePane(Pane):
         return first, last
 
     def _report_selection(self) -> None:
-        # The screen returns what Ctrl+C copies, which is without line breaks at the end.
+        # The screen's text is the one that Ctrl+C copies: without line breaks at its end.
         if selected := self.screen.get_selected_text():
             self.post_message(self.Selected(selected))
 
 
 def _without_width(anchor: Anchor, is_end: bool) -> WidthFreeAnchor:
+    """Return `anchor` in a form that can be found at another width."""
     text, positions = content_positions(anchor.entry.shown_rows())
     count = bisect_left(positions, (anchor.row, anchor.x))
     return WidthFreeAnchor(anchor.entry, count, _context_around(text, count), is_end)
 
 
 def _context_around(text: str, index: int) -> str:
+    """Return the characters on both sides of an index."""
     return text[max(0, index - _CONTEXT) : index + _CONTEXT]
 
 

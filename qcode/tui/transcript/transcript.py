@@ -29,10 +29,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A match, in rows of the unfolded `entry`."""
+    """A match of the search. Rows are those of the unfolded `entry`; `start` and `end` are indexes in their text."""
 
     entry: Entry
     row: int
+    """The row in which the match starts."""
     start: int
     end_row: int
     end: int
@@ -48,10 +49,12 @@ class SearchPosition:
 
 @dataclass(slots=True)
 class _Search:
-    """A running search. `start` is the position where it began, None for the end of the transcript."""
+    """A running search."""
 
     start: ReadingPosition | None
-    top: tuple[int, int]
+    """The position at which the search began; None if the view followed the end."""
+    bottom: tuple[int, int]
+    """The last row in view when the search began, as the index of an entry and a row of it."""
     text: str = ""
     current: Hit | None = None
 
@@ -62,17 +65,17 @@ class SearchingPane(SelectablePane):
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(content, id, classes)
         self._search: _Search | None = None
-        self._opened_entries: list[Foldable] = []
+        self._unfolded_entries: list[Foldable] = []
 
     def begin_search(self) -> None:
         """Remember the current position."""
         bottom = min(self.column.height, round(self.scroll_y) + self.size.height) - 1
-        top = self.column.find(max(0, bottom)) if self.column.entries else (0, 0)
-        self._search = _Search(self.reading_position, top)
-        self._opened_entries = []
+        last_row = self.column.find(max(0, bottom)) if self.column.entries else (0, 0)
+        self._search = _Search(self.reading_position, last_row)
+        self._unfolded_entries = []
 
     def search(self, text: str) -> SearchPosition:
-        """Search for `text` and show the nearest match at or above the start of the search, or the last match."""
+        """Search for `text`. Show the last match in or above the view at the start of the search, or the last."""
         search = self._search
         if search is None:
             self.begin_search()
@@ -80,7 +83,7 @@ class SearchingPane(SelectablePane):
         search.text, search.current = text, None
         self.highlight(pattern_of(text))
         hits = self._hits()
-        before = [index for index, hit in enumerate(hits) if self._order(hit)[:2] <= search.top]
+        before = [index for index, hit in enumerate(hits) if self._order(hit)[:2] <= search.bottom]
         return self._go_to(hits, before[-1] if before else len(hits) - 1)
 
     def search_next(self, *, is_upwards: bool = True) -> SearchPosition:
@@ -103,7 +106,7 @@ class SearchingPane(SelectablePane):
         if search is None or not returns_to_start:
             return
         self.drop_selection()
-        for entry in self._opened_entries:
+        for entry in self._unfolded_entries:
             self.content.unfold(entry, self.content.is_unfolded)
         if search.start is None:
             self.scroll_end(animate=False)
@@ -121,7 +124,7 @@ class SearchingPane(SelectablePane):
             return SearchPosition()
         hit = search.current = hits[index]
         if isinstance(hit.entry, Foldable) and not hit.entry.is_unfolded:
-            self._open_for(hit.entry, hit)
+            self._unfold_for(hit.entry, hit)
         at = self.column.index(hit.entry) or 0
         top = self.column.top(at)
         self.reveal(top + hit.row)
@@ -130,21 +133,21 @@ class SearchingPane(SelectablePane):
         self.select(Offset(hit.start, top + hit.row), Offset(hit.end, top + hit.end_row))
         return SearchPosition(index + 1, len(hits))
 
-    def _open_for(self, entry: Foldable, hit: Hit) -> None:
+    def _unfold_for(self, entry: Foldable, hit: Hit) -> None:
         """Unfold `entry`, unless the match is in its visible part."""
         rows = entry.shown_rows()
         full = entry.full_rows(self.column.width)
-        if rows == full or (hit.row < len(rows) and _is_same(rows[: hit.end_row + 1], full)):
+        if rows == full or (hit.row < len(rows) and _has_same_text(rows[: hit.end_row + 1], full)):
             return
         self.content.unfold(entry, True)
-        self._opened_entries.append(entry)
+        self._unfolded_entries.append(entry)
         self.lay_out_all()
 
     def _order(self, hit: Hit) -> tuple[int, int, int]:
         return self.column.index(hit.entry) or 0, hit.row, hit.start
 
 
-def _is_same(some: list[Line], rows: list[Line]) -> bool:
+def _has_same_text(some: list[Line], rows: list[Line]) -> bool:
     return all(line.text == other.text for line, other in zip(some, rows, strict=False))
 
 
@@ -152,40 +155,40 @@ class CardChoosingPane(SearchingPane):
     """A pane with the focus while the user chooses a card by key; without it no card is marked."""
 
     _report_leaving: Callable[[str], None] | None = None
-    _report_choice: Callable[[str], None] | None = None
+    _report_mark: Callable[[str], None] | None = None
 
     @property
     def is_choosing(self) -> bool:
         return self._report_leaving is not None
 
-    def choose_card(self, left: Callable[[str], None], chosen: Callable[[str], None]) -> bool:
+    def choose_card(self, on_leave: Callable[[str], None], on_mark: Callable[[str], None]) -> bool:
         """Mark the last card in view; return False if there is no card.
 
-        `left` is called when the user is done, with the text they began to type instead. `chosen` is called with what
-        Enter does with the marked card: `unfold`, `fold`, or nothing.
+        `on_leave` gets the text that the user typed or pasted to leave, which may be empty. `on_mark` gets what Enter
+        does with the marked card: `unfold`, `fold`, or an empty text for nothing.
         """
         bottom = round(self.scroll_y) + self.size.height
         cards = [index for index in self._cards() if self.column.top(index) < bottom]
         at = cards[-1] if cards else next(iter(self._cards()), None)
         if at is None:
             return False
-        self._report_leaving, self._report_choice = left, chosen
+        self._report_leaving, self._report_mark = on_leave, on_mark
         self.stop_following()
         self.can_focus = True
         self.focus()
-        self._choose(at)
+        self._mark_card(at)
         return True
 
     def leave_cards(self, typed: str = "") -> bool:
-        """End choosing; return whether the user was."""
-        left, self._report_leaving = self._report_leaving, None
-        if left is None:
+        """End choosing; return whether the user was choosing. `typed` is passed on to `on_leave`."""
+        on_leave, self._report_leaving = self._report_leaving, None
+        if on_leave is None:
             return False
         self.mark(None)
         self.can_focus = False
         if self.scroll_y >= self.max_scroll_y:
             self.follow()
-        left(typed)
+        on_leave(typed)
         return True
 
     def show_content(self, content: Content) -> None:
@@ -214,16 +217,16 @@ class CardChoosingPane(SearchingPane):
             return
         match event.key:
             case "j" | "down":
-                self._choose(next((index for index in cards if index > at), at))
+                self._mark_card(next((index for index in cards if index > at), at))
             case "k" | "up":
-                self._choose(next((index for index in reversed(cards) if index < at), at))
+                self._mark_card(next((index for index in reversed(cards) if index < at), at))
             case "g" | "home":
-                self._choose(cards[0])
+                self._mark_card(cards[0])
             case "G" | "end":
-                self._choose(cards[-1])
+                self._mark_card(cards[-1])
             case "enter" | "space" if isinstance(entry, Foldable) and entry.has_two_forms(self.column.width):
                 self.toggle(entry)
-                self._choose(at)
+                self._mark_card(at)
             case "q" | "tab":
                 self.leave_cards()
             case _ if event.is_printable and event.character:
@@ -240,13 +243,13 @@ class CardChoosingPane(SearchingPane):
             if isinstance(entry, Foldable) and not (entry.is_laid_out(width) and not entry.shown_rows())
         ]
 
-    def _choose(self, index: int) -> None:
+    def _mark_card(self, index: int) -> None:
         self.column.lay_out(index)
         entry = self.column.entries[index]
         self.mark(entry)
-        if self._report_choice is not None and isinstance(entry, Foldable):
-            can_toggle = entry.has_two_forms(self.column.width)
-            self._report_choice("" if not can_toggle else "fold" if entry.is_unfolded else "unfold")
+        if self._report_mark is not None and isinstance(entry, Foldable):
+            action = "fold" if entry.is_unfolded else "unfold"
+            self._report_mark(action if entry.has_two_forms(self.column.width) else "")
         self.reveal(self.column.top(index) + self.column.entries[index].gap)
 
 
@@ -362,7 +365,7 @@ class Transcript(CardChoosingPane):
         self.show_content(self.new_content())
 
     def new_content(self) -> Content:
-        """Return an empty content with the same settings, for entries that belong above."""
+        """Return an empty content with the same settings, for `show_content` or `insert_earlier`."""
         return Content(self._clock, self._thinking_mode)
 
     def insert_earlier(self, earlier: Content) -> None:
@@ -436,17 +439,19 @@ def find_matches(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[i
         end = begin + 1
         while end < len(rows) and rows[end].joint is not None:
             end += 1
-        ranges += _in_line(rows, begin, end, pattern)
+        ranges += _matches_in_line(rows, begin, end, pattern)
         begin = end
     return ranges
 
 
-def _in_line(rows: Sequence[Line], begin: int, end: int, pattern: re.Pattern[str]) -> list[tuple[int, int, int, int]]:
+def _matches_in_line(
+    rows: Sequence[Line], begin: int, end: int, pattern: re.Pattern[str]
+) -> list[tuple[int, int, int, int]]:
     """Return the matches in one source line, which fills the rows from `begin` to `end`."""
     if end == begin + 1:
         text, row = rows[begin].text, rows[begin]
         start = row.lead if row.search_start is None else row.search_start
-        return [(begin, found.start(), begin, found.end()) for found in pattern.finditer(text, start)]
+        return [(begin, match.start(), begin, match.end()) for match in pattern.finditer(text, start)]
     parts: list[str] = []
     starts: list[int] = []
     length = 0
@@ -461,4 +466,5 @@ def _in_line(rows: Sequence[Line], begin: int, end: int, pattern: re.Pattern[str
         row = rows[begin + step]
         return begin + step, min(row.lead + at - starts[step], len(row.text))
 
-    return [(*row_and_index(found.start()), *row_and_index(found.end())) for found in pattern.finditer("".join(parts))]
+    matches = pattern.finditer("".join(parts))
+    return [(*row_and_index(match.start()), *row_and_index(match.end())) for match in matches]
