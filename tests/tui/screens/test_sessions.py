@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 
 import pytest
+from textual.screen import Screen
 
 from qcode.agent.context.attachments import shell_block
 from qcode.agent.reports import ContextReport, TurnUsage, context_text, cost_text_of
@@ -339,6 +340,33 @@ def test_slow_search_blocks_neither_typing_nor_leaving(tmp_path: Path) -> None:
         await run.pilot.press("escape", "escape")
         await run.until(lambda: len(run.app.screen_stack) == 1)
         is_done.set()
+
+    played(tmp_path, test)
+
+
+def test_search_that_ends_while_the_screen_closes_is_ignored(tmp_path: Path) -> None:
+    is_done = threading.Event()
+
+    async def test(run: Running, it: Talk) -> None:
+        def passages(text: str, session_ids: Iterable[str]) -> dict[str, str]:
+            is_done.wait(20)
+            return dict.fromkeys(session_ids, "a passage")
+
+        it.sessions.passages = passages  # type: ignore[method-assign]  # a slow disk
+        await run.send("/resume")
+        await run.until(lambda: isinstance(run.app.screen, SessionPicker))
+        screen = run.app.screen
+        assert isinstance(screen, SessionPicker)
+        await run.until(lambda: len(screen.rows) == 1)
+        await run.pilot.press(*"write")
+        await run.until(lambda: "searching" in run.screen)
+        # Textual closes a screen in this order: it is not current, its widgets are removed, its workers end. The first
+        # of two screens above it covers it.
+        for _ in range(2):
+            await run.app.push_screen(Screen[None]())
+        await screen.finder.remove_children()
+        is_done.set()
+        await run.app.workers.wait_for_complete([worker for worker in run.app.workers if worker.group == "search"])
 
     played(tmp_path, test)
 
