@@ -186,7 +186,7 @@ def test_each_attached_file_has_a_line_for_the_user(tmp_path: Path, typed: str, 
     assert (attached_lines(blocks, typed), problems) == (lines, ())
 
 
-def test_images_with_a_label_in_the_prompt_have_no_further_line(tmp_path: Path) -> None:
+def test_attached_images_with_a_label_in_the_prompt_have_no_line(tmp_path: Path) -> None:
     picture = Image("image/png", "AAAA")
     assert attached_lines((picture,), "what is [Image #1 shot.png 3x4]?") == []
     assert attached_lines((picture, picture), "what is [Image #1 shot.png 3x4]?") == ["image"]
@@ -196,7 +196,7 @@ def test_images_with_a_label_in_the_prompt_have_no_further_line(tmp_path: Path) 
     assert problems == ("not attached: broken.png is not a PNG, JPEG, GIF or WebP image, despite its name",)
 
 
-def test_a_name_like_that_of_a_file_that_is_missing_is_reported_once() -> None:
+def test_mention_of_a_missing_file_is_reported_once() -> None:
     nowhere = Path("/proc/nowhere")
     assert mentions("@nofile.txt and @nofile.txt, @src/no/ @anna @4.5 x@y.de", nowhere) == (
         (),

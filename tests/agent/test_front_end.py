@@ -60,7 +60,7 @@ def talk(base: Path, server: FakeServer, *lines: str, cancel_at: str = "") -> li
     return written
 
 
-def test_conversation_with_an_edit_a_denial_a_truncation_and_a_cancel(tmp_path: Path) -> None:
+def test_front_end_plays_an_edit_a_denial_a_truncation_and_a_cancel(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     file = tmp_path / "work/a.txt"
     file.write_text("one\n")

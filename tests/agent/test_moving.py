@@ -105,7 +105,7 @@ def test_compaction_is_stored_can_be_undone_and_exports_in_full(tmp_path: Path) 
     assert it.provider.requests[-1].messages[0].text.startswith("<conversation_summary>")
 
 
-def test_resumed_session_shows_its_compactions_and_their_cost_by_themselves(tmp_path: Path) -> None:
+def test_resumed_session_shows_its_compactions_and_their_cost_separately(tmp_path: Path) -> None:
     long = "".join(f"word {number} " for number in range(1_500))
     replies = [text_reply(long), text_reply(long), text_reply(""), text_reply(""), text_reply("Task: x.")]
     it = talk(tmp_path, *replies, model=Model(facts=ModelFacts(context_window=40_000)))

@@ -176,7 +176,9 @@ UNUSABLE = [
 
 
 @pytest.mark.parametrize(("content", "complaint"), UNUSABLE)
-def test_unusable_file_is_one_line_with_its_place(tmp_path: Path, content: bytes, complaint: str) -> None:
+def test_unusable_recording_is_a_one_line_error_with_the_position(
+    tmp_path: Path, content: bytes, complaint: str
+) -> None:
     file = tmp_path / "r.jsonl"
     file.write_bytes(content)
     with pytest.raises(InputError, match=complaint) as raised:
@@ -203,7 +205,7 @@ def test_write_error_ends_the_recording_and_not_the_run(tmp_path: Path) -> None:
         run(tmp_path, "x", model=Scripted(["x"]), record=tmp_path / "none/r.jsonl")
 
 
-def test_error_keeps_its_fields(tmp_path: Path) -> None:
+def test_recorded_error_keeps_its_fields(tmp_path: Path) -> None:
     error = ProviderError(ErrorKind.QUOTA, "empty", status=402, request_id="r1", resets_at=1, period="day")
     file = tmp_path / "r.jsonl"
     run(tmp_path, "x", model=Scripted([error]), record=file)

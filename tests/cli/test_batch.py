@@ -228,7 +228,7 @@ def test_only_a_limit_pauses_the_other_jobs(work: Path) -> None:
         assert asyncio.run(limits.pause_left()) == 0
 
 
-def test_out_is_needed(work: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_batch_without_an_out_file_is_refused(work: Path, capfd: pytest.CaptureFixture[str]) -> None:
     write_tasks(work, {"prompt": "x"})
     assert main(["batch", "tasks.jsonl"]) == 2
     assert "--out" in capfd.readouterr().err

@@ -107,7 +107,7 @@ def test_mode_that_never_asks_denies_what_would_ask(home: dict[str, str]) -> Non
         (["--max-thinking-tokens", "100", "--effort", "high"], "high"),
     ],
 )
-def test_thinking_is_an_effort(argv: list[str], effort: str | None) -> None:
+def test_thinking_flag_sets_the_effort(argv: list[str], effort: str | None) -> None:
     assert parse(argv).reasoning_effort == effort
 
 
@@ -117,7 +117,7 @@ def test_flags_that_would_lose_data_are_refused(flag: str) -> None:
         parse([flag])
 
 
-def test_nothing_suggests_a_flag_that_lowers_safety() -> None:
+def test_error_never_suggests_a_flag_that_lowers_safety() -> None:
     for wrong in ("--allow-dangerously-skip-permission", "--dangerously-skip-permission"):
         with pytest.raises(CommandLineError) as raised:
             parse([wrong])

@@ -155,7 +155,7 @@ def test_unset_removes_a_key_or_a_table_once(desk: Desk) -> None:
         ("mcp_servers.git", '{ command = "x" }', "outside the sandbox"),
     ],
 )
-def test_change_of_safety_says_what_it_does(desk: Desk, key: str, value: str | None, message: str) -> None:
+def test_change_of_a_safety_setting_states_its_effect(desk: Desk, key: str, value: str | None, message: str) -> None:
     desk.file.write_text(FILE)
     assert message in desk(*(("unset", key) if value is None else ("set", key, value)))[1]
 
@@ -212,5 +212,5 @@ def test_json_names_key_value_and_file(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("argv", [(), ("set", "x"), ("set", "a", "b", "c"), ("unset",), ("show", "--project")])
-def test_wrong_words_name_the_usage(desk: Desk, argv: tuple[str, ...]) -> None:
+def test_invalid_arguments_print_the_usage(desk: Desk, argv: tuple[str, ...]) -> None:
     assert "qcode config set KEY VALUE" in desk(*argv, code=2)[1]

@@ -90,7 +90,7 @@ def test_default_model_is_used_if_the_host_has_it(home: Path) -> None:
     assert screen.model_of("openrouter", ("a/b",)) == ""
 
 
-def test_first_start_is_one_without_key_settings_or_server(home: Path) -> None:
+def test_start_is_first_until_finished_without_prompt_or_session(home: Path) -> None:
     assert connecting(home).is_first
     assert not connecting(home, "a prompt").is_first
     assert not connecting(home, "-c").is_first

@@ -116,7 +116,7 @@ def test_broken_configuration_is_reported_beside_the_facts(
 
 
 @pytest.mark.parametrize("command", FOLDER_COMMANDS)
-def test_flags_of_a_folder_work_alike(
+def test_folder_flags_work_with_each_subcommand(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], command: str
 ) -> None:
     work = tmp_path / "work"
@@ -174,7 +174,7 @@ def test_every_listed_model_is_a_name_that_can_be_chosen(
     assert {name.partition("/")[0] for name in names} <= specs.keys()
 
 
-def test_doctor_with_words_is_wrong_usage(capfd: pytest.CaptureFixture[str]) -> None:
+def test_doctor_with_arguments_is_a_usage_error(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["doctor", "now"]) == 2
     assert "use: qcode doctor" in capfd.readouterr().err
 
@@ -208,7 +208,7 @@ def test_servers_of_other_files_are_listed_beside_a_broken_configuration(
     assert "config.toml:1: " in err
 
 
-def test_themes_take_the_flag_of_a_folder(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_themes_accept_the_folder_flag(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["-C", str(tmp_path), "themes"]) == 0
     assert "dark" in capfd.readouterr().out.split()
     assert main(["themes", "-C", str(tmp_path / "none")]) == 42

@@ -24,13 +24,13 @@ def test_help_without_a_topic_is_the_help_and_lists_the_topics(capfd: pytest.Cap
 
 
 @pytest.mark.parametrize("name", SUBCOMMANDS)
-def test_help_flag_after_a_subcommand_shows_its_part(name: str, capfd: pytest.CaptureFixture[str]) -> None:
+def test_help_flag_after_a_subcommand_shows_its_help(name: str, capfd: pytest.CaptureFixture[str]) -> None:
     assert main([name, "-x", "--help"]) == 0
     out, _ = capfd.readouterr()
     assert out == (help_text() if name == "help" else printed(capfd, name))
 
 
-def test_help_flag_without_a_subcommand_shows_the_whole(capfd: pytest.CaptureFixture[str]) -> None:
+def test_help_flag_without_a_subcommand_shows_the_whole_help(capfd: pytest.CaptureFixture[str]) -> None:
     for argv in (["-p", "models", "--help"], ["doctr", "--help"], ["--help", "--json"]):
         assert main(argv) == 0
         assert capfd.readouterr().out == help_text()
@@ -45,7 +45,7 @@ def test_every_topic_has_a_text(topic: str, capfd: pytest.CaptureFixture[str]) -
         assert all(f"qcode {other} " not in out for other in SUBCOMMANDS if other != topic)
 
 
-def test_topic_of_a_name_that_is_subcommand_and_section_has_both(capfd: pytest.CaptureFixture[str]) -> None:
+def test_help_topic_shows_subcommand_and_section_of_the_same_name(capfd: pytest.CaptureFixture[str]) -> None:
     out = printed(capfd, "sessions")
     assert "qcode sessions export ID" in out
     assert "--fork-session" in out

@@ -187,7 +187,7 @@ def test_event_is_tested_with_its_whole_input(
         (["test", "Stop"], "[]", 42, "is not a JSON object"),
     ],
 )
-def test_wrong_use_is_one_line(
+def test_invalid_usage_is_a_one_line_error(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],

@@ -133,7 +133,7 @@ def test_empty_search_names_the_searched_folders(runner: ImportRunner) -> None:
     ("answer", "numbers"),
     [("", []), ("2", [2]), ("1,3-4", [1, 3, 4]), ("all", [1, 2, 3, 4]), ("ALL", [1, 2, 3, 4]), ("2 2 1", [2, 1])],
 )
-def test_chosen_numbers(answer: str, numbers: list[int]) -> None:
+def test_numbers_and_ranges_choose_sessions(answer: str, numbers: list[int]) -> None:
     assert chosen_numbers(answer, 4) == numbers
 
 

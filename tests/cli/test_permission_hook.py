@@ -317,7 +317,9 @@ def test_terminal_gets_the_settings(
 @pytest.mark.parametrize(
     "words", [("hook",), ("hook", "--for", "vim"), ("hook", "x", "--for", "claude"), ("list", "--print")]
 )
-def test_wrong_use_is_one_line(hook: Hook, capfd: pytest.CaptureFixture[str], words: tuple[str, ...]) -> None:
+def test_invalid_usage_is_a_one_line_error(
+    hook: Hook, capfd: pytest.CaptureFixture[str], words: tuple[str, ...]
+) -> None:
     assert main(("permissions", *words)) == 2
     assert capfd.readouterr().err.count("\n") == 1
 

@@ -42,7 +42,7 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Capture
     return asked
 
 
-def test_verdicts(asked: Asked) -> None:
+def test_value_of_each_kind_gets_its_verdict(asked: Asked) -> None:
     here = ("-C", str(asked.work), "--trust")
     assert asked.verdict("shell", "ls -la | wc", *here) == "allow"
     assert asked.verdict(*here, "shell", "rm a.txt") == "ask"
@@ -114,7 +114,7 @@ def test_permission_check_runs_no_file_of_the_folder(asked: Asked) -> None:
         (("check", "shell", "ls", "--allowed-tools", "run(x)"), "not a kind of rule"),
     ],
 )
-def test_wrong_usage(argv: tuple[str, ...], hint: str, asked: Asked) -> None:
+def test_invalid_usage_is_an_error_with_a_hint(argv: tuple[str, ...], hint: str, asked: Asked) -> None:
     assert hint in asked(*argv, code=2)
 
 

@@ -32,7 +32,7 @@ def test_answers_are_printed_again(recording: Path, capfd: pytest.CaptureFixture
     assert "a.txt" in capfd.readouterr().out
 
 
-def test_nothing_departs_in_the_same_folder(recording: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_replay_in_the_same_folder_has_no_differences(recording: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(recording), "--diff"]) == 0
     assert capfd.readouterr().out == "no departure in 2 requests\n"
 

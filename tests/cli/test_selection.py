@@ -134,7 +134,7 @@ def test_short_name_is_the_newest_model_of_its_family(name: str, family: str) ->
     ("name", "full"),
     [("flash", "gemini/gemini-"), ("gpt-5", "openai/gpt-5"), ("gpt", "openai/gpt-"), ("claude", "anthropic/claude-")],
 )
-def test_short_names_of_other_hosts(name: str, full: str) -> None:
+def test_short_name_selects_a_model_of_gemini_or_openai(name: str, full: str) -> None:
     assert select_model(
         name, Settings(), "", Keys({"GEMINI_API_KEY": "a", "OPENAI_API_KEY": "b", **ANTHROPIC_KEY})
     ).name.startswith(full)

@@ -139,7 +139,7 @@ def test_messages_of_a_fork_are_counted_once(home: Path, capfd: pytest.CaptureFi
     }
 
 
-def test_imported_turns_are_counted_apart(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_imported_turns_are_counted_separately(home: Path, capfd: pytest.CaptureFixture[str]) -> None:
     before = stats(capfd)
     store = SessionStore(home / "home" / "state", home / "work")
     session = store.create(OPUS, home / "work", imported={"program": "codex", "session": "x", "messages": 4})

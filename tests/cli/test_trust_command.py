@@ -81,7 +81,7 @@ def test_unknown_trust_words_are_wrong_usage(printed: Printed) -> None:
     assert "trust accept" in err[0]
 
 
-def test_app_trust_command_shows_a_change_first_and_accepts_it_second(printed: Printed) -> None:
+def test_trust_command_in_the_app_shows_a_change_before_it_accepts_it(printed: Printed) -> None:
     brings(printed.work, "[output]\nmax_continuations = 1\n")
     store = TrustStore(printed.state)
     store.remember(printed.work)

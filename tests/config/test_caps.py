@@ -16,18 +16,18 @@ def cap(settings: Settings, model: str) -> int | None:
     return settings.output_for(model).max_tokens
 
 
-def test_flag_beats_everything(folders: Folders) -> None:
+def test_cap_flag_overrides_all_other_sources(folders: Folders) -> None:
     settings = folders.user(BOTH).load(ENV, {"output.max_tokens": 5})
     assert cap(settings, MODEL) == 5
 
 
-def test_models_own_cap_beats_the_global_one(folders: Folders) -> None:
+def test_cap_of_a_model_overrides_the_global_cap(folders: Folders) -> None:
     settings = folders.user(BOTH).load(ENV)
     assert cap(settings, MODEL) == 1000
     assert cap(settings, "other/m") == 2000
 
 
-def test_project_may_narrow_the_global_cap_but_the_models_own_still_wins(folders: Folders) -> None:
+def test_project_may_lower_the_global_cap_but_not_that_of_a_model(folders: Folders) -> None:
     settings = folders.user(BOTH).in_project("[output]\nmax_tokens = 7").load()
     assert cap(settings, MODEL) == 1000
     assert cap(settings, "other/m") == 7
@@ -67,7 +67,7 @@ def test_invalid_variable_falls_back_to_the_next_one(folders: Folders) -> None:
     assert len(settings.warnings) == 1
 
 
-def test_other_output_settings_of_a_model_lie_over_the_global_ones(folders: Folders) -> None:
+def test_output_settings_of_a_model_override_the_global_ones(folders: Folders) -> None:
     text = f'[output]\npolicy = "continue"\n[models."{MODEL}".output]\nmax_continuations = 1\nescalate = false'
     settings = folders.user(text).load(flags={"output.max_continuations": 0})
     found = settings.output_for(MODEL)

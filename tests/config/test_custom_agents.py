@@ -23,7 +23,7 @@ def load(base: Path, own: dict[str, str], project: dict[str, str], *, is_trusted
     return load_custom_agents(base / "config", base / "work", is_trusted=is_trusted, used_names=(EXPLORE,))
 
 
-def test_agent_file_defines_a_kind(tmp_path: Path) -> None:
+def test_agent_file_defines_a_kind_of_sub_agent(tmp_path: Path) -> None:
     found = load(tmp_path, {"reviewer": WHOLE}, {"writer": MINIMAL})
     assert found.agents == (
         CustomAgent("reviewer", "Reviews.", "Look.", only_reads=True, tools=("read",), model="small"),
@@ -64,7 +64,7 @@ def test_invalid_agent_file_is_reported_with_its_path(tmp_path: Path, text: str,
     assert "\n" not in found.problems[0]
 
 
-def test_kind_has_only_the_tools_that_it_names() -> None:
+def test_custom_agent_has_only_the_tools_that_its_file_names() -> None:
     kind = own_kind(CustomAgent("x", "p", "Look.", only_reads=True, tools=("read", "agent", "nothing")))
     assert [spec.name for spec in kind.select_tools(specs())] == ["read"]
     assert kind.role.endswith("Look.")

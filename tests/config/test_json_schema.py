@@ -32,12 +32,12 @@ def test_schema_is_valid() -> None:
 
 
 @pytest.mark.parametrize("block", EXAMPLES, ids=str)
-def test_examples_of_the_pages_fit(block: Any) -> None:
+def test_schema_accepts_the_examples_of_the_pages(block: Any) -> None:
     assert problems(block.text) == []
 
 
 @pytest.mark.parametrize("kind", {key.kind.expected: key.kind for key in KEYS}.values(), ids=lambda kind: kind.expected)
-def test_value_that_the_program_accepts_fits(kind: ValueKind) -> None:
+def test_schema_accepts_each_value_that_the_program_accepts(kind: ValueKind) -> None:
     validator = Draft7Validator(dict(kind.schema))
     for value in VALUES:
         try:
@@ -59,7 +59,7 @@ def test_value_that_the_program_accepts_fits(kind: ValueKind) -> None:
         ("[no_such_table]", "was unexpected"),
     ],
 )
-def test_mistake_is_found(text: str, problem: str) -> None:
+def test_schema_refuses_a_mistake_in_a_config_file(text: str, problem: str) -> None:
     assert problem in problems(text)[0]
 
 
@@ -86,7 +86,7 @@ def test_every_kind_describes_its_values() -> None:
         ('mcp.defer = "yes"', "is not one of"),
     ],
 )
-def test_mistake_in_a_hook_is_found(text: str, problem: str) -> None:
+def test_schema_refuses_a_mistake_in_a_hook(text: str, problem: str) -> None:
     assert any(problem in item for item in problems(text))
 
 

@@ -11,7 +11,7 @@ from qcode.protocol.errors import ConfigError
 from tests.config.folders import Folders
 
 
-def test_flags_beat_environment_beats_project_beats_user(folders: Folders, tmp_path: Path) -> None:
+def test_flags_override_environment_which_overrides_project_and_user(folders: Folders, tmp_path: Path) -> None:
     folders.user("model = 'user'\nsmall_model = 'user'")
     assert folders.load().model == "user"
     folders.in_project("\nmodel = 'project'")

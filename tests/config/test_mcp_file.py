@@ -106,10 +106,10 @@ def test_project_file_is_optional_and_a_named_file_is_not(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("name", ["a", "git-hub", "a_b", "A1"])
-def test_valid_server_names(name: str) -> None:
+def test_valid_server_name_is_accepted(name: str) -> None:
     assert is_server_name(name)
 
 
 @pytest.mark.parametrize("name", ["", "_a", "a_", "a__b", "a.b", "a/b", "ä", "x" * 31, "a\n"])
-def test_invalid_server_names(name: str) -> None:
+def test_invalid_server_name_is_refused(name: str) -> None:
     assert not is_server_name(name)

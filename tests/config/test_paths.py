@@ -12,7 +12,7 @@ from qcode.config.paths import ConfigPaths
 from qcode.protocol.errors import ConfigError
 
 
-def test_one_variable_moves_everything(tmp_path: Path) -> None:
+def test_qcode_home_variable_moves_all_folders(tmp_path: Path) -> None:
     paths = ConfigPaths.from_env({"QCODE_HOME": str(tmp_path)})
     assert paths.config_file == tmp_path / "config.toml"
     assert paths.state_dir == tmp_path / "state"

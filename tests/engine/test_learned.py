@@ -62,12 +62,12 @@ TEACHES_NOTHING = [
 
 
 @pytest.mark.parametrize(("message", "limit"), TEACHES)
-def test_named_limit_is_learned(message: str, limit: LearnedLimit) -> None:
+def test_limit_that_an_error_message_names_is_learned(message: str, limit: LearnedLimit) -> None:
     assert learn_limit(message) == limit
 
 
 @pytest.mark.parametrize("message", TEACHES_NOTHING)
-def test_unrelated_message_is_ignored(message: str) -> None:
+def test_error_message_without_a_limit_is_ignored(message: str) -> None:
     assert learn_limit(message) is None
 
 

@@ -60,7 +60,7 @@ def joined(played: Played) -> list[TurnEvent]:
 
 @settings(deadline=None)
 @given(PARTS, st.sampled_from([1, 2, 3, 7, 64]), st.booleans(), st.booleans())
-def test_same_text_gives_the_same_turn(
+def test_turn_does_not_depend_on_how_a_reply_is_split(
     parts: list[tuple[str, str]], size: int, thinks_inline: bool, is_fixed: bool
 ) -> None:
     def played_in(pieces: int) -> Played:

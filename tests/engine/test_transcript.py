@@ -76,7 +76,7 @@ def test_prepared_history_is_not_prepared_again() -> None:
 
 
 @given(MESSAGES)
-def test_preparing_twice_changes_nothing(messages: list[Message]) -> None:
+def test_prepared_history_is_unchanged_by_a_second_preparation(messages: list[Message]) -> None:
     once = make_valid(messages)
     assert make_valid(once) == once
 

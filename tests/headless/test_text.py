@@ -57,7 +57,7 @@ def test_text_before_a_call_is_not_an_answer_and_goes_to_stderr_only_with_v() ->
 
 
 @pytest.mark.parametrize("text", ["\ud83d\ude00", "lone \udc80 end", "\ud800", "nul \x00 esc \x1b[31m"])
-def test_odd_text_never_breaks_stdout(text: str) -> None:
+def test_text_with_surrogates_or_escapes_is_printed_as_utf_8(text: str) -> None:
     printed = run(Scripted(ended(text))).stdout.decode("utf-8")
     assert printed.endswith("\n")
     assert "\x1b[31m" in printed or "\x1b" not in text

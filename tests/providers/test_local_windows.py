@@ -199,7 +199,7 @@ def test_silent_or_missing_server_costs_at_most_the_time_limit() -> None:
     asyncio.run(main())
 
 
-def test_window_under_32_thousand_is_small() -> None:
+def test_window_under_32_thousand_tokens_is_small() -> None:
     assert [LocalWindow(tokens, "").is_small for tokens in (31_999, 32_000, 32_768)] == [True, False, False]
 
 

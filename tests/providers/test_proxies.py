@@ -40,7 +40,9 @@ def _no_proxy_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("proxies", PROXIES, ids=lambda proxies: ",".join(proxies))
 @pytest.mark.parametrize("spelling", ["NO_PROXY", pytest.param("no_proxy", marks=pytest.mark.broad)])
-def test_rule_is_that_of_httpx2(proxies: dict[str, str], spelling: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_proxy_variable_follows_the_rules_of_httpx2(
+    proxies: dict[str, str], spelling: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import httpx2
 
     for name, value in proxies.items():
@@ -57,7 +59,7 @@ def test_rule_is_that_of_httpx2(proxies: dict[str, str], spelling: str, monkeypa
 @pytest.mark.parametrize(
     "url", ["http://localhost:1/v1", "http://127.8.0.1", "https://[::1]:2", "http://api.localhost"]
 )
-def test_this_machine_has_no_proxy(url: str) -> None:
+def test_loopback_address_has_no_proxy(url: str) -> None:
     assert not proxy_variable(url, {"ALL_PROXY": "http://p:1", "HTTP_PROXY": "http://p:1"})
 
 

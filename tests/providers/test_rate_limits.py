@@ -131,7 +131,7 @@ _ODD = (
     ["retry_after", "retry_after_ms", "date", "x_ratelimit_reset", "x_ratelimit_reset_tokens",
      "anthropic_ratelimit_unified_reset", "anthropic_ratelimit_requests_reset"],
 )  # fmt: skip
-def test_odd_header_gives_a_finite_wait_or_none(name: str) -> None:
+def test_any_header_value_gives_a_finite_wait_or_none(name: str) -> None:
     for value in _ODD:
         for body in (error(), error(resets_at=EPOCH + 60), google(quota(DAY_ID), delay(value))):
             found = refused(body, **{name: value, "x_ratelimit_remaining_tokens": "0"})  # type: ignore[arg-type]  # headers

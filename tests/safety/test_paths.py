@@ -63,7 +63,7 @@ def _set_up(machine: Machine, setup: str) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
-def test_calibration_rows(row: dict[str, str], machine: Machine) -> None:
+def test_path_of_each_calibration_row_gets_its_verdicts(row: dict[str, str], machine: Machine) -> None:
     _set_up(machine, row["setup"])
     path = row["path"]
     if path.startswith("/repo/"):
@@ -218,7 +218,7 @@ def test_workspace_may_be_named_through_a_link(machine: Machine, tmp_path: Path)
     assert linked.verdicts(f"{tmp_path}/short/src/app.py") == ("allow", "allow")
 
 
-def test_own_folders_elsewhere_are_protected(machine: Machine) -> None:
+def test_qcode_folders_outside_the_home_are_protected(machine: Machine) -> None:
     qcode_folders = machine.root / "home-of-qcode"
     assert machine.verdicts("home-of-qcode/config.toml", qcode_folders=(qcode_folders,)) == ("ask", "deny")
     assert machine.verdicts("home-of-qcode/state/keys.json", qcode_folders=(qcode_folders,)) == ("deny", "deny")

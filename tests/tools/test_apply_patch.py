@@ -169,7 +169,7 @@ def test_patch_that_cannot_be_applied_changes_no_file(runner: ToolRunner, text: 
     "wrapped",
     ["{}", "```\n{}\n```", "\n\n{}\n", "apply_patch <<'EOF'\n{}\nEOF", "<<EOF\n{}\nEOF\n", "```diff\n{}\n```\n"],
 )
-def test_wrapping_around_a_patch_is_ignored(wrapped: str) -> None:
+def test_text_around_a_patch_is_ignored(wrapped: str) -> None:
     text = wrapped.format(patch("*** Delete File: a.txt", "*** Add File: b c.txt", "+x"))
     assert parse_patch(text) == (DeletedFile("a.txt"), AddedFile("b c.txt", "x\n"))
     assert parse_patch(text.replace("\n", "\r\n")) == parse_patch(text)

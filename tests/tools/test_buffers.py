@@ -66,7 +66,7 @@ def test_unsaved_text_is_read_and_named(file: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["one\ntwo\n", "one\r\ntwo\r\n", "one\rtwo\r", None, ""])
-def test_saved_text_in_other_endings_or_no_answer_is_the_file(text: str | None, file: Path) -> None:
+def test_file_is_read_from_disk_if_the_buffer_is_saved_or_does_not_answer(text: str | None, file: Path) -> None:
     content = read(workspace(file, Buffer(text)))
     assert "two" in content
     assert "unsaved" not in content
@@ -104,7 +104,7 @@ def test_editor_that_does_not_save_changes_nothing(file: Path) -> None:
     assert file.read_text() == "one\ntwo\n"
 
 
-def test_buffer_that_missed_a_change_of_the_file_does_not_count(file: Path) -> None:
+def test_buffer_that_missed_a_change_of_the_file_is_ignored(file: Path) -> None:
     buffer = Buffer("one\ntwo\n")
     space = workspace(file, buffer)
     read(space)
@@ -115,7 +115,7 @@ def test_buffer_that_missed_a_change_of_the_file_does_not_count(file: Path) -> N
     assert "and by the user" in read(space)
 
 
-def test_buffer_that_missed_a_change_of_qcode_does_not_count(file: Path) -> None:
+def test_buffer_that_missed_a_change_of_qcode_is_ignored(file: Path) -> None:
     buffer = Buffer("one\ntwo\n")
     space = workspace(file, buffer)
     read(space)
@@ -125,7 +125,7 @@ def test_buffer_that_missed_a_change_of_qcode_does_not_count(file: Path) -> None
     assert buffer.written == []
 
 
-def test_unknown_text_at_the_time_of_a_change_is_older_than_the_file(file: Path) -> None:
+def test_buffer_text_is_outdated_if_the_file_changed_meanwhile(file: Path) -> None:
     buffer = Buffer("one\ntwo\nunsaved\n")
     space = workspace(file, buffer)
     assert "unsaved" in read(space)
@@ -143,7 +143,7 @@ def test_encoding_and_endings_of_the_file_are_kept(file: Path) -> None:
     assert loaded.is_unsaved
 
 
-def test_binary_and_large_files_are_those_on_disk(file: Path) -> None:
+def test_binary_and_large_files_are_read_from_disk(file: Path) -> None:
     space = workspace(file, Buffer("text"))
     file.write_bytes(b"\0\1\2")
     assert not space.load(space.resolve("a.txt")).is_unsaved

@@ -65,7 +65,7 @@ def test_changed_files_are_checked_without_paths(runner: ToolRunner) -> None:
     assert "outside the workspace" in runner.run("diagnostics", paths=["../a.py"]).content
 
 
-def test_diagnostics_never_run_unasked(runner: ToolRunner) -> None:
+def test_diagnostics_do_not_run_without_approval(runner: ToolRunner) -> None:
     runner.add("ruff.toml", "")
     assert "call shell with the command of the checker" in runner.run("diagnostics", paths=["a.py"]).content
 

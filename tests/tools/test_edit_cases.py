@@ -10,7 +10,7 @@ from tests.tools.edit_cases import CASES, EMPTY, EXACT, SIGNS, SLIPS, Case
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 @pytest.mark.parametrize("tool", ["edit", "multi_edit"])
-def test_edit_cases(runner: ToolRunner, case: Case, tool: str) -> None:
+def test_edit_case_has_its_expected_result(runner: ToolRunner, case: Case, tool: str) -> None:
     before = case.before.encode(case.encoding)
     target = runner.have_read("a.txt", before)
     one = {"old_text": case.old, "new_text": case.new, "replace_all": case.replaces_all}

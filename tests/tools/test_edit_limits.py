@@ -92,7 +92,7 @@ def test_replacement_of_many_places_by_a_long_text_is_refused() -> None:
         match.apply("x \n" * 10_000, "x\n", "\n" * 1_000, "a.txt", replaces_all=True)
 
 
-def test_number_inside_a_new_line_stays_when_the_numbers_before_lines_go() -> None:
+def test_number_inside_a_line_is_kept_when_line_numbers_are_removed() -> None:
     edited = match.apply("a\nb\n", "1: a\n2: b\n", "f(12: x)\n2: c\n", "a.txt")
     assert edited.text == "f(12: x)\nc\n"
 
@@ -100,12 +100,12 @@ def test_number_inside_a_new_line_stays_when_the_numbers_before_lines_go() -> No
 @pytest.mark.parametrize(
     "old", ["// ... existing code", "  ...", "a\n\n \t\u2026", "# rest of the file ...", "<!-- ...-->"]
 )
-def test_passage_that_leaves_lines_out_is_recognized(old: str) -> None:
+def test_error_about_a_missing_passage_names_its_omission_marker(old: str) -> None:
     assert "seems to omit lines" in describe_nearest("x\n", old, "", "a.txt")
 
 
 @pytest.mark.parametrize("old", ["a ...", "existing\nx ...", "preexisting ...", "#x ...", ".."])
-def test_passage_that_leaves_nothing_out_is_not_blamed(old: str) -> None:
+def test_error_about_a_missing_passage_without_omission_marker_names_none(old: str) -> None:
     assert "seems to omit lines" not in describe_nearest("x\n", old, "", "a.txt")
 
 
@@ -113,14 +113,16 @@ _SEQUENCES = st.lists(st.sampled_from("abcd"), max_size=24)
 
 
 @given(_SEQUENCES, _SEQUENCES)
-def test_comparison_below_the_limit_is_that_of_difflib(a: list[str], b: list[str]) -> None:
+def test_comparison_below_the_limit_equals_difflib(a: list[str], b: list[str]) -> None:
     assert BoundedMatcher(a, b).get_opcodes() == SequenceMatcher(None, a, b).get_opcodes()
     expected = list(unified_diff(a, b, "a", "b", lineterm="", n=2))
     assert list(sequences.unified_diff(a, b, "a", "b", context=2)) == expected
 
 
 @given(_SEQUENCES, _SEQUENCES, st.integers(0, 60))
-def test_comparison_past_the_limit_still_turns_one_into_the_other(a: list[str], b: list[str], steps: int) -> None:
+def test_comparison_past_the_limit_still_converts_the_old_text_to_the_new(
+    a: list[str], b: list[str], steps: int
+) -> None:
     made: list[str] = []
     done = 0
     for kind, start, end, other, other_end in BoundedMatcher(a, b, steps=Steps(steps)).get_opcodes():

@@ -74,7 +74,7 @@ def test_job_continues_after_its_call_and_is_read_in_parts(runner: ToolRunner) -
 
 
 @pytest.mark.parametrize("turns_between", range(4))
-def test_accepted_cancellation_of_a_read_is_kept_if_news_come(turns_between: int, runner: ToolRunner) -> None:
+def test_cancelled_read_stays_cancelled_if_output_arrives_meanwhile(turns_between: int, runner: ToolRunner) -> None:
     async def scenes(background: Background) -> None:
         await background.shell("sleep 60")
         reading = asyncio.ensure_future(background("read", job=1, wait_s=60))

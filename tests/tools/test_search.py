@@ -115,7 +115,7 @@ def test_bad_patterns_are_refused(tree: ToolRunner, pattern: str) -> None:
         ("a{b", "a{b", "ab"),
     ],
 )
-def test_glob_patterns(pattern: str, yes: str, no: str) -> None:
+def test_glob_pattern_matches_its_paths_only(pattern: str, yes: str, no: str) -> None:
     matcher = compile_pattern(pattern)
     assert matcher.fullmatch(yes)
     assert not matcher.fullmatch(no)
@@ -191,7 +191,7 @@ class TestGrep:
             tree.run("grep", pattern="hit", path="gap.txt", context=1).content == "gap.txt\n1:hit\n2-1\n--\n5-4\n6:hit"
         )
 
-    def test_files_and_counts(self, tree: ToolRunner) -> None:
+    def test_grep_lists_files_or_counts_on_request(self, tree: ToolRunner) -> None:
         assert tree.run("grep", pattern="(?i)needle", path="a.py", output="count").content == "     2\ta.py"
         files = tree.run("grep", pattern="needle", output="files").content.split("\n")
         assert files == [

@@ -94,7 +94,7 @@ def test_file_without_a_checker_is_not_checked(tmp_path: Path) -> None:
     assert checked(tmp_path, "Makefile", "x") is None
 
 
-def test_linter_reports_only_what_an_edit_brought(tmp_path: Path) -> None:
+def test_linter_reports_only_problems_that_the_edit_added(tmp_path: Path) -> None:
     replies = write("import os\n", "a.py"), edit("import os", "import os\nimport sys", "a.py"), DONE
     settings: dict[str, object] = {"servers": {"python": []}}
     editing = Editing(tmp_path, *replies, settings=settings, path=PATH)

@@ -70,7 +70,7 @@ def test_problems_that_were_there_before_are_not_repeated(tmp_path: Path) -> Non
     assert third.outcome.problems == ""
 
 
-def test_old_text_is_checked_first_if_the_file_was_there(tmp_path: Path) -> None:
+def test_old_text_is_checked_first_if_the_file_existed(tmp_path: Path) -> None:
     editing = Editing(tmp_path, READ, edit("x", "error: new"), DONE, server=fake_server(f"log={tmp_path}/log"))
     (editing.work / "a.fake").write_text("error: old\nx\n")
     editing.run()
@@ -297,7 +297,7 @@ def test_framing_accepts_any_split_and_survives_broken_json() -> None:
 
 
 @pytest.mark.parametrize("stream", [b"x" * 5000, b"Content-Length: -1\r\n\r\n", b"Content-Length: 9999999999\r\n\r\n"])
-def test_framing_rejects_other_output(stream: bytes) -> None:
+def test_framing_rejects_output_that_is_not_a_message(stream: bytes) -> None:
     with pytest.raises(LanguageServerError):
         Framing().feed(stream)
 

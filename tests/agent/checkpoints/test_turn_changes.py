@@ -147,7 +147,7 @@ def test_undo_of_the_turn_after_undo_of_a_hunk_asks_nothing(runner: CheckpointRu
     assert runner.files == {"a.txt": BASE}
 
 
-def test_line_endings_encoding_and_missing_last_newline_stay(runner: CheckpointRunner) -> None:
+def test_undo_of_a_hunk_keeps_line_endings_encoding_and_missing_last_newline(runner: CheckpointRunner) -> None:
     runner.path("c.txt").write_bytes(b"\xef\xbb\xbfone\r\ntwo\r\nthree\r\nfour\r\nfive\r\nsix")
     after = b"\xef\xbb\xbfONE\r\ntwo\r\nthree\r\nfour\r\nfive\r\nsix"
     number = runner.turn("case", c_txt=after)
@@ -170,7 +170,7 @@ def test_binary_and_unknown_contents_have_a_note_instead_of_hunks(runner: Checkp
     assert runner.files["d.bin"] == b"\0old"
 
 
-def test_list_is_the_same_after_a_resume(runner: CheckpointRunner) -> None:
+def test_turn_changes_are_the_same_after_a_resume(runner: CheckpointRunner) -> None:
     number = runner.turn("two places", a_txt=edited(BASE, l3="three", l30="thirty"))
     before = listed(runner)
     runner = runner.again()
@@ -183,7 +183,7 @@ TEXTS = st.lists(st.sampled_from("abcd"), min_size=1, max_size=30).map("\n".join
 
 
 @given(TEXTS, TEXTS, TEXTS)
-def test_taking_out_hunks_gives_the_old_text_or_is_refused(before: str, after: str, current: str) -> None:
+def test_reverting_hunks_gives_the_old_text_or_is_refused(before: str, after: str, current: str) -> None:
     """Without later changes all hunks give the text before; with them, no line of others is lost without a refusal."""
     assert without(before, after, after, None, 0) == before
     try:

@@ -26,7 +26,7 @@ def offered(definition: dict[str, Any], *names: str) -> list[str]:
     return [spec.name for spec in kind.select_tools(tuple(ToolSpec(name, "", {}) for name in names))]
 
 
-def test_definition_without_tools_has_those_of_the_conversation() -> None:
+def test_definition_without_tools_has_the_tools_of_the_conversation() -> None:
     assert offered({}, "read", "shell", "git__log") == ["read", "shell", "git__log"]
 
 
@@ -35,7 +35,7 @@ def test_tools_are_named_in_a_text_or_a_list(tools: object) -> None:
     assert offered({"tools": tools}, "read", "grep", "shell", "write", "edit") == ["read", "grep", "shell"]
 
 
-def test_one_edit_tool_stands_for_all() -> None:
+def test_one_edit_tool_in_a_definition_allows_all_edit_tools() -> None:
     assert offered({"tools": "Edit"}, "edit", "apply_patch", "write") == ["edit", "apply_patch"]
     assert offered({"disallowedTools": ["Edit", "Write"]}, "edit", "apply_patch", "write", "read") == ["read"]
 
@@ -47,7 +47,7 @@ def test_tools_of_servers_are_named_one_by_one_or_all() -> None:
     assert offered({"disallowedTools": "mcp__git__*"}, *names) == ["web__get", "read"]
 
 
-def test_other_fields_are_mapped_or_listed() -> None:
+def test_other_fields_of_a_definition_are_mapped_or_listed_as_unused() -> None:
     found = agent_kind(
         "reviewer",
         {**PLAIN, "model": "haiku", "permissionMode": "plan", "maxTurns": 3, "color": "red", "hooks": None},
@@ -62,7 +62,7 @@ def test_model_other_than_haiku_means_the_model_of_the_conversation(model: str |
     assert agent_kind("a", {**PLAIN, "model": model}).kind.model == "same"
 
 
-def test_mode_that_would_widen_is_ignored() -> None:
+def test_mode_that_would_add_permissions_is_ignored() -> None:
     found = agent_kind("a", {**PLAIN, "permissionMode": "bypassPermissions", "maxTurns": 1_000})
     assert (found.kind.only_reads, found.unused_fields, found.kind.max_turns) == (False, ("permissionMode",), MAX_STEPS)
 

@@ -124,17 +124,17 @@ def test_empty_text_field_counts_as_missing(value: str) -> None:
 
 
 @pytest.mark.parametrize("word", ["true", "yes", "on", "1", "True", "YES", '"true"', "'on'"])
-def test_switch_that_is_on(word: str) -> None:
+def test_switch_is_true_for_each_word_for_true(word: str) -> None:
     assert read_front_matter(f"---\nx: {word}\n---\n", "f.md").switch("x", default=False)
 
 
 @pytest.mark.parametrize("word", ["false", "no", "off", "0", "False", '"no"'])
-def test_switch_that_is_off(word: str) -> None:
+def test_switch_is_false_for_each_word_for_false(word: str) -> None:
     assert not read_front_matter(f"---\nx: {word}\n---\n", "f.md").switch("x", default=True)
 
 
 @pytest.mark.parametrize("word", ["maybe", "2", "[true]", "2026-01-31"])
-def test_switch_that_is_neither_is_an_error(word: str) -> None:
+def test_switch_with_another_value_is_an_error(word: str) -> None:
     with pytest.raises(FrontMatterError, match=r"^f\.md:2: `x` must be true or false$"):
         read_front_matter(f"---\nx: {word}\n---\n", "f.md").switch("x", default=True)
 
@@ -168,7 +168,7 @@ def test_invalid_number_is_an_error(value: str) -> None:
         ('""', ()),
     ],
 )
-def test_names_are_a_list_or_one_text(value: str, expected: tuple[str, ...]) -> None:
+def test_names_are_read_from_a_list_or_one_string(value: str, expected: tuple[str, ...]) -> None:
     assert read_front_matter(f"---\ntools: {value}\n---\n", "f.md").names("tools") == expected
 
 
@@ -187,7 +187,7 @@ def test_source_is_the_value_as_written(value: str) -> None:
     assert read_front_matter(f"---\nargument-hint: {value}\n---\n", "f.md").source("argument-hint") == value
 
 
-def test_lines_are_those_of_the_file() -> None:
+def test_fields_body_and_errors_have_the_line_numbers_of_the_file() -> None:
     matter = read_front_matter("---\n# comment\na: |\n  x\n\nb: y\n---\nbody", "f.md")
     assert {name: found.line for name, found in matter.fields.items()} == {"a": 3, "b": 6}
     assert matter.body_line == 8

@@ -56,7 +56,7 @@ def test_huge_pattern_ends_quickly(pattern: str, path: str, is_covered: bool) ->
 
 
 @given(st.text(alphabet="ab*?{},[]!/\\", max_size=12), st.text(alphabet="ab/", max_size=8))
-def test_no_pattern_fails_in_another_way(pattern: str, path: str) -> None:
+def test_any_pattern_compiles_or_raises_a_glob_error(pattern: str, path: str) -> None:
     try:
         glob = compile_glob(pattern)
     except GlobError:
@@ -65,7 +65,7 @@ def test_no_pattern_fails_in_another_way(pattern: str, path: str) -> None:
 
 
 @given(st.text(alphabet="abc/.", max_size=8))
-def test_plain_pattern_covers_exactly_itself(path: str) -> None:
+def test_pattern_without_wildcards_covers_only_its_own_path(path: str) -> None:
     plain = path.removeprefix("./").removeprefix("/")
     assert compile_glob(path).matches(plain)
     assert not compile_glob(path).matches(f"{plain}x")

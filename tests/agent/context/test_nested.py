@@ -54,7 +54,7 @@ def test_session_in_a_subfolder_gets_only_files_below_it(repo: Monorepo) -> None
     assert repo.touched(nested, "packages/web/src/a.py") == ["packages/web", "packages/web/src"]
 
 
-def test_changed_file_and_compaction_bring_it_again(repo: Monorepo) -> None:
+def test_nested_file_is_added_again_after_a_change_or_a_compaction(repo: Monorepo) -> None:
     nested = repo.memory().nested()
     repo.touched(nested, "docs/a.md")
     write(repo.root / "docs/AGENTS.md", "rules of the docs, changed")
@@ -65,7 +65,7 @@ def test_changed_file_and_compaction_bring_it_again(repo: Monorepo) -> None:
     assert repo.touched(nested, "docs/a.md") == []
 
 
-def test_nothing_of_an_untrusted_project_of_dependencies_and_of_nested_repositories_is_read(repo: Monorepo) -> None:
+def test_instructions_of_untrusted_projects_dependencies_and_nested_repositories_are_not_read(repo: Monorepo) -> None:
     nested = repo.memory().nested()
     for name in ("node_modules/x", "packages/api/node_modules/y"):
         write(repo.root / name / "AGENTS.md", "rules of a dependency")
@@ -79,7 +79,7 @@ def test_nothing_of_an_untrusted_project_of_dependencies_and_of_nested_repositor
     assert repo.touched(nested, "docs/a.md") == []
 
 
-def test_secret_or_link_out_of_the_project_is_not_read(repo: Monorepo, tmp_path: Path) -> None:
+def test_nested_file_that_is_secret_or_linked_outside_is_not_read(repo: Monorepo, tmp_path: Path) -> None:
     elsewhere = write(tmp_path / "elsewhere.md", "rules of elsewhere")
     (repo.root / "linked").mkdir()
     (repo.root / "linked/AGENTS.md").symlink_to(elsewhere)
@@ -88,7 +88,7 @@ def test_secret_or_link_out_of_the_project_is_not_read(repo: Monorepo, tmp_path:
     assert "linked/AGENTS.md leads outside the project and was not read" in memory.notes()
 
 
-def test_rules_with_paths_come_with_the_first_file_they_cover(repo: Monorepo) -> None:
+def test_rules_with_paths_are_added_with_the_first_file_they_cover(repo: Monorepo) -> None:
     write(repo.root / ".claude/rules/web.md", "---\npaths:\n  - packages/web/**/*.{py,ts}\n---\nrules of the web")
     write(repo.root / ".qwen/rules/top.md", '---\npaths: "*.py"\n---\nrules of the top')
     nested = repo.memory().nested()
@@ -133,7 +133,7 @@ def run(repo: Monorepo, replies: list[Any], *prompts: str, **options: Any) -> tu
     return asyncio.run(work())
 
 
-def test_read_and_edit_bring_the_instructions_of_a_conversation(repo: Monorepo) -> None:
+def test_result_of_a_read_or_write_has_the_instructions_of_its_folder_once(repo: Monorepo) -> None:
     replies = [
         Call("read", path="packages/web/src/a.py"),
         Call("read", path="packages/web/src/b.py"),
@@ -147,12 +147,12 @@ def test_read_and_edit_bring_the_instructions_of_a_conversation(repo: Monorepo) 
     assert "rules of docs" in third
 
 
-def test_failed_call_brings_none(repo: Monorepo) -> None:
+def test_result_of_a_failed_call_has_no_instructions(repo: Monorepo) -> None:
     (missing,) = results(run(repo, [Call("read", path="docs/missing.md"), "done"], "go"))
     assert "rules of" not in missing
 
 
-def test_untrusted_folder_brings_none(repo: Monorepo) -> None:
+def test_result_of_a_call_in_an_untrusted_folder_has_no_instructions(repo: Monorepo) -> None:
     async def work() -> tuple[Message, ...]:
         model = Scripted([Call("read", path="docs/a.md"), "done"])
         async with Agent.open(Options(cwd=repo.root, model=model, no_session=True)) as agent:
@@ -163,7 +163,7 @@ def test_untrusted_folder_brings_none(repo: Monorepo) -> None:
     assert "rules of" not in text
 
 
-def test_attached_file_brings_the_instructions_of_its_folder(repo: Monorepo) -> None:
+def test_attached_file_adds_the_instructions_of_its_folder(repo: Monorepo) -> None:
     async def work() -> tuple[Message, ...]:
         expected = Options(cwd=repo.root, model=Scripted(["done"]), no_session=True, trust=True)
         async with Agent.open(expected) as agent:

@@ -35,11 +35,11 @@ def text_of(
         ("$1st", "a", "$1st\n\nARGUMENTS: a"),
     ],
 )
-def test_arguments_are_put_in(text: str, arguments: str, expected: str) -> None:
+def test_arguments_replace_their_placeholders(text: str, arguments: str, expected: str) -> None:
     assert text_of(text, arguments) == expected
 
 
-def test_named_arguments_are_put_in() -> None:
+def test_named_arguments_replace_their_placeholders() -> None:
     assert text_of("Move $from to $to, not $other.", "a b", ("from", "to")) == "Move a to b, not $other."
     assert text_of("Move $to.", "a", ("from", "to")) == "Move $to."
 
@@ -77,7 +77,7 @@ def test_commands_stay_text_unless_they_may_run() -> None:
     assert text_of("!`git status`") == "!`git status`"
 
 
-def test_file_that_counts_from_one_is_recognized() -> None:
+def test_placeholders_count_from_one_if_none_is_zero() -> None:
     assert counts_from_one("$1 and $2")
     assert not counts_from_one("$0 and $1")
     assert not counts_from_one(r"\$1")

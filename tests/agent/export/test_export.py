@@ -415,7 +415,7 @@ def test_range_without_turns_is_a_one_line_error(expected: str, message: str) ->
 
 
 @pytest.mark.parametrize("form", EXPORT_FORMS)
-def test_without_tools_only_prompts_and_replies_are_left(form: ExportForm) -> None:
+def test_export_without_tools_has_only_prompts_and_replies(form: ExportForm) -> None:
     text = written(form, has_tools=False)
     assert "out `" not in text
     assert not any(name in text for name in ("**Run**", "<b>Run</b>", "shell"))

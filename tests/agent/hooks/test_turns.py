@@ -664,14 +664,16 @@ def test_condition_of_an_event_without_a_call_is_listed_and_never_runs(tmp_path:
     assert not log.exists()
 
 
-def test_user_who_sends_no_prompt_is_notified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_user_is_notified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("qcode.agent.hooks.session.IDLE_S", 0.0)
     played = play(tmp_path, ["one", "two"], {"Notification": None}, decide=lambda _: Allow(), prompts=("a",))
     given = played.input("Notification")
     assert (given["notification_type"], given["message"]) == ("idle_prompt", "qcode is waiting for your input")
 
 
-def test_user_is_not_notified_early_or_if_absent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_idle_user_is_not_notified_early_or_in_an_unattended_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert play(tmp_path, ["one"], {"Notification": None}, decide=lambda _: Allow()).seen == []
     monkeypatch.setattr("qcode.agent.hooks.session.IDLE_S", 0.0)
     assert play(tmp_path, ["one"], {"Notification": None}).seen == []

@@ -117,7 +117,7 @@ def test_cut_answer_is_continued_and_deltas_are_final(tmp_path: Path) -> None:
     assert [retry.is_continuation for retry in retries] == [True]
 
 
-def test_without_append_only_a_cut_reply_may_start_over(tmp_path: Path) -> None:
+def test_cut_reply_may_start_over_without_append_only(tmp_path: Path) -> None:
     async def work(agent: Agent) -> list[bool]:
         async with agent.stream("tell", append_only=False) as turn:
             return [event.is_continuation async for event in turn if isinstance(event, Retry)]

@@ -184,7 +184,7 @@ def test_decision_of_another_kind_denies_the_call_of_a_sub_agent_and_is_reported
     assert notices == ["AcceptPlan does not decide a ToolApproval; it was denied."]
 
 
-def test_call_inside_that_the_user_edits_is_asked_for_again_and_runs_as_edited(tmp_path: Path) -> None:
+def test_sub_agent_call_that_the_user_edits_asks_again_and_runs_as_edited(tmp_path: Path) -> None:
     one = open_conversation(tmp_path, {"": [starting("do", kind="general"), DONE], "do": [WRITE, text_reply("Ok.")]})
     asked: list[ToolApproval] = []
     decisions: list[Decision] = [Revise("mine\n"), Allow()]

@@ -61,7 +61,7 @@ def replay(host: Host, lines: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.parametrize(("sdk", "scenario"), RECORDED)
-def test_recorded_scenario_ends_as_it_did(sdk: str, scenario: str, tmp_path: Path) -> None:
+def test_recorded_scenario_ends_as_recorded(sdk: str, scenario: str, tmp_path: Path) -> None:
     recorded = RECORDED[sdk, scenario]
     with hosting_with(tmp_path, SCRIPTS[scenario], recorded["args"]) as host:
         work = str(tmp_path / "work")

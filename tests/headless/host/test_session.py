@@ -74,7 +74,7 @@ def test_session_that_cannot_be_resumed_is_reported_before_the_first_message(tmp
         assert host.end() == 42
 
 
-def test_host_gets_its_kind_of_lines_if_the_start_fails(tmp_path: Path) -> None:
+def test_host_gets_init_and_result_if_the_start_fails(tmp_path: Path) -> None:
     with hosting(tmp_path, [], "--settings", '{"permissions": {"deny": ["shell(ls"]}}') as host:
         host.send({"type": "control_request", "request_id": "r", "request": {"subtype": "initialize"}})
         assert host.end() == 52
@@ -133,7 +133,7 @@ def test_request_that_cannot_be_carried_out_is_an_error_of_that_request(
         assert host.result()["result"] == "Hello."
 
 
-def test_lines_of_no_use_are_ignored_and_a_bad_message_gets_an_error_result(tmp_path: Path) -> None:
+def test_irrelevant_lines_are_ignored_and_a_bad_message_gets_an_error_result(tmp_path: Path) -> None:
     with hosting(tmp_path, [Turn(text="Hello.")]) as host:
         host.greet()
         unknown = {"type": "control_response", "response": {"subtype": "success", "request_id": "x", "response": {}}}
@@ -177,7 +177,7 @@ def test_interrupt_can_drop_the_waiting_messages(tmp_path: Path) -> None:
         assert host.result()["result"] == "third"
 
 
-def test_messages_are_echoed_and_one_without_a_query_joins_the_next(tmp_path: Path) -> None:
+def test_messages_are_echoed_and_message_without_a_query_joins_the_next(tmp_path: Path) -> None:
     with hosting(tmp_path, [Turn(text="Hello.")], "--replay-user-messages") as host:
         host.greet()
         host.ask("context", uuid="u1", shouldQuery=False)
@@ -284,7 +284,7 @@ def test_mode_after_an_approved_plan_is_reported(tmp_path: Path) -> None:
     assert modes == ["acceptEdits"]
 
 
-def test_command_that_is_interrupted_is_no_interrupted_reply(tmp_path: Path) -> None:
+def test_interrupted_command_is_reported_as_aborted_tools(tmp_path: Path) -> None:
     command = "touch began; sleep 30"
     script = [Turn(calls=(shell(command),)), Turn(text="never")]
     with hosting(tmp_path, script, "--allow-dangerously-skip-permissions") as host:
@@ -451,7 +451,7 @@ def test_line_has_at_most_a_million_characters_and_the_model_gets_the_whole(tmp_
     assert (tmp_path / "work" / "c.txt").read_text() == content
 
 
-def test_cost_that_is_not_known_is_0_for_a_host(tmp_path: Path) -> None:
+def test_unknown_cost_is_0_for_a_host(tmp_path: Path) -> None:
     with hosting(tmp_path, [Turn(text="Hello.")]) as host:
         host.greet()
         host.ask()

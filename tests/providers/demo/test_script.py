@@ -53,7 +53,7 @@ def test_partial_with_another_start_is_found_by_its_end() -> None:
     assert rest_of_text((Text("one two three"),), "two ") == (Text("three"),)
 
 
-def test_partial_token_counts() -> None:
+def test_tokens_of_a_text_are_rounded_up() -> None:
     assert [tokens_of(size) for size in (0, 1, 4, 5)] == [0, 1, 1, 2]
 
 

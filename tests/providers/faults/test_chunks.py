@@ -44,7 +44,7 @@ def decoded(*chunks: JsonObject) -> list[ReplyEvent]:
         [chunk({"content": "Hel"}, ""), chunk({"content": "lo"}, "null"), END],
     ],
 )
-def test_odd_chunks_give_the_same_reply(chunks: list[JsonObject]) -> None:
+def test_unusual_chunks_give_the_same_reply(chunks: list[JsonObject]) -> None:
     events = decoded(*chunks)
     assert "".join(event.text for event in events if isinstance(event, TextDelta)) == "Hello"
     assert isinstance(events[-1], ReplyEnded)

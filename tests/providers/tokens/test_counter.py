@@ -46,7 +46,7 @@ def counted(text: str) -> int:
         ("\ud800", 1),
     ],
 )
-def test_known_texts_have_known_counts(text: str, tokens: int) -> None:
+def test_text_has_its_recorded_count(text: str, tokens: int) -> None:
     assert counted(text) == tokens
 
 
