@@ -189,7 +189,7 @@ def test_slash_menu_has_a_narrow_left_column_frequent_commands_first_and_a_count
         menu = run.app.parts.menu
         await run.type("/")
         assert [choice.label for choice in menu.choices[:4]] == ["/help", "/model", "/clear", "/resume"]
-        assert max(len(choice.left) for choice in menu.choices) == 24
+        assert max(len(choice.left_column) for choice in menu.choices) == 24
         rows = menu.render().plain.split("\n")
         assert rows[-1] == f"  ↓ 8 of {len(menu.choices)}"
         assert menu.size.height == len(rows) == 9
@@ -222,7 +222,7 @@ def test_slash_menu_follows_the_typed_text() -> None:
         await run.type("/")
         assert len(menu.choices) >= 8
         await run.type("mo")
-        assert [choice.left for choice in menu.choices] == ["/model [name]", "/mode [name]"]
+        assert [choice.left_column for choice in menu.choices] == ["/model [name]", "/mode [name]"]
         seen = []
         for keys in (("escape",), ("backspace",), ("backspace", "backspace")):
             await run.pilot.press(*keys)

@@ -222,7 +222,7 @@ def test_custom_command_is_in_menu_and_help_and_sends_its_prompt() -> None:
 
     async def test(run: Running) -> None:
         await run.type("/rev")
-        assert [choice.left for choice in run.app.parts.menu.choices] == ["/git:review [path]"]
+        assert [choice.left_column for choice in run.app.parts.menu.choices] == ["/git:review [path]"]
         await run.pilot.press("tab")
         await run.type("src\nand tests")
         await run.pilot.press("enter")

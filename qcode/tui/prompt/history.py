@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 _MAX_PROMPTS = 1_000
-_MAX_PROMPT = 50_000
+_MAX_STORED_CHARS = 50_000
+"""A longer prompt is not written to the history file."""
 
 
 class PromptHistory:
@@ -38,6 +39,7 @@ class PromptHistory:
         self._index = len(self._entries)
         self._draft = ""
         self.is_kept = path is not None
+        """Whether sent prompts are written to the history file."""
         self.draft_file = DraftFile(path.parent / "drafts" if path is not None else None, folder)
 
     @property
@@ -83,7 +85,7 @@ class PromptHistory:
 
     def _write(self, text: str) -> None:
         """Append one entry. The first failure disables the file for this run (`is_kept`)."""
-        if self._path is None or not self.is_kept or len(text) > _MAX_PROMPT:
+        if self._path is None or not self.is_kept or len(text) > _MAX_STORED_CHARS:
             return
         try:
             state_file.append(self._path, json.dumps({"text": text, "folder": self._folder}).encode("ascii") + b"\n")
@@ -97,8 +99,8 @@ def _read_history(path: Path, folder: str) -> list[str]:
     if len(lines) > 2 * _MAX_PROMPTS:
         with suppress(OSError):  # leave an unreadable file unchanged
             state_file.replace(path, b"".join(lines[-_MAX_PROMPTS:]))
-    found = sorted(_entries(lines[-_MAX_PROMPTS:]), key=lambda entry: entry[1] == folder)
-    latest = dict.fromkeys(text for text, _ in reversed(found))
+    entries = sorted(_entries(lines[-_MAX_PROMPTS:]), key=lambda entry: entry[1] == folder)
+    latest = dict.fromkeys(text for text, _ in reversed(entries))
     return list(reversed(latest))
 
 

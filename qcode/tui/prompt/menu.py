@@ -49,7 +49,7 @@ class MenuItem:
     hint: str = ""
 
     @property
-    def left(self) -> str:
+    def left_column(self) -> str:
         """The left column of a row with help: the label and as much of the hint as fits."""
         return shorten(f"{self.label} {self.hint}".rstrip(), _MAX_LEFT_CELLS)
 
@@ -146,7 +146,7 @@ class SlashMenu(Widget):
         if self.size.width < _MIN_HINT_WIDTH:
             choices = tuple(choice.without_hint() for choice in choices)
         visible = choices[first : first + _MAX_MENU_ROWS]
-        width = max((cell_len(choice.left) for choice in choices if choice.help), default=0)
+        width = max((cell_len(choice.left_column) for choice in choices if choice.help), default=0)
         rows = [self._row(choice, width, first + index == self._index) for index, choice in enumerate(visible)]
         if len(visible) < len(self._choices):
             mark = overflow_mark(first, len(visible), len(self._choices))
@@ -157,7 +157,7 @@ class SlashMenu(Widget):
         label_style = chosen_style(self) if is_chosen else ""
         name = one_line(choice.label, 4_000)
         if choice.help:
-            left = one_line(choice.left)
+            left = one_line(choice.left_column)
             name, hint = left[: len(name)], left[len(name) :]
             label = Content.assemble((name, label_style), (hint, "$muted"), " " * max(0, width - cell_len(left)))
         else:
@@ -180,6 +180,7 @@ _REST_QUOTED = lazy_pattern(r'[^"]*"?')
 _ESCAPED = lazy_pattern(r"\\(.)")
 _NEEDS_ESCAPE = lazy_pattern(r'(["\\\s])')
 _MAX_MESSAGES, _MAX_RECENT = 60, 20
+"""The number of latest messages that are searched for paths, and of paths that are returned."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +228,11 @@ def file_choices(found: Iterable[FileMatch]) -> tuple[MenuItem, ...]:
 
 def recent_paths(messages: Iterable[Message]) -> tuple[str, ...]:
     """Return the paths in the latest calls of a transcript, newest first."""
-    found: dict[str, None] = {}
+    paths: dict[str, None] = {}
     for message in list(messages)[: -_MAX_MESSAGES - 1 : -1]:
         for block in reversed(message.blocks):
             if isinstance(block, ToolCall):
                 path = (parse_object(block.arguments) or {}).get("path")
                 if isinstance(path, str) and path:
-                    found.setdefault(path)
-    return tuple(found)[:_MAX_RECENT]
+                    paths.setdefault(path)
+    return tuple(paths)[:_MAX_RECENT]

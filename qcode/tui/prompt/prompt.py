@@ -41,20 +41,18 @@ Kind: TypeAlias = Literal["prompt", "shell"]
 
 @values.dataclass(frozen=True, slots=True)
 class Sources:
-    """The completions of the prompt.
-
-    commands  the rows for the text typed so far
-    hint      the argument of the command that the text names, shown dimmed after it; or empty
-    files     the files that match a mention; True at its first character, which rescans the folder
-    pictures  the images at pasted paths; empty unless all are images
-    resources the resources of tool servers that match a mention
-    """
+    """Functions that return the completions of the prompt."""
 
     commands: Callable[[str], tuple[MenuItem, ...]]
+    """Returns the menu rows for the text of the prompt."""
     hint: Callable[[str], str]
+    """Returns the argument of the command that the text names, which is shown dimmed after it; it may be empty."""
     files: Callable[[str, bool], FileMatches]
+    """Returns the files that match a mention. True stands for its first character, at which the folder is scanned."""
     pictures: Callable[[tuple[str, ...]], tuple[Picture, ...]]
+    """Returns the images at pasted paths; empty unless all are images."""
     resources: Callable[[str], tuple[MenuItem, ...]] = lambda query: ()
+    """Returns the menu rows for resources of tool servers that match a mention."""
 
 
 class Prompt(EditingArea):

@@ -15,7 +15,8 @@ from qcode.values import dataclass
 if TYPE_CHECKING:
     from qcode.protocol.messages import Block
 
-_ROWS = 5
+_MAX_ROWS = 5
+"""The maximum number of rows for the prompts, and for the attachments."""
 _REMOVE_HINT = " · Backspace removes"
 
 
@@ -68,13 +69,13 @@ class Queue(Static):
 
     def remove_steering(self, text: str) -> Submission | None:
         """Remove and return the first steering prompt with this text, or None. The turn has taken it over."""
-        found = next(
+        submission = next(
             (submission for submission in self._submissions if submission.is_steering and submission.text == text), None
         )
-        if found is not None:
-            self._submissions.remove(found)
+        if submission is not None:
+            self._submissions.remove(submission)
             self._paint()
-        return found
+        return submission
 
     def take_next(self) -> Submission | None:
         """Remove and return the next prompt: steering prompts are joined into one, others are sent one by one."""
@@ -102,16 +103,16 @@ class Queue(Static):
     def _paint(self) -> None:
         self.display = bool(self._submissions or self._attachments)
         width = max(20, (self.size.width or 80) - 10)
-        hidden = len(self._submissions) - _ROWS + 1 if len(self._submissions) > _ROWS else 0
+        hidden = len(self._submissions) - _MAX_ROWS + 1 if len(self._submissions) > _MAX_ROWS else 0
         rows = [Content.styled(f"… {hidden} more queued", "$muted")] if hidden else []
         rows += [
             Content.styled(f"queued: {shorten(submission.typed_text, width)}", "$muted")
             for submission in self._submissions[hidden:]
         ]
-        more = len(self._attachments) - _ROWS + 1 if len(self._attachments) > _ROWS else 0
-        rows += [Content.styled(f"… {more} more attached", "$muted")] if more else []
+        hidden_attachments = len(self._attachments) - _MAX_ROWS + 1 if len(self._attachments) > _MAX_ROWS else 0
+        rows += [Content.styled(f"… {hidden_attachments} more attached", "$muted")] if hidden_attachments else []
         room = max(10, (self.size.width or 80) - len(_REMOVE_HINT) - 2)
-        attached = [f"+ {shorten(line, room)}" for line in self._attachments[more:]]
+        attached = [f"+ {shorten(line, room)}" for line in self._attachments[hidden_attachments:]]
         attached[-1:] = [f"{line}{_REMOVE_HINT}" for line in attached[-1:]]
         rows += [Content.styled(line, "$muted") for line in attached]
         self.update(Content("\n").join(rows))

@@ -30,16 +30,18 @@ PLAIN = CellStyle()
 
 @lru_cache(maxsize=4096)
 def pen_of(style: Style, colors: ColorSystem) -> CellStyle:
+    """Return the style of a cell in a terminal with these `colors`."""
     link = f"id={style.link_id};{style.link}" if style.link else ""
     return CellStyle(Strip.render_ansi(style, colors), link)
 
 
-_OFF = {
+_END_PARAMETERS = {
     "1": "22", "2": "22", "3": "23", "4": "24", "5": "25", "6": "25", "7": "27", "8": "28", "9": "29", "21": "24",
     "51": "54", "52": "54", "53": "55", "fg": "39", "bg": "49",
 }  # fmt: skip
 """The parameter that ends each attribute."""
 _UNSEEN_ON_BLANKS = frozenset({"1", "2", "3", "5", "6", "8", "fg"})
+"""Attributes that do not change the look of a blank, such as bold."""
 
 
 @lru_cache(maxsize=4096)
@@ -52,7 +54,7 @@ def attributes_of(sgr: str) -> Mapping[str, str]:
             kind = next(numbers)
             color = [next(numbers) for _ in range(1 if kind == "5" else 3)]
             attributes["fg" if number == "38" else "bg"] = ";".join((number, kind, *color))
-        elif number in _OFF:
+        elif number in _END_PARAMETERS:
             attributes[number] = number
         elif number not in ("39", "49"):
             attributes["bg" if int(number) in (*range(40, 48), *range(100, 108)) else "fg"] = number
@@ -85,11 +87,11 @@ def change_style(before: CellStyle, after: CellStyle) -> str:
     old, new = attributes_of(before.sgr), attributes_of(after.sgr)
     if old == new:
         return link
-    ended = {_OFF[name] for name in old if name not in new}
-    started = [value for name, value in new.items() if old.get(name) != value or _OFF[name] in ended]
+    ended = {_END_PARAMETERS[name] for name in old if name not in new}
+    started = [value for name, value in new.items() if old.get(name) != value or _END_PARAMETERS[name] in ended]
     change = ";".join([*sorted(ended), *started])
-    afresh = ";".join(["0", *new.values()]) if new else ""
-    return f"{link}\x1b[{min(change, afresh, key=len)}m"
+    from_reset = ";".join(["0", *new.values()]) if new else ""
+    return f"{link}\x1b[{min(change, from_reset, key=len)}m"
 
 
 class NoColors(LineFilter):

@@ -18,8 +18,10 @@ from qcode.values import dataclass
 MAX_TERMINAL_BYTES = 74_994
 """Bytes of base64 that every terminal accepts in one OSC 52 sequence; xterm.js and hterm are the strictest."""
 
-_SECONDS = 2.0
-_SCREEN_PIECE = 250
+_TIMEOUT_S = 2.0
+"""The maximum time for a program to copy."""
+_MAX_SCREEN_CHARS = 250
+"""The length of the pieces in which `screen` passes a sequence on to the terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ def osc52(text: str, environ: Mapping[str, str]) -> str:
         escaped = plain.replace("\x1b", "\x1b\x1b")
         return f"{plain}\x1bPtmux;{escaped}\x1b\\"
     if environ.get("TERM", "").startswith("screen"):
-        pieces = (plain[at : at + _SCREEN_PIECE] for at in range(0, len(plain), _SCREEN_PIECE))
+        pieces = (plain[at : at + _MAX_SCREEN_CHARS] for at in range(0, len(plain), _MAX_SCREEN_CHARS))
         return "".join(f"\x1bP{piece}\x1b\\" for piece in pieces)
     return plain
 
@@ -128,20 +130,21 @@ class Clipboard:
 
 
 def run_tool(argv: tuple[str, ...], data: bytes) -> bool:
+    """Run a program with `data` on its input; return False if it is not installed, fails or takes too long."""
     program = shutil.which(argv[0])
     if program is None:
         return False
     try:
         # xclip and wl-copy keep running to serve the clipboard, so they must not inherit our pipes.
-        done = subprocess.run(
+        completed = subprocess.run(
             [program, *argv[1:]],
             input=data,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
-            timeout=_SECONDS,
+            timeout=_TIMEOUT_S,
             check=False,
             start_new_session=True,
         )
     except (OSError, subprocess.SubprocessError):
         return False
-    return done.returncode == 0
+    return completed.returncode == 0

@@ -95,22 +95,23 @@ def install_report_parser() -> None:
 
 
 MAX_HOLD_S = 0.5
+"""The maximum time for which input waits until the key before it has been handled."""
 
 
 class TerminalApp(PaintingApp, inherit_bindings=False):
     """An app that can lend the terminal to another program, and that handles keys and pastes in the order typed.
 
-    `_is_lent` is True while the terminal is lent, `_is_handling` while a key is on its way to its binding; `_held_keys`
-    holds the input after that key, the `_held`-th that was waited for. `had_focus` says whether a widget had the focus
-    when the last key or paste arrived.
+    `_is_handling` is True while a key is on its way to its binding. Input that arrives meanwhile is in `_held_keys`.
+    `_hold_number` counts the keys that were waited for, so that a late timer releases no later key.
     """
 
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
     had_focus = False
+    """Whether a widget had the focus when the last key or paste arrived."""
     _is_lent = False
     _is_handling = False
-    _held = 0
+    _hold_number = 0
     _held_keys: tuple[events.Key | events.Paste, ...] = ()
 
     @property
@@ -161,16 +162,20 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         await super().on_event(event)
         if not is_consumed:
             self._is_handling = True
-            self._held += 1
-            asyncio.get_running_loop().call_later(MAX_HOLD_S, self._release, self._held)
-            self._follow_up(tuple(target.ancestors_with_self))
+            self._hold_number += 1
+            asyncio.get_running_loop().call_later(MAX_HOLD_S, self._release, self._hold_number)
+            self._pass_through_queues(tuple(target.ancestors_with_self))
 
-    def _follow_up(self, nodes: tuple[DOMNode, ...]) -> None:
+    def _pass_through_queues(self, nodes: tuple[DOMNode, ...]) -> None:
         """Pass through the queues of `nodes`, behind the key, and then handle the input that was held back."""
         for index, node in enumerate(nodes, 1):
-            left = nodes[index:]
+            later_nodes = nodes[index:]
             # False for a widget that is being removed, which handles nothing any more.
-            if node.call_later(self._follow_up, left) if left else node.call_later(self._let_follow):
+            if (
+                node.call_later(self._pass_through_queues, later_nodes)
+                if later_nodes
+                else node.call_later(self._handle_held_input)
+            ):
                 return
         self._is_handling = False
 
@@ -180,10 +185,10 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         Its handler may itself wait, for example for a screen, or its widget may be removed with the queue unread, such
         as a screen that Escape closes. Input must never be held for longer because of that.
         """
-        if self._is_handling and generation == self._held:
-            self.call_later(self._let_follow)
+        if self._is_handling and generation == self._hold_number:
+            self.call_later(self._handle_held_input)
 
-    async def _let_follow(self) -> None:
+    async def _handle_held_input(self) -> None:
         self._is_handling = False
         following, self._held_keys = self._held_keys, ()
         for index, event in enumerate(following, 1):

@@ -44,7 +44,7 @@ class AltParser(KeyParser):
             yield from self.give_up()
         done = 0
         for pair in _ALT.finditer(data):
-            yield from self._plain(data[done : pair.start()])
+            yield from self._feed_text(data[done : pair.start()])
             is_alt = bool(pair[1]) and not self.is_waiting and not self.is_known(pair[0])
             yield from self.alt_keys(pair[1]) if is_alt else super().feed(pair[0])
             if not pair[1]:
@@ -54,7 +54,7 @@ class AltParser(KeyParser):
             yield from super().feed(data[done:])
         self._is_escaped = data.endswith("\x1b")
 
-    def _plain(self, text: str) -> Iterable[Message]:
+    def _feed_text(self, text: str) -> Iterable[Message]:
         if text:
             yield from super().feed(text)
 
@@ -82,12 +82,12 @@ class PasteParser(AltParser):
 
     def _keys(self, data: str) -> Generator[Message, None, str]:
         """Parse keys up to the start of a paste; return the rest."""
-        known = len(self._before)
-        at = (self._before + data).find(PASTE_START)
-        end = len(data) if at < 0 else at + len(PASTE_START) - known
+        # The marker may have begun in an earlier chunk, whose last characters are in `_before`.
+        start = (self._before + data).find(PASTE_START)
+        end = len(data) if start < 0 else start + len(PASTE_START) - len(self._before)
         yield from super().feed(data[:end])
         self._before = (self._before + data)[-len(PASTE_START) + 1 :]
-        if at >= 0:
+        if start >= 0:
             self._before, self._paste_parts = "", []
         return data[end:]
 
@@ -112,20 +112,22 @@ class PasteParser(AltParser):
 
 
 _ASK_BACKGROUND = "\x1b]11;?\x1b\\"
-_FOLLOW, _UNFOLLOW = "\x1b[?2031h", "\x1b[?2031l"
+_SUBSCRIBE, _UNSUBSCRIBE = "\x1b[?2031h", "\x1b[?2031l"
 _REPORT = lazy_pattern(
     r"\x1b\]11;rgba?:([0-9a-f]{1,4})/([0-9a-f]{1,4})/([0-9a-f]{1,4})(?:/[0-9a-f]{1,4})?(?:\x07|\x1b\\)"
     r"|\x1b\[\?997;([12])n",
     re.IGNORECASE,
 )
 # The start of a report at the end of a chunk: `ESC ]11;rgb:1a1a/1b`. The rest arrives with the next one.
-_BEGUN = lazy_pattern(
+_REPORT_START = lazy_pattern(
     r"\x1b(?:\](?:1(?:1(?:;[rgba:0-9a-fA-F/]{0,30}\x1b?)?)?)?|\[(?:\?(?:9(?:9(?:7(?:;[12]?)?)?)?)?)?)?\Z"
 )
-_UNMISTAKABLE = 4
+_MIN_CERTAIN_CHARS = 4
 """Length from which the start of a report cannot be a key: `ESC ]1` may be Alt+] and 1, `ESC ]11` is a report."""
 _ANSWER_S = 2.0
-_REST_S = 0.2
+"""The time after a query in which even a short start of a report is held back."""
+_MAX_HOLD_S = 0.2
+"""The time after which a start of a report that was not completed is read as keys."""
 
 
 class TerminalBackgroundChanged(Message):
@@ -146,6 +148,7 @@ class ReportParser(PasteParser):
         super().__init__(debug)
         self._clock = clock
         self.held = ""
+        """The start of a report, which waits for its end."""
         self._held_at = 0.0
 
     def feed(self, data: str) -> Iterable[Message]:
@@ -164,15 +167,15 @@ class ReportParser(PasteParser):
             type(self).asked_at = float("-inf")
             yield TerminalBackgroundChanged(is_dark=_is_dark(report))
         keys = keys[done:]
-        start = None if mark else _BEGUN.search(keys)
-        if start is not None and (len(start[0]) >= _UNMISTAKABLE or self._is_waiting):
+        start = None if mark else _REPORT_START.search(keys)
+        if start is not None and (len(start[0]) >= _MIN_CERTAIN_CHARS or self._is_waiting):
             keys, self.held, self._held_at = keys[: start.start()], start[0], self._clock()
         if keys or mark:
             yield from super().feed(keys + mark + rest)
 
     def tick(self) -> Iterable[Message]:
         """Release held-back characters that did not become a report: they were keys."""
-        if self._clock() - self._held_at >= _REST_S:
+        if self._clock() - self._held_at >= _MAX_HOLD_S:
             yield from self._release_held()
         yield from super().tick()
 
@@ -194,12 +197,12 @@ def query_background(driver: type[Driver]) -> type[Driver]:
             super().start_application_mode()
             if has_writer(self):
                 ReportParser.asked_at = time.monotonic()
-                self.write(_ASK_BACKGROUND + _FOLLOW)
+                self.write(_ASK_BACKGROUND + _SUBSCRIBE)
                 self.flush()
 
         def stop_application_mode(self) -> None:
             if has_writer(self):
-                self.write(_UNFOLLOW)
+                self.write(_UNSUBSCRIBE)
             super().stop_application_mode()
 
     return QueryingDriver
