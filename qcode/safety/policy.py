@@ -46,7 +46,6 @@ from qcode.safety.verdict import (
     Access,
     Level,
     Verdict,
-    joined_reasons,
     strictest,
 )
 from qcode.text.json import JsonObject
@@ -281,7 +280,7 @@ class Policy:
             self.rules.ask, "shell", lambda rule: any(restricts(rule, simple_command) for simple_command in commands)
         )
         if ask_rule is not None:
-            return _PLAN if self.mode == "plan" else verdict_of_rule(ask_rule, "ask")
+            return _PLAN if self.mode == "plan" else _with_dangers(command, verdict_of_rule(ask_rule, "ask"))
         return self._checked_by_bash(command, self._judge_parts(flow))
 
     def _judge_in_bypass(self, command: str, flow: Flow | None, why: str = "it runs an unknown program") -> Verdict:
@@ -315,7 +314,10 @@ class Policy:
             is_undecided = unclear.rule in ("shell:not-plain", "rule:unclear")
             rule = self._allowing_rule(part, part_verdict, judge) if is_undecided else None
             if rule is None or any(word.may_differ for word in part.command.words):
-                return replace(unclear, reason=part_verdict.reason, rule=part_verdict.rule) if is_undecided else unclear
+                if not is_undecided:
+                    return unclear
+                asking = [verdict for verdict in map(judge.judge_part, flow.parts) if not verdict.is_allowed]
+                return _with_dangers(command, replace(unclear, rule=part_verdict.rule), asking)
             verdict = verdict_of_rule(rule, "allow")
         unsafe_parts = self._parts_only_safe_in_sandbox(flow) if verdict != _READS else []
         return unsafe_parts[0][1] if unsafe_parts else self._checked_by_bash(command, verdict)
@@ -342,15 +344,17 @@ class Policy:
             return self._with_output_verdicts(parts, verdict)
         if self.mode == "plan":
             return replace(_PLAN_SHELL, reason=f"{_PLAN_SHELL.reason}: {undecided[0][1].reason}")
+        from qcode.safety.shell.dangers import reason_of_parts
+
+        reason = reason_of_parts(undecided, is_restricted=not self.is_trusted)
         if not self.is_trusted:
-            return _RESTRICTED
+            return replace(_RESTRICTED, reason=reason)
         writes = any(part.command.outputs for part in parts)
         is_proposed = len(undecided) == 1 and not writes and undecided[0][1].rule != SHELL_PATH
         proposed = propose_shell(undecided[0][0].command) if is_proposed else ""
         is_alone = is_proposed and len(parts) == 1 and parts[0].folders == {str(self.root)}
         prefix = propose_prefix(parts[0].command) if is_alone else ""
         sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
-        reason = _reasons_by_danger(undecided, parts)
         verdict = min((item for _, item in undecided), key=lambda item: item.rule != SHELL_PATH)
         return replace(verdict, reason=reason, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
 
@@ -438,7 +442,7 @@ class Policy:
     def _checked_by_bash(self, command: str, verdict: Verdict) -> Verdict:
         """Allow only commands that bash can parse, because tree-sitter accepts some incomplete ones."""
         problem = self.probes.syntax(command) if verdict.is_allowed else ""
-        return Verdict("ask", problem, "shell:syntax") if problem else verdict
+        return _with_dangers(command, Verdict("ask", problem, "shell:syntax")) if problem else verdict
 
     def _allowing_rule(self, part: FlowPart, verdict: Verdict, judge: Judge) -> Rule | None:
         """Return the first allow rule that covers a part, None if there is none or it must not decide."""
@@ -466,16 +470,16 @@ class Policy:
         if self.mode == "plan":
             return _PLAN
         if not self.is_trusted:
-            return _RESTRICTED
+            return _with_dangers(command, replace(_RESTRICTED, reason=why), is_restricted=True)
         has_rules = any(rule.kind == "shell" for rule in self.rules.deny)
         if self.mode == "bypass" and not has_rules:
             return self._judge_in_bypass(command, None, why)
         general_rule = first_rule(self.rules.allow, "shell", lambda rule: not rule.body)
         if has_rules or any(rule.kind == "shell" for rule in self.rules.ask):
             # A sandbox does not enforce rules, so auto mode asks too: `$'\\x72m' x` may be the `rm` of a deny rule.
-            return Verdict("ask", why, "rule:unclear")
+            return _with_dangers(command, Verdict("ask", why, "rule:unclear"))
         if general_rule is None:
-            return Verdict("ask", why, "shell:not-plain")
+            return _with_dangers(command, Verdict("ask", why, "shell:not-plain"))
         return verdict_of_rule(general_rule, "allow")
 
     def _judge_fetch(self, url: str) -> Verdict:
@@ -533,19 +537,6 @@ class Policy:
         return reader if limit is None else lambda path: strictest(reader(path), limit.judge_file(path, "read"))
 
 
-def _reasons_by_danger(undecided: Sequence[tuple[FlowPart, Verdict]], parts: Sequence[FlowPart]) -> str:
-    """Return the reasons why parts of a command ask: secrets first, then the most dangerous part."""
-    from qcode.safety.shell.risks import danger_of
-
-    ranked: list[tuple[bool, int, str]] = []
-    for part, verdict in undecided:
-        danger = danger_of(part.command, is_first=part is parts[0])
-        is_secret = verdict.rule == SHELL_PATH
-        reason = danger.reason if danger.reason and not is_secret else verdict.reason
-        ranked.append((not is_secret, danger.rank, reason))
-    return joined_reasons(reason for *_, reason in sorted(ranked, key=lambda item: item[:2]))
-
-
 _COMMAND = ToolSpec("shell", "", {}, safety=Runs("command"))
 _URL = ToolSpec("fetch", "", {}, safety=Fetches("url"))
 _READS = Verdict("allow", "it only reads", SHELL_READS)
@@ -560,6 +551,15 @@ _NO_SANDBOX_TO_WRITE = Verdict(
 
 def _covers_path(rule: Rule, path: str, paths: PathJudge, *, folds: bool = False) -> bool:
     return any(rule.matches_path(path, root, paths.home, folds=folds) for root in paths.root_paths)
+
+
+def _with_dangers(
+    command: str, verdict: Verdict, verdicts: Sequence[Verdict] = (), *, is_restricted: bool = False
+) -> Verdict:
+    """Return a verdict that asks, with the dangers of the command before its reason, or before those of `verdicts`."""
+    from qcode.safety.shell.dangers import reason_with_dangers
+
+    return replace(verdict, reason=reason_with_dangers(command, verdicts or [verdict], is_restricted=is_restricted))
 
 
 def _only_reads(flow: Flow) -> bool:

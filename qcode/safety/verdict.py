@@ -74,11 +74,12 @@ class SandboxSupport:
 MAX_REASONS = 2
 
 
-def joined_reasons(reasons: Iterable[str]) -> str:
-    """Return different reasons in one line. The first two are named, the others counted."""
+def joined_reasons(reasons: Iterable[str], circumstance: str = "") -> str:
+    """Return different reasons in one line. The first two and a `circumstance` are named, the others counted."""
     different = list(dict.fromkeys(reasons))
     others = [f"and {len(different) - MAX_REASONS} more"] if len(different) > MAX_REASONS else []
-    return "; ".join((*different[:MAX_REASONS], *others))
+    named = (*different[:MAX_REASONS], circumstance) if circumstance else different[:MAX_REASONS]
+    return "; ".join((*named, *others))
 
 
 def strictest(first: Verdict, *others: Verdict) -> Verdict:

@@ -108,6 +108,11 @@ def name_of(char: str) -> str:
     return f"{name} ({code})" if name else code
 
 
+def names_character(reason: str) -> bool:
+    """Return whether a reason names an odd or foreign character by its code point."""
+    return "U+" in reason
+
+
 def foreign_characters(text: str) -> str:
     """Return the characters of a name that are not ASCII, empty if there are none."""
     return ", ".join(name_of(char) for char in dict.fromkeys(text) if not char.isascii())

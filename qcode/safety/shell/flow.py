@@ -49,6 +49,8 @@ class FlowPart:
 
     command: SimpleCommand
     folders: Folders
+    piped_from: tuple[str, ...] = ()
+    """The programs before it in its pipeline."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +121,13 @@ class _FlowPass:
             case SimpleCommand():
                 return self._command(script, folders)
             case Pipeline():
+                sources: tuple[str, ...] = ()
                 for part in script.parts:
+                    start = len(self.parts)
                     _FlowPass(self.parts, self.features, dict(self.variables)).script(part, folders)
+                    added = self.parts[start:]
+                    self.parts[start:] = [replace(item, piped_from=sources + item.piped_from) for item in added]
+                    sources += tuple(item.command.words[0].text for item in added)
                 return folders, folders
             case Negation():
                 succeeded, failed = self.script(script.inner, folders)

@@ -98,7 +98,7 @@ def read_script(text: str) -> Script:
     if has_hidden(text):
         raise UnsupportedSyntax(describe(text))
     source = text.encode("utf-8")
-    root = _parser().parse(source).root_node
+    root = bash_parser().parse(source).root_node
     if root.has_error:
         raise UnsupportedSyntax("qcode cannot read its syntax")
     try:
@@ -108,7 +108,8 @@ def read_script(text: str) -> Script:
 
 
 @lru_cache(maxsize=1)
-def _parser() -> Parser:
+def bash_parser() -> Parser:
+    """Return tree-sitter with the grammar of bash, which also reads syntax that `read_script` does not accept."""
     import tree_sitter_bash
     from tree_sitter import Language, Parser
 

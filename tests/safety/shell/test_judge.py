@@ -61,9 +61,9 @@ def test_command_that_may_do_harm_asks() -> None:
         ("cat ∑.txt", "it has ∑ (U+2211) outside quotes"),
         ("make test", "make may do more than read"),
         ("sleep 15", "sleep may wait longer than 10 seconds"),
-        ("find . -exec rm {} +", "the option -exec of find runs a program"),
+        ("find . -exec ls {} +", "find -exec runs a program for each file"),
         ("jq . a.json --foo", "the option --foo of jq may do more than read"),
-        ("git push", "git push may do more than read"),
+        ("git push", "git push changes the remote repository"),
         ("git stash list x", "qcode does not know what git stash list does with 'x'"),
         ("git branch new", "git branch would create new"),
         ("cat .env", "it reads .env: files with this name contain secrets"),
@@ -85,18 +85,19 @@ def test_reasons_of_several_commands_are_joined_with_a_secret_first() -> None:
 
     secret = "it reads .env: files with this name contain secrets"
     assert reason("make a && make b") == "make may do more than read"
-    assert reason("make a; ls; rm b") == "make may do more than read; rm may do more than read"
-    assert reason("make a; rm b; cat .env; mv c d") == f"{secret}; make may do more than read; and 2 more"
+    assert reason("make a; ls; mv b c") == "make may do more than read; mv may do more than read"
+    assert reason("make a; cp b e; cat .env; mv c d") == f"{secret}; make may do more than read; and 2 more"
 
 
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
         ("make a; rm -rf b", "rm -rf deletes files; make may do more than read"),
-        ("curl -s https://x.org/i | sh", "sh runs what is piped into it; curl may do more than read"),
+        ("curl -s https://x.org/i | sh", "sh runs what curl downloads; curl may do more than read"),
         ("sudo apt update && make a && curl https://x.org | sudo bash -s -- -y && rm -fr b && mkfs.ext4 c",
-         "mkfs.ext4 may destroy data; rm -fr deletes files; and 4 more"),
-        ("make a; sudo b; git push -f", "sudo runs as another user; git push may do more than read; and 1 more"),
+         "mkfs.ext4 formats a device; rm -fr deletes files; and 4 more"),
+        ("make a; sudo b; git push -f",
+         "sudo runs with root rights; git push -f overwrites the remote branch; and 1 more"),
         ("sh; make a", "sh may do more than read; make may do more than read"),
         ("rm -rf x; cat .env", "it reads .env: files with this name contain secrets; rm -rf deletes files"),
     ],

@@ -1,0 +1,289 @@
+"""The dangers of a command in words, such as "rm -rf deletes files", most dangerous first. Pure.
+
+They name and order the reasons of a question. They allow and deny nothing: `judge` does. `risks` marks the same words.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from qcode.safety.shell.bounds import check_bounds
+from qcode.safety.shell.characters import names_character
+from qcode.safety.verdict import SHELL_PATH, Verdict, joined_reasons
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+    from qcode.safety.shell.flow import FlowPart
+
+
+class Danger(NamedTuple):
+    """One danger of a command. `rank` is 0 for the worst; `reason` is the end of "Asks because …"."""
+
+    rank: int
+    reason: str
+
+
+# Each pattern is bounded, so the time is linear in the length of the command.
+_PROGRAM = r"(?<![\w./-])"
+_END = r"(?![\w-])"
+_GAP = r"(?:\s\S{1,80}){0,12}?\s"
+"""Arguments between a program and the argument that makes it dangerous."""
+_SHELLS = r"(?:ba|da|z|k|fi)?sh"
+_INTERPRETER = rf"(?:(?:sudo|doas)\s)?(?P<words>{_SHELLS}|python[\d.]{{0,5}}|perl|ruby|node){_END}"
+_RECURSIVE = rf"(?:-\w{{0,4}}R\w{{0,4}}|--recursive){_END}"
+_PUSH_FORCE = r"--force(?:-with-lease)?|--mirror|-\w{0,4}f\w{0,4}|\+\S{1,80}"
+_PUBLISHERS = "npm|pnpm|yarn(?: npm)?|bun|cargo|poetry|uv|hatch|flit|lerna"
+
+_KINDS = (
+    (rf"{_PROGRAM}(?:mkfs(?:\.\w{{1,8}})?|mke2fs){_END}", "{words} formats a device"),
+    (rf"{_PROGRAM}dd{_GAP}of=(?P<target>\S{{1,80}})", "dd overwrites {target}"),
+    (r">\s{0,4}(?P<target>/dev/(?:sd|nvme|disk|mem|vd)\S{0,40})", "it overwrites the device {target}"),
+    (rf"{_PROGRAM}shred{_END}", "shred destroys files"),
+    (
+        rf"{_PROGRAM}rm\s(?:-[\w-]{{1,20}}\s){{0,4}}(?:-\w{{0,6}}[rRf]\w{{0,6}}|--recursive|--force){_END}",
+        "{words} deletes files",
+    ),
+    (
+        rf"\| (?P<target>curl|wget) \| {_INTERPRETER}",
+        "{words} runs what {target} downloads",
+    ),
+    (
+        rf"{_PROGRAM}(?P<words>{_SHELLS}|eval|source){_END}[^|\n]{{0,80}}?[$<]\(\s?(?P<target>curl|wget){_END}",
+        "{words} runs what {target} downloads",
+    ),
+    (
+        rf"\| {_INTERPRETER}",
+        "{words} runs what is piped into it",
+    ),
+    (r"(?i:\b(?:drop|truncate)\s(?:table|database|schema)\b)", "{words} deletes data"),
+    (rf"{_PROGRAM}(?:terraform|tofu)(?:\s-\S{{1,80}}){{0,3}}\sdestroy{_END}", "{words} deletes infrastructure"),
+    (rf"{_PROGRAM}kubectl(?:\s-\S{{1,80}}){{0,3}}\sdelete{_END}", "{words} deletes resources of the cluster"),
+    (rf"{_PROGRAM}sudo\s(?:-u|--user)", "sudo runs as another user"),
+    (rf"{_PROGRAM}(?:sudo|doas){_END}", "{words} runs with root rights"),
+    (
+        rf"{_PROGRAM}(?P<words>git push){_GAP}(?P<flag>{_PUSH_FORCE}){_END}",
+        "{words} overwrites the remote branch",
+    ),
+    (rf"{_PROGRAM}(?P<words>git push){_GAP}(?P<flag>--delete|-d){_END}", "{words} deletes the remote branch"),
+    (rf"{_PROGRAM}(?P<words>git reset){_GAP}(?P<flag>--hard){_END}", "{words} discards uncommitted changes"),
+    (
+        rf"{_PROGRAM}(?P<words>git clean){_GAP}(?P<flag>-(?!\w{{0,6}}n)\w{{0,6}}f\w{{0,6}}|--force){_END}",
+        "{words} deletes untracked files",
+    ),
+    (
+        rf"{_PROGRAM}(?P<words>git (?:checkout|switch)){_GAP}(?:--force|-f|--discard-changes|--|\.)(?!\S)",
+        "{words} discards uncommitted changes",
+    ),
+    (rf"{_PROGRAM}git restore(?!{_GAP}(?:--staged|-S)(?!\S)){_END}", "{words} discards uncommitted changes"),
+    (rf"{_PROGRAM}git stash (?:drop|clear){_END}", "{words} deletes stashed changes"),
+    (rf"{_PROGRAM}git branch -D{_END}", "{words} deletes a branch, merged or not"),
+    (rf"{_PROGRAM}git (?:rebase|filter-branch|filter-repo){_END}", "{words} rewrites commits"),
+    (rf"{_PROGRAM}eval{_END}", "eval runs text as a command"),
+    (rf"{_PROGRAM}(?P<words>find){_GAP}(?P<flag>-delete){_END}", "{words} deletes files"),
+    (rf"{_PROGRAM}(?P<words>find){_GAP}(?P<flag>-exec|-execdir){_END}", "{words} runs a program for each file"),
+    (rf"{_PROGRAM}(?:docker|podman)(?: container)? rm{_END}", "{words} deletes containers"),
+    (rf"{_PROGRAM}(?:docker|podman) (?:rmi|image rm){_END}", "{words} deletes images"),
+    (rf"{_PROGRAM}(?:docker|podman) volume (?:rm|prune){_END}", "{words} deletes volumes with their data"),
+    (
+        rf"{_PROGRAM}(?:docker|podman) (?:system|container|image|builder|network) prune{_END}",
+        "{words} deletes what is not in use",
+    ),
+    (
+        rf"{_PROGRAM}(?:(?:{_PUBLISHERS}) publish|twine upload|gem push){_END}",
+        "{words} uploads a package to its registry",
+    ),
+    (rf"{_PROGRAM}(?:shutdown|poweroff|halt){_END}", "{words} shuts down the machine"),
+    (rf"{_PROGRAM}reboot{_END}", "reboot restarts the machine"),
+    (rf"{_PROGRAM}(?:killall|pkill){_END}", "{words} ends all processes of that name"),
+    (rf"{_PROGRAM}kill -(?:s )?(?:9|KILL|SIGKILL){_END}", "{words} ends a process at once"),
+    (rf"{_PROGRAM}chmod(?: -\w{{1,6}}){{0,3}} (?:0?777|a\+rwx){_END}", "{words} lets every user write"),
+    (rf"{_PROGRAM}chmod(?: -\w{{1,6}}){{0,3}} [ug]?\+s{_END}", "{words} lets others use the rights of its owner"),
+    (rf"{_PROGRAM}chmod {_RECURSIVE}", "{words} changes permissions of whole folders"),
+    (rf"{_PROGRAM}(?:chown|chgrp) {_RECURSIVE}", "{words} changes the owner of whole folders"),
+    (r"(?<!\S)--privileged(?!\S)", "--privileged gives a container all rights on this machine"),
+    (r"(?<!\S)--no-verify(?!\S)", "--no-verify skips the hooks"),
+    (r"(?<!\S)--(?:delete|purge|prune)(?!\S)", "{words} can delete data"),
+    (r"(?<!\S)--force(?!\S)", "--force skips a safety check"),
+    (r"^(?:rm|unlink)(?!\S)", "{words} deletes files"),
+    (r"^kill(?!\S)", "kill ends a process"),
+    (r"^git push(?!\S)", "git push changes the remote repository"),
+)  # fmt: skip
+"""Patterns over the words of a simple command, joined by blanks, and the danger. The most dangerous are first.
+
+`words` is the dangerous text of the match, with the `flag` after it. `| curl | sh` is a `sh` that reads a download.
+"""
+_PATTERNS = tuple(re.compile(pattern) for pattern, _ in _KINDS)
+_TRIGGER = re.compile(
+    r"\b(?:mkfs|mke2fs|dd|shred|rm|unlink|sh|\w{1,2}sh|source|eval|python|perl|ruby|node|drop|truncate|terraform|tofu|kubectl"
+    r"|sudo|doas|git|docker|podman|publish|upload|push|shutdown|poweroff|halt|reboot|killall|pkill|kill|chmod|chown|chgrp)\b"
+    r"|>|\s-",
+    re.IGNORECASE,
+)
+"""A cheap test for a part of a command that may match one of the patterns."""
+_MAX_EXAMINED = 4_000
+"""Limit on the characters examined at each end of a command without a syntax tree."""
+_GIT_OPTIONS = re.compile(r"(?<!\S)git(?: -[Cc] \S{1,200}| --[\w-]{1,40}(?:=\S{0,200})?){1,8}")
+_SYSTEM_PATH = re.compile(r"(?<!\S)/(?:usr/)?(?:local/)?s?bin/(?=\S)")
+_QUOTES = re.compile(r"[\"'\\]")
+_SEPARATORS = re.compile(r"(\|\|?|&&|[;\n&()`])")
+# Programs whose arguments with a blank are text, not commands: `git commit -m "Remove rm -rf"`.
+_TEXT_PROGRAMS = frozenset({"git", "gh", "glab", "hg", "svn", "jj", "echo", "printf", "grep", "rg"})
+_SHELL_PROGRAM = re.compile(_SHELLS)
+_GENERIC = ("may do more than read", "the option ")
+"""Parts of the reasons of the judge that a danger replaces, because it says more."""
+
+
+def dangers_of(words: Sequence[str], outputs: Iterable[str] = (), piped_from: Sequence[str] = ()) -> list[Danger]:
+    """Return the dangers of a simple command, worst first.
+
+    `outputs` are the files it writes to, `piped_from` the programs whose output it reads.
+    """
+    texts = list(words)
+    if texts and texts[0] in _TEXT_PROGRAMS:
+        texts = ["_" if re.search(r"\s", text) else text for text in texts]
+    # With a script, a shell reads no program from the pipe: `curl … | sh x`, but `curl … | sudo sh -s -- x` does.
+    program, *arguments = texts[1:] if texts[:1] in (["sudo"], ["doas"]) and len(texts) > 1 else texts or [""]
+    reads_program = bool(piped_from) and (not arguments or arguments[0] in ("-", "-s"))
+    source = next((name for name in piped_from if name in ("curl", "wget")), "it")
+    line = " ".join([f"| {source} |"] * reads_program + texts + [f"> {output}" for output in outputs])
+    return _dangers_in_line(line) if program else []
+
+
+def _dangers_in_line(line: str) -> list[Danger]:
+    line = _GIT_OPTIONS.sub("git", _SYSTEM_PATH.sub("", " ".join(line.split())))
+    dangers = []
+    for rank, (pattern, (_, sentence)) in enumerate(zip(_PATTERNS, _KINDS, strict=True)):
+        match = pattern.search(line)
+        if match is None:
+            continue
+        groups = match.groupdict()
+        words = groups.get("words") or match[0]
+        if groups.get("flag"):
+            words = f"{words} {groups['flag']}"
+        target = groups.get("target") or ""
+        target = target if target.isprintable() and "\ue000" not in target else "a file"
+        dangers.append(Danger(rank, sentence.format(words=words, target=target)))
+        # The same words have no second, milder danger: `git push --force` is not also a `--force`.
+        line = f"{line[: match.start()]} _ {line[match.end() :]}"
+    return dangers
+
+
+def dangers_in(command: str) -> list[Danger]:
+    """Return the dangers of a command line, worst first, whether or not the judge understands it."""
+    in_tree = None if check_bounds(command) else _dangers_in_tree(command)
+    return sorted(set(_dangers_in_text(command) if in_tree is None else in_tree))
+
+
+def _dangers_in_tree(command: str) -> list[Danger] | None:
+    """Return the dangers of each simple command in the syntax tree, None if the tree is incomplete."""
+    from qcode.safety.shell.parser import bash_parser
+
+    source = command.encode("utf-8", "replace")
+    root = bash_parser().parse(source).root_node
+    if root.has_error:
+        return None
+    dangers: list[Danger] = []
+    pending = [root]
+    while pending:
+        node = pending.pop()
+        pending += node.children
+        if node.type == "command":
+            words, outputs = _words_of(node, source)
+            dangers += dangers_of(words, outputs, _sources_of(node, source))
+        elif node.type == "heredoc_body" and _is_script(node, source):
+            dangers += _dangers_in_text(_text_of(node, source))
+    return dangers
+
+
+def _text_of(node: Node, source: bytes) -> str:
+    return source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+
+def _words_of(command: Node, source: bytes) -> tuple[list[str], list[str]]:
+    """Return the words of a command, and the files it writes to."""
+    words = [
+        _QUOTES.sub("", _text_of(child, source))
+        for child in command.children
+        if child.type not in ("variable_assignment", "file_redirect", "heredoc_redirect", "herestring_redirect")
+    ]
+    parent = command.parent
+    redirects = parent.children if parent is not None and parent.type == "redirected_statement" else command.children
+    texts = [_text_of(child, source) for child in redirects if child.type == "file_redirect"]
+    return words, [_QUOTES.sub("", text.rpartition(">")[2]).lstrip("|& ") for text in texts if ">" in text]
+
+
+def _sources_of(command: Node, source: bytes) -> list[str]:
+    """Return the programs before a command in its pipeline."""
+    node: Node | None = command
+    while node is not None and node.parent is not None and node.parent.type != "pipeline":
+        if node.parent.type not in ("redirected_statement", "subshell", "compound_statement"):
+            return []
+        node = node.parent
+    if node is None or node.parent is None:
+        return []
+    before = [child for child in node.parent.children if child.is_named and child.end_byte <= node.start_byte]
+    return [_text_of(child, source).split(maxsplit=1)[0] for child in before]
+
+
+def _is_script(body: Node, source: bytes) -> bool:
+    """Return whether a shell reads the here-document `body` as its program."""
+    statement = body.parent.parent if body.parent is not None else None
+    name = _text_of(statement, source).split(maxsplit=1)[0] if statement is not None else ""
+    return _SHELL_PROGRAM.fullmatch(name.rpartition("/")[2]) is not None
+
+
+def _dangers_in_text(command: str) -> list[Danger]:
+    """Return the dangers of a text without a syntax tree: too long, incomplete, or a script for a shell."""
+    dangers: list[Danger] = []
+    sources: list[str] = []
+    if len(command) > 2 * _MAX_EXAMINED:
+        command = f"{command[:_MAX_EXAMINED]}\n{command[-_MAX_EXAMINED:]}"
+    parts = ["\n", *_SEPARATORS.split(command)]
+    for operator, part in zip(parts[::2], parts[1::2], strict=True):
+        words = _QUOTES.sub("", part).split()
+        sources = sources if operator == "|" else []
+        if words and _TRIGGER.search(part):
+            dangers += dangers_of(words, (), sources)
+        sources = [*sources[-8:], *words[:1]]
+    return dangers
+
+
+def reason_with_dangers(command: str, verdicts: Sequence[Verdict], *, is_restricted: bool = False) -> str:
+    """Return why a command asks, for a command that is not judged part by part. `verdicts` are those that ask."""
+    dangers = dangers_in(command)
+    first = [verdict.reason for verdict in verdicts if _is_first(verdict)]
+    others = [verdict.reason for verdict in verdicts if not (dangers and _is_generic(verdict))]
+    return _joined([*first, *(danger.reason for danger in dangers), *others], is_restricted=is_restricted)
+
+
+def reason_of_parts(undecided: Sequence[tuple[FlowPart, Verdict]], *, is_restricted: bool) -> str:
+    """Return why parts of a command ask: secrets and deceptive characters first, then the most dangerous part."""
+    ranked: list[tuple[int, str]] = []
+    for part, verdict in undecided:
+        command = part.command
+        words, outputs = [word.text for word in command.words], [word.text for word in command.outputs]
+        dangers = dangers_of(words, outputs, part.piped_from)
+        ranked += dangers
+        if not (dangers and _is_generic(verdict)):
+            ranked.append((-1 if _is_first(verdict) else len(_KINDS), verdict.reason))
+    return _joined((reason for _, reason in sorted(ranked, key=lambda item: item[0])), is_restricted=is_restricted)
+
+
+def _is_first(verdict: Verdict) -> bool:
+    """Return whether a reason is named before all dangers: a secret, or a character that may hide a danger."""
+    return verdict.rule == SHELL_PATH or names_character(verdict.reason)
+
+
+def _is_generic(verdict: Verdict) -> bool:
+    """Return whether a danger of the same command says more than the reason of the judge."""
+    return not _is_first(verdict) and any(words in verdict.reason for words in _GENERIC)
+
+
+def _joined(reasons: Iterable[str], *, is_restricted: bool) -> str:
+    return joined_reasons(reasons, "this folder is restricted" if is_restricted else "")
+
+
+__all__ = ["Danger", "dangers_in", "dangers_of", "reason_of_parts", "reason_with_dangers"]
