@@ -13,7 +13,7 @@ from dataclasses import field, replace
 from decimal import Decimal
 from functools import cache
 
-from qcode.agent.sessions.history import SessionHistory, StoredMessage
+from qcode.agent.sessions.history import NamedRequests, SessionHistory, StoredMessage
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, ESCALATED_MAX_TOKENS, FirstCap, OutputSettings, caps_for
 from qcode.engine.counting import TOKENS_PER_MESSAGE, PromptCounter, estimate_text, size_block, size_messages
 from qcode.engine.effects import COMPACT_AT
@@ -242,30 +242,49 @@ class EarlierTurns:
         self._last = _requests_of(self._messages[-1][1]) if self._messages else None
 
     def usage(self, price_of: Callable[[str], Price | None]) -> list[TurnUsage]:
-        """Return the recorded usage of each turn and each `/compact`, at current prices."""
+        """Return the recorded usage of each turn, each `/compact` and the requests outside them, at current prices.
+
+        Requests during a turn come before it, because it ended later.
+        """
         if self._last is None:
             return []
         recorded = [*(_requests_of(stored) for _, stored in self._messages[:-1]), self._last]
         turns: list[tuple[str, str, list[AttemptRecord]]] = []
         turn: list[AttemptRecord] = []
-        for (number, stored), (requests, compactions) in zip(self._messages, recorded, strict=True):
-            message, model = stored.entry.message, self._history.model_of(number)
-            has_result = any(isinstance(block, ToolResult) for block in message.blocks)
-            if message.role == "user" and not has_result and not stored.is_summary:
-                turn = []
-                turns.append((typed_text(message), model, turn))
+        position = 0
+        following = [*(stored for _, stored in self._messages[1:]), None]
+        for (number, stored), after, found in zip(self._messages, following, recorded, strict=True):
+            requests, compactions, named = found
+            model = self._history.model_of(number)
+            if _starts_turn(stored):
+                turn, position = [], len(turns)
+                turns.append((typed_text(stored.entry.message), model, turn))
             turn.extend(attempt if attempt.model else replace(attempt, model=model) for attempt in requests)
+            outside = [(name, attempts[-1].model or model, [*attempts]) for name, attempts in named if attempts]
+            if after is None or after.is_summary or _starts_turn(after):
+                turns += outside
+            else:  # the turn was running
+                turns[position:position] = outside
+                position += len(outside)
             turns += (("/compact", model, attempts) for attempts in compactions)
         known_price = cache(price_of)
         return [recorded_usage(prompt, attempts, model, known_price) for prompt, model, attempts in turns if attempts]
 
 
-def _requests_of(stored: StoredMessage) -> tuple[list[AttemptRecord], list[list[AttemptRecord]]]:
-    """Return the requests of a message and of its turn, and those of each `/compact` after it.
+def _starts_turn(stored: StoredMessage) -> bool:
+    message = stored.entry.message
+    has_result = any(isinstance(block, ToolResult) for block in message.blocks)
+    return message.role == "user" and not has_result and not stored.is_summary
+
+
+def _requests_of(
+    stored: StoredMessage,
+) -> tuple[list[AttemptRecord], list[list[AttemptRecord]], tuple[NamedRequests, ...]]:
+    """Return the requests of a message and of its turn, those of each `/compact` after it, and those outside the turns.
 
     A `/compact` ends like a turn, but has only requests for a summary.
     """
-    requests = list(stored.entry_with_requests.attempts)
+    requests = list(stored.turn_requests)
     compactions: list[list[AttemptRecord]] = []
     events = [item.event for item in stored.shown_events] if stored.entry.message.role == "assistant" else []
     for calls in (event.api_calls for event in reversed(events) if isinstance(event, TurnEnded)):
@@ -273,7 +292,7 @@ def _requests_of(stored: StoredMessage) -> tuple[list[AttemptRecord], list[list[
             summaries = [request for request in requests if request.kind == "summary"]
             compactions.append(summaries[-(calls.compactions + calls.retries) :])
             requests = [request for request in requests if not any(request is other for other in compactions[-1])]
-    return requests, compactions[::-1]
+    return requests, compactions[::-1], tuple(stored.named_requests)
 
 
 def recorded_usage(

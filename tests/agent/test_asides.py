@@ -12,7 +12,7 @@ import pytest
 
 from qcode.agent.models.asides import Asides
 from qcode.agent.options import Options
-from qcode.agent.reports import TurnUsage
+from qcode.agent.reports import EarlierTurns, TurnUsage
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.events import TurnEnded, TurnEvent
 from qcode.protocol.messages import ToolResult
@@ -88,6 +88,44 @@ def test_usage_of_an_aside_is_counted(tmp_path: Path) -> None:
     (used,) = beside.used
     assert (used.prompt, used.usage, used.cost) == ("/btw Of what?", Usage(1_000, 50), Decimal("0.015"))
     assert it.conversation.usage() == (used,)
+
+
+def test_usage_of_asides_is_the_same_after_a_resume(tmp_path: Path) -> None:
+    hang = Hang()
+    it = talk(
+        tmp_path,
+        text_reply("Early.", usage=Usage(10, 1)),
+        (*begun("Working "), hang, *text_reply("done.", usage=Usage(1_000, 50))[1:]),
+        text_reply("Four files.", usage=Usage(20, 2)),
+        text_reply("Five.", usage=Usage(30, 3)),
+        text_reply("Yes.", usage=Usage(40, 4)),
+        model=PRICED,
+    )
+    beside = Beside(it)
+
+    async def play() -> None:
+        await beside("Before?")
+        turn = asyncio.ensure_future(it.play("Change the files"))
+        await hang.reached.wait()
+        await beside("How many?")
+        hang.go.set()
+        await turn
+        await beside("And now?")
+        await it.play("Again")
+        await it.conversation.close()
+
+    asyncio.run(play())
+    history = it.store.load(it.conversation.session_id).history
+    rows = EarlierTurns(history).usage({"scripted/m": FACTS.price}.get)
+    live = it.conversation.usage()
+    assert [row.prompt for row in live] == [
+        "/btw Before?", "/btw How many?", "Change the files", "/btw And now?", "Again",
+    ]  # fmt: skip
+    assert [(row.prompt, row.model, row.usage, row.cost, row.api_calls) for row in rows] == [
+        (row.prompt, row.model, row.usage, row.cost, row.api_calls) for row in live
+    ]
+    for turn, used in zip(rows, live, strict=True):
+        assert turn.by_model == used.by_model
 
 
 def test_truncated_aside_is_escalated_and_continued(tmp_path: Path) -> None:

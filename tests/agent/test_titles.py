@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.options import Options
-from qcode.agent.reports import TurnUsage
+from qcode.agent.reports import EarlierTurns, TurnUsage
 from qcode.agent.sessions.library import parse_title
 from qcode.protocol.errors import ErrorKind
 from qcode.protocol.model import ModelFacts
@@ -80,6 +80,8 @@ def test_small_model_writes_the_title_and_its_cost_counts(tmp_path: Path) -> Non
     assert used is not None
     assert (used.model, used.usage, used.cost) == ("tiny/m", Usage(100, 10), Decimal("0.0002"))
     assert it.conversation.usage()[-1] == used
+    history = it.store.load(it.conversation.session_id).history
+    assert EarlierTurns(history).usage({"tiny/m": PRICE}.get)[-1] == used
     (request,) = small.requests
     assert "Fix the dates in parse.py" in request.messages[0].text
     assert "The parser reads dates." in request.messages[0].text

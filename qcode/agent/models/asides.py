@@ -123,7 +123,7 @@ async def run_aside(
             discarded = ledger.discarded_output_tokens
             used = TurnUsage(name, client.name, ledger.usage, ledger.cost, ledger.api_calls, discarded, ledger.by_model)
             conversation.add_usage(used)
-            conversation.session.record_requests(attempts)
+            conversation.session.record_requests(attempts, name)
             on_usage(used)
 
 

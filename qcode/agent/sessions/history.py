@@ -30,6 +30,9 @@ from qcode.values import dataclass
 NumberRange: TypeAlias = "tuple[int, int]"
 """A half-open range of message numbers: `(0, 4)` are the messages 0 to 3."""
 
+NamedRequests: TypeAlias = "tuple[str, tuple[AttemptRecord, ...]]"
+"""Requests outside the turns, such as those of `/btw` or for a title, and their name in `/cost`."""
+
 MoveKind: TypeAlias = Literal["rewind", "undo", "redo"]
 MOVE_KINDS: tuple[MoveKind, ...] = ("rewind", "undo", "redo")
 
@@ -146,6 +149,8 @@ class StoredMessage:
     shown_results: dict[str, ShownResult]
     """The results of the calls as they were shown, for a replay."""
     requests: list[AttemptRecord]
+    named_requests: list[NamedRequests]
+    """Requests outside the turns that were sent after the message."""
     """The requests that were sent after the message and belong to no other message."""
     __slots__ = ("entry", "is_turn_start", "is_summary", *__annotations__)
 
@@ -164,22 +169,16 @@ class StoredMessage:
             return collection
 
     @property
-    def other_requests(self) -> tuple[AttemptRecord, ...]:
-        """The requests of its sub-agents, and requests that belong to no message."""
+    def turn_requests(self) -> tuple[AttemptRecord, ...]:
+        """The requests of the message and of its sub-agents, and requests of its turn that belong to no message."""
         inner = (
             attempt for item in self.agent_work.values() for stored in item.messages for attempt in stored.attempts
         )
-        return (*inner, *self.requests)
-
-    @property
-    def entry_with_requests(self) -> HistoryEntry:
-        """The entry with its own and all other requests, so that the cost is complete."""
-        others = self.other_requests
-        return replace(self.entry, attempts=(*self.entry.attempts, *others)) if others else self.entry
+        return (*self.entry.attempts, *inner, *self.requests)
 
 
 _COLLECTIONS: dict[str, type[Any]] = {
-    **dict.fromkeys(("shown_events", "requests"), list),
+    **dict.fromkeys(("shown_events", "requests", "named_requests"), list),
     **dict.fromkeys(("edited_arguments", "results", "agent_work", "shown_results"), dict),
     "intents": set,
 }
@@ -313,6 +312,7 @@ class SessionHistory:
         self.next_move_id = 0
         self._reverted: set[int] = set()
         self._latest = -1
+        self._early_requests: list[NamedRequests] = []
         self._head_by_key: dict[tuple[tuple[NumberRange, ...], int | None], Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
 
@@ -329,6 +329,9 @@ class SessionHistory:
         """Add a message at the end of the conversation."""
         before = self.head
         self._store(number, stored)
+        if self._early_requests:
+            stored.named_requests += self._early_requests
+            self._early_requests.clear()
         prompt = before.prompt
         if stored.is_turn_start:
             prompt = self._prompts[number] = UserPrompt(number, before)
@@ -350,9 +353,12 @@ class SessionHistory:
         if (last := self.stored.get(self._latest)) is not None:
             last.agent_work.setdefault(call_id, AgentWork()).messages.append(message)
 
-    def add_requests(self, attempts: Iterable[AttemptRecord]) -> None:
-        """Add requests that belong to no message."""
-        if (last := self.stored.get(self._latest)) is not None:
+    def add_requests(self, attempts: Iterable[AttemptRecord], name: str = "") -> None:
+        """Add requests that belong to no message. With a `name` they belong to no turn either."""
+        last = self.stored.get(self._latest)
+        if name:
+            (self._early_requests if last is None else last.named_requests).append((name, tuple(attempts)))
+        elif last is not None:
             last.requests += attempts
 
     def show(self, items: Iterable[ShownItem]) -> None:

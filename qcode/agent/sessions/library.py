@@ -133,7 +133,7 @@ class Library:
         )
         request = AttemptRecord("first", _MAX_TOKENS, "", title_reply.usage, model=small_client.name)
         self._conversation.add_usage(used)
-        self._conversation.session.record_requests((request,))
+        self._conversation.session.record_requests((request,), used.prompt)
         return used
 
     def _info(self, summary: SessionSummary) -> SessionInfo:

@@ -28,7 +28,7 @@ from qcode.protocol.events import AttemptRecord
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
-from qcode.text.json import JsonObject, parse_object
+from qcode.text.json import JsonObject, parse_object, text_in
 from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
@@ -119,7 +119,7 @@ class _SessionReader:
             case "agent":
                 self._agent(record)
             case "requests":
-                self.history.add_requests(attempts_from_json(record.get("attempts")))
+                self.history.add_requests(attempts_from_json(record.get("attempts")), text_in(record.get("name")))
             case "change" | "void" | "move" | "moved":
                 self._read_move(record)
             case "model":

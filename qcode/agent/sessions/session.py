@@ -301,13 +301,17 @@ class Session:
             record["arguments"] = redact_call(call, self.redact).arguments
         self._write(record)
 
-    def record_requests(self, attempts: Iterable[AttemptRecord]) -> None:
-        """Record requests that belong to no message: of a reply that was not committed, a summary, a title."""
+    def record_requests(self, attempts: Iterable[AttemptRecord], name: str = "") -> None:
+        """Record requests that belong to no message: of a reply that was not committed, a summary, a title.
+
+        Requests outside the turns have a `name`, which `/cost` shows.
+        """
         with self._lock:
-            if named := self._without_session_model(attempts):
-                records: list[Json] = [attempt_to_json(item) for item in named]
-                self._write({"kind": "requests", "at": self._now(), "attempts": records})
-                self.history.add_requests(named)
+            if requests := (tuple(attempts) if name else self._without_session_model(attempts)):
+                records: list[Json] = [attempt_to_json(item) for item in requests]
+                record: JsonObject = {"kind": "requests", "at": self._now(), "attempts": records}
+                self._write({**record, "name": self.redact(name)} if name else record)
+                self.history.add_requests(requests, name)
 
     def switch_model(self, model: str) -> None:
         with self._lock:

@@ -178,7 +178,6 @@ def _step(
     used = recorded_usage("", entry.attempts, model, price_of)
     recovery = requests_note(used.api_calls, used.discarded_output_tokens)
     agents = stored.agent_work if stored is not None else {}
-    other_requests = stored.other_requests if stored is not None else ()
     step = SessionStep(
         replace(entry, message=redact_message(entry.message, redact), note=redact(entry.note)),
         model,
@@ -192,7 +191,10 @@ def _step(
             for call, result in (stored.shown_results if stored is not None else {}).items()
         },
     )
-    attempts = [*entry.attempts, *other_requests]
+    attempts = list(entry.attempts)
+    if stored is not None:
+        outside = (attempt for _, named in stored.named_requests for attempt in named)
+        attempts = [*stored.turn_requests, *outside]
     return step, [recorded_usage("", attempts, model, price_of)] if attempts else []
 
 
