@@ -43,19 +43,22 @@ _WARNING_SHARE = 0.75
 """The share of the context window from which the line warns."""
 _ERROR_SHARE = 0.9
 """The share of the context window from which the figure has the color of an error."""
+_MAX_WHOLE_MODEL_CELLS = 20
+"""A model name up to this length keeps its provider: the `m` of `openai/m` would say too little."""
 # "known problem" drops the problem only while a turn runs, "hint" drops all but `Esc` of the keys of an activity, and
 # "details" drops the duration and the last words of the activity.
 _DROP_ORDER = (
     "branch",
+    "bar",
     "tokens",
     "provider",
-    "bar",
     "key",
     "mode",
     "cost",
     "effort",
     "sandbox",
     "known problem",
+    "low context",
     "hint",
     "jobs",
     "nearly full",
@@ -133,9 +136,10 @@ class Status:
 def render_status(status: Status, width: int, now: float) -> Content:
     """Return the line for `width` columns: mode, and activity or hint, on the left, facts on the right.
 
-    In a narrow terminal these are dropped, in this order: branch, tokens, the provider's name, the context bar, the key
-    of the mode, the mode's long name, cost, effort, "no sandbox", the problem while a turn runs, all but `Esc` of the
-    activity's hint, the jobs, "nearly full", context, details of the activity, model, the restriction,
+    In a narrow terminal these are dropped, in this order: branch, the context bar, tokens (without a known cost, their
+    figure stays as long as a cost would), the provider of a long model name, the key of the mode, the mode's long name,
+    cost, effort, "no sandbox", while a turn runs the problem and a context that is not nearly full, all but `Esc` of
+    the activity's hint, the jobs, "nearly full", context, details of the activity, model, the restriction,
     the problem. Mode, activity and its `Esc` always stay; the words of the activity are dropped last.
     """
     for left, facts in _layouts(status, width, now):
@@ -166,18 +170,29 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
     left_parts = {"key", "mode", "details", "hint"}
     for dropped in ("", *_DROP_ORDER):
         if dropped == "provider":
-            parts["model"] = Content.styled(one_line(status.model.rpartition("/")[2], 40), "$muted")
+            if cell_len(status.model) > _MAX_WHOLE_MODEL_CELLS:
+                parts["model"] = Content.styled(one_line(status.model.rpartition("/")[2], 40), "$muted")
+        elif dropped == "tokens" and status.tokens and not parts["cost"]:
+            parts["tokens"] = Content.styled(f"{tokens_text(status.tokens)} tokens", "$muted")
+        elif dropped == "low context":
+            if status.activity is not None and _context_share(status) < _WARNING_SHARE:
+                parts["context"] = Content("")
         elif dropped == "bar":
             parts["context"] = _context(status, has_bar=False)
         elif dropped == "nearly full":
-            parts["context"] = _context(status, has_bar=False, says_nearly_full=False)
+            if parts["context"]:
+                parts["context"] = _context(status, has_bar=False, says_nearly_full=False)
         elif dropped == "known problem":
             if status.activity is not None:  # a running turn reports its problems itself
                 parts.pop("problem", None)
         else:
             parts.pop(dropped, None)
             left_parts.discard(dropped)
+            if dropped == "cost":
+                parts.pop("tokens", None)
         facts = [part for part in parts.values() if part]
+        if not facts:  # the words may fit in the freed space
+            yield _left_side(status, width, now, left_parts | {"details", "hint"}), facts
         yield _left_side(status, width - sum(len(_GAP) + fact.cell_length for fact in facts), now, left_parts), facts
 
 
@@ -284,10 +299,17 @@ def _problem(status: Status, now: float) -> str:
     return f"{one_line(status.problem, 30)}, {duration_text(max(0, ceil(status.problem_until - now)))}"
 
 
-def _context(status: Status, *, has_bar: bool, says_nearly_full: bool = True) -> Content:
+def _context_share(status: Status) -> float:
+    """Return the used share of the context window; 0 if it is unknown."""
     if status.context_window <= 0 or status.context_tokens <= 0:
+        return 0
+    return min(1.0, status.context_tokens / status.context_window)
+
+
+def _context(status: Status, *, has_bar: bool, says_nearly_full: bool = True) -> Content:
+    share = _context_share(status)
+    if not share:
         return Content("")
-    share = min(1.0, status.context_tokens / status.context_window)
     style = "$muted"
     if share >= _WARNING_SHARE:
         style = "$text-error" if share >= _ERROR_SHARE else "$text-warning"

@@ -73,15 +73,49 @@ def test_parts_are_dropped_in_order_of_importance() -> None:
                 gone.append(part)
     assert gone == [
         "feature/limits",
+        "━━",
         "61.3k tokens",
         "anthropic/",
-        "━━",
         "$0.42",
-        "Esc to interrupt",
         "context 25%",
+        "Esc to interrupt",
         "claude-opus",
         "12 s",
     ]
+
+
+ROUTED = replace(FULL, model="openrouter/anthropic/claude-sonnet-4.5", mode="default", mode_key="Shift+Tab", branch="")
+
+
+@pytest.mark.parametrize(
+    ("status", "width", "line"),
+    [
+        (ROUTED, 80, "ask  ⠋ writing 12 s · Esc to interrupt  claude-sonnet-4.5  context 25%  $0.42"),
+        (ROUTED, 60, "ask  ⠋ writing 12 s · Esc to interrupt  claude-sonnet-4.5"),
+        (ROUTED, 40, "ask  ⠋ writing 12 s · Esc to interrupt"),
+        (replace(ROUTED, activity=None), 80, "ask before edits · Shift+Tab  claude-sonnet-4.5  context 25%  $0.42"),
+        (replace(ROUTED, activity=None), 40, "ask  claude-sonnet-4.5  context 25%"),
+        (
+            replace(ROUTED, activity=None, model="openai/m"),
+            80,
+            "ask before edits · Shift+Tab  openai/m  context 25%  session 61.3k tokens  $0.42",
+        ),
+        (replace(ROUTED, model="openai/m"), 60, "ask  ⠋ writing 12 s · Esc to interrupt  openai/m"),
+        (replace(ROUTED, activity=None, model="openai/m"), 40, "ask  openai/m  context 25%  $0.42"),
+        (replace(ROUTED, activity=None, model="openai/m", cost=None), 40, "ask  openai/m  context 25%  61.3k tokens"),
+    ],
+)
+def test_narrow_line_keeps_the_interrupt_key_a_usable_model_name_and_a_total(
+    status: Status, width: int, line: str
+) -> None:
+    shown = render_status(status, width, 112.5).plain
+    assert "  ".join(part.strip() for part in shown.split("  ") if part.strip()) == line
+
+
+def test_nearly_full_context_outlasts_the_words_of_the_interrupt_key() -> None:
+    full = replace(ROUTED, context_tokens=190_000)
+    assert "context 95%" in render_status(full, 58, 112.5).plain
+    assert "Esc to interrupt" not in render_status(full, 58, 112.5).plain
 
 
 def test_forty_columns_show_the_event_and_the_mode() -> None:
@@ -287,7 +321,7 @@ def test_forty_columns_still_show_the_problem() -> None:
 def test_known_problem_leaves_before_the_words_of_the_interrupt_key_while_a_turn_runs() -> None:
     working = Status(model="demo/demo", problem="no key set", activity=Activity("waiting for the model", 0.0))
     assert "no key set" in render_status(working, 90, 5.0).plain
-    narrow = render_status(working, 60, 5.0).plain
+    narrow = render_status(working, 64, 5.0).plain
     assert "Esc to interrupt" in narrow
     assert "no key set" not in narrow
     assert "no key set" in render_status(replace(working, activity=None), 30, 5.0).plain
