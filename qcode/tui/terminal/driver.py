@@ -170,12 +170,12 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         """Pass through the queues of `nodes`, behind the key, and then handle the input that was held back."""
         for index, node in enumerate(nodes, 1):
             later_nodes = nodes[index:]
-            # False for a widget that is being removed, which handles nothing any more.
-            if (
-                node.call_later(self._pass_through_queues, later_nodes)
-                if later_nodes
-                else node.call_later(self._handle_held_input)
-            ):
+            # Not queued by a widget that is being removed, which handles nothing any more.
+            if later_nodes:
+                is_queued = node.call_later(self._pass_through_queues, later_nodes)
+            else:
+                is_queued = node.call_later(self._handle_held_input)
+            if is_queued:
                 return
         self._is_handling = False
 

@@ -159,7 +159,7 @@ def test_mark_survives_the_loss_of_the_terminals_focus_and_a_resize() -> None:
     drive(test, ScriptedConversation([*READS, ended()]))
 
 
-def test_without_a_card_a_hint_says_so() -> None:
+def test_hint_says_that_there_is_no_card_to_choose() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("alt+o")
         assert "no cards yet" in run.status

@@ -157,7 +157,7 @@ def test_wide_screen_has_the_old_text_beside_the_new_one() -> None:
     assert not any("│" in row for row in rows(DIFF, WIDE - 1))
 
 
-def test_both_columns_have_word_marks_syntax_and_their_ground_to_the_end() -> None:
+def test_both_columns_have_word_marks_syntax_and_a_background_to_their_end() -> None:
     diff = "--- a/x.py\n+++ b/x.py\n@@ -1,1 +1,1 @@\n-def old(): return 1\n+def new(): return 1\n"
     (line,) = render_diff(parse_diff(diff), WIDE)
     spans = {text: paint.slots for text, paint in line.spans}

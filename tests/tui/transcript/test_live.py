@@ -181,7 +181,7 @@ def test_old_text_is_dimmed_after_a_restart() -> None:
     play(scene)
 
 
-def test_shorter_new_attempt_ends_the_hold_when_it_settles() -> None:
+def test_old_text_is_removed_when_a_shorter_new_attempt_settles() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         transcript = app.transcript
         transcript.append_text(OLD)
@@ -265,7 +265,7 @@ def test_resize_keeps_the_text_in_view_while_a_reply_is_written_anew(width: int)
     play(scene)
 
 
-def test_second_restart_holds_what_is_on_screen() -> None:
+def test_second_restart_keeps_the_rows_on_screen() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         transcript = app.transcript
         transcript.append_text(OLD)

@@ -85,7 +85,7 @@ def test_blank_lines_between_items_are_kept_as_written() -> None:
     assert rows_of("- a\n- b\n\n- c\n\n  more") == ["• a", "• b", "", "• c", "", "  more"]
 
 
-def test_repeated_list_numbers_are_counted_on() -> None:
+def test_repeated_list_numbers_are_incremented() -> None:
     assert rows_of("1. a\n1. b\n\n1. c") == ["1. a", "2. b", "", "3. c"]
 
 

@@ -52,7 +52,7 @@ def test_code_breaks_at_a_space_in_the_second_half_of_the_row() -> None:
     assert code_rows("return total", 11) == ["return", "total"]
 
 
-def test_code_without_a_space_there_is_cut_at_the_width() -> None:
+def test_code_without_a_space_is_cut_at_the_width() -> None:
     assert code_rows("x = " + "y" * 16, 10) == ["x = yyyyyy", "yyyyyyyyyy"]
     assert code_rows(" " * 8 + "y" * 8, 10) == [" " * 8 + "yy", "yyyyyy"]
     assert code_rows("日本 語のテキスト", 7) == ["日本", "語のテ", "キスト"]
