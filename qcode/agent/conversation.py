@@ -575,7 +575,7 @@ class Conversation:
             return
         self.client = client
         self._counter = client.counter()
-        self.transcript.session.switch_model(client.name)
+        self.transcript.session.record_model(client.name)
 
     def _turn_settings(self, writer: ModelClient | None, options: TurnOptions) -> TurnSettings:
         client, context = self.client, self._context

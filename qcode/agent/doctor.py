@@ -1,4 +1,6 @@
-"""Findings about this machine, terminal and folder, for `qcode doctor` and `/doctor`. Changes nothing, sends nothing.
+"""Findings about this machine, terminal and folder, for `qcode doctor` and `/doctor`. Sends nothing.
+
+It changes only the permissions of the key file, if other users could read it.
 
 The abilities of a terminal are derived from environment variables; the terminal itself is not queried.
 """
@@ -31,9 +33,9 @@ from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 _PROGRAMS = {
-    "git": "it gives the branch and state of the repository",
-    "rg": "ripgrep makes searches faster",
-    "bash": "without it no command can run",
+    "git": "needed to show the branch and state of the repository",
+    "rg": "optional: ripgrep makes searches faster",
+    "bash": "needed to run commands",
 }
 _PACKAGES = {"rg": "ripgrep"}
 
@@ -44,7 +46,7 @@ MARKS: Mapping[Mark, str] = {"": " ", "ok": "✓", "attention": "!", "broken": "
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fact about the thing that `label` names. If it needs attention, `fix` says what to do."""
+    """A fact about the thing that `label` names. `fix` says what to do if the fact needs attention; may be empty."""
 
     label: str
     text: str
@@ -221,8 +223,8 @@ def _sandbox(context: RunContext) -> Finding:
         return Finding("off", _WITHOUT_SANDBOX, "attention", 'set tools.sandbox = "auto" in the configuration')
     sandbox = find_sandbox()
     if sandbox is None:
-        text = f"tried bubblewrap, then Landlock: {_WITHOUT_SANDBOX}"
-        return Finding("none works", text, "attention", "install bubblewrap, for example apt install bubblewrap")
+        text = f"bubblewrap and Landlock do not work here; {_WITHOUT_SANDBOX}"
+        return Finding("none", text, "attention", "install bubblewrap, for example apt install bubblewrap")
     name, _, promise = sandbox.description.partition(": ")
     return Finding(name, promise, "ok")
 
@@ -269,13 +271,17 @@ _ENHANCED_KEYS = {
 }  # fmt: skip
 """Terminals that support the Kitty keyboard protocol, as sw.kovidgoyal.net/kitty/keyboard-protocol lists them."""
 
-# Terminals that support copying (OSC 52), links (OSC 8) and desktop notifications (OSC 9).
+# Terminals that support copying (OSC 52).
 _CLIPBOARD = _ENHANCED_KEYS.keys() | {"xterm", "mintty", "windows terminal", "vscode"}
+_WITHOUT_CLIPBOARD = ("", "dumb", "linux")
+"""The values of `TERM` for which the app does not copy with OSC 52."""
+# Terminals that support links (OSC 8).
 _LINKS = _ENHANCED_KEYS.keys() | {"vte", "windows terminal", "vscode", "mintty", "tmux"}
+# Terminals that support desktop notifications (OSC 9).
 _NOTIFICATIONS = frozenset(
     {"kitty", "ghostty", "wezterm", "foot", "iterm.app", "windows terminal", "rio", "warpterminal"}
 )
-_MAX_PLAIN_COLORS = 256
+_PALETTE_COLORS = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,10 +309,11 @@ def terminal_findings(terminal: Terminal) -> Iterator[Finding]:
     mouse = "on (hold Shift to select text with the terminal)" if terminal.is_mouse_on else "off (ui.mouse)"
     yield Finding("mouse", mouse)
     if term in ("dumb", "linux", "vt100"):
-        text = f"limited ({term}): no links, no clipboard, few keys"
+        text = f"limited ({term}): no links, few keys"
         yield Finding("features", text, "attention", "set ui.linear to print plain lines instead")
     else:
-        yield from _terminal_features(env, name)
+        yield from _terminal_features(name)
+    yield _clipboard(term, name)
     yield from _multiplexer_and_ssh(env)
     yield from _encoding(env, terminal.encoding)
 
@@ -334,24 +341,19 @@ def _colors(env: Mapping[str, str]) -> str:
     if env.get("COLORTERM", "").lower() in ("truecolor", "24bit") or "direct" in env.get("TERM", ""):
         return "16 million"
     if "256" in env.get("TERM", ""):
-        return f"{_MAX_PLAIN_COLORS}; if the terminal supports more, set COLORTERM=truecolor"
-    return '16 according to TERM; the theme "auto" uses only those'
+        return f"{_PALETTE_COLORS}; if the terminal supports more, set COLORTERM=truecolor"
+    return "16 according to TERM; other themes are replaced by `terminal` or `terminal-light`"
 
 
-def _terminal_features(env: Mapping[str, str], name: str) -> Iterator[Finding]:
+def _terminal_features(name: str) -> Iterator[Finding]:
     is_multiplexer = name in ("tmux", "screen")
-    yield Finding("paste", "bracketed paste requested; pasted text is never sent by itself")
+    yield Finding("paste", "bracketed paste requested; pasted text is never submitted without Enter")
     if name in _ENHANCED_KEYS:
         yield Finding("keys", "Kitty keyboard protocol; Shift+Enter inserts a new line", "ok")
     else:
         why = f"if {name} passes it on" if is_multiplexer else "unknown for this terminal"
         always = "Alt+Enter, Ctrl+J or \\ at the end of a line always insert a new line"
         yield Finding("keys", f"Kitty keyboard protocol {why}; {always}")
-    if name in _CLIPBOARD:
-        yield Finding("clipboard", "yes (OSC 52)", "ok")
-    else:
-        support = f"through {name}, see below" if is_multiplexer else "unknown; copies go to a file"
-        yield Finding("clipboard", f"OSC 52 {support}")
     if name in _LINKS:
         yield Finding("links", "yes (OSC 8)", "ok")
     else:
@@ -362,28 +364,42 @@ def _terminal_features(env: Mapping[str, str], name: str) -> Iterator[Finding]:
         yield Finding("notices", "OSC 9 unknown; ui.bell works everywhere")
 
 
+def _clipboard(term: str, name: str) -> Finding:
+    if term in _WITHOUT_CLIPBOARD:
+        return Finding("clipboard", "no OSC 52; without a program such as wl-copy or xclip, copies go to a file")
+    if name in _CLIPBOARD:
+        return Finding("clipboard", "yes (OSC 52)", "ok")
+    if name in ("tmux", "screen"):
+        return Finding("clipboard", f"OSC 52 through {name}, see below")
+    return Finding("clipboard", "OSC 52 is used; whether this terminal supports it is unknown")
+
+
 def _multiplexer_and_ssh(env: Mapping[str, str]) -> Iterator[Finding]:
     if env.get("TMUX"):
         yield Finding(
             "tmux",
-            "`set -g set-clipboard on` for copying, `set -g allow-passthrough on` for notifications, "
+            "add to tmux.conf: `set -g set-clipboard on` for copying, `set -g allow-passthrough on` for notifications, "
             "`set -g extended-keys on` for Shift+Enter, `set -as terminal-features ',*:RGB'` for all colors",
         )
     elif env.get("STY"):
-        yield Finding("screen", "copies go to a file, and colors are limited to 256")
+        yield Finding("screen", "copies are sent to the terminal around screen; colors are limited to 256")
     if env.get("SSH_CONNECTION") or env.get("SSH_TTY"):
         text = "copying uses the terminal (OSC 52), links are copied and not opened, images come from paths"
         yield Finding("over SSH", text)
 
 
 def _encoding(env: Mapping[str, str], encoding: str) -> Iterator[Finding]:
-    setting = next((f"{name}={env[name]}" for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
-    details = f"{encoding}{f', {setting}' if setting else ', no locale is set'}"
+    name = next((name for name in ("LC_ALL", "LC_CTYPE", "LANG") if env.get(name)), "")
+    locale = env.get(name, "")
+    details = f"{encoding}, {f'{name}={locale}' if locale else 'no locale is set'}"
     if "utf8" not in encoding.lower().replace("-", ""):
         fix = "set LANG to a UTF-8 locale such as C.UTF-8"
         yield Finding("text", f"{details}; symbols and borders may not be displayed", "attention", fix)
-    elif re.search(r"utf-?8", setting, re.IGNORECASE) is None:
-        text = f"{details}; the locale is not UTF-8: output of shell commands may be decoded incorrectly"
+    elif locale in ("", "C", "POSIX"):
+        text = f"{details}; programs may not write characters outside ASCII"
+        yield Finding("text", text, "attention", "set LANG to a UTF-8 locale such as C.UTF-8")
+    elif re.search(r"utf-?8", locale, re.IGNORECASE) is None:
+        text = f"{details}; the locale is not UTF-8, so shell commands run with C.UTF-8 instead"
         yield Finding("text", text, "attention", "set LANG to a UTF-8 locale such as C.UTF-8")
     else:
         yield Finding("text", details, "ok")

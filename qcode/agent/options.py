@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 
 from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.errors import ConfigError, InputError, UsageError
-from qcode.protocol.model import CONFIGURED_MODELS, EFFORTS, Effort
+from qcode.protocol.model import DEFAULT_MODEL_ALIASES, EFFORTS, Effort
 from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -172,7 +172,7 @@ class Options:
     def flags(self) -> dict[str, object]:
         """Return the settings that were given as flags, by their dotted names in the configuration."""
         values: dict[str, object] = {
-            "model": None if self.model_name in CONFIGURED_MODELS else self.model_name,
+            "model": None if self.model_name in DEFAULT_MODEL_ALIASES else self.model_name,
             "fallback": list(self.fallback_model) or None,
             "network.wait_for_limit": None if self.wait_for_limit is None else "always",
             "output.max_tokens": self.max_output_tokens,

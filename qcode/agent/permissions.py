@@ -164,9 +164,9 @@ class Permissions:
     def record_mode_in(self, session: Session) -> None:
         """If a user attends the run, record the mode in `session`: in a new one now, and each change from now on."""
         if self._origins.is_attended:
-            self._record_mode = session.set_mode
+            self._record_mode = session.record_mode
             if not session.history.stored:
-                session.set_mode(self.mode)
+                session.record_mode(self.mode)
 
     def set_never_asks(self, never_asks: bool) -> None:
         """From the next call on, deny calls that would ask; with False, let them ask again."""

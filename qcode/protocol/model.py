@@ -12,7 +12,7 @@ from qcode.values import dataclass
 
 Effort: TypeAlias = Literal["none", "minimal", "low", "medium", "high", "max"]
 EFFORTS: tuple[Effort, ...] = get_args(Effort)
-CONFIGURED_MODELS = ("", "default", "inherit")
+DEFAULT_MODEL_ALIASES = ("", "default", "inherit")
 """Names that stand for the model selected by the configuration, in flags and in Claude Code's files."""
 
 
@@ -48,7 +48,7 @@ class ModelRequest:
     """The output cap, always positive and always sent."""
     effort: Effort | None = None
     allows_calls: bool = True
-    """False: the model must not call tools, although their definitions may have to be sent."""
+    """False: the model must not call tools. Their definitions are still sent if the provider requires them."""
     is_prefill: bool = False
     """The last message is an assistant message that the host must continue."""
     note: str = ""
@@ -66,13 +66,16 @@ class RetrySettings:
     """When and how often a failed request is sent again."""
 
     max_retries: int = 5
-    """The maximum number of retries in a row."""
+    """The number of failures in a row that are retried."""
     retry_after_max_s: float = 120.0
-    """The longest wait that a server may ask for; a failure with a longer one is not retried."""
+    """A failure is not retried if the server asks for a wait longer than this."""
     wait_for_limit: LimitWait = "never"
-    """Whether to ask the user, always wait, or never wait after a rate limit with a longer wait."""
+    """Ask the user, always wait, or never wait at a rate limit with a known end.
+
+    This decides if no retry is left or the wait is too long for a retry. A reply waits at most three times.
+    """
     limit_wait_max_s: float = 7 * 86_400.0
-    """The longest wait for the end of such a limit."""
+    """The longest wait for the end of such a limit. A random addition of up to 30 s is not counted."""
 
     @property
     def unasked(self) -> RetrySettings:

@@ -29,7 +29,8 @@ _SHAPES = lazy_pattern(
     r"|\bxox[abposr]-[A-Za-z0-9-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\bhf_[A-Za-z0-9]{30,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{50,}"
     r"|\b[rs]k_live_[A-Za-z0-9]{20,}|\bSG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}"
-    r"|(?P<token>\beyJ)"
+    r"|(?P<token>\beyJ)",
+    re.ASCII,  # a key directly after a Chinese character also starts at a word boundary
 )
 _SHAPE_PARTS = (
     ("_", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "hf_", "npm_", "k_live_")),
@@ -56,7 +57,7 @@ _IN_URL = lazy_pattern(
 
 
 _PARTIAL_SECRET = lazy_pattern(
-    r"(?:\b(?:sk-|AIza|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|AKIA|ASIA|hf_|npm_|pypi-|[rs]k_live_|SG\.|eyJ)"
+    r"(?:(?a:\b)(?:sk-|AIza|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|AKIA|ASIA|hf_|npm_|pypi-|[rs]k_live_|SG\.|eyJ)"
     r"[A-Za-z0-9_.-]*+|(?i:\b(?:bearer|basic|token)\s+|x-(?:goog-)?api-key[\"']?\s*[:=]\s*[\"']?)[A-Za-z0-9._~+/=-]*+"
     r"|://[^\s:/@]*+:[^\s/@]*+)\Z"
 )

@@ -1,7 +1,8 @@
 """Unsaved texts of an editor. If a file is open with unsaved changes, the model reads and edits these instead.
 
-A buffer counts only if it is newer than the file. An editor that has not noticed a change of the file still holds a
-stale text: an earlier content of the file, or the text that the editor had when the file changed. Then the file counts.
+A buffer is used only if it is newer than the file. An editor that has not noticed a change of the file still holds a
+stale text: an earlier content of the file, or the text that the editor had when the file changed. In that case the file
+is used.
 """
 
 from __future__ import annotations
@@ -34,22 +35,28 @@ class BufferSource(Protocol):
 
 
 class _BufferState:
-    """The digest of a file's last known content on disk, and the digests of texts that are not newer than the file."""
+    """The known states of a file and its buffer."""
 
     def __init__(self) -> None:
-        self.disk = b""
+        self.file_digest = b""
+        """The digest of the last known bytes of the file."""
         self.stale: deque[bytes] = deque(maxlen=_MAX_TEXTS)
+        """The digests of texts that are not newer than the file."""
 
 
 class Buffers:
-    """The buffers of one editor. Called from any thread, for one file at a time."""
+    """The buffers of one editor. Thread-safe, as long as calls for the same file do not overlap."""
 
     def __init__(self, source: BufferSource) -> None:
         self._source = source
         self._states: OrderedDict[Path, _BufferState] = OrderedDict()
 
     def with_unsaved_text(self, path: Path, label: str, loaded: LoadedFile) -> LoadedFile:
-        """Return the file with the unsaved text of the editor, or `loaded` if there are no unsaved changes."""
+        """Return the file with the unsaved text of the editor.
+
+        Return `loaded` if there are no unsaved changes, or if the unsaved text is stale, empty, too large, or cannot be
+        encoded like the file.
+        """
         if len(loaded.data) > MAX_BUFFER_BYTES:
             return loaded
         try:
@@ -58,12 +65,13 @@ class Buffers:
             return loaded
         text = self._source.text_of(path)
         state = self._state_of(path)
-        disk_digest = _digest(document.text)
-        has_disk_changed = state.disk not in (b"", loaded.snapshot.digest)
-        state.disk = loaded.snapshot.digest
-        if disk_digest not in state.stale:
-            state.stale.append(disk_digest)
-        if text is None or len(text) > MAX_BUFFER_BYTES or (not text and loaded.data):
+        text_digest = _digest(document.text)
+        has_disk_changed = state.file_digest not in (b"", loaded.snapshot.digest)
+        state.file_digest = loaded.snapshot.digest
+        if text_digest not in state.stale:
+            state.stale.append(text_digest)
+        # An empty text for a file with content may be an editor's answer for a file that it has not loaded.
+        if text is None or len(text.encode("utf-8", "surrogatepass")) > MAX_BUFFER_BYTES or (not text and loaded.data):
             return loaded
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         editor_digest = _digest(text)
@@ -83,7 +91,7 @@ class Buffers:
     def note_write(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
         """Record a write by qcode; the editor may still hold the earlier text for a while."""
         state = self._state_of(path)
-        state.disk = snapshot.digest
+        state.file_digest = snapshot.digest
         try:
             state.stale.append(_digest(text_file.decode(data, path.name).text))
         except Refused:

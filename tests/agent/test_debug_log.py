@@ -70,6 +70,20 @@ def test_debug_log_is_private_and_append_only(tmp_path: Path) -> None:
     assert len(rows(path)) == 2
 
 
+def test_existing_log_becomes_private(tmp_path: Path) -> None:
+    path = tmp_path / "log.jsonl"
+    path.touch(mode=0o644)
+    path.chmod(0o644)
+    DebugLog(path, str).close()
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_device_as_debug_log_keeps_its_mode() -> None:
+    before = Path("/dev/null").stat().st_mode
+    DebugLog(Path("/dev/null"), str).close()
+    assert Path("/dev/null").stat().st_mode == before
+
+
 def test_full_disk_ends_only_the_log() -> None:
     log = DebugLog(Path("/dev/full"), str)
     log.event(TurnStarted("hi"))

@@ -95,6 +95,10 @@ def test_listing_names_a_settings_file_that_cannot_be_read(
     [
         (["x"], ":2: `hooks` must be an object; its hooks do not run"),
         ({"Stop": "true"}, ":3: hooks.Stop must be a list; it does not run"),
+        (
+            {"PreToolUse": [{"matcher": "Stop", "hooks": []}], "Stop": "true"},
+            ":9: hooks.Stop must be a list; it does not run",
+        ),
         ({"Stop": ["true"]}, ":3: hooks.Stop[0] must be an object; it does not run"),
         ({"Stop": [{"type": "command", "command": "true"}]}, ":3: hooks.Stop[0] must have a list `hooks`"),
         ({"Stop": [{"hooks": {"command": "true"}}]}, ":3: hooks.Stop[0] must have a list `hooks`"),

@@ -9,7 +9,7 @@ import pytest
 
 from qcode.agent.choices import Choices
 from qcode.agent.models.limits import LimitStore
-from qcode.agent.models.offered import ModelsService, OfferedProvider, newest_first
+from qcode.agent.models.offered import ModelsService, OfferedProvider, version_order
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
 from qcode.engine.model_facts import HostKnowledge
@@ -51,7 +51,7 @@ def test_provider_with_a_key_offers_its_catalog_with_its_default_first(
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k" * 20)
     found = named(offering(home), "anthropic")
-    assert (found.is_ready, found.state, found.may_list_more) == (True, "ANTHROPIC_API_KEY is set", False)
+    assert (found.is_ready, found.credential, found.may_list_more) == (True, "ANTHROPIC_API_KEY is set", False)
     assert len(found.models) > 10
     assert found.models[0].name == "claude-sonnet-5-5"
     assert found.models[0].facts.price is not None
@@ -119,4 +119,4 @@ def test_effort_is_kept_until_it_is_reset(home: Path) -> None:
 
 def test_higher_numbers_of_a_family_come_first() -> None:
     names = ["gpt-4.1", "gpt-5", "gpt-10", "gpt-4o", "a-1"]
-    assert sorted(names, key=newest_first, reverse=True) == ["gpt-10", "gpt-5", "gpt-4.1", "gpt-4o", "a-1"]
+    assert sorted(names, key=version_order, reverse=True) == ["gpt-10", "gpt-5", "gpt-4.1", "gpt-4o", "a-1"]

@@ -34,7 +34,7 @@ def test_answers_are_printed_again(recording: Path, capfd: pytest.CaptureFixture
 
 def test_replay_in_the_same_folder_has_no_differences(recording: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["replay", str(recording), "--diff"]) == 0
-    assert capfd.readouterr().out == "no departure in 2 requests\n"
+    assert capfd.readouterr().out == "2 requests, no differences\n"
 
 
 def test_first_difference_of_each_request_is_named(

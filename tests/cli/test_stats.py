@@ -43,7 +43,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     session.close()
     session = store.create(OPUS, tmp_path / "work")
     write_turn(session, attempt("first", 100))
-    session.switch_model("nobody/unknown")
+    session.record_model("nobody/unknown")
     write_turn(session, attempt("first", 8_000), attempt("continuation", 50))
     session.append(Message("user", (ToolResult("c1", "shell", "ok"),)))
     session.close()

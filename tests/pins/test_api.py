@@ -68,7 +68,7 @@ def test_type_checkers_see_the_same_names() -> None:
     (listed,) = [node.value for node in stub if isinstance(node, ast.Assign)]
     assert sorted(ast.literal_eval(listed)) == sorted(qcode.__all__)  # for `from qcode import *`
     stubbed = {(node.module, alias.asname or alias.name) for node in nodes for alias in node.names}
-    assert stubbed == {(module, name) for name, module in vars(qcode)["_MODULES"].items()}
+    assert stubbed == {(module, name) for name, module in vars(qcode)["_MODULE_BY_NAME"].items()}
     assert qcode.__all__ == ["__version__", *sorted(name for _, name in stubbed)]
 
 

@@ -85,6 +85,7 @@ def test_short_value_does_not_redact_words() -> None:
 )
 def test_well_known_key_formats_are_redacted(key: str) -> None:
     assert Redactor().redact(f"before {key}") == f"before {REDACTED}"
+    assert Redactor().redact(f"密钥{key}") == f"密钥{REDACTED}"
 
 
 def test_redacted_headers_and_urls_keep_their_names() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qcode.agent.doctor import Terminal, program_of, terminal_findings
+from qcode.tui.terminal.clipboard import has_osc52
 
 
 def lines_of(terminal: Terminal) -> str:
@@ -62,10 +63,28 @@ def test_tmux_and_ssh_name_their_requirements() -> None:
 
 
 @pytest.mark.parametrize(
+    ("env", "expected"),
+    [
+        ({"TERM": "st-256color"}, "clipboard: OSC 52 is used"),
+        ({"TERM": "vt100"}, "clipboard: OSC 52 is used"),
+        ({"TERM": "screen-256color", "STY": "1.pts"}, "screen: copies are sent to the terminal around screen"),
+        ({"TERM": "linux"}, "copies go to a file"),
+        ({}, "copies go to a file"),
+    ],
+)
+def test_clipboard_finding_agrees_with_the_clipboard_of_the_app(env: dict[str, str], expected: str) -> None:
+    text = lines_of(Terminal(env))
+    assert expected in text
+    assert has_osc52(env) is ("copies go to a file" not in text)
+
+
+@pytest.mark.parametrize(
     ("encoding", "env", "expected"),
     [
         ("ascii", {}, "set LANG to a UTF-8 locale"),
-        ("utf-8", {"LANG": "C"}, "the locale is not UTF-8"),
+        ("utf-8", {"LANG": "C"}, "LANG=C; programs may not write characters outside ASCII"),
+        ("utf-8", {}, "no locale is set; programs may not write characters outside ASCII"),
+        ("utf-8", {"LANG": "ja_JP.SJIS"}, "the locale is not UTF-8, so shell commands run with C.UTF-8 instead"),
         ("utf-8", {"LC_ALL": "en_US.utf8"}, "text: utf-8, LC_ALL=en_US.utf8"),
         ("utf-8", {"XMODIFIERS": "@im=ibus"}, "input method: @im=ibus"),
     ],

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from typing import Any
 from qcode.text.clean import one_line, visible
 from qcode.values import dataclass
 
-MAX_SETTINGS = 1024 * 1024
+MAX_SETTINGS_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +49,14 @@ def read_claude_hooks(file: Path) -> ClaudeHooks:
     except (ValueError, RecursionError) as error:
         what = str(error) if type(error) is ValueError else "is not valid JSON"
         return ClaudeHooks((), (f"{file}:{getattr(error, 'lineno', 1)}: {what}; its hooks do not run",))
-    groups = values.get("hooks", {}) if isinstance(values, dict) else None
-    if not isinstance(groups, dict):
+    events = values.get("hooks", {}) if isinstance(values, dict) else None
+    if not isinstance(events, dict):
         what = "`hooks` must be an object" if isinstance(values, dict) else "settings must be a JSON object"
         line = _line_of("hooks", text, 0) if isinstance(values, dict) else 1
         return ClaudeHooks((), (f"{file}:{line}: {what}; its hooks do not run",))
     hooks: list[ClaudeHook] = []
     problems: list[str] = []
-    for entry in _hooks_and_problems(groups, text):
+    for entry in _hooks_and_problems(events, text):
         if isinstance(entry, ClaudeHook):
             hooks.append(entry)
         else:
@@ -74,10 +75,10 @@ def _read_text(file: Path) -> str | None:
         raise ValueError(f"cannot read the file: {error.strerror}") from None
     try:
         with os.fdopen(handle, "rb") as stream:
-            data = stream.read(MAX_SETTINGS + 1)
+            data = stream.read(MAX_SETTINGS_BYTES + 1)
     except OSError as error:
         raise ValueError(f"cannot read the file: {error.strerror}") from None
-    if len(data) > MAX_SETTINGS:
+    if len(data) > MAX_SETTINGS_BYTES:
         raise ValueError("is larger than 1 MiB")
     try:
         return data.decode("utf-8-sig")
@@ -85,28 +86,33 @@ def _read_text(file: Path) -> str | None:
         raise ValueError("is not UTF-8 text") from None
 
 
-def _hooks_and_problems(groups: Mapping[str, Any], text: str) -> Iterator[ClaudeHook | tuple[int, str]]:
-    """Yield each hook, and for each part that is not valid the line of its event and the problem."""
+def _hooks_and_problems(events: Mapping[str, Any], text: str) -> Iterator[ClaudeHook | tuple[int, str]]:
+    """Yield each hook; for each part that is not valid, yield the line of its event, and the problem."""
     start = text.find('"hooks"')
-    for event, rows in groups.items():
+    for event, groups in events.items():
         line = _line_of(event, text, start)
-        if not isinstance(rows, list):
+        if not isinstance(groups, list):
             yield line, f"hooks.{event} must be a list"
             continue
-        for row, group in enumerate(rows):
+        for group_index, group in enumerate(groups):
             hooks = group.get("hooks") if isinstance(group, dict) else None
             if not isinstance(hooks, list):
                 what = "must be an object" if not isinstance(group, dict) else "must have a list `hooks`"
-                yield line, f"hooks.{event}[{row}] {what}"
+                yield line, f"hooks.{event}[{group_index}] {what}"
                 continue
-            for number, hook in enumerate(hooks):
+            for hook_index, hook in enumerate(hooks):
                 if isinstance(hook, dict):
                     yield ClaudeHook(event, group, hook, line)
                 else:
-                    yield line, f"hooks.{event}[{row}].hooks[{number}] must be an object"
+                    yield line, f"hooks.{event}[{group_index}].hooks[{hook_index}] must be an object"
 
 
 def _line_of(key: str, text: str, start: int) -> int:
-    """Return the line of a key; 1 if the text spells it with other escapes."""
-    offset = text.find(json.dumps(key, ensure_ascii=False), max(0, start))
-    return text.count("\n", 0, offset) + 1 if offset >= 0 else 1
+    """Return the line of the first such key from `start` on.
+
+    Return 1 if the key is not found, for example because the file writes it with \\u escapes.
+    """
+    # The colon distinguishes a key from an equal value, such as "matcher": "Stop" before the key "Stop".
+    pattern = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + r"\s*:")
+    match = pattern.search(text, max(0, start))
+    return text.count("\n", 0, match.start()) + 1 if match else 1

@@ -20,7 +20,7 @@ from qcode.agent.claude.tool_names import qcode_name
 from qcode.config.load import PipedSettings
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ConfigError, InputError, UsageError
-from qcode.protocol.model import CONFIGURED_MODELS
+from qcode.protocol.model import DEFAULT_MODEL_ALIASES
 from qcode.safety.rules import parse_rule
 from qcode.text.clean import one_line
 from qcode.text.json import JsonObject
@@ -221,7 +221,7 @@ class _OptionFields:
                 self.notices.append(f"--settings: additionalDirectories: {one_line(text, 200)} is not a folder")
         fields["disallowed_tools"] = (*fields["disallowed_tools"], *denied.tools)
         permissions = {effect: list(rules.rules) for effect, rules in settings.rules.items() if rules.rules}
-        model = {} if settings.model in CONFIGURED_MODELS else {"model": settings.model}
+        model = {} if settings.model in DEFAULT_MODEL_ALIASES else {"model": settings.model}
         fields["settings"] = {"permissions": permissions, **model} if permissions else model
 
     def _mode(self, name: str) -> ApprovalMode | None:

@@ -1,6 +1,6 @@
 """Runs the command of a hook, with its input on stdin, an output limit, and a time limit for the process group.
 
-Separate from `runner`, because a program whose hooks are functions starts no process.
+Separate from `runner`: an application that embeds qcode with Python functions as hooks does not need it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from qcode.tools.processes import Process, end_program, start_program
 from qcode.values import dataclass
 
 MAX_OUTPUT = 1024 * 1024
-"""The maximum number of bytes that are used of stdout, and of stderr."""
+"""Bytes kept of stdout, and of stderr; the rest is dropped."""
 TERM_GRACE_S = 2.0
 """Seconds between the request to end (SIGTERM) and SIGKILL."""
 _LAST_OUTPUT_S = 0.2
@@ -46,27 +46,27 @@ async def run_command(
 ) -> CommandRun:
     """Run a command and return its answer. Its whole process group has ended when this returns or raises."""
     argv = command.argv or ("bash", "--noprofile", "--norc", "-c", command.line)
-    with _Output() as output, _Output() as errors, _Input(stdin_data) as program_input:
+    with _Output() as stdout, _Output() as stderr, _Input(stdin_data) as stdin:
         try:
             process = await start_program(
                 Launch(argv),
                 cwd=folder,
                 environment=environment,
-                output=output.program_end,
-                errors=errors.program_end,
-                source=program_input.program_end,
+                output=stdout.child_fd,
+                errors=stderr.child_fd,
+                source=stdin.child_fd,
             )
         except OSError as error:
             return CommandRun(failed(f"it could not be started: {error.strerror or error}"))
-        for stream in (output, errors, program_input):
+        for stream in (stdout, stderr, stdin):
             stream.begin()
         try:
-            code = await _exit_code(process, (output, errors), timeout_s)
+            code = await _exit_code(process, (stdout, stderr), timeout_s)
         finally:
             await end_program(process, TERM_GRACE_S)
     if code is None:
         return CommandRun(failed(f"it took longer than {timeout_s:g} s"))
-    return CommandRun(answer_from_exit(event, code, output.text, errors.text), code)
+    return CommandRun(answer_from_exit(event, code, stdout.text, stderr.text), code)
 
 
 async def _exit_code(process: Process, outputs: tuple[_Output, ...], timeout_s: float) -> int | None:
@@ -85,34 +85,34 @@ async def _exit_code(process: Process, outputs: tuple[_Output, ...], timeout_s: 
 
 
 class _Pipe:
-    """A pipe between qcode and a program. The end of qcode is read or written by the event loop."""
+    """A pipe between qcode and a program. The event loop reads or writes qcode's end."""
 
-    def __init__(self, qcode_end: int, program_end: int) -> None:
-        self._qcode_end = qcode_end
-        self.program_end = program_end
+    def __init__(self, own_fd: int, child_fd: int) -> None:
+        self._own_fd = own_fd
+        self.child_fd = child_fd
         self._is_begun = False
-        os.set_blocking(qcode_end, False)
+        os.set_blocking(own_fd, False)
 
     def __enter__(self) -> _Pipe:
         return self
 
     def begin(self) -> None:
-        """Begin to read or write. Call this after the program has started, because it closes the program's end here."""
+        """Begin to read or write, and close the program's end here. Call this after the program has started."""
         self._is_begun = True
-        os.close(self.program_end)
+        os.close(self.child_fd)
 
     def __exit__(self, *exception: object) -> None:
         if not self._is_begun:
-            os.close(self.program_end)
+            os.close(self.child_fd)
         self._close()
 
     def _close(self) -> None:
-        if self._qcode_end >= 0:
+        if self._own_fd >= 0:
             loop = asyncio.get_running_loop()
-            loop.remove_reader(self._qcode_end)
-            loop.remove_writer(self._qcode_end)
-            os.close(self._qcode_end)
-            self._qcode_end = -1
+            loop.remove_reader(self._own_fd)
+            loop.remove_writer(self._own_fd)
+            os.close(self._own_fd)
+            self._own_fd = -1
 
 
 class _Output(_Pipe):
@@ -128,11 +128,11 @@ class _Output(_Pipe):
 
     def begin(self) -> None:
         super().begin()
-        asyncio.get_running_loop().add_reader(self._qcode_end, self._read)
+        asyncio.get_running_loop().add_reader(self._own_fd, self._read)
 
     def _read(self) -> None:
         try:
-            data = os.read(self._qcode_end, _CHUNK_BYTES)
+            data = os.read(self._own_fd, _CHUNK_BYTES)
         except BlockingIOError:
             return
         self._collected += data[: MAX_OUTPUT - len(self._collected)]
@@ -149,18 +149,18 @@ class _Input(_Pipe):
     """The input of a program, which may exit without reading all of it."""
 
     def __init__(self, data: bytes) -> None:
-        program_end, qcode_end = os.pipe()
-        super().__init__(qcode_end, program_end)
+        child_fd, own_fd = os.pipe()
+        super().__init__(own_fd, child_fd)
         self._unwritten = memoryview(data)
 
     def begin(self) -> None:
         super().begin()
-        asyncio.get_running_loop().add_writer(self._qcode_end, self._write)
+        asyncio.get_running_loop().add_writer(self._own_fd, self._write)
 
     def _write(self) -> None:
         try:
             if self._unwritten:
-                written = os.write(self._qcode_end, self._unwritten[:_CHUNK_BYTES])
+                written = os.write(self._own_fd, self._unwritten[:_CHUNK_BYTES])
                 self._unwritten = self._unwritten[written:]
         except BlockingIOError:
             return

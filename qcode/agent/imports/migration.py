@@ -144,8 +144,8 @@ class _Writer:
                 session.compact(item.messages)
                 continue
             model = _qualified(foreign, item.model)
-            if model and session.history.model_of(session.history.next_number) != model:
-                session.switch_model(model)
+            if model and session.history.current_model != model:
+                session.record_model(model)
             session.append(item.message, is_turn_start=item.is_typed)
         if title := " ".join(foreign.title.split()):
             session.set_title(title)

@@ -36,7 +36,7 @@ class StoredKey:
     where: str
     """The name of the keyring, or the path of the file."""
     why_no_keyring: str = ""
-    """Why the key is in the file, as the end of the sentence "the keyring …"."""
+    """Why the keyring was not used; completes the sentence "the keyring …". Empty if it was used."""
 
 
 class KeyStore:
@@ -46,7 +46,9 @@ class KeyStore:
         self.file = KeyFile(state_dir)
         self.keyring = keyring
         self._cached_keys: dict[str, Secret] = {}
-        self._all_known_keys: set[Secret] | None = None
+        self._known_keys: set[Secret] = set()
+        self._known_file_version: tuple[int, int, int] | None = None
+        """The version of the file whose keys are in `_known_keys`."""
 
     def locations(self) -> dict[str, KeyLocation]:
         """Return the location of each stored key, without using the keyring; raise `KeyStoreError`."""
@@ -65,30 +67,38 @@ class KeyStore:
             return None
         key = rows[name]
         if key is not None:
-            self._add_known(key)
+            self._known_keys.add(key)
             return key
         if name not in self._cached_keys:
             key_in_keyring = self.keyring.get(name)
             if key_in_keyring is None:
                 raise KeyringError("no longer has the key; store it again")
-            self._add_known(key_in_keyring)
+            self._known_keys.add(key_in_keyring)
             self._cached_keys[name] = key_in_keyring
         return self._cached_keys[name]
 
     def known_keys(self) -> frozenset[Secret]:
-        """Return the keys to redact everywhere: all keys in the file, and every key that was read or added."""
-        return frozenset(self._add_known())
+        """Return the keys to redact everywhere: all keys in the file, and every key that was read or added.
+
+        The file is read again only if another process may have changed it: this is called for each text to redact.
+        """
+        version = self.file.version()
+        if version != self._known_file_version:
+            self._known_file_version = version
+            with contextlib.suppress(KeyStoreError):
+                self._known_keys.update(key for key in self.file.read().values() if key is not None)
+        return frozenset(self._known_keys)
 
     def add_known_key(self, key: Secret) -> None:
         """Add `key` to the known keys before it is stored."""
-        self._add_known(key)
+        self._known_keys.add(key)
 
     def store(self, name: str, key: Secret) -> StoredKey:
         """Store or replace a key; raise `KeyStoreError` if neither the keyring nor the file works."""
-        self._add_known(key)
+        self._known_keys.add(key)
         reason = ""
         try:
-            title = self.keyring.store(name, key)
+            keyring_name = self.keyring.store(name, key)
         except KeyringError as error:
             reason = str(error)
         with self.file.edit_rows() as rows:
@@ -96,13 +106,16 @@ class KeyStore:
             rows[name] = key if reason else None
         self._cached_keys[name] = key
         if not reason:
-            return StoredKey("keyring", title)
+            return StoredKey("keyring", keyring_name)
         if was_in_keyring:
             self._forget_in_keyring(name)
         return StoredKey("file", str(self.file.path), reason)
 
     def remove(self, name: str) -> tuple[KeyLocation, ...]:
-        """Delete the key everywhere; return its locations. Raise `KeyringError` if it is still in the keyring."""
+        """Delete the key everywhere; return its locations.
+
+        Raise `KeyringError` if the file lists the key as in the keyring, and the keyring cannot delete it.
+        """
         locations: list[KeyLocation] = []
         self._cached_keys.pop(name, None)
         is_in_keyring = False
@@ -112,23 +125,14 @@ class KeyStore:
                 if not is_in_keyring:
                     locations.append("file")
                     del rows[name]
-        # Even if the file lists no key in the keyring: the file may have been lost, or not written yet.
+        # Also delete a key that the file does not list as in the keyring: the file may be lost, or `store` may have
+        # been interrupted before it wrote the file.
         if self._forget_in_keyring(name, must_succeed=is_in_keyring):
             locations.append("keyring")
         if is_in_keyring:
             with self.file.edit_rows() as rows:
                 rows.pop(name, None)
         return tuple(locations)
-
-    def _add_known(self, *keys: Secret) -> set[Secret]:
-        """Add `keys` to the known keys, which at first are the keys in the file; return all."""
-        if self._all_known_keys is None:
-            try:
-                self._all_known_keys = {key for key in self.file.read().values() if key is not None}
-            except KeyStoreError:
-                self._all_known_keys = set()
-        self._all_known_keys.update(keys)
-        return self._all_known_keys
 
     def _forget_in_keyring(self, name: str, *, must_succeed: bool = False) -> bool:
         try:
@@ -184,6 +188,14 @@ class KeyFile:
             return self._rows(folder)
         finally:
             os.close(folder)
+
+    def version(self) -> tuple[int, int, int] | None:
+        """Return a value that changes with the content of the file, None without a file."""
+        try:
+            state = self.path.lstat()
+        except OSError:
+            return None
+        return state.st_mtime_ns, state.st_ino, state.st_size
 
     @contextlib.contextmanager
     def edit_rows(self) -> Iterator[Rows]:

@@ -32,17 +32,16 @@ class OfferedModel:
 
 @dataclass(frozen=True, slots=True)
 class OfferedProvider:
-    """A provider with its known models, the most likely choice first.
-
-    `is_ready`: it can be used without setup, for the reason in `state`. `may_list_more`: its host may list more models,
-    see `ModelsService.list_host_models`.
-    """
+    """A provider with its known models, the most likely choice first."""
 
     name: str
-    state: str = ""
+    credential: str = ""
+    """The credential in words (`OPENAI_API_KEY is set`), empty if none is needed or found."""
     is_ready: bool = True
+    """Whether it can be used without setup."""
     models: tuple[OfferedModel, ...] = ()
     may_list_more: bool = False
+    """Whether its host may list more models, see `ModelsService.list_host_models`."""
 
 
 _OPENAI_PROVIDERS = ("openai", "openai-responses")
@@ -51,7 +50,7 @@ _VERSION = re.compile(r"/v\d\w*$")
 
 
 class ModelsService:
-    """The models that the app offers, by the configuration at startup."""
+    """The models that the app offers, according to the configuration read at startup."""
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
@@ -59,7 +58,7 @@ class ModelsService:
         self._limits = LimitStore(context.paths.state_dir)
 
     def providers(self, *, with_unready: bool = False) -> tuple[OfferedProvider, ...]:
-        """Return the models that are known without a request; this may read files.
+        """Return the providers with the models that are known without a request; this may read files.
 
         Providers that cannot be used are returned without models, unless `with_unready`.
         """
@@ -91,7 +90,7 @@ class ModelsService:
             await run_in_thread(lambda: keys.key_of(spec))
             names = (await check(settings, keys, spec, None)).models
         learned = self._limits.all_knowledge()
-        return tuple(self._model(spec, name, learned) for name in sorted(names, key=newest_first, reverse=True))
+        return tuple(self._model(spec, name, learned) for name in sorted(names, key=version_order, reverse=True))
 
     @property
     def recent(self) -> tuple[str, ...]:
@@ -104,7 +103,11 @@ class ModelsService:
         return self._choices.effort
 
     def keep_model(self, name: str) -> str:
-        """Make this model the default of the next start; return a line if a setting overrides it, otherwise ""."""
+        """Make this model the default of the next start, except the demo model.
+
+        Return a line if a setting in a file or a variable overrides the default, otherwise "". A flag overrides it for
+        this run only, and hides such a setting: no line then.
+        """
         if name.partition("/")[0] == "demo":
             return ""
         self._choices.keep_model(name)
@@ -125,7 +128,7 @@ class ModelsService:
         is_ready = bool(source) or not (has_chain(spec) or needs_key(spec, settings, keys.env))
         if not is_ready and not with_unready:
             return OfferedProvider(spec.name, is_ready=False)
-        listed = _in_catalog(spec)
+        listed = _catalog_models(spec)
         names = dict.fromkeys((*self._configured_models(spec), *listed, *self._learned_models(spec, learned)))
         return OfferedProvider(
             spec.name,
@@ -163,13 +166,16 @@ class ModelsService:
         return _without_version(address_of(spec, self._context.settings, self._context.keys.env)[0])
 
 
-def newest_first(name: str) -> tuple[tuple[bool, float, str], ...]:
-    """Return a sort key for names; in reverse order, the higher version numbers of a family come first."""
+def version_order(name: str) -> tuple[tuple[bool, float, str], ...]:
+    """Return a sort key for names that compares the numbers in them by value: `gpt-4.1`, `gpt-5`, `gpt-10`."""
     return tuple((part[0].isdigit(), float(part) if part[0].isdigit() else 0.0, part) for part in _PARTS.findall(name))
 
 
-def _in_catalog(spec: ProviderSpec) -> list[str]:
-    """Return the catalog's models of a provider; each of the two protocols of OpenAI gets only its own models."""
+def _catalog_models(spec: ProviderSpec) -> list[str]:
+    """Return the catalog's models of a provider, the highest version first.
+
+    For `openai` and `openai-responses`, return only the models that the catalog assigns to that protocol.
+    """
     if spec.name == "demo":
         return ["demo"]
     from qcode.providers import catalog
@@ -177,7 +183,7 @@ def _in_catalog(spec: ProviderSpec) -> list[str]:
 
     provider = canonical_provider(spec.name)
     full_names = (name.partition("/") for name, _ in catalog.models())
-    names = sorted((name for host, _, name in full_names if host == provider), key=newest_first, reverse=True)
+    names = sorted((name for host, _, name in full_names if host == provider), key=version_order, reverse=True)
     if spec.name in _OPENAI_PROVIDERS:
         return [name for name in names if catalog.resolve(name, _OPENAI_PROVIDERS) == f"{spec.name}/{name}"]
     return names

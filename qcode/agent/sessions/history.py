@@ -343,6 +343,11 @@ class SessionHistory:
         """Record that `model` answers from here on."""
         self.models[self.next_number] = model
 
+    @property
+    def current_model(self) -> str:
+        """The model of the next message, empty if it is unknown."""
+        return self.model_of(self.next_number)
+
     def model_of(self, number: int) -> str:
         """Return the model in use when a message was written, empty if it is unknown."""
         first_numbers = [first for first in self.models if first <= number]

@@ -1,9 +1,10 @@
 """The file with the text of the current reply, so that a killed process loses almost none of it.
 
 `ID.partial` is beside the session file and is emptied when the reply is committed. It is append-only JSONL, written
-without fsync: the number of the message that the reply will become, and segments of text. A segment with the same
-index replaces the earlier one. Text that may be the start of a secret is written later, so that the whole secret is
-redacted. A new attempt supersedes the text; `read_partial` returns the text that `PartialRestored` would restore.
+without fsync: the number of the message that the reply will become, and segments of text. A segment replaces an
+earlier segment with the same index. Text that may be the start of a secret is written later, so that the whole secret
+is redacted. A new attempt that is not a continuation supersedes the text; `read_partial` returns the last attempt, or
+the superseded text if that is longer.
 """
 
 from __future__ import annotations
@@ -25,9 +26,15 @@ from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
 FLUSH_INTERVAL_S = 0.25
-"""The delay before text is written. The last word, which may be the start of a secret, waits at most twice as long."""
+"""Seconds until complete words are written.
+
+The last word may be the start of a secret: it is written when it is complete, after a pause of the stream, or when it
+is longer than `_MAX_WORD`.
+"""
 FLUSH_CHARS = 2_000
+"""Characters that are written without waiting."""
 MAX_SEGMENT = 4 * FLUSH_CHARS
+"""Characters after which a segment without a line end is ended at a word."""
 _MAX_WORD = 512
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _KEY_BEGIN, _KEY_END = "-----BEGIN ", "-----END "
@@ -61,13 +68,13 @@ class PartialReply:
         self._kind: TextKind = "text"
         self._block: int | None = None
         self._text_block: int | None = None
-        # The open segment: its parts, its number, its size, and how much of it is in the file, all in characters.
-        self._segment: list[str] = []
-        self._index = 0
+        # The open segment; sizes are in characters.
+        self._segment: list[str] = []  # its parts, joined at each flush
+        self._index = 0  # its index in the file
         self._size = 0
-        self._written_chars = 0
+        self._written_chars = 0  # the part of it that is in the file
         self._size_at_flush = 0
-        self._due = FLUSH_CHARS  # the size at which it is written again
+        self._due = FLUSH_CHARS  # the size at which it is written without waiting for the timer
 
     def handle(self, event: TurnEvent) -> None:
         """Record an event that is about to be shown. Events that do not change the text of the reply are ignored."""
@@ -78,7 +85,7 @@ class PartialReply:
                 self._segment.append(event.text)
                 self._size += len(event.text)
                 if self._size >= self._due:
-                    self.flush(is_full=True)
+                    self.flush(at_most_one_write=True)
             else:
                 self._add_text("text", event.block, event.text)
             return
@@ -119,7 +126,10 @@ class PartialReply:
                 self._path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Write the remaining text and close the file; remove it if it is empty. Idempotent."""
+        """Write the remaining text and close the file; remove the file if it is empty. Idempotent.
+
+        A suffix that may be the start of a secret is never written.
+        """
         self._stop_timer()
         self.flush(includes_last_word=True)
         if self._handle is not None and self._path is not None:
@@ -137,7 +147,7 @@ class PartialReply:
         self._segment.append(text)
         self._size += len(text)
         if self._size >= self._due:
-            self.flush(is_full=True)
+            self.flush(at_most_one_write=True)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_INTERVAL_S, self._flush_if_due)
 
@@ -152,21 +162,26 @@ class PartialReply:
             self._timer.cancel()
             self._timer = None
 
-    def flush(self, *, includes_last_word: bool = False, is_full: bool = False) -> None:
-        """Write the open segment without its last word, and begin another segment if it is full.
+    def flush(self, *, includes_last_word: bool = False, at_most_one_write: bool = False) -> None:
+        """Write the open segment without its last word; if it is full, end it and begin the next one.
 
-        `includes_last_word`: write the last word too. `is_full`: if a full segment was written, leave the rest of the
-        text for the next flush.
+        `includes_last_word`: write the last word too. `at_most_one_write`: if a full segment was written, leave the
+        rest of the text for the next flush.
         """
         text = "".join(self._segment)
-        cut = self._end_of_segment(text)
-        if cut:
-            self._write_segment(text[:cut])
-            text = text[cut:]
+        segment_end = self._safe_segment_end(text)
+        if segment_end:
+            self._write_segment(text[:segment_end])
+            text = text[segment_end:]
             self._begin_segment(self._kind, self._block)
-        end = 0 if cut and is_full else len(text) if includes_last_word else _end_of_words(text)
+        if segment_end and at_most_one_write:
+            end = 0
+        elif includes_last_word:
+            end = len(text)
+        else:
+            end = _end_of_words(text)
         if end > self._written_chars:
-            end = min(end, len(text) - self._partial_secret_length(text))
+            end = self._safe_end(text, end)
         if end > self._written_chars:
             self._write_segment(text[:end])
             self._written_chars = end
@@ -174,10 +189,15 @@ class PartialReply:
         self._segment, self._size = [text], len(text)
         self._size_at_flush = len(text)
 
-    def _end_of_segment(self, text: str) -> int:
-        """Return the end of a full segment, 0 if it is not full; the cut never divides a secret."""
-        cut = _end_of_segment(text)
-        return cut - self._partial_secret_length(text[:cut]) if cut else 0
+    def _safe_end(self, text: str, end: int) -> int:
+        """Return `end`, or the start of a possible secret that `end` divides or that is still arriving."""
+        end = min(end, len(text) - self._partial_secret_length(text))
+        return end - self._partial_secret_length(text[:end])
+
+    def _safe_segment_end(self, text: str) -> int:
+        """Return where to end the segment, 0 to keep it open; the end never divides a secret."""
+        end = _segment_end(text)
+        return end - self._partial_secret_length(text[:end]) if end else 0
 
     def _end_segment(self) -> None:
         self.flush(includes_last_word=True)
@@ -214,28 +234,35 @@ class PartialReply:
 
 
 def _end_of_words(text: str) -> int:
-    """Return the end of the last complete word; the end of the text if the last word is very long."""
+    """Return the end of the last complete word, 0 if there is none; the end of the text if the last word is very long.
+
+    A character outside ASCII ends a word, because Chinese and Thai have no spaces and API keys are ASCII.
+    """
     end = len(text)
     for at in range(end - 1, max(-1, end - 1 - _MAX_WORD), -1):
-        if text[at].isspace():
+        if text[at].isspace() or not text[at].isascii():
             return at + 1
     return end if end > _MAX_WORD else 0
 
 
-def _end_of_segment(text: str) -> int:
-    """Return the end of a full segment, if possible at a line end outside a private key; 0 if it is not full."""
+def _segment_end(text: str) -> int:
+    """Return where to end the segment, 0 to keep it open.
+
+    It ends after the last line end if it has `FLUSH_CHARS`, otherwise after the last word if it has `MAX_SEGMENT`,
+    but always before a private key that has no end yet.
+    """
     if len(text) < FLUSH_CHARS:
         return 0
-    cut = text.rfind("\n") + 1
-    begin = text.rfind(_KEY_BEGIN)
-    if begin >= 0 and _KEY_END not in text[begin:]:
-        cut = begin
-    return cut or (_end_of_words(text) if len(text) >= MAX_SEGMENT else 0)
+    line_end = text.rfind("\n") + 1
+    key_begin = text.rfind(_KEY_BEGIN)
+    if key_begin >= 0 and _KEY_END not in text[key_begin:]:
+        line_end = key_begin
+    return line_end or (_end_of_words(text) if len(text) >= MAX_SEGMENT else 0)
 
 
 @dataclass(slots=True)
 class _ShownText:
-    """The text of one attempt: its segments by number, each with the block that it belongs to."""
+    """The text of one attempt: its segments by index, each with the block that it belongs to."""
 
     segments: dict[int, tuple[TextKind, int, str]] = field(default_factory=dict)
 
@@ -275,7 +302,7 @@ def read_partial(path: Path, number: int) -> Message | None:
 
 
 def _fold_records(records: Iterable[JsonObject]) -> tuple[_ShownText, int | None]:
-    """Return the text of the last attempt or the superseded text, if that is longer; and the message number."""
+    """Return the longer of the last attempt and the superseded text, and the number of the message."""
     live, superseded, number = _ShownText(), _ShownText(), None
     for record in records:
         if "n" in record:

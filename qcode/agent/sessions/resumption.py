@@ -31,25 +31,28 @@ def restore_session(conversation: Conversation, options: Options) -> tuple[Notic
     if options.permission_mode is None:
         notices += _restore_mode(conversation, history.mode)
     else:
-        conversation.session.set_mode(conversation.mode)
-    model = history.model_of(history.next_number)
-    return (*notices, *_restore_model(conversation, model, is_chosen=options.model is not None))
+        conversation.session.record_mode(conversation.mode)
+    return (*notices, *_restore_model(conversation, history.current_model, is_chosen=options.model is not None))
 
 
 def _restore_mode(conversation: Conversation, recorded: str) -> Iterator[Notice]:
     current = conversation.mode
     if recorded in ("", current):
         return
-    label, now = mode_label(recorded), f"The mode is {mode_label(current)}."
+    label, current_mode_text = mode_label(recorded), f"The mode is {mode_label(current)}."
     if recorded in _ALWAYS_RESTORED or (recorded == _NEEDS_TRUST and conversation.permissions.is_trusted):
         conversation.set_mode(cast(ApprovalMode, recorded))
         yield Notice("info", f"Mode: {label}, as when you left this session. Shift+Tab switches it.")
     elif recorded == _NEEDS_TRUST:
-        yield Notice("info", f"You left this session in {label} mode, which needs a trusted folder. {now}")
+        # The current mode is not recorded: after the folder is trusted, the next resume restores the recorded mode.
+        yield Notice(
+            "info", f"You left this session in {label} mode, which needs a trusted folder. {current_mode_text}"
+        )
     elif recorded in _NEEDS_FLAG:
-        conversation.session.set_mode(current)
+        conversation.session.record_mode(current)
         flag = f"To use it again, start qcode with --permission-mode {recorded}."
-        yield Notice("info", f"You left this session in {label} mode, which is not restored. {now} {flag}")
+        text = f"You left this session in {label} mode, which is not restored. {current_mode_text} {flag}"
+        yield Notice("info", text)
 
 
 def _restore_model(conversation: Conversation, recorded: str, *, is_chosen: bool) -> Iterator[Notice]:
@@ -58,7 +61,7 @@ def _restore_model(conversation: Conversation, recorded: str, *, is_chosen: bool
         return
     session = conversation.session
     if is_chosen:
-        session.switch_model(current)
+        session.record_model(current)
         return
     if recorded.partition("/")[0] != DEMO:
         try:
@@ -72,4 +75,4 @@ def _restore_model(conversation: Conversation, recorded: str, *, is_chosen: bool
             return
     else:
         yield Notice("info", f"This session used the demo model. Continuing with {current}.")
-    session.switch_model(current)
+    session.record_model(current)

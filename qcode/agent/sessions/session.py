@@ -174,7 +174,7 @@ class Session:
 
     def _without_session_model(self, attempts: Iterable[AttemptRecord]) -> tuple[AttemptRecord, ...]:
         """Return the attempts without model names that equal the model of the session."""
-        current = self.history.model_of(self.history.next_number)
+        current = self.history.current_model
         return tuple(replace(attempt, model="") if attempt.model == current else attempt for attempt in attempts)
 
     def recover(self, number: int) -> None:
@@ -313,12 +313,13 @@ class Session:
                 self._write({**record, "name": self.redact(name)} if name else record)
                 self.history.add_requests(requests, name)
 
-    def switch_model(self, model: str) -> None:
+    def record_model(self, model: str) -> None:
+        """Record that `model` writes the messages from here on."""
         with self._lock:
             self._write({"kind": "model", "at": self._now(), "model": model})
             self.history.use_model(model)
 
-    def set_mode(self, mode: str) -> None:
+    def record_mode(self, mode: str) -> None:
         """Record the permission mode. In a session without messages it is written with the first one."""
         with self._lock:
             self._mode = mode

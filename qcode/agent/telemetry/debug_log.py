@@ -1,7 +1,7 @@
-"""The debug log: JSON lines of requests, events and decisions.
+"""The debug log: JSON lines of requests, events and metrics.
 
-It is optional and contains no key. The first write error ends it without disturbing the turn. Crash reports are in
-`crash`.
+The log is optional and contains no key. The first write error ends the log without disturbing the turn. Crash reports
+are in `crash`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ import contextlib
 import dataclasses
 import json
 import logging
+import os
+import stat
 from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -22,18 +24,18 @@ from qcode.protocol.reply import ReplyEvent
 from qcode.text.json import JsonObject
 
 MAX_MESSAGES = 1_000
-"""The maximum number of different log messages of modules that are written."""
+"""The maximum number of distinct module log messages per debug log."""
 
 
 class DebugLog:
-    """A log appended to `path`, which only its owner can read. Raises `OSError` if it cannot be opened.
+    """A log appended to `path`; only the owner can read the file.
 
-    Until `close` it also gets the log messages of qcode's modules, such as an unknown stop reason of a provider.
+    Raises `OSError` if the file cannot be opened or made private. Until `close` it also gets the log messages of
+    qcode's modules, such as an unknown stop reason of a provider.
     """
 
     def __init__(self, path: Path, redact: Callable[[str], str]) -> None:
-        path.touch(mode=0o600, exist_ok=True)
-        self._file: TextIO | None = path.open("a", encoding="utf-8", errors="backslashreplace")
+        self._file: TextIO | None = _open_private(path)
         self._redact = redact
         self._handler = _Handler(self._write)
         logger = logging.getLogger("qcode")
@@ -43,12 +45,12 @@ class DebugLog:
     def event(self, event: TurnEvent) -> None:
         self._write({"event": type(event).__name__, **_fields(event)})
 
-    def metrics(self, sums: JsonObject) -> None:
+    def metrics(self, metrics: JsonObject) -> None:
         """Log the recovery metrics of the conversation so far."""
-        self._write({"metrics": sums})
+        self._write({"metrics": metrics})
 
     def request(self, provider: str, request: ModelRequest) -> None:
-        """Log a request: sizes, settings, and the messages themselves."""
+        """Log a request: model, settings, tool names and messages, without the system prompt."""
         self._write(
             {
                 "request": provider,
@@ -105,6 +107,18 @@ class LoggedProvider:
 
     async def close(self) -> None:
         await self._provider.close()
+
+
+def _open_private(path: Path) -> TextIO:
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        # An earlier log may be readable by others. A device such as /dev/stderr keeps its mode.
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)
+    except OSError:
+        os.close(descriptor)
+        raise
+    return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
 
 
 def _fields(value: object) -> dict[str, object]:

@@ -25,12 +25,13 @@ from qcode.protocol.events import ApprovalRequested, TurnEnded
 from qcode.protocol.messages import Block
 from qcode.text.clean import clean
 from qcode.text.json import JsonObject
+from qcode.text.numbers import count_text
 
 _USE = "use: qcode replay FILE [--diff] [--timed]"
 
 
 def run_replay(rest: Sequence[str]) -> int:
-    """Return the exit code of the last turn; with `--diff` 0 if nothing departs, otherwise 1."""
+    """Return the exit code of the last turn; with `--diff` 0 if no request differs, otherwise 1."""
     options, words, flags = parse_subcommand("replay", rest, _USE)
     if len(words) != 1:
         raise invalid_arguments(words, _USE)
@@ -59,10 +60,9 @@ async def _play(agent: Agent, recorded: RecordingContent, *, shows_diff: bool) -
     if not shows_diff:
         return code
     playback = agent.selection.provider
+    requests = count_text(len(playback.requests), "request")
     lines = playback_differences(recorded, playback, agent.redact)
-    write_stdout(
-        "".join(f"{clean(line)}\n" for line in lines or [f"no departure in {len(playback.requests)} requests"])
-    )
+    write_stdout("".join(f"{clean(line)}\n" for line in lines or [f"{requests}, no differences"]))
     return ExitCode.FAILED if lines else ExitCode.OK
 
 
@@ -78,7 +78,7 @@ async def _turn(agent: Agent, prompt: str, attached: tuple[Block, ...]) -> TurnE
 
 
 def _attached_blocks(recorded: RecordingContent, prompt: str) -> tuple[Block, ...]:
-    """Return the blocks that were sent with a prompt before its text."""
+    """Return the attachments that were sent with the first prompt of this text."""
     for reply in recorded.replies:
         for message in cast("list[JsonObject]", reply.request["messages"]):
             *before, last = cast("list[JsonObject]", message["blocks"]) or [{}]

@@ -82,7 +82,11 @@ def _models(providers: Sequence[OfferedProvider]) -> Iterator[tuple[str, ModelFa
     """Yield each model as `provider/model` with its facts and its credential, usable ones first."""
     for provider in sorted(providers, key=lambda offered_provider: not offered_provider.is_ready):
         for model in provider.models:
-            yield f"{provider.name}/{model.name}", model.facts, (provider.state or "ready") if provider.is_ready else ""
+            yield (
+                f"{provider.name}/{model.name}",
+                model.facts,
+                (provider.credential or "ready") if provider.is_ready else "",
+            )
 
 
 def _print_models(rows: Sequence[tuple[str, ModelFacts, str]], hidden: int, query: str, learned: Sequence[str]) -> None:

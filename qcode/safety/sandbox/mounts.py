@@ -1,7 +1,10 @@
-"""The mounts of a sandbox for root, made in the thread that starts bwrap: ten times as fast as mounts by bwrap.
+"""The mounts of a sandbox if qcode runs as the root user.
 
-The thread gets its own mount namespace (mount_namespaces(7)) and root, which bwrap copies. It cannot leave them, so
-each thread can start only one command. `bubblewrap` loads this module only for root, because `kernel` needs ctypes.
+The thread that starts bwrap makes them, ten times as fast as bwrap. It gets its own mount namespace
+(mount_namespaces(7)) and root folder, which bwrap copies. The thread cannot return to the old ones, so it starts only
+one command. `bubblewrap` loads this module only for the root user, because `kernel` needs ctypes.
+
+Paths are text, as in `Confinement`; `# text` is the reason for each call of `os` instead of `Path`.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from qcode.safety.sandbox import kernel
 from qcode.safety.sandbox.confinement import EMPTY_FILE, Confinement, depth
 
 _NEW_ROOT = "/sys"
-"""The mount point of the new root until it is complete."""
+"""The mount point of the new root folder until it is complete. Any folder that is not needed meanwhile would do."""
 _DEVICES = ("full", "null", "random", "tty", "urandom", "zero")
 _LINKS = {"fd": "/proc/self/fd", "stdin": "fd/0", "stdout": "fd/1", "stderr": "fd/2", "ptmx": "pts/ptmx"}
 
@@ -29,9 +32,9 @@ def build_root(confinement: Confinement, covered_folders: Sequence[str], devices
     the command.
     """
     kernel.separate_mounts()
-    shown_again = tuple(path for path in confinement.readable if is_within_any(path, covered_folders))
+    readable_in_covered = tuple(path for path in confinement.readable if is_within_any(path, covered_folders))
     if confinement.level == "read-only":
-        _show_readable(confinement, covered_folders, shown_again)
+        _show_readable(confinement, covered_folders, readable_in_covered)
     else:
         kernel.bind("/", _NEW_ROOT)
         kernel.restrict_mount(_NEW_ROOT, is_read_only=confinement.level == "workspace")
@@ -40,7 +43,7 @@ def build_root(confinement: Confinement, covered_folders: Sequence[str], devices
             kernel.mount_empty(f"{_NEW_ROOT}{folder}")
     for path in (path for path in confinement.empty if is_within_any(path, covered_folders)):
         os.makedirs(f"{_NEW_ROOT}{path}", exist_ok=True)  # noqa: PTH103  # text
-    for path in sorted(shown_again, key=depth):
+    for path in sorted(readable_in_covered, key=depth):
         _show(path)
     for link, text in confinement.links:
         if not os.path.lexists(f"{_NEW_ROOT}{link}"):
@@ -49,6 +52,7 @@ def build_root(confinement: Confinement, covered_folders: Sequence[str], devices
     for path in sorted(confinement.writable, key=depth):
         os.makedirs(f"{_NEW_ROOT}{path}", exist_ok=True)  # noqa: PTH103  # text
         _bind(path, f"{_NEW_ROOT}{path}")
+    # A mount point cannot be renamed or removed.
     for path in confinement.pinned_folders:
         _bind(path, f"{_NEW_ROOT}{path}")
     for path in confinement.protected_paths:
@@ -64,28 +68,30 @@ def build_root(confinement: Confinement, covered_folders: Sequence[str], devices
         kernel.restrict_mount(_NEW_ROOT, is_read_only=True, is_recursive=False)
     kernel.enter_root(_NEW_ROOT)
     if confinement.level != "protect":
-        # Without it root cannot write to folders in /proc, so bwrap omits its read-only mounts of them; its option
-        # `--remount-ro /proc` covers all of /proc.
+        # Without CAP_DAC_OVERRIDE, root cannot write to folders in /proc. bwrap then omits its own read-only mounts
+        # there; its option `--remount-ro /proc` makes all of /proc read-only.
         kernel.forbid_capability(kernel.DAC_OVERRIDE)
 
 
-def _show_readable(confinement: Confinement, covered_folders: Sequence[str], shown_again: Sequence[str]) -> None:
-    """Create a root with the readable folders that are not below a covered folder."""
+def _show_readable(
+    confinement: Confinement, covered_folders: Sequence[str], readable_in_covered: Sequence[str]
+) -> None:
+    """Create a root folder with the readable folders that are not below a covered folder."""
     kernel.mount_empty(_NEW_ROOT)
     empty = [path for path in confinement.empty if not is_within_any(path, covered_folders)]
     for folder in (*covered_folders, "/dev", "/proc", *empty):
         os.makedirs(f"{_NEW_ROOT}{folder}", exist_ok=True)  # noqa: PTH103  # text
-    for path in sorted(set(confinement.readable) - set(shown_again), key=depth):
+    for path in sorted(set(confinement.readable) - set(readable_in_covered), key=depth):
         _show(path)
 
 
-def _hide(paths: Sequence[str], files: Sequence[str]) -> None:
-    """Cover each existing path with an empty folder or file. `files` must not contain folders."""
-    if paths or files:
-        # A copy of a mount keeps its restrictions, so restricting it once saves one call for each file.
+def _hide(hidden_paths: Sequence[str], masked_files: Sequence[str]) -> None:
+    """Cover each existing path with an empty folder or file. `masked_files` must not contain folders."""
+    if hidden_paths or masked_files:
+        # A bind mount inherits the flags of its source: make EMPTY_FILE read-only once instead of each copy.
         _bind(EMPTY_FILE, EMPTY_FILE, is_read_only=True)
-    folders = set(filter(os.path.isdir, paths))
-    for path in (*paths, *files):
+    folders = set(filter(os.path.isdir, hidden_paths))
+    for path in (*hidden_paths, *masked_files):
         target = f"{_NEW_ROOT}{path}"
         with contextlib.suppress(FileNotFoundError):
             if path in folders:

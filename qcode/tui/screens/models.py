@@ -165,7 +165,7 @@ class ModelPicker(ListScreen[ModelChoice]):
 
 def model_row(provider: OfferedProvider, model: OfferedModel, current: str) -> PickerRow:
     name, facts = f"{provider.name}/{model.name}", model.facts
-    group = f"{provider.name} · {provider.state}" if provider.state else provider.name
+    group = f"{provider.name} · {provider.credential}" if provider.credential else provider.name
     return PickerRow(name, model.name, is_current=name == current, cells=cells_of(facts), also=name, group=group)
 
 

@@ -105,6 +105,16 @@ def test_keyring_is_read_once_per_run(tmp_path: Path, use_keyring: UseKeyring) -
     assert mine.get("openai") == KEY
 
 
+def test_key_stored_later_by_another_process_is_known(tmp_path: Path, use_keyring: UseKeyring) -> None:
+    use_keyring(make(fail.Keyring))
+    mine = store(tmp_path)
+    assert mine.known_keys() == frozenset()
+    store(tmp_path).store("openai", KEY)
+    assert mine.known_keys() == {KEY}
+    store(tmp_path).store("gemini", Secret("another-key-1"))
+    assert mine.known_keys() == {KEY, Secret("another-key-1")}
+
+
 def test_keys_read_in_this_run_are_redacted_after_their_removal(tmp_path: Path, use_keyring: UseKeyring) -> None:
     use_keyring(make(fail.Keyring))
     store(tmp_path).store("openai", KEY)

@@ -88,6 +88,17 @@ def test_partial_text_is_written_after_a_while_when_the_stream_stalls(
     asyncio.run(stall())
 
 
+def test_text_of_a_language_without_spaces_is_written_at_each_flush(tmp_path: Path) -> None:
+    async def stream() -> None:
+        reply = PartialReply(tmp_path / "p", lambda: 4, str, nothing)
+        reply.handle(TextDelta(0, "字" * 50))
+        reply.flush()
+        assert text_of(tmp_path / "p") == "字" * 50
+        reply.close()
+
+    asyncio.run(stream())
+
+
 def test_secret_in_two_deltas_is_never_written(tmp_path: Path) -> None:
     redact = Redactor([SECRET]).redact
     filler = "word " * (FLUSH_CHARS // 5)
@@ -99,15 +110,18 @@ def test_secret_in_two_deltas_is_never_written(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "secret",
     [SECRET, "line one of it\nline two of it\nthe third", "sk-abcdefghijklmnopqrstuvwxyz", "ghp_" + "a1" * 18,
-     "eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2QT4"],
-    ids=["value", "lines", "openai", "github", "token"],
+     "eyJhbGciOiJI.eyJzdWIiOiIx.SflKxwRJSMeKKF2QT4", "合言葉は開けゴマです"],
+    ids=["value", "lines", "openai", "github", "token", "japanese"],
 )  # fmt: skip
 def test_no_part_of_a_secret_is_written_while_the_stream_pauses(
     secret: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The stream pauses after each character, long enough to write everything each time."""
     monkeypatch.setattr(partial, "FLUSH_INTERVAL_S", 0)
-    redactor, path = Redactor([SECRET, "line one of it\nline two of it\nthe third"]), tmp_path / "p"
+    redactor, path = (
+        Redactor([SECRET, "line one of it\nline two of it\nthe third", "合言葉は開けゴマです"]),
+        tmp_path / "p",
+    )
     filler = "word " * (FLUSH_CHARS // 5) + "\n"
 
     async def stream() -> None:
@@ -132,6 +146,23 @@ def test_word_like_the_start_of_a_key_is_written_once_more_text_follows(tmp_path
         assert redactor.partial_secret_length(f"Here: {text} and so on") == 0, text
     for text in ("task", "risk-free", "the token", "sk", "", "a b", "zeb"):
         assert redactor.partial_secret_length(text) == 0, text
+
+
+@pytest.mark.parametrize(
+    ("secret", "start"), [("合言葉は開けゴマです", "合言葉は"), ("one two three four", "one two ")]
+)
+def test_word_end_inside_a_secret_is_no_end_of_the_written_text(secret: str, start: str, tmp_path: Path) -> None:
+    redactor, path = Redactor([secret]), tmp_path / "p"
+
+    async def write() -> None:
+        reply = PartialReply(path, lambda: 4, redactor.redact, redactor.partial_secret_length)
+        reply.handle(TextDelta(0, f"It is {secret}x"))
+        reply.flush()
+        reply.close()
+
+    asyncio.run(write())
+    assert text_of(path) == "It is [redacted]x"
+    assert start not in path.read_text()
 
 
 def test_private_key_over_many_lines_is_never_written(tmp_path: Path) -> None:

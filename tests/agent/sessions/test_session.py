@@ -32,7 +32,7 @@ def test_written_records_are_read_back_value_for_value(tmp_path: Path) -> None:
     session = begin(store, *CONVERSATION[:-1])
     session.append(CONVERSATION[-1], ATTEMPTS, "still cut after 3 continuations")
     session.set_title("Sizes")
-    session.switch_model("openai/gpt-x")
+    session.record_model("openai/gpt-x")
     session.close()
     loaded = store.load(session.session_id)
     assert loaded.messages == CONVERSATION
@@ -188,7 +188,7 @@ def test_session_list_shows_the_title_or_the_first_words(tmp_path: Path) -> None
     session = begin(store, PROMPT)
     session.set_title("Early")
     session.set_title("Späte Arbeit")
-    session.switch_model("openai/gpt-x")
+    session.record_model("openai/gpt-x")
     session.close()
     os.utime(first, ns=(10**18, 10**18))
     by_id = {summary.session_id: summary for summary in store.summaries()}
