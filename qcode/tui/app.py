@@ -308,10 +308,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             if self._events_before_ready or not is_letter_or_digit:
                 self._events_before_ready.append(event)
                 return
-        if self.is_ready and (
-            isinstance(event, events.Paste) or (isinstance(event, events.Key) and event.is_printable)
-        ):
-            self.view.cancel_keys.forget_first_press()
+        if self.is_ready and isinstance(event, events.Key | events.Paste):
+            self.view.cancel_keys.note_key(event.key if isinstance(event, events.Key) else "")
         await super().on_event(event)
 
     def on_unmount(self) -> None:

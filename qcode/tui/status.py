@@ -61,6 +61,7 @@ _DROP_ORDER = (
     "low context",
     "hint",
     "jobs",
+    "short provider",
     "nearly full",
     "context",
     "details",
@@ -139,8 +140,8 @@ def render_status(status: Status, width: int, now: float) -> Content:
     In a narrow terminal these are dropped, in this order: branch, the context bar, tokens (without a known cost, their
     figure stays as long as a cost would), the provider of a long model name, the key of the mode, the mode's long name,
     cost, effort, "no sandbox", while a turn runs the problem and a context that is not nearly full, all but `Esc` of
-    the activity's hint, the jobs, "nearly full", context, details of the activity, model, the restriction,
-    the problem. Mode, activity and its `Esc` always stay; the words of the activity are dropped last.
+    the activity's hint, the jobs, any provider before the words "nearly full", context, details of the activity, model,
+    the restriction, the problem. Mode, activity and its `Esc` always stay; the words of the activity are dropped last.
     """
     for left, facts in _layouts(status, width, now):
         right = Content(_GAP).join(facts)
@@ -169,8 +170,9 @@ def _layouts(status: Status, width: int, now: float) -> Iterator[tuple[Content, 
     }
     left_parts = {"key", "mode", "details", "hint"}
     for dropped in ("", *_DROP_ORDER):
-        if dropped == "provider":
-            if cell_len(status.model) > _MAX_WHOLE_MODEL_CELLS:
+        if dropped in ("provider", "short provider"):
+            is_warning = _context_share(status) >= _WARNING_SHARE
+            if cell_len(status.model) > _MAX_WHOLE_MODEL_CELLS or (dropped == "short provider" and is_warning):
                 parts["model"] = Content.styled(one_line(status.model.rpartition("/")[2], 40), "$muted")
         elif dropped == "tokens" and status.tokens and not parts["cost"]:
             parts["tokens"] = Content.styled(f"{tokens_text(status.tokens)} tokens", "$muted")

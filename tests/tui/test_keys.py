@@ -202,6 +202,21 @@ def test_typing_between_two_presses_makes_the_second_one_the_first(key: str) -> 
     drive(test, ScriptedConversation(messages=said("before")))
 
 
+@pytest.mark.parametrize("key", ["ctrl+c", "escape"])
+@pytest.mark.parametrize("other", ["f1", "pageup", "ctrl+o"])
+def test_another_key_ends_the_hint_for_a_second_press(key: str, other: str) -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press(key)
+        assert "again to" in run.status
+        await run.pilot.press(other)
+        assert "again to" not in run.status
+        await run.pilot.press("ctrl+c")
+        assert run.app.return_value is None
+        assert "press Ctrl+C again to quit" in run.status
+
+    drive(test, ScriptedConversation(messages=said("before")))
+
+
 def test_ctrl_c_copies_a_selection_instead_of_clearing_it() -> None:
     async def test(run: Running) -> None:
         await run.type("draft")

@@ -118,6 +118,11 @@ def test_nearly_full_context_outlasts_the_words_of_the_interrupt_key() -> None:
     assert "Esc to interrupt" not in render_status(full, 58, 112.5).plain
 
 
+def test_words_nearly_full_outlast_the_provider_of_a_short_name() -> None:
+    full = replace(ROUTED, context_tokens=190_000, model="openai/model", activity=None)
+    assert render_status(full, 36, 112.5).plain == "ask   model  context 95% nearly full"
+
+
 def test_forty_columns_show_the_event_and_the_mode() -> None:
     line = render_status(FULL, 40, 112.5).plain
     assert line.startswith("accept edits  ⠋ writing 12 s · Esc  ")

@@ -45,6 +45,7 @@ class CancelKeys:
         self._close_aside = close_aside
         self._clock = clock
         self._copy = copy
+        self._last_key = ""
         self._first_press: tuple[str, float, str] | None = None  # its key, its time, and the effect of a second press
         self._announced_copy: tuple[str, float] = ("", float("-inf"))  # the text, and the time of the hint
         self._vim_escape_time = float("-inf")
@@ -120,8 +121,13 @@ class CancelKeys:
         self._announced_copy = (text, self._clock())
         self.hint(f"Ctrl+C copies {count_text(len(text), 'character')}")
 
-    def forget_first_press(self) -> None:
-        """Forget the first press of a key that acts when pressed twice, because the user has typed since."""
+    def note_key(self, key: str) -> None:
+        """Forget the first press of a key that acts when pressed twice if `key` is another one; empty for a paste."""
+        if key != self._last_key:
+            self._forget_first_press()
+        self._last_key = key
+
+    def _forget_first_press(self) -> None:
         if self._first_press is not None:
             self._first_press = None
             self.hint("")
@@ -129,7 +135,7 @@ class CancelKeys:
     def forget_clear_press(self) -> None:
         """Forget a first Esc whose second press would clear the prompt, because its text has changed."""
         if self._first_press is not None and self._first_press[2] == _CLEAR:
-            self.forget_first_press()
+            self._forget_first_press()
 
     def _is_pressed_again(self, key: str, purpose: str) -> bool:
         """Return whether `key` was pressed a moment ago; otherwise show a hint that a second press will `purpose`."""
