@@ -383,8 +383,6 @@ class AppView:
             return
         if connected.theme:
             self.use_theme(connected.theme)
-        if connected.prompt:
-            self._widgets.prompt.submit(connected.prompt)
         if connected.lines:
             self.notify("info", "\n".join(connected.lines))
         if connected.model:

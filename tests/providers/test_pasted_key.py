@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.keys.connect import read_key
+from qcode.agent.keys.connect import owner_of_pasted_key, read_key
 from qcode.providers.registry import PROVIDERS, custom_provider
 
 KEY = "sk-canary-0123456789abcdef"
@@ -117,3 +117,26 @@ def test_plain_key_is_unchanged(key: str, form: str) -> None:
         assert read_key(form.format(key), OPENAI, "https://gateway.example/v1") == key
     except ValueError as refusal:
         assert any(word in str(refusal) for word in ("hidden", "placeholder"))
+
+
+@pytest.mark.parametrize(
+    ("pasted", "owner"),
+    [
+        ("sk-ant-api03-0123456789abcdef", "anthropic"),
+        ("AIzaSyA0123456789abcdef", "gemini"),
+        ("sk-or-v1-0123456789", "openrouter"),
+        ("sk-proj-0123456789", "openai"),
+        ('export GROQ_API_KEY="0123456789"', "groq"),
+        (KEY, ""),
+        ("OPENAI_API_KEY", None),
+        ("hf_" + "a1" * 20, ""),
+        ("0123456789abcdef0123456789abcdef", ""),
+        ("sk-ant", None),
+        ("together", None),
+        ("monkey business", None),
+        ("write a parser for the log of the 2nd server", None),
+        ("internationalization-of-the-app", None),
+    ],
+)
+def test_pasted_text_is_recognized_as_a_key_and_names_its_provider(pasted: str, owner: str | None) -> None:
+    assert owner_of_pasted_key(pasted) == owner

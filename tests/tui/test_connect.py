@@ -213,15 +213,58 @@ def test_first_start_opens_connect_and_esc_skips_every_step(tmp_path: Path) -> N
     drive(test, connect=connecting, choices=choices)
 
 
-def test_first_start_text_that_names_no_provider_is_a_prompt() -> None:
+def test_enter_without_a_match_keeps_the_first_start_open() -> None:
     connecting = ScriptedKeysService(is_first=True, wants_theme=True)
 
     async def test(run: Running) -> None:
-        await at(run, "provider")
+        screen_text = await at(run, "provider")
         await run.pilot.press(*"hello", "space", *"you", "enter")
+        assert (run.app.screen, screen_text.step, connecting.finished) == (screen_text, "provider", 0)
+        await run.pilot.press("escape", "escape")
+        await at(run, "theme")
+        await run.pilot.press(*"hello", "enter")
+        assert (run.app.screen, screen_text.step) == (screen_text, "theme")
+        await run.pilot.press("escape", "escape")
         await closed(run)
-        await run.until(lambda: run.conversation.prompts == ["hello you"])
-        assert connecting.finished == 1
+        await run.until_idle()
+        assert run.conversation.prompts == []
+
+    drive(test, connect=connecting)
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+def test_key_of_a_known_format_pasted_into_the_filter_goes_to_its_provider(is_first: bool) -> None:
+    connecting = ScriptedKeysService(is_first=is_first)
+    key = "sk-ant-api03-0123456789abcdef0123456789"
+
+    async def test(run: Running) -> None:
+        if not is_first:
+            await run.send("/connect")
+        await at(run, "provider")
+        run.app.screen.post_message(events.Paste(key))
+        await at(run, "key")
+        assert (field(run).value, screen(run).query_one(Finder).query_text) == (key, "")
+        assert key not in painted(run)
+        await run.pilot.press("enter")
+        await closed(run)
+        assert connecting.asked == [("anthropic", key)]
+        assert run.conversation.prompts == []
+
+    drive(test, connect=connecting)
+
+
+def test_key_of_an_unknown_provider_leaves_the_filter_with_a_hint() -> None:
+    connecting = ScriptedKeysService(is_first=True)
+
+    async def test(run: Running) -> None:
+        screen_text = await at(run, "provider")
+        run.app.screen.post_message(events.Paste(CANARY))
+        await run.until(lambda: screen_text.note == "Select a provider first, then paste the key.")
+        await run.pilot.pause()
+        assert CANARY not in painted(run)
+        await run.pilot.press("o")
+        await run.until(lambda: screen_text.note == "")
+        assert screen_text.step == "provider"
 
     drive(test, connect=connecting)
 

@@ -13,6 +13,7 @@ from qcode.agent.mcp.spec import ServerStatus, ServerTool
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, ToolApproval
 from qcode.protocol.events import ApprovalRequested, Notice
 from qcode.tui.panels.approval import GUARD_SECONDS
+from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.screens.arguments import ArgumentsForm
 from qcode.tui.widgets import HangingText
 from tests.tui.harness import Running, at_work, drive, make_app
@@ -136,7 +137,7 @@ def test_interrupted_turn_keeps_the_server_approval_open() -> None:
     async def test(run: Running) -> None:
         panel = run.app.parts.approval
         await run.until(lambda: panel.request is not None)
-        run.app.parts.prompt.submit("go")
+        run.app.parts.prompt.post_message(Prompt.Submitted("go", "go"))
         await run.until(lambda: len(panel.open_ids) == 2)
         assert run.app.turns.stop()
         await run.until_idle()

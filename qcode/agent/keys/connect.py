@@ -27,6 +27,7 @@ from qcode.providers.connection import Timeouts, is_local
 from qcode.providers.openai.client import OpenAISdkProvider
 from qcode.providers.registry import PROVIDERS, ProviderSpec, is_sendable, key_name
 from qcode.providers.sdk import run_in_thread
+from qcode.safety.redaction import Redactor
 from qcode.safety.secret import Secret
 from qcode.values import dataclass
 
@@ -290,6 +291,23 @@ def _uses_variable(spec: ProviderSpec, name: str) -> bool:
 
 def _owner_of_key(key: str) -> str:
     return next((name for name, prefixes in _KEY_PREFIXES.items() if key.startswith(prefixes)), "")
+
+
+# A key without a documented prefix: `3f9c0b7e…` of a host that issues only letters and digits.
+_PLAIN_KEY = re.compile(r"(?=[^\d]*\d)(?=.*[A-Za-z])[\w.-]{24,}", re.ASCII)
+
+
+def owner_of_pasted_key(pasted: str) -> str | None:
+    """Return the provider whose key `pasted` is, empty if its format does not tell, None if it is probably not a key.
+
+    The format or the variable names the provider: `sk-ant-…`, `GROQ_API_KEY=…`.
+    """
+    key, variable = _unwrap_key(pasted)
+    if len(key) < MIN_KEY_CHARS:
+        return None
+    if owner := _owner_of_variable(variable) or _owner_of_key(key):
+        return owner
+    return "" if _PLAIN_KEY.fullmatch(key) is not None or Redactor().redact(key) != key else None
 
 
 CHECK_TIMEOUT_S = 15.0

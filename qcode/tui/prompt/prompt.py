@@ -183,11 +183,6 @@ class Prompt(EditingArea):
         is_selected = sorted(self.selection) == [(0, 0), self.document.end]
         return bool(self.text) and self.text == self._refilled_text and is_selected
 
-    def submit(self, text: str) -> None:
-        """Send `text` as if it had been typed here."""
-        self.sent.add(text)
-        self.post_message(self.Submitted(text, text))
-
     def replace_text(self, text: str) -> None:
         """Show `text`, folded if it is too long to lay out; undo restores the previous text."""
         self._show(text if len(text) <= MAX_UNFOLDED_CHARS else self.pastes.fold(text))

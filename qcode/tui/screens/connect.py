@@ -19,7 +19,7 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
-from qcode.agent.keys.connect import CheckedKey, Group, KeysService, ProviderChoice
+from qcode.agent.keys.connect import CheckedKey, Group, KeysService, ProviderChoice, owner_of_pasted_key
 from qcode.text.clean import one_line
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import PickerRow
@@ -43,6 +43,7 @@ _KEYS: dict[Step, tuple[tuple[str, str], ...]] = {
     "model": (("Enter", "select"), ("Esc", "skip"), ("↑↓", "move")),
     "theme": (("Enter", "select"), ("Esc", "skip"), ("↑↓", "preview")),
 }
+_KEY_FIRST = "Select a provider first, then paste the key."
 _HEADINGS: dict[Group, str] = {"popular": "Popular", "local": "Local servers", "other": "Other"}
 
 
@@ -55,8 +56,6 @@ class ConnectResult:
     theme: str = ""
     lines: tuple[str, ...] = ()
     """Lines for the transcript."""
-    prompt: str = ""
-    """The prompt that the user typed at the first start instead of choosing a provider."""
 
 
 class KeyField(SteadyInput):
@@ -159,12 +158,21 @@ class ConnectScreen(Screen[ConnectResult]):
             case _:
                 self._end(event.row.id)
 
-    @on(Finder.Unmatched)
-    def _leave_with_prompt(self, event: Finder.Unmatched) -> None:
-        """Treat text typed at the first start as a prompt if it does not name a provider."""
-        if self._keys_service.is_first and self.step == "provider":
-            self._keys_service.finish("")
-            self.dismiss(ConnectResult(prompt=event.query_text))
+    @on(Finder.Filtered)
+    def _move_pasted_key(self) -> None:
+        """Take a key out of the filter, where it is readable, and ask for its provider if its format does not tell."""
+        text = self.query_one(Finder).query_text
+        if self.step != "provider" or not text:
+            return
+        owner = owner_of_pasted_key(text)
+        self._show_note("" if owner is None else _KEY_FIRST, "$text-warning")
+        if owner is None:
+            return
+        self.query_one(Finder).clear_filter()
+        if owner in self._choices:
+            self._choose_provider(owner)
+            field = self.query_one("#connect-key", KeyField)
+            field.insert_text_at_cursor(text)
 
     @on(Finder.Highlighted)
     def _preview_theme(self, event: Finder.Highlighted) -> None:
@@ -321,9 +329,7 @@ class ConnectScreen(Screen[ConnectResult]):
         finder.display = rows is not None
         self.query_one("#connect-key", KeyField).display = rows is None
         if rows is not None:
-            # At the first start, text that names no provider is a prompt. Fuzzy matching would find "hi" in a name such
-            # as "Together AI".
-            finder.reset(rows, highlighted, is_fuzzy=not (self._keys_service.is_first and step == "provider"))
+            finder.reset(rows, highlighted)
             finder.take_focus()
 
     @on(Finder.Filtered)

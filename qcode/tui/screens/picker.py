@@ -59,12 +59,6 @@ class Finder(Vertical):
         row: PickerRow
 
     @dataclass
-    class Unmatched(Message):
-        """The user pressed Enter with a filter that matches nothing."""
-
-        query_text: str
-
-    @dataclass
     class Highlighted(Message):
         """Another row is highlighted, or none."""
 
@@ -86,7 +80,6 @@ class Finder(Vertical):
         self.unlisted: Unlisted = lambda query, rows: None
         """Adds a row that depends on the filter text."""
         self._all_rows: tuple[PickerRow, ...] = ()
-        self._is_fuzzy = True
         self._list = PickerList(columns)
         self._shown_row_id: str | None = ""
 
@@ -125,12 +118,9 @@ class Finder(Vertical):
     def _query(self) -> Input:
         return self.query_one(".finder-query", Input)
 
-    def reset(self, rows: Sequence[PickerRow], highlighted: str = "", *, is_fuzzy: bool = True) -> None:
-        """Clear the filter and show `rows`; highlight the row with this id, otherwise the current one or the first.
-
-        If `is_fuzzy` is False, a row matches only if it contains the filter text as a whole.
-        """
-        self._all_rows, self._is_fuzzy = tuple(rows), is_fuzzy
+    def reset(self, rows: Sequence[PickerRow], highlighted: str = "") -> None:
+        """Clear the filter and show `rows`; highlight the row with this id, otherwise the current one or the first."""
+        self._all_rows = tuple(rows)
         with self.prevent(Input.Changed):
             self.clear_filter()
         selected = highlighted or next((row.id for row in rows if row.is_current), "")
@@ -158,8 +148,9 @@ class Finder(Vertical):
         (self._query if self._has_filter else self).focus()
 
     def choose(self) -> None:
-        """Pick the highlighted row."""
-        self.post_message(self.Picked(self.row) if self.row is not None else self.Unmatched(self.query_text))
+        """Pick the highlighted row; without a match, do nothing."""
+        if self.row is not None:
+            self.post_message(self.Picked(self.row))
 
     def move_to(self, index: int) -> None:
         self._list.move_to(index)
@@ -216,7 +207,7 @@ class Finder(Vertical):
         """Show the rows that match the filter; highlight the row with this id, otherwise the one at `index`."""
         rows = tuple(self._matching_rows())
         index = next((position for position, row in enumerate(rows) if row.id == highlighted), index)
-        self._list.set_rows(rows, self.query_text if self._is_fuzzy else "", index)
+        self._list.set_rows(rows, self.query_text, index)
         placeholder = self.query_one(".finder-empty", Static)
         placeholder.display, self._list.display = not rows, bool(rows)
         message = self.no_match if self._all_rows else self.empty
@@ -228,8 +219,6 @@ class Finder(Vertical):
         query = self.query_text.strip()
         if not query:
             return self._all_rows
-        if not self._is_fuzzy:
-            return [row for row in self._all_rows if query.lower() in f"{row.label}\n{row.also}".lower()]
         positions = rank(query, [_matching_fields(row, query) for row in self._all_rows])
         matches = [self._all_rows[position] for position in positions]
         name_start = fold(query)
