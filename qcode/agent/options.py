@@ -1,7 +1,7 @@
-"""Options of a run, and its context: the folder, its trust, the settings and the keys.
+"""Options of a run, its context (the folder, its trust, the settings, the keys), and the one-way tools from a file.
 
-They are read before anything heavy is imported; there is no client and no session yet. Also one-way tools from a file:
-they are offered to the model, and their calls are recorded as signals and never run.
+The context is read before anything heavy is imported, and before there is a client or a session. One-way tools are
+offered to the model; their calls are recorded as signals and never run.
 """
 
 from __future__ import annotations
@@ -396,7 +396,7 @@ class RunContext:
         """Return the context of a run; raise `QcodeError` for an option, a setting or a file that cannot be used.
 
         `judge_trust` (folder, project, state folder) returns whether a folder is trusted, and may ask the user; without
-        it, only folders trusted earlier are. `on_wait` is called if the keyring is slow. `paths` defaults to `env`.
+        it, only folders trusted earlier are. `on_wait` is called if the keyring is slow. `paths` default to `env`'s.
         """
         # Not loaded by a program that only creates `Options`.
         from qcode.agent.context.project import find_project_root, resolve_added_folder
@@ -407,14 +407,14 @@ class RunContext:
         schema, options = _with_schema(_convert(options))
         folder = _folder(options.cwd)
         root = find_project_root(folder)
-        added = tuple(resolve_added_folder(path, "--add-dir ") for path in options.add_dir)
+        dirs = tuple(resolve_added_folder(path, "--add-dir ") for path in options.add_dir)
         _check_flags(options)
         exit_tools = read_exit_tools(options.exit_tools)
         paths = paths or ConfigPaths.from_env(env)
         if judge_trust is not None:
             is_trusted = judge_trust(folder, root, paths.state_dir)
         else:
-            from qcode.agent.trust import TrustStore  # the answer to an editor's first message does not wait for it
+            from qcode.agent.trust import TrustStore  # loads late, to answer the first message of an editor sooner
 
             is_trusted = options.trust or TrustStore(paths.state_dir, folder).is_trusted(root)
         settings = load(
@@ -430,8 +430,8 @@ class RunContext:
         )
         wait_s = ATTENDED_S if is_attended else UNATTENDED_S
         store = partial(key_store, paths.state_dir, env, timeout_s=wait_s, on_wait=on_wait)
-        facts = (folder, root, is_attended, is_trusted, exit_tools, added, schema)
-        return cls(options, env, paths, settings, Keys(env, store, key_commands(settings, paths.config_dir)), *facts)
+        keys = Keys(env, store, key_commands(settings, paths.config_dir))
+        return cls(options, env, paths, settings, keys, folder, root, is_attended, is_trusted, exit_tools, dirs, schema)
 
 
 def _convert(options: Options) -> Options:
@@ -569,7 +569,7 @@ def read_exit_tools(path: PathText | None) -> tuple[ToolSpec, ...]:
     if not isinstance(rows, list):
         raise InputError(f"--exit-tools {path} must hold a JSON list")
     specs = tuple(_spec(row, path) for row in rows)
-    _check_names([spec.name for spec in specs], path)
+    _check_unused_names([spec.name for spec in specs], path)
     return specs
 
 
@@ -587,7 +587,7 @@ def _spec(row: object, path: Path) -> ToolSpec:
     return ToolSpec(name, description, {"type": "object", "properties": {}, **parameters}, is_one_way=True)
 
 
-def _check_names(names: list[str], path: Path) -> None:
+def _check_unused_names(names: list[str], path: Path) -> None:
     from qcode.tools.registry import all_names
 
     used_names = set(all_names())

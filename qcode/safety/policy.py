@@ -267,7 +267,7 @@ class Policy:
         except UnsupportedSyntax as error:
             return self._judge_unclear(command, str(error))
         commands = [part.command for part in flow.parts]
-        if any(word.may_differ for command in commands for word in command.words):
+        if any(word.may_differ for simple_command in commands for word in simple_command.words):
             return self._judge_unresolved(command, flow)
         denied = first_rule(
             self.rules.deny, "shell", lambda rule: any(restricts(rule, simple_command) for simple_command in commands)

@@ -45,4 +45,4 @@ class Secret:
         return hash(self.__value)
 
     def __reduce__(self) -> NoReturn:
-        raise TypeError("a secret is not pickled")
+        raise TypeError("a secret must not be pickled")

@@ -51,7 +51,7 @@ class CallHooks:
         self._folder = str(folder)
         self._stop = stop
         self._policy = policy
-        self._contexts: dict[str, tuple[str, ...]] = {}
+        self._contexts: dict[str, tuple[str, ...]] = {}  # texts of PreToolUse hooks for the model, by call id
 
     async def before(self, call_id: str, name: str, arguments: JsonObject) -> tuple[Verdict | None, JsonObject | None]:
         """Run the PreToolUse hooks; return their verdict and the arguments that replace those of the call, or None."""
@@ -129,7 +129,10 @@ class CallHooks:
     async def _run(
         self, event: str, call_id: str, name: str, arguments: JsonObject, extra_fields: JsonObject | None = None
     ) -> HookAnswer:
-        """Run the handlers of an event about a call; for a patch, run them once per file."""
+        """Run the handlers of an event about a call; for a patch, run them once per file.
+
+        A handler whose matcher names `apply_patch` gets the whole patch instead.
+        """
         from qcode.agent.claude.tool_names import APPLY_PATCH, claude_input, claude_names, to_claude
 
         servers = self._server_tools()
@@ -160,6 +163,7 @@ class CallHooks:
         return {} if servers is None else servers.original_names()
 
     def _verdict_of(self, event: str, answer: HookAnswer, name: str) -> tuple[Verdict | None, JsonObject | None]:
+        """Return the verdict of an answer, and the arguments that replace those of the call; None for either."""
         from qcode.agent.claude.tool_names import UntranslatableError
 
         rule = f"hook:{event}"
@@ -170,7 +174,7 @@ class CallHooks:
             try:
                 revised = self._translate_input(name, answer.input)
             except (UntranslatableError, Refused) as problem:
-                return Verdict("ask", f"a hook replaced the input of the call by an invalid one: {problem}", rule), None
+                return Verdict("ask", f"a hook replaced the input with an invalid one: {problem}", rule), None
         if answer.decision == "ask":
             return Verdict("ask", answer.reason or _ASKED, rule), revised
         if answer.decision == "allow":

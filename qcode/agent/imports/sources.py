@@ -93,14 +93,15 @@ def _files(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """
     home = Path(env.get("HOME") or "/")
 
-    def below(variable: str, default: str) -> Path:
+    def program_folder_of(variable: str, default: str) -> Path:
         return Path(env[variable]) if env.get(variable) else home / default
 
-    claude, program_folder = below("CLAUDE_CONFIG_DIR", ".claude") / "projects", below("CODEX_HOME", ".codex")
+    claude = program_folder_of("CLAUDE_CONFIG_DIR", ".claude")
+    codex = program_folder_of("CODEX_HOME", ".codex")
     locations: Sequence[tuple[Path, str, int | None]] = (
-        (claude, "*/*.jsonl", -2),
-        (program_folder / "sessions", "**/rollout-*.jsonl", None),
-        (program_folder / "archived_sessions", "rollout-*.jsonl", None),
+        (claude / "projects", "*/*.jsonl", -2),
+        (codex / "sessions", "**/rollout-*.jsonl", None),
+        (codex / "archived_sessions", "rollout-*.jsonl", None),
         (home / ".qwen", "projects/*/chats/*.jsonl", -3),
         (home / ".qwen", "tmp/*/chats/session-*.json*", -3),
         (home / ".gemini", "tmp/*/chats/session-*.json*", -3),

@@ -1,4 +1,4 @@
-"""The surroundings of the servers of a session: folder, environment, logins, and the model that they may ask.
+"""The context of the tool servers of a session: folder, environment, logins, and the model that they may ask.
 
 Separate from `identity` and `credentials`, which load with the first server that starts.
 """
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     Sample: TypeAlias = Callable[
         [str, CreateMessageRequestParams, Ask | None], Awaitable[CreateMessageResult | ErrorData]
     ]
-    """Requests a reply from the model for a server: its name, its request, and how to ask the user, None if no
-    user can answer."""
+    """Requests a reply from the model. The arguments are the server's name, its request, and a function that asks the
+    user, None if no user can answer."""
 
 
 @dataclass(frozen=True, slots=True)

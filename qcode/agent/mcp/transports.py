@@ -1,4 +1,4 @@
-"""The transports: a program in its own process group with lines of JSON, and an address over HTTP.
+"""The transports to tool servers: lines of JSON to a program in its own process group, and HTTP to an address.
 
 Programs do not use the transport of the `mcp` package, which reads lines of any length into memory and writes the
 server's stderr to the terminal. HTTP uses the two transports of the package, streamable HTTP and the older SSE, with
@@ -39,6 +39,7 @@ MAX_LINE_BYTES = 16 * 1024 * 1024
 _GRACE_S = 0.3
 """Seconds that a program gets to exit after its stdin was closed, before it is killed."""
 _QUEUE_SIZE = 16
+"""The maximum number of messages that wait between the session and a program, in each direction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -356,7 +357,8 @@ class _ResponseGuard:
         if request.method != "GET":
             return
         now = time.monotonic()
-        wait_s, self._next_get = self._next_get - now, max(now, self._next_get) + BETWEEN_GETS_S
+        wait_s = self._next_get - now
+        self._next_get = max(now, self._next_get) + BETWEEN_GETS_S
         if wait_s > 0:
             await asyncio.sleep(wait_s)
 
@@ -365,6 +367,7 @@ class _ResponseGuard:
 
         self._log.status = response.status_code
         self._log.status_line = single_spaced(f"{response.status_code} {response.reason_phrase}", 80)
+        # The protocol uses 404 for a session that has ended, and 405 if a server offers no stream for GET.
         if response.status_code >= 400 and response.status_code not in (404, 405):
             self._log.note(f"answered {self._log.status_line}")
         if response.headers.get("content-encoding", "identity") != "identity":

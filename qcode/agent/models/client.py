@@ -324,7 +324,7 @@ class Clients:
     def note_prompt(self, prompt: str) -> None:
         """Record the prompt of a turn that begins."""
         if self._recording is not None:
-            self._recording.prompt(prompt)
+            self._recording.record_prompt(prompt)
 
     async def close(self) -> None:
         for client in self._connected_clients:

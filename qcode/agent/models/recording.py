@@ -55,7 +55,7 @@ class Recording:
         self._threads: dict[str, list[JsonObject]] = {}
         self._write({"qcode": "recording", "version": VERSION, "model": model})
 
-    def prompt(self, text: str) -> None:
+    def record_prompt(self, text: str) -> None:
         """Record that a turn with this prompt begins."""
         self._write({"prompt": text})
 
@@ -63,7 +63,7 @@ class Recording:
         """Return a provider that records the requests and replies of `provider`."""
         return _RecordedProvider(provider, self)
 
-    def request(self, request: ModelRequest) -> int:
+    def record_request(self, request: ModelRequest) -> int:
         """Record a request, and return its number."""
         self._count += 1
         messages = [message_to_json(message) for message in request.messages]
@@ -77,7 +77,9 @@ class Recording:
         self._write({"request": self._count, "thread": thread, "kept": count, **added})
         return self._count
 
-    def reply(self, number: int, timed_events: list[tuple[int, ReplyEvent]], error: ProviderError | None) -> None:
+    def record_reply(
+        self, number: int, timed_events: list[tuple[int, ReplyEvent]], error: ProviderError | None
+    ) -> None:
         """Record the reply to a request: its events, each with the milliseconds since the request, and its error."""
         row: JsonObject = {
             "reply": number,
@@ -134,7 +136,7 @@ class _RecordedProvider:
         self._recording = recording
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        number = self._recording.request(request)
+        number = self._recording.record_request(request)
         started_at, timed_events = time.monotonic(), list[tuple[int, ReplyEvent]]()
         # A cancelled reply has neither an end nor an error.
         error: ProviderError | None = None
@@ -146,7 +148,7 @@ class _RecordedProvider:
             error = failure
             raise
         finally:
-            self._recording.reply(number, timed_events, error)
+            self._recording.record_reply(number, timed_events, error)
 
     async def model_names(self) -> tuple[str, ...]:
         return await self._provider.model_names()

@@ -239,7 +239,7 @@ def reference_problem(schema: Json, specification: Specification[Any], check: Ca
         contents = current.contents
         if not isinstance(contents, dict) or id(contents) in same_value_schemas:
             continue
-        same_value = same_value_schemas[id(contents)] = {id(schema) for schema in _same_value_subschemas(contents)}
+        same_value = same_value_schemas[id(contents)] = {id(part) for part in _same_value_subschemas(contents)}
         for ref in (contents[key] for key in _REFERENCES if isinstance(contents.get(key), str)):
             try:
                 resolved = resolver.lookup(ref)

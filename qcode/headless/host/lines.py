@@ -138,8 +138,8 @@ class HostLines(StreamLines):
 
     def results(self, message: Message) -> list[JsonObject]:
         """Return a line for each result, because a line has one `tool_use_result`."""
-        messages = [Message(message.role, (block,)) for block in message.blocks]
-        return [line for message in messages for line in super(HostLines, self).results(message)]
+        parts = [Message(message.role, (block,)) for block in message.blocks]
+        return [line for part in parts for line in super(HostLines, self).results(part)]
 
 
 def status_line(status: str | None, mode: str) -> JsonObject:

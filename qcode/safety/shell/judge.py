@@ -188,7 +188,7 @@ class Judge:
         below = Path(folder).relative_to(root).parts
         folders = [Path(root, *below[: depth + 1]) for depth in range(len(below))]
         # For git, a folder that contains one of these names may be a separate repository.
-        return not any(os.path.lexists(folder / name) for folder in folders for name in (".git", "HEAD", "gitdir"))
+        return not any(os.path.lexists(inner / name) for inner in folders for name in (".git", "HEAD", "gitdir"))
 
     def _roots(self) -> tuple[str, ...]:
         """Return the workspace folder as the session names it, and with its links resolved."""
@@ -279,7 +279,7 @@ def _table_roles(name: str, program: ProgramSpec, words: tuple[Word, ...], *, ha
     if reason:
         raise NeedsApproval(reason)
     if not has_sandbox:
-        is_core = program.core and all(name in program.core_options for name, _ in arguments.options)
+        is_core = program.core and all(option in program.core_options for option, _ in arguments.options)
         if not is_core or arguments.by_role("tree", "names"):
             raise _NeedsSandbox(
                 f"this form of {program.name} needs a sandbox to run without asking, and none works here"

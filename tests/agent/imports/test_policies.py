@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.imports.configuration.findings import AddRule, ForeignSetting, read_settings
-from qcode.agent.imports.configuration.policies import MAX_RULES, codex_policy, gemini_policy
+from qcode.agent.imports.configuration.policies import MAX_RULES, add_codex_policy, add_gemini_policy
 from qcode.safety.rules import parse_rule
 
 
@@ -16,7 +16,7 @@ def converted(folder: Path, name: str, text: str, *, is_project: bool = False) -
     path.write_text(text)
     file = read_settings(path, str(folder), is_project=is_project)
     assert file is not None
-    (codex_policy if path.suffix == ".rules" else gemini_policy)(file)
+    (add_codex_policy if path.suffix == ".rules" else add_gemini_policy)(file)
     return file.settings
 
 

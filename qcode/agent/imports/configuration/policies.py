@@ -32,7 +32,7 @@ _GEMINI_EFFECTS: Mapping[str, RuleEffect] = {"allow": "allow", "ask_user": "ask"
 _NOT_LITERAL = "only calls with plain values are converted; write it as a rule in [permissions]"
 
 
-def codex_policy(file: SettingsFile) -> None:
+def add_codex_policy(file: SettingsFile) -> None:
     """Add the rules in a file of Codex; a statement that cannot be converted becomes a finding with its line."""
     try:
         tree = ast.parse(file.text)
@@ -51,7 +51,7 @@ def codex_policy(file: SettingsFile) -> None:
             if isinstance(statement, ast.Assign):
                 _assign(statement, names)
             else:
-                _call(statement, names, file)
+                _add_call(statement, names, file)
         except NotConvertibleError as problem:
             source = ast.get_source_segment(file.text, statement) or ""
             name = single_spaced(source, 60)
@@ -88,7 +88,7 @@ def _value(node: ast.expr, names: Mapping[str, Any]) -> Any:  # noqa: ANN401  # 
     raise NotConvertibleError(_NOT_LITERAL)
 
 
-def _call(statement: ast.stmt, names: Mapping[str, Any], file: SettingsFile) -> None:
+def _add_call(statement: ast.stmt, names: Mapping[str, Any], file: SettingsFile) -> None:
     call = statement.value if isinstance(statement, ast.Expr) else None
     if not isinstance(call, ast.Call) or not isinstance(call.func, ast.Name):
         raise NotConvertibleError(_NOT_LITERAL)
@@ -109,12 +109,12 @@ def _call(statement: ast.stmt, names: Mapping[str, Any], file: SettingsFile) -> 
     if effect is None:
         raise NotConvertibleError("its decision is not allow, prompt or forbidden")
     if call.func.id == "network_rule":
-        _network(values, effect, file, _location(file, statement))
+        _add_network_rule(values, effect, file, _location(file, statement))
     else:
-        _prefix(values, effect, file, _location(file, statement))
+        _add_prefix_rule(values, effect, file, _location(file, statement))
 
 
-def _prefix(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, location: str) -> None:
+def _add_prefix_rule(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, location: str) -> None:
     pattern = values.get("pattern")
     tokens = [[token] if isinstance(token, str) else token for token in pattern or ()]
     is_valid = isinstance(pattern, list) and all(
@@ -137,7 +137,7 @@ def _prefix(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, l
             file.add(ForeignSetting("rule", name, location, (AddRule(effect, rule),), losses=losses))
 
 
-def _network(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, location: str) -> None:
+def _add_network_rule(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, location: str) -> None:
     rule = f"fetch({values.get('host')})"
     name = f"{effect} host {single_spaced(str(values.get('host')), 100)}"
     if effect == "allow" or not is_rule(rule):
@@ -175,7 +175,7 @@ class _Policy:
         return tuple(text for text in values if isinstance(text, str) and text)
 
 
-def gemini_policy(file: SettingsFile) -> None:
+def add_gemini_policy(file: SettingsFile) -> None:
     """Add the rules in a file of Gemini CLI; a rule that cannot be converted becomes a finding with its line."""
     rows = file.values.get("rule", [])
     rows = [row for row in rows if isinstance(row, Mapping)] if isinstance(rows, list) else []

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from qcode.agent.imports.configuration.findings import ForeignSetting, SettingsFile, read_settings, shown_path
-from qcode.agent.imports.configuration.policies import codex_policy, gemini_policy
+from qcode.agent.imports.configuration.policies import add_codex_policy, add_gemini_policy
 from qcode.agent.imports.configuration.prompts import (
     codex_prompt,
     convert_agent,
@@ -22,7 +22,12 @@ from qcode.agent.imports.configuration.prompts import (
     read_agents,
     read_commands,
 )
-from qcode.agent.imports.configuration.rules import add_other_keys, claude_rules, gemini_rules, opencode_rules
+from qcode.agent.imports.configuration.rules import (
+    add_claude_rules,
+    add_gemini_rules,
+    add_opencode_rules,
+    add_other_keys,
+)
 from qcode.agent.imports.configuration.servers import add_servers
 from qcode.config.paths import MCP_FILE, may_exist
 from qcode.text.clean import single_spaced
@@ -88,7 +93,7 @@ class ImportFolders:
         if self.reads_project and (self.root / name).resolve() != program_folder.resolve():
             yield self.root / name, True
 
-    def inside(self, *, is_project: bool) -> Path | None:
+    def link_boundary(self, *, is_project: bool) -> Path | None:
         """Return the folder out of which links must not lead; None for the user's own files."""
         return self.root if is_project else None
 
@@ -111,7 +116,7 @@ def _claude(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
         for name in ("settings.json", "settings.local.json"):
             file = locations.settings(folder / name, is_project=is_project)
             if file is not None:
-                claude_rules(file, "project" if is_project else "user")
+                add_claude_rules(file, "project" if is_project else "user")
                 value = "project" if is_project else "own"
                 hints = {**_CLAUDE_HINTS, "hooks": f'they run with hooks.claude = "{value}" in your config.toml'}
                 add_other_keys(file, frozenset({"permissions"}), hints)
@@ -124,7 +129,7 @@ def _claude(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
     file = locations.settings(state, is_project=False)
     if file is not None:
         add_servers(file, "claude", ("mcpServers",))
-        _claude_projects(file, locations.root)
+        _add_claude_projects(file, locations.root)
         yield from _findings_in(file)
     if locations.reads_project:
         yield from (
@@ -133,7 +138,7 @@ def _claude(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
         )
 
 
-def _claude_projects(file: SettingsFile, root: Path) -> None:
+def _add_claude_projects(file: SettingsFile, root: Path) -> None:
     """Add the user's servers for this project only; those for other projects become findings with a hint."""
     for name in file.table("projects"):
         if not file.table("projects", name, "mcpServers"):
@@ -198,8 +203,8 @@ def _codex(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
             yield from _findings_in(file)
         for setting in _unconverted(locations, folder, "hooks.json", _CODEX_HINTS["hooks"]):
             yield setting, is_project
-        yield from _policies(locations, folder, "rules/*.rules", codex_policy, "forbidden", is_project=is_project)
-    inside = locations.inside(is_project=False)
+        yield from _policies(locations, folder, "rules/*.rules", add_codex_policy, "forbidden", is_project=is_project)
+    inside = locations.link_boundary(is_project=False)
     commands = read_commands(program_folder / "prompts", locations.home, inside, ".md", codex_prompt, "prompts:")
     yield from ((setting, False) for setting in commands)
     yield from ((setting, False) for setting in _unconverted(locations, program_folder, "AGENTS.md", _COPY))
@@ -215,19 +220,19 @@ def _gemini_like(
         if file is not None:
             disabled = file.strings("mcp", "excluded")
             add_servers(file, program, ("mcpServers",), disabled)
-            gemini_rules(file)
+            add_gemini_rules(file)
             if program == "qwen":
-                claude_rules(file, "project")
+                add_claude_rules(file, "project")
             handled = {"mcpServers", "excludeTools", "allowedTools", "tools.exclude", "tools.allowed", "mcp.excluded"}
             add_other_keys(file, frozenset({*handled, *(("permissions",) if program == "qwen" else ())}), _GEMINI_HINTS)
             yield from _findings_in(file)
-        inside = locations.inside(is_project=is_project)
+        inside = locations.link_boundary(is_project=is_project)
         for suffix in (".toml", ".md") if program == "qwen" else (".toml",):
             commands = read_commands(folder / "commands", locations.home, inside, suffix, gemini_prompt)
             yield from ((setting, is_project) for setting in commands)
         agents = read_agents(folder / "agents", locations.home, inside, program)
         yield from ((setting, is_project) for setting in agents)
-        yield from _policies(locations, folder, "policies/*.toml", gemini_policy, "deny", is_project=is_project)
+        yield from _policies(locations, folder, "policies/*.toml", add_gemini_policy, "deny", is_project=is_project)
     yield from ((setting, False) for setting in _unconverted(locations, program_folder, instructions_file, _COPY))
 
 
@@ -248,11 +253,11 @@ def _opencode(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]
             file = locations.settings(path, is_project=is_project)
             if file is not None:
                 add_servers(file, "opencode", ("mcp",))
-                opencode_rules(file)
-                _opencode_tables(file)
+                add_opencode_rules(file)
+                _add_opencode_tables(file)
                 add_other_keys(file, frozenset({"mcp", "permission", "command", "agent"}), _OPENCODE_HINTS)
                 yield from _findings_in(file)
-        inside = locations.inside(is_project=is_project)
+        inside = locations.link_boundary(is_project=is_project)
         for name in ("command", "commands"):
             commands = read_commands(folder / name, locations.home, inside, ".md", opencode_prompt)
             yield from ((setting, is_project) for setting in commands)
@@ -262,7 +267,7 @@ def _opencode(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]
     yield from ((setting, False) for setting in _unconverted(locations, program_folder, "AGENTS.md", _COPY))
 
 
-def _opencode_tables(file: SettingsFile) -> None:
+def _add_opencode_tables(file: SettingsFile) -> None:
     """Add the commands and agents that are defined in a settings file of OpenCode."""
     for name in file.table("command"):
         values = dict(file.table("command", name))

@@ -37,7 +37,7 @@ FROM_PROJECT = "rules of a project's file may not allow anything"
 _RULE = re.compile(r"([^()]+)\((.*)\)", re.DOTALL)
 
 
-def claude_rules(file: SettingsFile, source: Source) -> None:
+def add_claude_rules(file: SettingsFile, source: Source) -> None:
     """Add the rules and the mode in `permissions` of Claude Code or qwen-code."""
     table = file.table("permissions")
     file.add_misshapen_table("permissions", may_deny=True)
@@ -90,7 +90,7 @@ def _add_mode(file: SettingsFile, mode: str) -> None:
     file.add(setting)
 
 
-def gemini_rules(file: SettingsFile) -> None:
+def add_gemini_rules(file: SettingsFile) -> None:
     """Add the tools that Gemini CLI and qwen-code allow and exclude, under their old and new keys."""
     locations: tuple[tuple[RuleEffect, tuple[str, ...]], ...] = (
         ("deny", ("excludeTools",)),
@@ -107,7 +107,7 @@ def gemini_rules(file: SettingsFile) -> None:
             add_rule(file, effect, text, rule, "project", file.location(*path, text))
 
 
-def opencode_rules(file: SettingsFile) -> None:
+def add_opencode_rules(file: SettingsFile) -> None:
     """Add `permission` of OpenCode, in which the last matching pattern decides; in qcode a denial always wins."""
     file.add_misshapen_table("permission", may_deny=file.values.get("permission") == "deny")
     for tool, value in file.table("permission").items():
@@ -159,7 +159,7 @@ def add_rule(
         file.add(ForeignSetting("rule", name, location, why=why))
         return
     converted = convert(rule, effect, "project" if file.is_project else source)
-    changes = tuple(AddRule(effect, rule) for rule in converted.rules)
+    changes = tuple(AddRule(effect, qcode_rule) for qcode_rule in converted.rules)
     is_unenforced = bool(convert_rules([rule], effect, source).unenforced_denials)
     if not changes:
         why = converted.loss or converted.note or "nothing is needed"
