@@ -22,8 +22,8 @@ FIELDS: Mapping[str, str] = {
     "argument-hint": "a hint for the text after the name",
     "arguments": "names for the words after the name: `arguments: [file]` makes `$file` the first one",
     "model": "in your own folders: PROVIDER/MODEL, only for this command",
-    "allowed-tools": "read, but grants nothing",
-    "disable-model-invocation": "read; only you start a command anyway",
+    "allowed-tools": "no effect: grants nothing",
+    "disable-model-invocation": "no effect: the model never starts commands",
 }
 """The fields that are known, with their meaning for the reference."""
 ValueT = TypeVar("ValueT")
