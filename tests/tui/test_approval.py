@@ -45,6 +45,7 @@ from qcode.tui.panels import approval as panel
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.panels.choices import AGAIN, form_of
 from qcode.tui.panels.preview import ApprovalDetail, Format
+from qcode.tui.panels.question_layout import draft_spans
 from qcode.tui.panels.question_view import AnswerField
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.transcript.line import shown_text, source_text
@@ -335,6 +336,51 @@ def test_draft_is_shown_as_the_question_opens_and_backspace_begins_typing() -> N
         assert conversation.answers == [("c1", Allow())]
 
     drive(test, conversation)
+
+
+def test_editing_keys_of_the_prompt_edit_the_draft_at_a_question() -> None:
+    conversation = ScriptedConversation(_asking(_request()))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.clock.now += GUARD_SECONDS
+        await run.pilot.press("x")
+        await run.type("words to cut here")
+        prompt = run.app.parts.prompt
+        await run.pilot.press("ctrl+w")
+        assert prompt.text == "xwords to cut "
+        await run.pilot.press("alt+backspace")
+        assert prompt.text == "xwords to "
+        await run.pilot.press("ctrl+j", "e", "n", "d", "ctrl+a", "left", "left")
+        await run.until(lambda: "Typing your next message: xwords to▏ ⏎end" in run.screen)
+        await run.pilot.press("home", "delete", "ctrl+z", "ctrl+k")
+        await run.until(lambda: "Typing your next message: ▏⏎end" in run.screen)
+        await run.pilot.press("ctrl+y", "ctrl+end", "1")
+        assert prompt.text.startswith("xwords to 1")
+        await run.pilot.press("ctrl+u", "delete", "ctrl+k")
+        await run.until(lambda: "your next message" not in run.screen)
+        run.clock.now += GUARD_SECONDS
+        assert conversation.answers == []
+        await run.pilot.press("1")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow())]
+
+    drive(test, conversation)
+
+
+def test_draft_row_shows_the_text_around_its_cursor() -> None:
+    def shown(text: str, cursor: int) -> str:
+        _, (written, _), _ = draft_spans(text, cursor, 57, is_typing=False, can_answer=False, has_choices=True)
+        return written
+
+    text = "".join(f"{number:02}." for number in range(40))
+    assert shown("say helo", 7) == "say hel▏o"
+    assert shown("two words ", 10) == "two words "
+    assert shown(text, len(text)) == f"…{text[-28:]}"
+    assert shown(text, 0) == f"▏{text[:27]}…"
+    middle = shown(text, 60)
+    assert (middle[0], middle[-1], len(middle)) == ("…", "…", 29)
+    assert "19.▏20." in middle
 
 
 def test_panel_says_when_keys_answer_again_after_early_text() -> None:

@@ -3,7 +3,7 @@
 `ApprovalDetail` has the content, `form_of` the choices, `question_layout` the rows. The panel posts `ApprovalDecided`
 and stores no decision. A user who is typing when a question opens must not answer it by accident. So keys of the first
 300 ms, and every key of a burst that began then, are added to the draft in the prompt, which the panel shows; after a
-pause keys answer. Backspace, a paste, a key without a choice, or a letter quickly followed by another key starts
+pause keys answer. A key that edits, a paste, a key without a choice, or a letter quickly followed by another key starts
 typing: from then on every key is text, until an arrow key. A letter alone answers only after `HOLD_SECONDS` or with
 Enter. The panel shows whether keys are text or answers, and marks a choice only if Enter chooses it.
 """
@@ -29,7 +29,6 @@ from qcode.protocol.approvals import (
     ServerApproval,
     ToolApproval,
 )
-from qcode.text.clean import visible
 from qcode.tui.messages import ApprovalDecided
 from qcode.tui.panels.choices import (
     BACK,
@@ -43,8 +42,10 @@ from qcode.tui.panels.choices import (
     question_with_asker,
 )
 from qcode.tui.panels.preview import ApprovalDetail
-from qcode.tui.panels.question_layout import QuestionText
-from qcode.tui.panels.question_view import AnswerField, Page, QuestionView
+from qcode.tui.panels.question_layout import QuestionText, draft_spans
+from qcode.tui.panels.question_view import AnswerField, Page, QuestionView, key_after_escape
+from qcode.tui.prompt.editing import EDITING_ACTIONS
+from qcode.tui.prompt.prompt import NEW_LINE_KEYS
 from qcode.tui.transcript.line import Line, Span, ink, shorten
 from qcode.tui.widgets import set_screen_class
 
@@ -65,16 +66,6 @@ _STATUS_ROWS = 1
 _WHEEL_ROWS = 3
 _MAX_ANSWER_ROWS = 6
 _MAX_WRITTEN_CELLS = 40
-
-
-def _after_escape(key: str, *, is_writing_text: bool) -> str:
-    """Return `2` for the key Alt+2, which may also be Escape and `2` pressed quickly; empty for other keys.
-
-    While a text is written, only digits count, because Alt with a letter moves the cursor in the text.
-    """
-    character = key.removeprefix("alt+")
-    is_alone = len(character) == 1 and len(key) == len("alt+") + 1
-    return character if is_alone and (character.isdigit() or not is_writing_text) else ""
 
 
 class ApprovalPanel(Vertical, can_focus=True):
@@ -271,7 +262,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         return True
 
     def on_key(self, event: events.Key) -> None:
-        if self.request is not None and (character := _after_escape(event.key, is_writing_text=self.is_writing_text)):
+        if self.request is not None and (
+            character := key_after_escape(event.key, is_writing_text=self.is_writing_text)
+        ):
             event.stop()
             for key in ("escape", character):
                 self.app.post_message(events.Key(key, character if key == character else None))
@@ -280,7 +273,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             return
         event.stop()
         event.prevent_default()
-        if event.key in _PAGE_KEYS:
+        if event.key in _PAGE_KEYS and not (self._is_typing and event.key in EDITING_ACTIONS):
             self.view.scroll_page(_PAGE_KEYS[event.key])
             return
         if held := self._end_hold():
@@ -390,16 +383,26 @@ class ApprovalPanel(Vertical, can_focus=True):
         if event.is_printable and event.character:
             self._insert(event.character)
             self._is_writing = is_writing
-        elif event.key == "backspace" and self._prompt.text:
-            if not self._has_draft:
-                self._prompt_before_draft = ""
-            self._prompt.action_delete_left()
+        elif self._edit_draft(event.key):
             self._has_draft = self._prompt.text not in ("", self._prompt_before_draft)
             self._is_writing = is_writing and self._has_draft
             self._paint()
         if self._has_draft:
             self._paint()
             self._paint_after_pause()
+
+    def _edit_draft(self, key: str) -> bool:
+        """Edit the draft with a key of the prompt; return False if there is no draft or the key does not edit."""
+        action = EDITING_ACTIONS.get(key)
+        if not self._prompt.text or (action is None and key not in NEW_LINE_KEYS):
+            return False
+        if not self._has_draft:
+            self._prompt_before_draft = ""
+        if action is None:
+            self._prompt.insert("\n")
+        else:
+            getattr(self._prompt, f"action_{action}")()
+        return True
 
     def _paint_after_pause(self) -> None:
         """Show that keys answer again, once no key has followed for a while."""
@@ -538,7 +541,14 @@ class ApprovalPanel(Vertical, can_focus=True):
         form = self._form
         is_warning = BACK in self.options
         why = ((form.why, ink("risk" if is_warning else "dim")),) if form.why else ()
-        draft = self._draft_spans(width) if self._prompt.text else ()
+        draft = draft_spans(
+            self._prompt.text,
+            self._prompt.cursor_index,
+            width,
+            is_typing=self._is_typing,
+            can_answer=self._has_draft,
+            has_choices=not form.is_text_only,
+        )
         is_marked = self._held is not None or not self._has_draft
         return QuestionText(
             self._title_spans(width),
@@ -577,17 +587,6 @@ class ApprovalPanel(Vertical, can_focus=True):
         if self.edit_key and self.draft is not None and Line((*spans, hint)).width <= width:
             spans.append(hint)
         return tuple(spans)
-
-    def _draft_spans(self, width: int) -> tuple[Span, ...]:
-        """Return the end of the draft in the hidden prompt, and a label that says whether keys are text or answers."""
-        label, hint = "Kept for your next message: ", "  numbers and letters answer" if self._has_draft else ""
-        if self._is_typing:
-            label, hint = "Typing your next message: ", "  ↑ or ↓ to answer"
-        hint = "" if self._form.is_text_only else hint
-        text = visible(self._prompt.text)
-        max_length = max(8, width - len(label) - len(hint))
-        text = text if len(text) <= max_length else f"…{text[1 - max_length :]}"
-        return (label, ink("dim")), (text, ink()), (hint, ink("dim"))
 
     @property
     def view(self) -> QuestionView:

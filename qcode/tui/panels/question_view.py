@@ -209,6 +209,16 @@ class QuestionView(Vertical):
         return self.query_one("#approval-preview", VerticalScroll)
 
 
+def key_after_escape(key: str, *, is_writing_text: bool) -> str:
+    """Return `2` for the key Alt+2, which may also be Escape and `2` pressed quickly; empty for other keys.
+
+    While a text is written, only digits count, because Alt with a letter moves the cursor in the text.
+    """
+    character = key.removeprefix("alt+")
+    is_alone = len(character) == 1 and len(key) == len("alt+") + 1
+    return character if is_alone and (character.isdigit() or not is_writing_text) else ""
+
+
 class AnswerField(EditingArea):
     """The field for an answer or a reason, edited like the prompt. It may have several lines; long pastes are folded.
 

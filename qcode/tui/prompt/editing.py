@@ -50,6 +50,14 @@ EDITING_KEYS: tuple[tuple[str, str, str], ...] = (
 )
 """Keys, action and description. The app's key list and the documentation are generated from it."""
 
+EDITING_ACTIONS: dict[str, str] = {
+    key: action
+    for keys, action, _ in EDITING_KEYS
+    for key in keys.split(",")
+    if action not in ("cursor_up", "cursor_down", "cut", "cursor_left(True)")
+}
+"""The action of each key that moves in one line or edits it, without the selection and the clipboard."""
+
 _SELECTING = (
     ("shift+right", "cursor_right(True)"),
     ("shift+up", "cursor_up(True)"),
@@ -87,6 +95,11 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
     def replace_in_one_step(self, text: str, start: Location, end: Location) -> None:
         """Replace a range by `text` in one undo step, with the cursor after it."""
         self.move_cursor(self.replace(text, start, end, maintain_selection_offset=False).end_location)
+
+    @property
+    def cursor_index(self) -> int:
+        """The number of characters before the cursor."""
+        return len(self.get_text_range((0, 0), self.cursor_location))
 
     def label_at(self, location: Location, *, is_before: bool) -> tuple[int, int] | None:
         """Return the range of the label that ends (or starts) at `location`, None if there is none."""
