@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -24,6 +25,7 @@ from qcode.protocol.approvals import (
 from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished, ToolStarted
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
+from qcode.text.numbers import count_text
 from qcode.tui.app import QcodeApp
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.panels.question_view import AnswerField
@@ -365,11 +367,33 @@ def test_extract_of_a_change_is_replaced_by_all_rows_at_the_first_scroll(key: st
             await run.until(lambda: "+ number_59 = 59" in run.screen)
             assert "rows above" in run.screen
         else:
-            assert "- n = 3" in run.screen  # the first line that the extract left out
+            assert "- n = 5" in run.screen  # the first line that the extract left out
             assert "+ number_0" not in run.screen
         await _stop(run)
 
     drive(test, _script(edit))
+
+
+def test_first_page_of_an_extract_that_starts_late_moves_down_and_counts_both_ends() -> None:
+    detail = "@@ -1,12 +1,13 @@\n" + "".join(f" line {n}\n" for n in range(1, 7)) + "+new\n"
+    edit = replace(FOUR_REQUEST, detail=detail + "".join(f" line {n}\n" for n in range(7, 13)))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        first = _diff_numbers(run)[0]
+        assert first > 1
+        assert f"{count_text(first - 1, 'row')} above" in run.screen
+        await run.pilot.press("pagedown")
+        await run.until(lambda: _diff_numbers(run)[0] > first)
+        await run.pilot.press("home")
+        await run.until(lambda: _diff_numbers(run)[0] == 1)
+        await _stop(run)
+
+    drive(test, _script(edit), size=(40, 20))
+
+
+def _diff_numbers(run: Running) -> list[int]:
+    return [int(match[1]) for row in run.screen.split("\n") if (match := re.match(r"▌ +(\d+) [-+ ] ", row))]
 
 
 def test_resize_keeps_the_place_in_a_long_question() -> None:

@@ -22,6 +22,7 @@ from qcode.tui.transcript.diff import (
     both_sides,
     changed_rows,
     near_changes,
+    number_digits,
     parse_diff,
     render_diff,
 )
@@ -99,17 +100,17 @@ class ApprovalDetail:
         The extract has fewer unchanged lines around each change. If it does not fit either, and no added line would be
         in view, return the first removed and added lines; otherwise return all rows, which scroll.
         """
-        lines = self.lines(width)
+        lines, digits = self.lines(width), number_digits(self.diff)
         for context in (2, 1, 0):
             if len(lines) <= height or not self.diff:
                 return lines
-            shorter = render_diff(near_changes(self.diff, context), width)
+            shorter = render_diff(near_changes(self.diff, context), width, digits)
             if len(shorter) <= height:
                 return shorter
         shown_rows = [row for row in self.diff if row.kind not in ("file", "hunk")]
         if width >= MIN_SIDE_BY_SIDE or both_sides(shown_rows, height) is shown_rows:
             return lines
-        return render_diff(both_sides(changed_rows(self.diff), height), width)[:height]
+        return render_diff(both_sides(changed_rows(self.diff), height), width, digits)[:height]
 
     @property
     def change(self) -> tuple[int, int]:

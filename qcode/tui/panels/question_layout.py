@@ -218,11 +218,10 @@ def _around_current(lines: list[Line], count: int, current: int) -> tuple[list[L
 
 def hidden_text(above: int, below: int, width: int, keys: Sequence[str]) -> str:
     """Return the row with the numbers of hidden rows above and below, and as many of `keys` as fit into `width`."""
-    parts = [
-        f"↑ {count_text(above, 'row')} above" if above else "",
-        f"↓ {count_text(below, 'more row')}" if below else "",
-    ]
-    text = " · ".join(filter(None, parts))
+    rows_above, rows_below = count_text(above, "row"), count_text(below, "more row")
+    text = " · ".join(filter(None, [f"↑ {rows_above} above" if above else "", f"↓ {rows_below}" if below else ""]))
+    if above and below and len(f"{text} · {keys[0]}") > width:
+        text = f"↑ {above} ↓ {rows_below}"
     for key in keys:
         longer = f"{text} · {key}"
         if Line(((longer, ink()),)).width <= width:
@@ -231,11 +230,13 @@ def hidden_text(above: int, below: int, width: int, keys: Sequence[str]) -> str:
 
 
 def title_with_mark(title: list[Line], above: int, below: int, width: int) -> list[Line]:
-    """Return a title whose last row ends with the numbers of hidden rows, such as `↓12`."""
+    """Return a title whose last row ends with the numbers of hidden rows, such as `↑3 ↓12`, or `↕15` for less room."""
     mark = "".join(f" {arrow}{count}" for arrow, count in (("↑", above), ("↓", below)) if count)
     if not title or not mark:
         return title
     *whole, last = title
+    if above and below and last.width > width - len(mark):
+        mark = f" ↕{above + below}"
     if last.width > width - len(mark):
         (last,) = clip([last, Line()], 1, width - len(mark))
     return [*whole, Line((*last.spans, (mark, ink("dim"))), last.lead)]

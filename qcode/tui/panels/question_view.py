@@ -57,7 +57,7 @@ class QuestionView(Vertical):
         self._detail_rows: tuple[int, list[Line]] = (0, [])  # all rows of the detail, and their width
         self._rows = QuestionRows([], [], [], [], 0)
         self._scrolling: list[Line] = []  # the rows in the scrolling part: all of them, or an extract
-        self._hidden = 0  # the number of rows that an extract leaves out
+        self._hidden = self._hidden_above = 0  # the number of rows that an extract leaves out; before its first row
         self._is_whole = False  # the user has scrolled, so all rows are shown instead of an extract
 
     def compose(self) -> ComposeResult:
@@ -116,7 +116,9 @@ class QuestionView(Vertical):
         view_rows = self._view_rows
         is_extract = not (self._is_whole or len(body) <= rows.scroll_rows or rows.before)
         self._scrolling = self._detail.fitting(width, view_rows) if is_extract else body
-        self._hidden = len(body) - len(self._scrolling)
+        self._hidden, self._hidden_above = len(body) - len(self._scrolling), 0
+        if self._hidden:
+            self._hidden_above = next((at for at, row in enumerate(body) if row.text == self._scrolling[0].text), 0)
         self._scroll.styles.max_height = max(1, view_rows)
         self._scroll.display = bool(self._scrolling) and view_rows > 0
         self._show("#approval-text", self._scrolling)
@@ -145,16 +147,18 @@ class QuestionView(Vertical):
         return True
 
     def scroll_by(self, rows: int) -> None:
-        """Scroll by `rows`. An extract is replaced by all rows first, at the first row that it leaves out."""
+        """Scroll by `rows`. An extract is replaced by all rows first, at the first row that it leaves out inside."""
         y = round(self._scroll.scroll_y)
         if self._hidden:
-            if rows < 0:
+            if rows < 0 and not self._hidden_above:
                 return
-            pairs = enumerate(zip(self._scrolling, self._body(), strict=False))
-            y = next((max(0, at - 1) for at, (shown, line) in pairs if shown.text != line.text), 0)
-            self._is_whole, self._hidden, self._scrolling = True, 0, self._body()
-            self._show("#approval-text", self._scrolling)
-            rows = rows if rows >= len(self._scrolling) else 0
+            body, y = self._body(), self._hidden_above
+            pairs = enumerate(zip(self._scrolling, body[y:], strict=False))
+            gap = next((at for at, (shown, line) in pairs if shown.text != line.text), 0)
+            self._is_whole, self._hidden, self._scrolling = True, 0, body
+            self._show("#approval-text", body)
+            if gap and 0 < rows < len(body):
+                y, rows = y + gap - 1, 0
         self._show_from(y + rows)
 
     def _show_from(self, y: int) -> None:
@@ -191,8 +195,11 @@ class QuestionView(Vertical):
     def _paint_mark(self) -> None:
         """Show how many rows are above and below the view."""
         rows, width = self._rows, self.width
-        above = min(round(self._scroll.scroll_y), self._max_scroll)
-        below = max(0, len(self._scrolling) - above - self._view_rows) + self._hidden
+        scrolled = min(round(self._scroll.scroll_y), self._max_scroll)
+        below = max(0, len(self._scrolling) - scrolled - self._view_rows) + self._hidden
+        above = scrolled
+        if self._hidden:
+            above, below = self._hidden_above, below - self._hidden_above
         keys = ("PgDn scroll" if below else "PgUp scroll", "Ctrl+O show all")
         text = hidden_text(above, below, width, keys) if above or below else ""
         title = title_with_mark(rows.title, above, below, width) if rows.is_mark_in_title else rows.title

@@ -207,9 +207,18 @@ class DiffCount:
             self.removed += line.kind == "remove"
 
 
-def render_diff(rows: Sequence[DiffRow], width: int) -> list[Line]:
-    """Return `rows` as screen rows. File names are shown only if the diff covers several files."""
-    digits = len(str(max((max(row.number, row.old_number) for row in rows), default=0)))
+def number_digits(rows: Sequence[DiffRow]) -> int:
+    """Return the number of digits of the largest line number."""
+    return len(str(max((max(row.number, row.old_number) for row in rows), default=0)))
+
+
+def render_diff(rows: Sequence[DiffRow], width: int, digits: int = 0) -> list[Line]:
+    """Return `rows` as screen rows. File names are shown only if the diff covers several files.
+
+    Line numbers have a column of `digits`, or of the width of the largest one. For an extract, pass the digits of the
+    whole diff, so that its rows are equal to those of the whole.
+    """
+    digits = digits or number_digits(rows)
     shows_names = sum(row.kind == "file" for row in rows) > 1
     is_wide = width >= MIN_SIDE_BY_SIDE and {"add", "remove"} <= {row.kind for row in rows}
     _highlight(rows)
