@@ -25,7 +25,6 @@ from qcode.protocol.approvals import (
 from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished, ToolStarted
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
-from qcode.text.numbers import count_text
 from qcode.tui.app import QcodeApp
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.panels.question_view import AnswerField
@@ -382,7 +381,7 @@ def test_first_page_of_an_extract_that_starts_late_moves_down_and_counts_both_en
         await _until_asked(run)
         first = _diff_numbers(run)[0]
         assert first > 1
-        assert f"{count_text(first - 1, 'row')} above" in run.screen
+        assert f"↑ {first - 1} " in run.screen
         await run.pilot.press("pagedown")
         await run.until(lambda: _diff_numbers(run)[0] > first)
         await run.pilot.press("home")
