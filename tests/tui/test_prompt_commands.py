@@ -304,6 +304,43 @@ def test_narrow_menu_leaves_room_for_what_a_command_does(columns: int, row: str)
     drive(test, size=(columns, 24))
 
 
+def test_menu_shows_the_whole_help_of_a_highlighted_row_that_is_cut() -> None:
+    async def test(run: Running) -> None:
+        await run.type("/com")
+        await run.until(lambda: "/compact" in run.screen)
+        menu, text = run.app.parts.menu, " ".join(run.screen.split())
+        assert menu.chosen is not None
+        assert "…" in text
+        assert text.count(menu.chosen.help) == 1
+
+    drive(test, size=(80, 20))
+
+
+def test_menu_keeps_its_height_when_the_highlight_moves_to_a_row_that_is_not_cut() -> None:
+    async def test(run: Running) -> None:
+        await run.type("/co")
+        await run.until(lambda: "/compact" in run.screen)
+        menu = run.app.parts.menu
+        height = menu.size.height
+        assert height == len(menu.choices) + 1
+        await run.pilot.press("down")
+        assert menu.chosen is not None
+        assert (menu.chosen.label, menu.size.height) == ("/copy", height)
+        assert " ".join(run.screen.split()).count(menu.chosen.help) == 1
+
+    drive(test, size=(80, 20))
+
+
+def test_menu_on_a_low_screen_has_no_rows_below_its_list() -> None:
+    async def test(run: Running) -> None:
+        await run.type("/co")
+        await run.until(lambda: "/compact" in run.screen)
+        menu = run.app.parts.menu
+        assert menu.size.height == len(menu.choices)
+
+    drive(test, size=(80, 19))
+
+
 def test_menu_takes_the_mouse() -> None:
     async def test(run: Running) -> None:
         await run.type("/mo")

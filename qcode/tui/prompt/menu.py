@@ -19,17 +19,23 @@ from qcode.protocol.messages import Message, ToolCall
 from qcode.text.clean import clean, one_line
 from qcode.text.json import parse_object
 from qcode.text.pattern import lazy_pattern
-from qcode.tui.transcript.line import shorten
+from qcode.tui.transcript.line import break_text, shorten
 from qcode.tui.widgets import chosen_style, overflow_mark
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from textual.geometry import Size
+
     from qcode.text.match import FileMatch
 
 _MAX_MENU_ROWS = 8
 _MAX_LEFT_CELLS = 24
+_MAX_DETAIL_ROWS = 2
+_MIN_DETAIL_HEIGHT = 20
+"""The number of screen rows from which the menu shows the whole help of the highlighted row below its list."""
+_HELP_GAP = 2
 _MIN_HINT_WIDTH = 60
 """On a narrower screen the menu leaves out the arguments, which the prompt shows after the command."""
 
@@ -138,20 +144,41 @@ class SlashMenu(Widget):
         """The index of the first visible choice."""
         return max(0, min((self._index or 0) - _MAX_MENU_ROWS + 1, len(self._choices) - _MAX_MENU_ROWS))
 
-    def get_content_height(self, container: object, viewport: object, width: int) -> int:
-        return min(_MAX_MENU_ROWS, len(self._choices)) + (len(self._choices) > _MAX_MENU_ROWS)
+    def get_content_height(self, container: object, viewport: Size, width: int) -> int:
+        rows = min(_MAX_MENU_ROWS, len(self._choices)) + (len(self._choices) > _MAX_MENU_ROWS)
+        return rows + self._detail_height(width, viewport.height)
 
     def render(self) -> Content:
-        first, choices = self._first_shown, self._choices
-        if self.size.width < _MIN_HINT_WIDTH:
-            choices = tuple(choice.without_hint() for choice in choices)
+        first, choices, width = self._first_shown, self._fitted(self.size.width), self.size.width
         visible = choices[first : first + _MAX_MENU_ROWS]
-        width = max((cell_len(choice.left_column) for choice in choices if choice.help), default=0)
-        rows = [self._row(choice, width, first + index == self._index) for index, choice in enumerate(visible)]
+        left_width = _left_width(choices)
+        rows = [self._row(choice, left_width, first + index == self._index) for index, choice in enumerate(visible)]
         if len(visible) < len(self._choices):
             mark = overflow_mark(first, len(visible), len(self._choices))
             rows.append(Content.styled(f"  {mark}", "$muted"))
+        chosen = self.chosen
+        if (
+            chosen is not None
+            and self._detail_height(width, self.screen.size.height)
+            and _is_cut(chosen, left_width, width)
+        ):
+            rows += _detail_rows(chosen, width)
         return Content("\n").join(rows)
+
+    def _fitted(self, width: int) -> tuple[MenuItem, ...]:
+        """Return the choices as they are shown in `width` cells."""
+        if width >= _MIN_HINT_WIDTH:
+            return self._choices
+        return tuple(choice.without_hint() for choice in self._choices)
+
+    def _detail_height(self, width: int, screen_height: int) -> int:
+        """Return the rows reserved below the list, so that the menu keeps its height when the highlight moves."""
+        if screen_height < _MIN_DETAIL_HEIGHT:
+            return 0
+        choices = self._fitted(width)
+        left_width = _left_width(choices)
+        cut = (choice for choice in choices if _is_cut(choice, left_width, width))
+        return max((len(_detail_rows(choice, width)) for choice in cut), default=0)
 
     def _row(self, choice: MenuItem, width: int, is_chosen: bool) -> Content:
         label_style = chosen_style(self) if is_chosen else ""
@@ -169,9 +196,28 @@ class SlashMenu(Widget):
             # The end of a long path tells more than its start: `…/tui/prompt/menu.py`.
             label = Content.assemble("…", label.rstrip()[len(choice.label) - room + 1 :])
         row = Content.assemble(
-            ("› " if is_chosen else "  ", "$text-accent"), label, ("  " + choice.help if choice.help else "", "$muted")
+            ("› " if is_chosen else "  ", "$text-accent"),
+            label,
+            (" " * _HELP_GAP + choice.help if choice.help else "", "$muted"),
         )
         return row.truncate(max(1, self.size.width), ellipsis=True)
+
+
+def _left_width(choices: Iterable[MenuItem]) -> int:
+    return max((cell_len(choice.left_column) for choice in choices if choice.help), default=0)
+
+
+def _is_cut(choice: MenuItem, left_width: int, width: int) -> bool:
+    """Return whether the help of `choice` does not fit into its row of `width` cells."""
+    return bool(choice.help) and cell_len("› ") + left_width + _HELP_GAP + cell_len(choice.help) > width
+
+
+def _detail_rows(choice: MenuItem, width: int) -> list[Content]:
+    """Return the whole help of `choice` in rows of `width` cells; its end is cut if it needs too many."""
+    rows = [choice.help[start:end] for start, end, _ in break_text(choice.help, max(1, width - 4))]
+    if len(rows) > _MAX_DETAIL_ROWS:
+        rows[_MAX_DETAIL_ROWS - 1 :] = [" ".join(rows[_MAX_DETAIL_ROWS - 1 :])]
+    return [Content.styled("  " + shorten(row, max(1, width - 4)), "$muted") for row in rows]
 
 
 _MENTION_BEFORE_CURSOR = lazy_pattern(r'(?:^|(?<=\s))@(?:"([^"]*)|((?:\\.|[^\s"\\])*))$')
