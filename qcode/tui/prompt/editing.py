@@ -336,30 +336,30 @@ _MAX_GRAPHEME = 64
 def grapheme_start(line: str, column: int) -> int:
     """Return the start of the grapheme that ends at `column`."""
     low = max(0, column - _MAX_GRAPHEME)
-    at = column - 1
-    while at > low and not _is_boundary(line, at):
-        at -= 1
-    return max(at, 0)
+    index = column - 1
+    while index > low and not _is_boundary(line, index):
+        index -= 1
+    return max(index, 0)
 
 
 def grapheme_end(line: str, column: int) -> int:
     """Return the end of the grapheme that starts at `column`."""
     high = min(len(line), column + _MAX_GRAPHEME)
-    at = column + 1
-    while at < high and not _is_boundary(line, at):
-        at += 1
-    return min(at, len(line))
+    index = column + 1
+    while index < high and not _is_boundary(line, index):
+        index += 1
+    return min(index, len(line))
 
 
-def _is_boundary(line: str, at: int) -> bool:
-    before, after = line[at - 1], line[at]
+def _is_boundary(line: str, index: int) -> bool:
+    before, after = line[index - 1], line[index]
     if before.isascii() and after.isascii():
         return True
     if after == _JOINER or _extends(after) or before == _JOINER:
         return False
     if _is_flag_letter(before) and _is_flag_letter(after):
         count = 0
-        while count < at and _is_flag_letter(line[at - 1 - count]):
+        while count < index and _is_flag_letter(line[index - 1 - count]):
             count += 1
         return count % 2 == 0
     return True

@@ -236,7 +236,7 @@ class Prompt(EditingArea):
     def validate_selection(self, selection: Selection) -> Selection:
         selection = super().validate_selection(selection)
         if self.is_commanding and selection.is_empty and self._vim is not None:
-            return Selection.cursor(self._vim.rest(selection.end))
+            return Selection.cursor(self._vim.clamp(selection.end))
         return selection
 
     def get_line(self, line_index: int) -> RichText:

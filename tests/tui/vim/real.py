@@ -111,11 +111,11 @@ class Typist:
 
     def press(self, key: str) -> None:
         if self.vim.mode == "insert" and key != "escape":
-            at = self.cursor
+            index = self.cursor
             if key == "\b":
-                self.text, self.cursor = self.text[: max(0, at - 1)] + self.text[at:], max(0, at - 1)
+                self.text, self.cursor = self.text[: max(0, index - 1)] + self.text[index:], max(0, index - 1)
             else:
-                self.text, self.cursor = self.text[:at] + key + self.text[at:], at + 1
+                self.text, self.cursor = self.text[:index] + key + self.text[index:], index + 1
             return
         edited = self.vim.press(key, self.text, self.cursor)
         if edited is not None:
@@ -140,7 +140,7 @@ def in_ours(case: Case) -> list[State]:
 
 def starts(text: str) -> list[int]:
     """Return the offsets on which the cursor of normal mode can rest."""
-    return [at for at in range(len(text) + 1) if not is_line_end(text, at) or at == line_start(text, at)]
+    return [index for index in range(len(text) + 1) if not is_line_end(text, index) or index == line_start(text, index)]
 
 
 def shown(case: Case) -> str:

@@ -1,4 +1,4 @@
-"""A cursor that moves by vim's motions, with what they remember: the wanted column, the last search in a line. Pure."""
+"""A cursor that moves by vim's motions. It keeps the state of motions: the wanted column, the last search. Pure."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Motion:
-    """The end of a motion. `is_lines`: an operator takes whole lines."""
+    """The position that a motion reaches, and the range that an operator takes with it."""
 
-    at: int
+    end: int
     is_inclusive: bool = False
+    """Whether an operator also takes the character at `end`."""
     is_lines: bool = False
+    """Whether an operator takes whole lines."""
     start: int | None = None
+    """The start of a text object, None for a motion: it starts at the cursor."""
 
 
 class MovingCursor:
-    """A text with a cursor. `wanted` is the column that `j` and `k` keep, None for the column of the cursor."""
+    """A text with a cursor. `wanted_column` is the column that `j` and `k` keep, None for the column of the cursor."""
 
     def __init__(self, width: motions.Width) -> None:
         self.text = ""
         self.cursor = 0
-        self.wanted: int | None = None
+        self.wanted_column: int | None = None
         self._width = width
         self._find: Find | None = None
 
@@ -40,9 +43,10 @@ class MovingCursor:
         if name in "hl" or name in ("0", "^", "$", "_", "+", "-", "j", "k", "gg", "G"):
             return self._line_motion(command, count)
         if name in ("{", "}"):
-            found = motions.paragraph(self.text, self.cursor, 1 if name == "}" else -1, count)
-            return None if found is None else Motion(found[0], is_inclusive=found[1])
+            target = motions.paragraph(self.text, self.cursor, 1 if name == "}" else -1, count)
+            return None if target is None else Motion(target[0], is_inclusive=target[1])
         if name == "%" and command.count is not None:
+            # `50%` is the line at 50 percent of the text, rounded up.
             number = (count * (self.text.count("\n") + 1) + 99) // 100
             return Motion(operators.go_to_line(self.text, number), is_lines=True)
         if name == "%":
@@ -55,27 +59,27 @@ class MovingCursor:
         return self._word_motion(command, count)
 
     def _line_motion(self, command: VimCommand, count: int) -> Motion | None:
-        text, at, name = self.text, self.cursor, command.name
+        text, index, name = self.text, self.cursor, command.name
         if name == "h":
-            if at == line_start(text, at) and not command.operator:
+            if index == line_start(text, index) and not command.operator:
                 return None
-            return Motion(max(line_start(text, at), at - count))
+            return Motion(max(line_start(text, index), index - count))
         if name == "l":
-            last = line_end(text, at)
+            last = line_end(text, index)
             if not command.operator and not self.is_visual:
-                last = max(line_start(text, at), last - 1)
-            return Motion(min(last, at + count)) if at < last or command.operator else None
+                last = max(line_start(text, index), last - 1)
+            return Motion(min(last, index + count)) if index < last or command.operator else None
         if name == "0":
-            return Motion(line_start(text, at))
+            return Motion(line_start(text, index))
         if name == "^":
-            return Motion(first_non_blank(text, at))
+            return Motion(first_non_blank(text, index))
         if name in ("gg", "G"):
             return Motion(operators.go_to_line(text, command.count or (1 if name == "gg" else None)), is_lines=True)
         if name in ("$", "_") and count == 1:
-            start: int | None = line_start(text, at)
+            start: int | None = line_start(text, index)
         else:
             steps = {"$": count - 1, "_": count - 1, "+": count, "j": count}.get(name, -count)
-            start = motions.lines_below(text, at, steps)
+            start = motions.lines_below(text, index, steps)
         if start is None:
             return None
         if name == "$":
@@ -86,17 +90,17 @@ class MovingCursor:
         return Motion(first_non_blank(text, start), is_lines=True)
 
     def _at_wanted_column(self, start: int) -> int:
-        if self.wanted is None:
-            self.wanted = motions.column_at(self.text, self.cursor, self._width)
-        return motions.at_column(self.text, start, self.wanted, self._width, is_visual=self.is_visual)
+        if self.wanted_column is None:
+            self.wanted_column = motions.column_at(self.text, self.cursor, self._width)
+        return motions.at_column(self.text, start, self.wanted_column, self._width, is_visual=self.is_visual)
 
     def _word_motion(self, command: VimCommand, count: int) -> Motion | None:
-        text, at, name = self.text, self.cursor, command.name
+        text, index, name = self.text, self.cursor, command.name
         is_big = name[-1].isupper()
         if name in ("b", "B", "ge", "gE"):
             is_end = name[0] == "g"
             move = motions.word_end_back if is_end else motions.word_back
-            end, is_done = move(text, at, count, is_big=is_big)
+            end, is_done = move(text, index, count, is_big=is_big)
             # Without an operator a motion that fails still moves as far as it can.
             if command.operator and not is_done:
                 self.cursor = clamped(text, end)
@@ -104,14 +108,14 @@ class MovingCursor:
             return Motion(end, is_inclusive=is_end)
         # `cw` on a word is `ce`, which stays if the cursor is at the end of the word.
         is_change = command.operator == "c" and name in ("w", "W")
-        is_ce = is_change and not is_line_end(text, at) and text[at] not in " \t"
+        is_ce = is_change and not is_line_end(text, index) and text[index] not in " \t"
         if name in ("e", "E") or is_ce:
-            end = motions.word_end(text, at, count, is_big=is_big, may_stay=is_ce)[0]
+            end = motions.word_end(text, index, count, is_big=is_big, may_stay=is_ce)[0]
             is_inclusive = True
         else:
-            end = motions.word_forward(text, at, count, is_big=is_big, stops_at_line_end=bool(command.operator))[0]
+            end = motions.word_forward(text, index, count, is_big=is_big, stops_at_line_end=bool(command.operator))[0]
             is_inclusive = False
-        if end > at and is_line_end(text, end) and end > line_start(text, end) and not self.is_visual:
+        if end > index and is_line_end(text, end) and end > line_start(text, end) and not self.is_visual:
             end, is_inclusive = end - 1, True
         return Motion(end, is_inclusive)
 
@@ -124,8 +128,8 @@ class MovingCursor:
             self._find = find
         if find is None:
             return None
-        at = motions.find_in_line(self.text, self.cursor, find, count, is_repeated=is_repeated)
-        return None if at is None else Motion(at, is_inclusive=find.step > 0)
+        index = motions.find_in_line(self.text, self.cursor, find, count, is_repeated=is_repeated)
+        return None if index is None else Motion(index, is_inclusive=find.step > 0)
 
     def _object_motion(self, command: VimCommand, count: int) -> Motion | None:
         extent: Extent | None = text_object(

@@ -1,4 +1,4 @@
-"""The grammar of normal and visual mode: keys to a command. Pure.
+"""The grammar of normal and visual mode: parses keys into a command. Pure.
 
 `["\\"", "a", "2", "d", "3", "w"]` is `VimCommand("w", operator="d", count=6, register="a")`. Short commands become
 their operator and motion: `x` becomes `dl`.
@@ -24,7 +24,7 @@ _PLAIN_MOTIONS = frozenset({
 })  # fmt: skip
 _FINDS = frozenset("fFtT")
 _ACTIONS = frozenset({"i", "a", "I", "A", "o", "O", "p", "P", "J", "~", "u", "ctrl+r", ".", "v", "V", "gv"})
-_SHORT = {
+_SHORT_COMMANDS = {
     "x": ("d", "l"),
     "X": ("d", "h"),
     "D": ("d", "$"),
@@ -33,11 +33,14 @@ _SHORT = {
     "s": ("c", "l"),
     "S": ("c", LINES),
 }
+"""Commands of one key, with the operator and the motion for which they are short."""
 _VISUAL_OPERATORS = {
     "d": "d", "x": "d", "c": "c", "s": "c", "y": "y", ">": ">", "<": "<", "u": "gu", "U": "gU", "~": "g~", "gu": "gu",
     "gU": "gU", "g~": "g~", "J": "J", "p": "p", "P": "P",
 }  # fmt: skip
+"""Keys of visual mode, with the operator that they perform on the selection."""
 _VISUAL_LINE_OPERATORS = {"D": "d", "X": "d", "C": "c", "S": "c", "R": "c", "Y": "y"}
+"""The same for keys that take the whole lines of the selection."""
 _ALIASES = {
     "left": "h",
     "right": "l",
@@ -84,18 +87,19 @@ VIM_KEYS: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class VimCommand:
-    """A complete command.
-
-    `name` is a motion, a text object such as `iw`, or an action. `operator` works on it. `argument` is the character of
-    `f` or `r`. `count` None: none was typed. `is_linewise`: a visual operator that takes whole lines.
-    """
+    """A complete command."""
 
     name: str
+    """A motion, a text object such as `iw`, or an action."""
     operator: str = ""
+    """The operator that works on the range of the motion or text object; empty for none."""
     count: int | None = None
+    """The count that was typed, None if none was."""
     register: str = ""
     argument: str = ""
+    """The character after `f` or `r`."""
     is_linewise: bool = False
+    """Whether an operator of visual mode takes the whole lines of the selection."""
 
 
 class InvalidKeysError(ValueError):
@@ -103,20 +107,20 @@ class InvalidKeysError(ValueError):
 
 
 class _Keys:
-    """The keys of a command, read one by one; `None` if another one is needed."""
+    """The keys of a command, read one by one. Its methods return None if the command needs more keys."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         self._keys = keys
-        self._at = 0
+        self._index = 0
 
     def next(self) -> str | None:
-        if self._at == len(self._keys):
+        if self._index == len(self._keys):
             return None
-        self._at += 1
-        return self._keys[self._at - 1]
+        self._index += 1
+        return self._keys[self._index - 1]
 
     def name(self) -> str | None:
-        """Return a key, or `g` with the key after it."""
+        """Return the next key, or `g` together with the key after it."""
         key = self.next()
         if key != "g":
             return None if key is None else _ALIASES.get(key, key)
@@ -124,42 +128,45 @@ class _Keys:
         return None if after is None else f"g{after}"
 
     def count(self) -> int | None:
-        """Read digits; return their number, None without any."""
-        found: int | None = None
-        while self._at < len(self._keys):
-            key = self._keys[self._at]
-            if not (key.isascii() and key.isdecimal()) or (key == "0" and found is None):
+        """Read the digits of a count; return None if there are none. A `0` at the start is a motion, not a count."""
+        number: int | None = None
+        while self._index < len(self._keys):
+            key = self._keys[self._index]
+            if not (key.isascii() and key.isdecimal()) or (key == "0" and number is None):
                 break
-            found = min((found or 0) * 10 + int(key), _MAX_COUNT)
-            self._at += 1
-        return found
+            number = min((number or 0) * 10 + int(key), _MAX_COUNT)
+            self._index += 1
+        return number
 
 
 def parse(keys: Sequence[str], *, is_visual: bool) -> VimCommand | None:
-    """Return the command, None if keys are missing; raise `InvalidKeysError` if no command begins with them."""
+    """Return the command, None if it needs more keys; raise `InvalidKeysError` if no command begins with `keys`."""
     reader = _Keys(keys)
     count, register = reader.count(), ""
     while (name := reader.name()) == '"':
-        named = reader.next()
-        if named is None:
+        key = reader.next()
+        if key is None:
             return None
-        if named not in '"_0' and not (named.isascii() and named.isalpha() and len(named) == 1):
-            raise InvalidKeysError(named)
-        register, count = named, _product(count, reader.count())
+        if key not in '"_0' and not (key.isascii() and key.isalpha() and len(key) == 1):
+            raise InvalidKeysError(key)
+        register, count = key, _product(count, reader.count())
     if name is None:
         return None
     if is_visual:
         return _visual(reader, name, count, register)
-    if name in _SHORT:
-        operator, motion = _SHORT[name]
+    if name in _SHORT_COMMANDS:
+        operator, motion = _SHORT_COMMANDS[name]
         return VimCommand(motion, operator, count, register)
     if name not in _OPERATORS:
         return _simple_command(reader, name, count, register)
     return _operation(reader, name, count, register)
 
 
-def _product(number: int | None, other: int | None) -> int | None:
-    return other if number is None else number if other is None else min(number * other, _MAX_COUNT)
+def _product(count: int | None, other: int | None) -> int | None:
+    """Return the count of a command with two counts: `2d3w` deletes 6 words."""
+    if count is None or other is None:
+        return count if other is None else other
+    return min(count * other, _MAX_COUNT)
 
 
 def _operation(reader: _Keys, operator: str, count: int | None, register: str) -> VimCommand | None:
@@ -179,13 +186,13 @@ def _operation(reader: _Keys, operator: str, count: int | None, register: str) -
     raise InvalidKeysError(name)
 
 
-def _object(reader: _Keys, around: str, operator: str, count: int | None, register: str) -> VimCommand | None:
+def _object(reader: _Keys, prefix: str, operator: str, count: int | None, register: str) -> VimCommand | None:
     name = reader.next()
     if name is None:
         return None
     if name not in OBJECTS:
         raise InvalidKeysError(name)
-    return VimCommand(around + name, operator, count, register)
+    return VimCommand(prefix + name, operator, count, register)
 
 
 def _simple_command(reader: _Keys, name: str, count: int | None, register: str) -> VimCommand | None:
@@ -216,7 +223,7 @@ def _visual(reader: _Keys, name: str, count: int | None, register: str) -> VimCo
 
 def _character(key: str) -> str:
     """Return the character that a key types; raise `InvalidKeysError` for a key that types none."""
-    named = {"space": " ", "tab": "\t", "enter": "\n"}.get(key, key)
-    if len(named) != 1:
+    character = {"space": " ", "tab": "\t", "enter": "\n"}.get(key, key)
+    if len(character) != 1:
         raise InvalidKeysError(key)
-    return named
+    return character

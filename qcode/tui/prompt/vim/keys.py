@@ -21,22 +21,28 @@ if TYPE_CHECKING:
     from qcode.tui.prompt.vim.operators import ChangedText, Region
 
 _OTHER_KEYS = frozenset({"enter", "tab", "shift+tab", "pageup", "pagedown", "insert"})
+"""Keys that keep their meaning outside vim mode."""
 _BEGINS_TYPING = frozenset("/!@")
+"""Keys that start insert mode in an empty prompt: a command, a shell line, a mention."""
 
 
 class VimKeys:
-    """Vim mode of `area`. `recall` shows an earlier (True) or later prompt; `changed` gets the text for the status."""
+    """Vim mode of `area`.
+
+    `recall` shows an earlier (True) or later prompt. `show_label` gets the mode and the keys of an unfinished command,
+    such as `NORMAL 2d`.
+    """
 
     def __init__(
         self,
         area: EditingArea,
         labels: Sequence[Labels[Any]],
         recall: Callable[[bool], None],
-        changed: Callable[[str], None],
+        show_label: Callable[[str], None],
     ) -> None:
         self._area = area
         self._recall = recall
-        self._on_label = changed
+        self._show_label = show_label
         self._units = Units(lambda line: spans(line, *labels))
         self._vim = Vim(self._units.width)
         self._last_label = ""
@@ -79,7 +85,7 @@ class VimKeys:
         edited = vim.press(typed, text, cursor)
         if edited is not None:
             self._apply(edited)
-        # A letter that means nothing here must not be typed.
+        # A letter without a command must not be typed in normal mode.
         return edited is not None or is_typed
 
     def escape(self) -> bool:
@@ -90,7 +96,7 @@ class VimKeys:
         return edited is not None
 
     def undo(self, *, is_redo: bool = False) -> None:
-        """Undo or redo by vim's units, in every mode."""
+        """Undo or redo one step of vim's undo history, in every mode."""
         self._apply(self._vim.undo(*self._text_and_cursor(), is_redo=is_redo))
 
     def follow(self) -> None:
@@ -99,8 +105,8 @@ class VimKeys:
             self._vim.follow(*self._text_and_cursor())
             self._show()
 
-    def rest(self, location: Location) -> Location:
-        """Return where the cursor rests if it is moved to `location`: in normal mode, on a character."""
+    def clamp(self, location: Location) -> Location:
+        """Return `location`, moved in normal mode from the end of a line to its last character."""
         row, column = location
         line = self._area.document[row] if row < self._area.document.line_count else ""
         if self._vim.mode != "normal" or column < len(line) or not line:
@@ -114,7 +120,7 @@ class VimKeys:
         return self._units.unpack(self._vim.text[region.start : region.end]) if region is not None else ""
 
     def selected_columns(self, row: int) -> tuple[int, int] | None:
-        """Return the range of a line that the selection of visual mode covers, None if it is not in it."""
+        """Return the columns of a line that the selection of visual mode covers, None if it covers none."""
         region = self._vim.region()
         if region is None:
             return None
@@ -128,11 +134,11 @@ class VimKeys:
         return len(self._units.unpack(lines[row][:low])), len(self._units.unpack(lines[row][:high]))
 
     def _text_and_cursor(self) -> tuple[str, int]:
-        """Return the text and the cursor of the area, in units."""
+        """Return the text of the area and its cursor, both packed by `Units`."""
         area = self._area
         text = area.text
-        at = _offset(text, area.cursor_location)
-        return self._units.pack(text), len(self._units.pack(text[:at]))
+        index = _offset(text, area.cursor_location)
+        return self._units.pack(text), len(self._units.pack(text[:index]))
 
     def _take_selection(self) -> None:
         """Continue in visual mode with a selection made by mouse or with Shift."""
@@ -177,12 +183,12 @@ class VimKeys:
         label = f"{self._vim.mode.upper()} {self._vim.pending}".rstrip()
         if label != self._last_label:
             self._last_label = label
-            self._on_label(label)
+            self._show_label(label)
 
 
 def _offset(text: str, location: Location) -> int:
     return nth_line(text, location[0] + 1) + location[1]
 
 
-def _location(text: str, at: int) -> Location:
-    return text.count("\n", 0, at), at - line_start(text, at)
+def _location(text: str, index: int) -> Location:
+    return text.count("\n", 0, index), index - line_start(text, index)

@@ -1,8 +1,8 @@
 """The state machine of vim's modes: a key changes a text and its cursor. Pure.
 
-In insert mode the owner of the text edits it and passes only Esc. In the other modes every key comes here; `Vim.press`
-returns None for keys that are not vim's. Changes made elsewhere (typing, a paste, the history) are undone like vim's
-own. Undo, repeat and registers belong to one `Vim`.
+In insert mode the text area edits the text and passes only Esc to `Vim.press`. In the other modes it passes every key;
+`Vim.press` returns None for keys without a meaning in vim. Changes made elsewhere (typing, a paste, the history) are
+undone like vim's own. Each `Vim` has its own undo history, last change and registers.
 """
 
 from __future__ import annotations
@@ -33,11 +33,13 @@ _INSERTING = frozenset({"i", "a", "I", "A", "o", "O"})
 
 @dataclass(frozen=True, slots=True)
 class _SelectionSize:
-    """The size of a selection, for `.` after an operator of visual mode: its lines, and the characters of the last."""
+    """The size of a selection, for `.` after an operator of visual mode."""
 
     lines: int
     characters: int
+    """The characters of the selection in its last line."""
     is_lines: bool
+    """Whether whole lines were selected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +53,15 @@ class _Insertion:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The last change, for `.`: its command, the size of its selection, and the deleted and typed characters."""
+    """The last change, for `.`."""
 
     command: VimCommand
     selected: _SelectionSize | None = None
+    """The size of its selection, None if it was not made in visual mode."""
     deleted: int = 0
+    """The number of characters before the start of its insertion that were deleted."""
     typed: str = ""
+    """The text typed in its insertion."""
 
 
 class Vim(MovingCursor):
@@ -86,7 +91,7 @@ class Vim(MovingCursor):
         return "".join(self._keys)
 
     def register(self, name: str = '"') -> Register:
-        """Return the text in a register, empty if it has none."""
+        """Return the text of a register, which may be empty."""
         return self._registers.get(name, Register(""))
 
     def region(self) -> Region | None:
@@ -110,7 +115,7 @@ class Vim(MovingCursor):
         if self.mode != "insert":
             if text != self.text and self.is_visual:
                 self.mode = "normal"
-            self.wanted = None
+            self.wanted_column = None
             cursor = cursor if self.is_visual else clamped(text, cursor)
         self._set_state(text, cursor)
 
@@ -121,7 +126,7 @@ class Vim(MovingCursor):
         self._anchor, self.mode, self._keys = anchor, "visual", []
 
     def press(self, key: str, text: str, cursor: int) -> ChangedText | None:
-        """Handle a key; return None if it is not vim's, and nothing has changed."""
+        """Handle a key; return None, with nothing changed, if vim mode does not use the key."""
         if self.mode == "insert":
             if key != "escape":
                 return None
@@ -138,7 +143,7 @@ class Vim(MovingCursor):
         except InvalidKeysError:
             was_first = len(self._keys) == 1
             self._keys = []
-            # A longer command is cancelled by any key; a key alone may have another meaning.
+            # A key such as `pageup` after `d` cancels the command; alone, it belongs to the text area.
             return None if was_first and len(key) > 1 else ChangedText(self.text, self.cursor)
         if command is not None:
             self._keys = []
@@ -164,7 +169,7 @@ class Vim(MovingCursor):
     # Modes
 
     def _escape(self) -> ChangedText | None:
-        """Cancel a command or a selection; None if there is neither."""
+        """Cancel a command or a selection; return None if there is neither."""
         if not (self._keys or self.is_visual):
             return None
         if not self._keys:
@@ -174,7 +179,7 @@ class Vim(MovingCursor):
 
     def _leave_visual(self) -> None:
         self._last_selection = (self._anchor, self.cursor, self.mode)
-        self.mode, self.wanted = "normal", None
+        self.mode, self.wanted_column = "normal", None
         self.cursor = clamped(self.text, self.cursor)
 
     def _set_state(self, text: str, cursor: int) -> None:
@@ -198,7 +203,7 @@ class Vim(MovingCursor):
         insertion, self._insertion = self._insertion, None
         if insertion is None:
             return
-        deleted, typed = _inserted_text(insertion, self.text)
+        deleted, typed = _typed_since(insertion, self.text)
         repeats = (insertion.command.count or 1) - 1 if insertion.command.name in _INSERTING else 0
         if repeats and not deleted:
             is_line = insertion.command.name in "oO"
@@ -212,7 +217,7 @@ class Vim(MovingCursor):
     def _leave_insert(self) -> None:
         self._end_insertion()
         self.mode = "normal"
-        self.wanted = None
+        self.wanted_column = None
         self.cursor = clamped(self.text, max(line_start(self.text, self.cursor), self.cursor - 1))
         self._history.record(self.text, self.cursor)
 
@@ -245,9 +250,9 @@ class Vim(MovingCursor):
         motion = self.motion(command)
         if motion is None:
             return
-        self.cursor = motion.at if self.is_visual else clamped(self.text, motion.at)
+        self.cursor = motion.end if self.is_visual else clamped(self.text, motion.end)
         if command.name not in ("j", "k"):
-            self.wanted = END_OF_LINE if command.name == "$" else None
+            self.wanted_column = END_OF_LINE if command.name == "$" else None
 
     def _run_visual(self, command: VimCommand) -> None:
         name = command.name
@@ -313,7 +318,7 @@ class Vim(MovingCursor):
             self.cursor = region.start
         elif command.name == LINES and (command.count or 1) == 1 and command.operator != "y":
             self.cursor = min(self.cursor, first_non_blank(self.text, self.cursor))
-        self.wanted = None
+        self.wanted_column = None
         self._history.begin_at(self.cursor)
         self._apply(command, region, change)
 
@@ -335,34 +340,34 @@ class Vim(MovingCursor):
             count = (command.count or 1) - 1
             last = motions.lines_below(text, self.cursor, count) if count else self.cursor
             return (None if last is None else operators.lines_region(text, self.cursor, last)), None
-        column = self.wanted
+        column = self.wanted_column
         motion = self.motion(command)
-        self.wanted = column
+        self.wanted_column = column
         if motion is None:
             return None, None
         start = self.cursor if motion.start is None else motion.start
         if motion.is_lines:
-            region = operators.lines_region(text, start, motion.at)
+            region = operators.lines_region(text, start, motion.end)
         else:
             region = operators.moved_region(
-                text, start, motion.at, is_inclusive=motion.is_inclusive, is_delete=operator == "d"
+                text, start, motion.end, is_inclusive=motion.is_inclusive, is_delete=operator == "d"
             )
-        # Linewise commands keep the column of their first line, as `yk` does.
-        self.cursor = min(start, motion.at)
+        # `yk` moves the cursor to the line above, in the same column.
+        self.cursor = min(start, motion.end)
         return region, None
 
     def _region_of_size(self, selected: _SelectionSize, *, joins_lines: bool) -> Region:
         """Return the region of the size of an earlier selection, from the cursor."""
-        text, at = self.text, self.cursor
-        last = motions.lines_below(text, at, selected.lines - 1) if selected.lines > 1 else line_start(text, at)
-        start = line_start(text, at) if last is None else last
+        text, index = self.text, self.cursor
+        last = motions.lines_below(text, index, selected.lines - 1) if selected.lines > 1 else line_start(text, index)
+        start = line_start(text, index) if last is None else last
         if selected.is_lines:
-            return operators.lines_region(text, at, start)
-        begin = at if selected.lines == 1 else start
-        return Region(at, min(begin + selected.characters, line_end(text, begin) + joins_lines, len(text)))
+            return operators.lines_region(text, index, start)
+        begin = index if selected.lines == 1 else start
+        return Region(index, min(begin + selected.characters, line_end(text, begin) + joins_lines, len(text)))
 
     def _apply(self, command: VimCommand, region: Region, change: _Change | None) -> None:
-        """Perform an operator; the cursor is where the region begins."""
+        """Perform an operator. The cursor is already at the start of the region."""
         text, operator, count = self.text, command.operator, command.count or 1
         if operator in ("d", "c", "y"):
             if region.start < region.end or region.is_lines:
@@ -415,46 +420,48 @@ class Vim(MovingCursor):
     # Other changes
 
     def _insert(self, command: VimCommand, change: _Change | None) -> None:
-        text, at, name = self.text, self.cursor, command.name
+        text, index, name = self.text, self.cursor, command.name
         self._change = change or _Change(command)
         if name in "oO":
-            position = line_end(text, at) if name == "o" else line_start(text, at)
+            position = line_end(text, index) if name == "o" else line_start(text, index)
             self.text = f"{text[:position]}\n{text[position:]}"
             self.cursor = position + 1 if name == "o" else position
         elif name == "a":
-            self.cursor = at if is_line_end(text, at) else at + 1
+            self.cursor = index if is_line_end(text, index) else index + 1
         elif name == "I":
-            start = first_non_blank(text, at)
-            is_blank = not text[line_start(text, at) : line_end(text, at)].strip(" \t")
-            self.cursor = line_end(text, at) if is_blank else start
+            start = first_non_blank(text, index)
+            is_blank = not text[line_start(text, index) : line_end(text, index)].strip(" \t")
+            self.cursor = line_end(text, index) if is_blank else start
         elif name == "A":
-            self.cursor = line_end(text, at)
+            self.cursor = line_end(text, index)
         if name not in "oO":
             self._history.begin_at(self.cursor)
         self._enter_insert(command, change)
 
     def _edit(self, command: VimCommand) -> None:
-        text, at, count = self.text, self.cursor, command.count or 1
+        text, index, count = self.text, self.cursor, command.count or 1
         edited: ChangedText | None = None
         if command.name in "pP":
             register = self._registers.get((command.register or '"').lower())
             if register is not None:
-                edited = operators.put(text, at, register, count, is_after=command.name == "p")
+                edited = operators.put(text, index, register, count, is_after=command.name == "p")
         elif command.name == "J":
-            edited = operators.join(text, at, max(2, count))
+            edited = operators.join(text, index, max(2, count))
         elif command.name == "~":
-            end = min(at + count, line_end(text, at))
-            edited = None if end == at else operators.change_case(text, Region(at, end), "~", end)
-        elif at + count <= line_end(text, at):
+            end = min(index + count, line_end(text, index))
+            edited = None if end == index else operators.change_case(text, Region(index, end), "~", end)
+        elif index + count <= line_end(text, index):
             if command.argument == "\n":
-                changed = f"{text[:at]}\n{text[at + count :]}"
-                edited = ChangedText(changed, clamped(changed, at + 1))
+                changed = f"{text[:index]}\n{text[index + count :]}"
+                edited = ChangedText(changed, clamped(changed, index + 1))
             else:
-                edited = operators.replace(text, Region(at, at + count), command.argument * count, at + count - 1)
+                edited = operators.replace(
+                    text, Region(index, index + count), command.argument * count, index + count - 1
+                )
         if edited is not None:
             self._apply_change(edited)
             self._change = _Change(command)
-            self.wanted = None
+            self.wanted_column = None
 
     def _repeat(self, count: int | None) -> None:
         """Repeat the last change, with another count if one was typed."""
@@ -475,12 +482,15 @@ class Vim(MovingCursor):
         if step is None:
             return False
         cursor = step.end if self.mode == "insert" else clamped(step.text, step.cursor)
-        self.text, self.cursor, self.wanted = step.text, cursor, None
+        self.text, self.cursor, self.wanted_column = step.text, cursor, None
         return True
 
 
-def _inserted_text(insertion: _Insertion, text: str) -> tuple[int, str]:
-    """Return how many characters before the start of an insertion were deleted, and the text that was typed."""
+def _typed_since(insertion: _Insertion, text: str) -> tuple[int, str]:
+    """Return how many characters before the start of an insertion were deleted, and the text that was typed.
+
+    Example: `A`, two backspaces and `xy` on `abcd` are 2 and `xy`.
+    """
     before, after = insertion.before, insertion.after
     if text.endswith(after):
         head = text[: len(text) - len(after)]

@@ -20,59 +20,59 @@ Width: TypeAlias = Callable[[str], int]
 # Lines
 
 
-def line_start(text: str, at: int) -> int:
-    return text.rfind("\n", 0, at) + 1
+def line_start(text: str, index: int) -> int:
+    return text.rfind("\n", 0, index) + 1
 
 
-def line_end(text: str, at: int) -> int:
+def line_end(text: str, index: int) -> int:
     """Return the position of the `\\n` of the line, or the end of the text."""
-    end = text.find("\n", at)
+    end = text.find("\n", index)
     return len(text) if end < 0 else end
 
 
-def is_line_end(text: str, at: int) -> bool:
-    return at >= len(text) or text[at] == "\n"
+def is_line_end(text: str, index: int) -> bool:
+    return index >= len(text) or text[index] == "\n"
 
 
-def is_empty_line(text: str, at: int) -> bool:
-    return is_line_end(text, at) and line_start(text, at) == at
+def is_empty_line(text: str, index: int) -> bool:
+    return is_line_end(text, index) and line_start(text, index) == index
 
 
-def first_non_blank(text: str, at: int) -> int:
+def first_non_blank(text: str, index: int) -> int:
     """Return the first character of the line that is not blank; in a blank line its last character."""
-    start, end = line_start(text, at), line_end(text, at)
-    found = next((index for index in range(start, end) if text[index] not in " \t"), None)
-    return max(start, end - 1) if found is None else found
+    start, end = line_start(text, index), line_end(text, index)
+    non_blank = next((index for index in range(start, end) if text[index] not in " \t"), None)
+    return max(start, end - 1) if non_blank is None else non_blank
 
 
-def clamped(text: str, at: int) -> int:
+def clamped(text: str, index: int) -> int:
     """Return where the cursor of normal mode rests: not behind the last character of a line."""
-    at = max(0, min(at, len(text)))
-    return at - 1 if is_line_end(text, at) and at > line_start(text, at) else at
+    index = max(0, min(index, len(text)))
+    return index - 1 if is_line_end(text, index) and index > line_start(text, index) else index
 
 
-def is_in_indent(text: str, at: int) -> bool:
-    """Whether only blanks are before `at` in its line."""
-    return not text[line_start(text, at) : at].strip(" \t")
+def is_in_indent(text: str, index: int) -> bool:
+    """Whether only blanks are before `index` in its line."""
+    return not text[line_start(text, index) : index].strip(" \t")
 
 
 def nth_line(text: str, number: int) -> int:
     """Return the start of line `number` (from 1), the last line if there are fewer."""
-    at = 0
+    index = 0
     for _ in range(number - 1):
-        end = text.find("\n", at)
+        end = text.find("\n", index)
         if end < 0:
             break
-        at = end + 1
-    return at
+        index = end + 1
+    return index
 
 
-def lines_below(text: str, at: int, count: int) -> int | None:
-    """Return the start of the line `count` lines below (negative: above), the nearest one; None if there is no other.
+def lines_below(text: str, index: int, count: int) -> int | None:
+    """Return the start of the line `count` lines below (negative: above), None on the last (or first) line.
 
-    vim moves as far as it can, and fails only on the last (or first) line.
+    If there are fewer lines, it is the start of the last (or first) one: vim moves as far as it can.
     """
-    position = line_start(text, at)
+    position = line_start(text, index)
     for step in range(abs(count)):
         if count > 0:
             end = line_end(text, position)
@@ -89,21 +89,21 @@ END_OF_LINE = 1 << 30
 """The wanted column after `$`: the end of every line."""
 
 
-def column_at(text: str, at: int, width: Width) -> int:
-    """Return the cells before `at` in its line."""
-    before = text[line_start(text, at) : at]
+def column_at(text: str, index: int, width: Width) -> int:
+    """Return the cells before `index` in its line."""
+    before = text[line_start(text, index) : index]
     return len(before) if before.isascii() and before.isprintable() else sum(map(width, before))
 
 
 def at_column(text: str, start: int, column: int, width: Width, *, is_visual: bool) -> int:
-    """Return the position of the line starting at `start` that covers `column`, otherwise its last position."""
+    """Return the position at cell `column` of the line that starts at `start`; in a shorter line, its last one."""
     end = line_end(text, start)
-    at, cells = start, 0
-    while at < end:
-        cells += width(text[at])
+    index, cells = start, 0
+    while index < end:
+        cells += width(text[index])
         if cells > column:
-            return at
-        at += 1
+            return index
+        index += 1
     return end if is_visual else max(start, end - 1)
 
 
@@ -119,7 +119,7 @@ _SCRIPTS = (
     (0xF900, 0xFAFF, 0x4E00),
     (0x20000, 0x2FA1F, 0x4E00),
 )
-"""Scripts written without spaces, whose runs are words: Hiragana, Katakana, ideographs, Hangul."""
+"""Scripts written without spaces: first and last code point, and the class. Hiragana, Katakana, ideographs, Hangul."""
 
 
 def char_class(character: str) -> int:
@@ -147,41 +147,41 @@ FIRST_UNIT, UNITS_PER_CLASS, LAST_UNIT = 0xF0000, 0x3F00, 0xFFFFD
 
 
 class _Walk:
-    """A position that moves by characters and sees their classes; `is_big`: every non-blank has one class (`W`)."""
+    """A position that moves by characters. `is_big`: all characters but blanks have the same class, as for `W`."""
 
-    def __init__(self, text: str, at: int, is_big: bool) -> None:
+    def __init__(self, text: str, index: int, is_big: bool) -> None:
         self.text = text
-        self.at = at
+        self.index = index
         self._is_big = is_big
 
     @property
     def kind(self) -> int:
-        if self.at >= len(self.text):
+        if self.index >= len(self.text):
             return BLANK
-        found = char_class(self.text[self.at])
-        return min(found, 1) if self._is_big else found
+        kind = char_class(self.text[self.index])
+        return min(kind, 1) if self._is_big else kind
 
     @property
     def is_on_empty_line(self) -> bool:
-        return is_empty_line(self.text, self.at)
+        return is_empty_line(self.text, self.index)
 
     def forward(self) -> bool:
         """Step; return False at the end of the text."""
-        if self.at >= len(self.text):
+        if self.index >= len(self.text):
             return False
-        self.at += 1
+        self.index += 1
         return True
 
     def back(self) -> bool:
-        if self.at == 0:
+        if self.index == 0:
             return False
-        self.at -= 1
+        self.index -= 1
         return True
 
     @property
     def has_crossed(self) -> bool:
         """Whether the last step forward reached the end of a line or the next line."""
-        return self.text[self.at - 1] == "\n" or is_line_end(self.text, self.at)
+        return self.text[self.index - 1] == "\n" or is_line_end(self.text, self.index)
 
     def skip(self, kind: int, step: Callable[[], bool]) -> bool:
         """Step while the class is `kind`; return False if the text ended first."""
@@ -191,100 +191,100 @@ class _Walk:
         return True
 
 
-def word_forward(text: str, at: int, count: int, *, is_big: bool, stops_at_line_end: bool) -> tuple[int, bool]:
+def word_forward(text: str, index: int, count: int, *, is_big: bool, stops_at_line_end: bool) -> tuple[int, bool]:
     """Move to the start of a word (`w`); return False if the text ended before.
 
     `stops_at_line_end`: the last word ends at the end of its line, as for operators.
     """
-    walk = _Walk(text, at, is_big)
-    for left in reversed(range(count)):
-        stops = stops_at_line_end and left == 0
-        kind, is_last_line = walk.kind, text.find("\n", walk.at) < 0
+    walk = _Walk(text, index, is_big)
+    for remaining in reversed(range(count)):
+        stops = stops_at_line_end and remaining == 0
+        kind, is_last_line = walk.kind, text.find("\n", walk.index) < 0
         if not walk.forward() or (walk.has_crossed and is_last_line):
-            return walk.at, False
+            return walk.index, False
         if walk.has_crossed and stops:
-            return walk.at, True
+            return walk.index, True
         while kind and walk.kind == kind:
             if not walk.forward() or (walk.has_crossed and stops):
-                return walk.at, True
+                return walk.index, True
         while walk.kind == BLANK and not walk.is_on_empty_line:
             if not walk.forward() or (walk.has_crossed and (is_last_line or stops)):
-                return walk.at, True
-    return walk.at, True
+                return walk.index, True
+    return walk.index, True
 
 
-def word_back(text: str, at: int, count: int, *, is_big: bool) -> tuple[int, bool]:
+def word_back(text: str, index: int, count: int, *, is_big: bool) -> tuple[int, bool]:
     """Move back to the start of a word (`b`); return False if the text began before."""
-    walk = _Walk(text, at, is_big)
+    walk = _Walk(text, index, is_big)
     for _ in range(count):
         if not walk.back():
-            return walk.at, False
+            return walk.index, False
         while walk.kind == BLANK and not walk.is_on_empty_line:
             if not walk.back():
-                return walk.at, True
+                return walk.index, True
         if walk.kind == BLANK:
             continue
         if not walk.skip(walk.kind, walk.back):
-            return walk.at, True
+            return walk.index, True
         walk.forward()
-    return walk.at, True
+    return walk.index, True
 
 
 def word_end(
-    text: str, at: int, count: int, *, is_big: bool, may_stay: bool = False, stops_at_empty: bool = False
+    text: str, index: int, count: int, *, is_big: bool, may_stay: bool = False, stops_at_empty: bool = False
 ) -> tuple[int, bool]:
     """Move to the end of a word (`e`); return False if the text ended before.
 
     `may_stay`: at the end of a word the cursor stays there, as for `cw` and text objects.
     """
-    walk = _Walk(text, at, is_big)
+    walk = _Walk(text, index, is_big)
     for _ in range(count):
         kind = walk.kind
         if not walk.forward():
-            return walk.at, False
+            return walk.index, False
         if walk.kind == kind != BLANK:
             if not walk.skip(kind, walk.forward):
-                return walk.at, False
+                return walk.index, False
         elif not may_stay or kind == BLANK:
             while walk.kind == BLANK:
                 if stops_at_empty and walk.is_on_empty_line:
                     break
                 if not walk.forward():
-                    return walk.at, False
+                    return walk.index, False
             if walk.kind == BLANK:
                 may_stay = False
                 continue
             if not walk.skip(walk.kind, walk.forward):
-                return walk.at, False
+                return walk.index, False
         walk.back()
         may_stay = False
-    return walk.at, True
+    return walk.index, True
 
 
-def word_end_back(text: str, at: int, count: int, *, is_big: bool) -> tuple[int, bool]:
+def word_end_back(text: str, index: int, count: int, *, is_big: bool) -> tuple[int, bool]:
     """Move back to the end of a word (`ge`); return False if the text began before."""
-    walk = _Walk(text, at, is_big)
+    walk = _Walk(text, index, is_big)
     for _ in range(count):
         kind = walk.kind
         if not walk.back():
-            return walk.at, False
+            return walk.index, False
         while kind and walk.kind == kind:
             if not walk.back():
-                return walk.at, True
+                return walk.index, True
         while walk.kind == BLANK and not walk.is_on_empty_line:
             if not walk.back():
-                return walk.at, True
-    return walk.at, True
+                return walk.index, True
+    return walk.index, True
 
 
 # Paragraphs, characters, brackets
 
 
-def paragraph(text: str, at: int, step: Literal[1, -1], count: int) -> tuple[int, bool] | None:
-    """Move to the next empty line (`}`, with step -1 `{`); True if the position is inclusive. None if it fails."""
+def paragraph(text: str, index: int, step: Literal[1, -1], count: int) -> tuple[int, bool] | None:
+    """Return the next empty line (`}`, with step -1 `{`) and whether that position is inclusive; None if it fails."""
     lines = text.split("\n")
-    row = text.count("\n", 0, at)
-    for left in reversed(range(count)):
+    row = text.count("\n", 0, index)
+    for remaining in reversed(range(count)):
         has_skipped, is_first = False, True
         while True:
             has_skipped = has_skipped or bool(lines[row])
@@ -292,7 +292,7 @@ def paragraph(text: str, at: int, step: Literal[1, -1], count: int) -> tuple[int
                 break
             is_first = False
             if not 0 <= row + step < len(lines):
-                if left:
+                if remaining:
                     return None
                 break
             row += step
@@ -309,17 +309,18 @@ class Find:
     character: str
     step: Literal[1, -1]
     is_until: bool
+    """Whether the cursor stops before the character (`t`, `T`)."""
 
     @property
     def reversed(self) -> Find:
         return Find(self.character, -1 if self.step > 0 else 1, self.is_until)
 
 
-def find_in_line(text: str, at: int, find: Find, count: int, *, is_repeated: bool) -> int | None:
+def find_in_line(text: str, index: int, find: Find, count: int, *, is_repeated: bool) -> int | None:
     """Return the position of the `count`th match. A repeated `t` passes a match that the cursor is right before."""
-    start, end = line_start(text, at), line_end(text, at)
+    start, end = line_start(text, index), line_end(text, index)
     may_stop = not (is_repeated and find.is_until and count == 1)
-    position = at
+    position = index
     for _ in range(count):
         while True:
             position += find.step
@@ -335,9 +336,9 @@ _CLOSING = {"(": ")", "[": "]", "{": "}", "<": ">"}
 _OPENING = {closing: opening for opening, closing in _CLOSING.items()}
 
 
-def matching_bracket(text: str, at: int) -> int | None:
-    """Return the partner of the first bracket at or after `at` in its line (`%`)."""
-    position = next((number for number in range(at, line_end(text, at)) if text[number] in "()[]{}"), None)
+def matching_bracket(text: str, index: int) -> int | None:
+    """Return the partner of the first bracket at or after `index` in its line (`%`)."""
+    position = next((number for number in range(index, line_end(text, index)) if text[number] in "()[]{}"), None)
     if position is None:
         return None
     bracket = text[position]
@@ -346,16 +347,19 @@ def matching_bracket(text: str, at: int) -> int | None:
     return unmatched(text, position - 1, _OPENING[bracket], bracket, -1)
 
 
-def unmatched(text: str, at: int, opening: str, closing: str, step: Literal[1, -1]) -> int | None:
-    """Return the first bracket from `at` on that has no partner before it: `closing` forward, `opening` backward."""
+def unmatched(text: str, index: int, opening: str, closing: str, step: Literal[1, -1]) -> int | None:
+    """Return the first bracket from `index` on whose partner is not between: `closing` forward, `opening` backward.
+
+    Example: from index 1 of `(a (b) c)` forward it is index 8; the pair around `b` is skipped.
+    """
     target, other = (closing, opening) if step > 0 else (opening, closing)
     depth = 0
-    while 0 <= at < len(text):
-        if text[at] == target:
+    while 0 <= index < len(text):
+        if text[index] == target:
             if depth == 0:
-                return at
+                return index
             depth -= 1
-        elif text[at] == other:
+        elif text[index] == other:
             depth += 1
-        at += step
+        index += step
     return None

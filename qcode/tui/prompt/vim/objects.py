@@ -1,7 +1,7 @@
 """Text objects of vim: the range of a word, a quoted text, a block in brackets or a paragraph. Pure.
 
 `count` selects more of them, `is_around` (`a` instead of `i`) includes white space or the delimiters. In visual mode an
-object replaces the selection; if that is longer than one character, words and paragraphs are added to it instead.
+object replaces the selection. Words and paragraphs are added to a selection of more than one character.
 """
 
 from __future__ import annotations
@@ -37,71 +37,74 @@ class Extent:
     is_lines: bool = False
 
 
-def text_object(text: str, at: int, name: str, count: int, *, is_around: bool) -> Extent | None:
-    """Return the text object `name` at `at`, None if there is none."""
+def text_object(text: str, index: int, name: str, count: int, *, is_around: bool) -> Extent | None:
+    """Return the text object `name` at `index`, None if there is none."""
     if name in "wW":
-        return _word(text, at, count, is_around=is_around, is_big=name == "W")
+        return _word(text, index, count, is_around=is_around, is_big=name == "W")
     if name in QUOTES:
-        return _quoted(text, at, name, count, is_around=is_around)
+        return _quoted(text, index, name, count, is_around=is_around)
     if name == "p":
-        return _paragraph(text, at, count, is_around=is_around)
+        return _paragraph(text, index, count, is_around=is_around)
     opening, closing = BRACKETS[name]
-    return _block(text, at, opening, closing, count, is_around=is_around)
+    return _block(text, index, opening, closing, count, is_around=is_around)
 
 
-def more_words(text: str, at: int, count: int, *, is_around: bool, is_big: bool) -> tuple[int, bool] | None:
-    """Extend a range that ends at `at` by words, or by white space with `i`; True if the new end is inclusive."""
+def more_words(text: str, index: int, count: int, *, is_around: bool, is_big: bool) -> tuple[int, bool] | None:
+    """Return the end of a range that ended at `index`, extended by `count` words; True if that end is inclusive.
+
+    Without `is_around`, a run of white space counts as a word.
+    """
     is_inclusive = True
-    for left in reversed(range(count)):
-        after = _past_line_end(text, at)
+    for remaining in reversed(range(count)):
+        after = _past_line_end(text, index)
         if after is None:
             return None
-        at, is_inclusive = after, True
-        is_blank = _kind(text, at, is_big) == BLANK
+        index, is_inclusive = after, True
+        is_blank = _kind(text, index, is_big) == BLANK
         if is_around and not is_blank:
-            at, is_done = word_forward(text, at, 1, is_big=is_big, stops_at_line_end=True)
-            if not is_done and left:
+            index, is_done = word_forward(text, index, 1, is_big=is_big, stops_at_line_end=True)
+            if not is_done and remaining:
                 return None
-            if at == line_start(text, at):
+            if index == line_start(text, index):
                 is_inclusive = False
             else:
-                at -= 1
+                index -= 1
         elif is_blank and not is_around:
-            while _kind(text, at, is_big) == BLANK and not is_line_end(text, at):
-                at += 1
-            at = max(at - 1, line_start(text, at))
+            while _kind(text, index, is_big) == BLANK and not is_line_end(text, index):
+                index += 1
+            index = max(index - 1, line_start(text, index))
         else:
-            at, is_done = word_end(text, at, 1, is_big=is_big, may_stay=True, stops_at_empty=True)
+            index, is_done = word_end(text, index, 1, is_big=is_big, may_stay=True, stops_at_empty=True)
             if not is_done:
                 return None
-    return at, is_inclusive
+    return index, is_inclusive
 
 
-def _kind(text: str, at: int, is_big: bool) -> int:
-    kind = char_class(text[at]) if at < len(text) else BLANK
+def _kind(text: str, index: int, is_big: bool) -> int:
+    kind = char_class(text[index]) if index < len(text) else BLANK
     return min(kind, 1) if is_big else kind
 
 
-def _past_line_end(text: str, at: int) -> int | None:
-    """Return the next position that is a character, or an empty line; None at the end of the text."""
-    if at >= len(text):
+def _past_line_end(text: str, index: int) -> int | None:
+    """Return the position of the next character or empty line after `index`; None at the end of the text."""
+    if index >= len(text):
         return None
-    at += 1
-    if text[at - 1] != "\n" and is_line_end(text, at):
-        return at + 1 if at < len(text) else None
-    return at
+    index += 1
+    if text[index - 1] != "\n" and is_line_end(text, index):
+        return index + 1 if index < len(text) else None
+    return index
 
 
-def _run_start(text: str, at: int, is_big: bool) -> int:
-    """Return the start of the run of one class around `at`, within the line."""
-    kind, start = _kind(text, at, is_big), line_start(text, at)
-    while at > start and _kind(text, at - 1, is_big) == kind:
-        at -= 1
-    return at
+def _run_start(text: str, index: int, is_big: bool) -> int:
+    """Return the start of the run of one class around `index`, within the line."""
+    kind, start = _kind(text, index, is_big), line_start(text, index)
+    while index > start and _kind(text, index - 1, is_big) == kind:
+        index -= 1
+    return index
 
 
-def _word(text: str, at: int, count: int, *, is_around: bool, is_big: bool) -> Extent | None:
-    start = end = _run_start(text, at, is_big)
+def _word(text: str, index: int, count: int, *, is_around: bool, is_big: bool) -> Extent | None:
+    start = end = _run_start(text, index, is_big)
     has_white_after = False
     if (_kind(text, start, is_big) == BLANK) == is_around:
         end, is_done = word_end(text, start, 1, is_big=is_big, may_stay=True, stops_at_empty=True)
@@ -125,19 +128,19 @@ def _word(text: str, at: int, count: int, *, is_around: bool, is_big: bool) -> E
     return Extent(start, end, is_inclusive)
 
 
-def _before_line(text: str, at: int) -> int:
-    """Return the last character of the line before the one that starts at `at`; its start if that line is empty."""
-    if at == 0:
+def _before_line(text: str, index: int) -> int:
+    """Return the last character of the line before the one that starts at `index`; its start if that line is empty."""
+    if index == 0:
         return 0
-    return at - 1 if at - 1 == line_start(text, at - 1) else at - 2
+    return index - 1 if index - 1 == line_start(text, index - 1) else index - 2
 
 
-def _quoted(text: str, at: int, quote: str, count: int, *, is_around: bool) -> Extent | None:
-    first, last = line_start(text, at), line_end(text, at)
-    found = _quotes_at(text, at, quote, first, last)
-    if found is None:
+def _quoted(text: str, index: int, quote: str, count: int, *, is_around: bool) -> Extent | None:
+    first, last = line_start(text, index), line_end(text, index)
+    pair = _quotes_at(text, index, quote, first, last)
+    if pair is None:
         return None
-    start, end = found
+    start, end = pair
     if is_around:
         if _is_white(text, end + 1, last):
             while _is_white(text, end + 1, last):
@@ -150,22 +153,22 @@ def _quoted(text: str, at: int, quote: str, count: int, *, is_around: bool) -> E
     return Extent(start + 1, end, is_inclusive=False)
 
 
-def _quotes_at(text: str, at: int, quote: str, first: int, last: int) -> tuple[int, int] | None:
-    """Return the positions of the quotes around `at`, or of the first pair after it in the line."""
-    if at < last and text[at] == quote:
+def _quotes_at(text: str, index: int, quote: str, first: int, last: int) -> tuple[int, int] | None:
+    """Return the positions of the quotes around `index`, or of the first pair after it in the line."""
+    if index < last and text[index] == quote:
         # On a quote: pair them from the start of the line to know whether it opens or closes.
         start = first
         while True:
             start = _next_quote(text, start, quote, last, has_escapes=False)
-            if start < 0 or start > at:
+            if start < 0 or start > index:
                 return None
             end = _next_quote(text, start + 1, quote, last)
             if end < 0:
                 return None
-            if start <= at <= end:
+            if start <= index <= end:
                 return start, end
             start = end + 1
-    start = _previous_quote(text, at, quote, first)
+    start = _previous_quote(text, index, quote, first)
     if text[start : start + 1] != quote:
         start = _next_quote(text, start, quote, last, has_escapes=False)
         if start < 0:
@@ -174,35 +177,35 @@ def _quotes_at(text: str, at: int, quote: str, first: int, last: int) -> tuple[i
     return None if end < 0 else (start, end)
 
 
-def _next_quote(text: str, at: int, quote: str, last: int, *, has_escapes: bool = True) -> int:
-    while at < last:
-        if text[at] == "\\" and has_escapes:
-            at += 1
-        elif text[at] == quote:
-            return at
-        at += 1
+def _next_quote(text: str, index: int, quote: str, last: int, *, has_escapes: bool = True) -> int:
+    while index < last:
+        if text[index] == "\\" and has_escapes:
+            index += 1
+        elif text[index] == quote:
+            return index
+        index += 1
     return -1
 
 
-def _previous_quote(text: str, at: int, quote: str, first: int) -> int:
-    while at > first:
-        at -= 1
+def _previous_quote(text: str, index: int, quote: str, first: int) -> int:
+    while index > first:
+        index -= 1
         escapes = 0
-        while at - escapes > first and text[at - escapes - 1] == "\\":
+        while index - escapes > first and text[index - escapes - 1] == "\\":
             escapes += 1
         if escapes % 2:
-            at -= escapes
-        elif text[at] == quote:
+            index -= escapes
+        elif text[index] == quote:
             break
-    return at
+    return index
 
 
-def _is_white(text: str, at: int, last: int) -> bool:
-    return at < last and text[at] in " \t"
+def _is_white(text: str, index: int, last: int) -> bool:
+    return index < last and text[index] in " \t"
 
 
-def _block(text: str, at: int, opening: str, closing: str, count: int, *, is_around: bool) -> Extent | None:
-    position = at
+def _block(text: str, index: int, opening: str, closing: str, count: int, *, is_around: bool) -> Extent | None:
+    position = index
     if opening == "{":
         while (
             position < len(text)
@@ -223,19 +226,21 @@ def _block(text: str, at: int, opening: str, closing: str, count: int, *, is_aro
     return Extent(start, end) if is_around else _between_brackets(text, start, end, opening)
 
 
-def _opening_bracket(text: str, at: int, opening: str, closing: str, count: int, step: Literal[1, -1]) -> int | None:
-    """Return the `count`th opening bracket before `at`, or after it, in which the brackets between have partners."""
-    found: int | None = None
+def _opening_bracket(text: str, index: int, opening: str, closing: str, count: int, step: Literal[1, -1]) -> int | None:
+    """Return the `count`th opening bracket before `index` (`step` -1) or after it. Pairs in between are skipped."""
+    # Forward, the roles are swapped: an opening bracket ends the search as a closing one would.
+    first, second = (opening, closing) if step < 0 else (closing, opening)
+    bracket: int | None = None
     for _ in range(count):
-        found = unmatched(text, at, opening, closing, -1) if step < 0 else unmatched(text, at, closing, opening, 1)
-        if found is None:
+        bracket = unmatched(text, index, first, second, step)
+        if bracket is None:
             return None
-        at = found + step
-    return found
+        index = bracket + step
+    return bracket
 
 
 def _between_brackets(text: str, start: int, end: int, opening: str) -> Extent:
-    """Return what is between the brackets; a closing bracket alone in its line keeps that line."""
+    """Return the range between two brackets. If the closing one is alone in its line, that line stays."""
     start += 1
     if is_line_end(text, start) and start < end:
         start += 1
@@ -248,9 +253,9 @@ def _between_brackets(text: str, start: int, end: int, opening: str) -> Extent:
     return Extent(start, max(start, end), is_inclusive=False)
 
 
-def _paragraph(text: str, at: int, count: int, *, is_around: bool) -> Extent | None:
+def _paragraph(text: str, index: int, count: int, *, is_around: bool) -> Extent | None:
     lines = text.split("\n")
-    rows = paragraph_rows(lines, text.count("\n", 0, at), count, is_around=is_around)
+    rows = paragraph_rows(lines, text.count("\n", 0, index), count, is_around=is_around)
     if rows is None:
         return None
     starts = [0]
@@ -260,7 +265,7 @@ def _paragraph(text: str, at: int, count: int, *, is_around: bool) -> Extent | N
 
 
 def paragraph_rows(lines: list[str], row: int, count: int, *, is_around: bool) -> tuple[int, int] | None:
-    """Return the first and last row of `count` paragraphs, where runs of blank lines count as one for `ip`."""
+    """Return the first and last row of `count` paragraphs from `row` on. For `ip`, a run of blank lines is one, too."""
 
     def is_white(number: int) -> bool:
         return not lines[number].strip(" \t")
@@ -272,7 +277,7 @@ def paragraph_rows(lines: list[str], row: int, count: int, *, is_around: bool) -
     end = first - 1
     while end < last and is_white(end + 1):
         end += 1
-    for left in reversed(range(count - (starts_white and not is_around))):
+    for remaining in reversed(range(count - (starts_white and not is_around))):
         if end == last:
             return None
         takes_white = is_around or is_white(end + 1)
@@ -280,7 +285,7 @@ def paragraph_rows(lines: list[str], row: int, count: int, *, is_around: bool) -
             end += 1
             while end < last and not is_white(end + 1):
                 end += 1
-        if left == 0 and starts_white and is_around:
+        if remaining == 0 and starts_white and is_around:
             break
         if takes_white:
             while end < last and is_white(end + 1):

@@ -1,6 +1,6 @@
-"""Operators of vim: the range that an operator takes, and what it leaves. Pure.
+"""Operators of vim: the range that an operator takes, and the text after it. Pure.
 
-An operator gets a `Region` and returns an `ChangedText`: the whole text with the cursor in it.
+An operator gets a `Region` and returns a `ChangedText`: the whole text and its cursor.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from qcode.tui.prompt.vim.motions import (
 from qcode.values import dataclass
 
 INDENT = 4
-"""The columns of `>` and `<`."""
+"""The columns by which `>` and `<` shift a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,19 +48,19 @@ class ChangedText:
     cursor: int
 
 
-def lines_region(text: str, number: int, other: int) -> Region:
+def lines_region(text: str, position: int, other: int) -> Region:
     """Return the region of the lines from one position to another."""
-    low, high = sorted((number, other))
+    low, high = sorted((position, other))
     return Region(line_start(text, low), line_end(text, high), is_lines=True)
 
 
-def moved_region(text: str, number: int, other: int, *, is_inclusive: bool, is_delete: bool) -> Region:
+def moved_region(text: str, position: int, other: int, *, is_inclusive: bool, is_delete: bool) -> Region:
     """Return the region of a motion from one position to another.
 
     An exclusive motion to the start of a line ends at the line before; if it began in the indent, it takes whole lines.
     So does a delete that leaves only blanks of its first and last line: `d}` on a paragraph takes its lines.
     """
-    low, high = sorted((number, other))
+    low, high = sorted((position, other))
     is_over_lines = line_start(text, low) != line_start(text, high)
     if not is_inclusive and is_over_lines and high == line_start(text, high):
         high -= 1
@@ -86,15 +86,15 @@ def visual_region(text: str, anchor: int, cursor: int, *, is_lines: bool, joins_
 def delete(text: str, region: Region) -> ChangedText:
     start, end = region.start, region.end
     if not region.is_lines:
-        left = text[:start] + text[end:]
-        return ChangedText(left, clamped(left, start))
-    # With the line break after it, or with the one before if it is the last line.
-    left = text[:start] + text[end + 1 :] if end < len(text) else text[: max(0, start - 1)]
-    return ChangedText(left, first_non_blank(left, min(start, len(left))))
+        changed = text[:start] + text[end:]
+        return ChangedText(changed, clamped(changed, start))
+    # The line break after the lines goes, too; after the last line there is none, so the one before it goes.
+    changed = text[:start] + text[end + 1 :] if end < len(text) else text[: max(0, start - 1)]
+    return ChangedText(changed, first_non_blank(changed, min(start, len(changed))))
 
 
 def clear(text: str, region: Region) -> ChangedText:
-    """Delete a region for `c`: of lines an empty one stays, and the cursor may rest behind the last character."""
+    """Delete a region for `c`. Whole lines become one empty line; the cursor may be behind the last character."""
     return ChangedText(text[: region.start] + text[region.end :], region.start)
 
 
@@ -104,24 +104,25 @@ def replace(text: str, region: Region, new: str, cursor: int) -> ChangedText:
 
 
 def change_case(text: str, region: Region, case: str, cursor: int) -> ChangedText:
-    """Change letters to upper (`U`) or lower case (`u`), or swap it (`~`). A letter stays one letter."""
+    """Change letters to upper (`U`) or lower case (`u`), or swap their case (`~`). The length stays the same."""
     old = text[region.start : region.end]
     return replace(text, region, "".join(_change_case(character, case) for character in old), cursor)
 
 
 def _change_case(character: str, case: str) -> str:
-    found = {"U": character.upper(), "u": character.lower(), "~": character.swapcase()}[case]
-    return found if len(found) == 1 else character
+    # `ß` stays, because its capital is the two letters `SS`.
+    changed = {"U": character.upper(), "u": character.lower(), "~": character.swapcase()}[case]
+    return changed if len(changed) == 1 else character
 
 
 def fill(text: str, region: Region, character: str) -> ChangedText:
-    """Replace every character by one; line breaks stay."""
+    """Replace every character of a region by `character`; line breaks stay."""
     new = "".join("\n" if old == "\n" else character for old in text[region.start : region.end])
     return replace(text, region, new, region.start)
 
 
 def shift(text: str, region: Region, times: int) -> ChangedText:
-    """Indent lines (negative: outdent). Empty lines stay empty."""
+    """Indent the lines of a region `times` times; outdent them if it is negative. Empty lines stay empty."""
     lines = lines_region(text, region.start, region.end)
     shifted = [_shift_line(line, times) for line in text[lines.start : lines.end].split("\n")]
     changed = text[: lines.start] + "\n".join(shifted) + text[lines.end :]
@@ -129,15 +130,17 @@ def shift(text: str, region: Region, times: int) -> ChangedText:
 
 
 def _shift_line(line: str, times: int) -> str:
-    rest = line.lstrip(" \t")
-    indent = len(line[: len(line) - len(rest)].expandtabs(8))
-    return " " * max(0, indent + times * INDENT) + rest if line else line
+    if not line:
+        return line
+    content = line.lstrip(" \t")
+    indent = len(line[: len(line) - len(content)].expandtabs(8))
+    return " " * max(0, indent + times * INDENT) + content
 
 
-def join(text: str, at: int, count: int) -> ChangedText | None:
+def join(text: str, index: int, count: int) -> ChangedText | None:
     """Join `count` lines with single spaces; None on the last line."""
-    position, end = at, line_end(text, at)
-    before = text[line_start(text, at) : end]
+    position, end = index, line_end(text, index)
+    before = text[line_start(text, index) : end]
     has_text = bool(before)
     for number in range(count - 1):
         if end == len(text):
@@ -151,26 +154,26 @@ def join(text: str, at: int, count: int) -> ChangedText | None:
     return ChangedText(text, clamped(text, position))
 
 
-def put(text: str, at: int, register: Register, count: int, *, is_after: bool) -> ChangedText:
+def put(text: str, index: int, register: Register, count: int, *, is_after: bool) -> ChangedText:
     """Insert a register before the cursor, or after it (`p`); lines go above or below the line."""
     new = register.text
     if register.is_lines:
         lines = "\n".join([new] * count)
         if is_after:
-            position = line_end(text, at)
+            position = line_end(text, index)
             changed = f"{text[:position]}\n{lines}{text[position:]}"
             return ChangedText(changed, first_non_blank(changed, position + 1))
-        position = line_start(text, at)
+        position = line_start(text, index)
         changed = f"{text[:position]}{lines}\n{text[position:]}"
         return ChangedText(changed, first_non_blank(changed, position))
-    position = at + 1 if is_after and not is_line_end(text, at) else at
+    position = index + 1 if is_after and not is_line_end(text, index) else index
     changed = text[:position] + new * count + text[position:]
     cursor = position if "\n" in new else position + len(new) * count - 1
     return ChangedText(changed, clamped(changed, max(cursor, 0)))
 
 
 def put_over(text: str, region: Region, register: Register, count: int) -> ChangedText:
-    """Replace a selection by a register. Lines in a line are split off; text over lines becomes a line."""
+    """Replace a selection by a register. Whole lines stay whole lines, whether selected or in the register."""
     new = "\n".join([register.text] * count) if register.is_lines or region.is_lines else register.text * count
     if region.is_lines:
         changed = text[: region.start] + new + text[region.end :]
@@ -185,5 +188,5 @@ def put_over(text: str, region: Region, register: Register, count: int) -> Chang
 
 def go_to_line(text: str, number: int | None) -> int:
     """Return the first non-blank of line `number`, of the last line without one."""
-    at = line_start(text, len(text)) if number is None else nth_line(text, number)
-    return first_non_blank(text, at)
+    index = line_start(text, len(text)) if number is None else nth_line(text, number)
+    return first_non_blank(text, index)

@@ -1,4 +1,4 @@
-"""Undo history by vim's steps: a command, or everything between entering and leaving insert mode. Pure.
+"""Undo history in the steps of vim: a command, or everything between entering and leaving insert mode. Pure.
 
 Separate from `machine`, because it also records changes made outside vim mode.
 """
@@ -13,7 +13,7 @@ MAX_STEPS = 500
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A change: `old` at `start` became `new`. `cursor` is where it began."""
+    """A change: `old` at `start` became `new`. `cursor` is the position of the cursor before it."""
 
     start: int
     old: str
@@ -31,23 +31,23 @@ class RestoredText:
 
 
 class UndoHistory:
-    """The changes of one text, oldest first. `record` must get the text before and after every command."""
+    """The changes of one text, oldest first. Call `record` with the text before and after every command."""
 
     def __init__(self) -> None:
         self._text = ""
         self._cursor = 0
         self._undo_steps: list[_Step] = []
-        self._undone: list[_Step] = []
+        self._redo_steps: list[_Step] = []
 
     def begin(self, text: str, cursor: int) -> None:
         self._text, self._cursor = text, cursor
 
     def record(self, text: str, cursor: int) -> None:
-        """Record the difference to the last text, if there is one, as one step."""
+        """Record the difference from the text of the last call as one step, if there is a difference."""
         if text != self._text:
             start, old, new = difference(self._text, text)
             self._undo_steps = [*self._undo_steps[-MAX_STEPS + 1 :], _Step(start, old, new, self._cursor)]
-            self._undone = []
+            self._redo_steps = []
         self._text, self._cursor = text, cursor
 
     def begin_at(self, cursor: int) -> None:
@@ -58,36 +58,39 @@ class UndoHistory:
         if not self._undo_steps:
             return None
         step = self._undo_steps.pop()
-        self._undone.append(step)
+        self._redo_steps.append(step)
         return self._restore(step, step.new, step.old)
 
     def redo(self) -> RestoredText | None:
-        if not self._undone:
+        if not self._redo_steps:
             return None
-        step = self._undone.pop()
+        step = self._redo_steps.pop()
         self._undo_steps.append(step)
         return self._restore(step, step.old, step.new)
 
-    def _restore(self, step: _Step, now: str, then: str) -> RestoredText:
-        text = self._text[: step.start] + then + self._text[step.start + len(now) :]
+    def _restore(self, step: _Step, current: str, restored: str) -> RestoredText:
+        text = self._text[: step.start] + restored + self._text[step.start + len(current) :]
         changed = min(step.start, len(text))
         edit_start = min(step.cursor, len(text))
         # A line break that came or went may be the one before the change or the one after it.
         lines = {line_start(text, max(0, changed - 1)), line_start(text, min(len(text), changed + 1))}
         is_same_line = line_start(text, edit_start) in lines
         self._text, self._cursor = text, edit_start if is_same_line else first_non_blank(text, changed)
-        return RestoredText(self._text, self._cursor, step.start + len(then))
+        return RestoredText(self._text, self._cursor, step.start + len(restored))
 
 
 def difference(old: str, new: str) -> tuple[int, str, str]:
-    """Return where two texts differ: the position, and the differing part of each."""
-    start = _common(old, new)
+    """Return where two texts differ: the position, and the differing part of each.
+
+    Example: `one two` and `one three` differ at 5 in `wo` and `hree`.
+    """
+    start = _common_length(old, new)
     max_equal = min(len(old), len(new)) - start
-    end = _common(old[len(old) - max_equal :][::-1], new[len(new) - max_equal :][::-1]) if max_equal else 0
+    end = _common_length(old[len(old) - max_equal :][::-1], new[len(new) - max_equal :][::-1]) if max_equal else 0
     return start, old[start : len(old) - end], new[start : len(new) - end]
 
 
-def _common(text: str, other: str) -> int:
+def _common_length(text: str, other: str) -> int:
     """Return the length of the common start of two texts, by bisection: comparing slices is fast."""
     low, high = 0, min(len(text), len(other))
     while low < high:

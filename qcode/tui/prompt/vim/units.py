@@ -16,6 +16,7 @@ from qcode.tui.prompt.editing import grapheme_end
 from qcode.tui.prompt.vim.motions import EMOJI, FIRST_UNIT, LAST_UNIT, PUNCTUATION, UNITS_PER_CLASS, WORD, char_class
 
 LABEL = 4
+"""The class of labels, after those of `motions`."""
 _MAX_LINES = 4_000
 
 _SINGLE = re.compile(
@@ -38,13 +39,13 @@ class Units:
         self._lines: dict[str, str] = {}
 
     def pack(self, text: str) -> str:
-        """Return `text` with each unit as one character."""
+        """Return `text` with each grapheme and label as one character."""
         if "[" not in text and _SINGLE.fullmatch(text):
             return text
         return "\n".join(map(self._to_units, text.split("\n")))
 
     def unpack(self, text: str) -> str:
-        """Return the text from which `pack` made `text`."""
+        """Return the original of a text that `pack` returned."""
         if not self._meanings:
             return text
         return _UNIT.sub(lambda match: self._meanings.get(match[0], match[0]), text)
@@ -60,21 +61,21 @@ class Units:
         # A label can be typed and a paste folded later, so only lines without labels are cached.
         if not labels and line in self._lines:
             return self._lines[line]
-        packed, at = [], 0
+        packed, index = [], 0
         for start, end in (*labels, (len(line), len(line))):
-            while at < start:
-                after = min(grapheme_end(line, at), start)
-                packed.append(self._character(line[at:after]))
-                at = after
+            while index < start:
+                after = min(grapheme_end(line, index), start)
+                packed.append(self._character(line[index:after]))
+                index = after
             if end > start:
                 packed.append(self._unit(line[start:end], LABEL))
-                at = end
-        found = "".join(packed)
+                index = end
+        packed_line = "".join(packed)
         if not labels:
             if len(self._lines) >= _MAX_LINES:
                 self._lines.clear()
-            self._lines[line] = found
-        return found
+            self._lines[line] = packed_line
+        return packed_line
 
     def _character(self, grapheme: str) -> str:
         is_private = FIRST_UNIT <= ord(grapheme[0]) <= LAST_UNIT
@@ -85,13 +86,13 @@ class Units:
         return self._unit(grapheme, kind if kind in (PUNCTUATION, WORD, EMOJI) else WORD)
 
     def _unit(self, text: str, kind: int) -> str:
-        found = self._characters.get(text)
-        if found is None:
+        unit = self._characters.get(text)
+        if unit is None:
             block = kind - PUNCTUATION
             number = self._next_numbers[block]
             if number >= UNITS_PER_CLASS:
-                return text  # thousands of different ones: the rest are edited by code points
+                return text  # no private character is free: this text is edited by its code points
             self._next_numbers[block] += 1
-            found = chr(FIRST_UNIT + block * UNITS_PER_CLASS + number)
-            self._characters[text], self._meanings[found] = found, text
-        return found
+            unit = chr(FIRST_UNIT + block * UNITS_PER_CLASS + number)
+            self._characters[text], self._meanings[unit] = unit, text
+        return unit
