@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from qcode.agent.context.attachments import shell_block
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import one_line, shown_line
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.output import OMISSION
 from qcode.tools.shell import IN_BACKGROUND, without_note_on_move
 from qcode.tui.status import Activity
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
 
 _MAX_PARTIAL_CHARS = 16_000
 """The model gets at most this many characters of the output of a stopped line: the end of it."""
+_EXIT_NOTE = lazy_pattern(r"\n?\[(?:exit code|ended by signal) \d+\](?=(?:\n\[[^\n]*\])*\Z)")
+"""How a command ended, as the model reads it. Other notes may follow."""
 _MAX_SHOWN_CELLS = 24
 _STOPPED = "stopped by the user"
 INTERRUPT_HINT = "Esc to interrupt"
@@ -34,8 +37,8 @@ def line_state(result: str) -> CardState:
 
 
 def shown_output(output: str) -> str:
-    """Return a line's output without the notes that the card shows as its state: exit code 0, and the move to a job."""
-    return without_note_on_move(output.removesuffix("[exit code 0]").rstrip("\n"))
+    """Return a line's output without the notes that the card shows as its state: the exit code, the move to a job."""
+    return without_note_on_move(_EXIT_NOTE.sub("", output).rstrip("\n"))
 
 
 def _card_output(outcome: ToolOutcome) -> str:

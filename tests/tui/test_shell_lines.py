@@ -11,6 +11,7 @@ from textual.widgets import Static
 from qcode.agent.context.attachments import Attachment, shell_block, split_attached
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.protocol.tools import ToolOutcome
+from qcode.tui.shell_lines import shown_output
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 
@@ -25,6 +26,10 @@ class Shell:
 
     async def __call__(self, line: str, output: Callable[[str], None]) -> ToolOutcome:
         self.lines.append(line)
+        if line.startswith("fails"):
+            output("not found\n")
+            note = "[commands have no terminal]"
+            return ToolOutcome(f"not found\n[exit code 127]\n{note}", is_error=True, summary="exit 127")
         if line.startswith("quick"):
             output("quick output\n")
             return ToolOutcome("quick output\n[exit code 0]", summary="exit 0")
@@ -63,6 +68,36 @@ def test_shell_command_runs_at_once_and_its_output_is_attached() -> None:
         assert split_attached(block.text) == Attachment("shell", "quick one", "quick output\n[exit code 0]", "exit 0")
 
     drive(test, conversation, run_line=shell)
+
+
+def test_failed_shell_command_shows_its_exit_code_once() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.send("!fails")
+        await run.until(lambda: bool(conversation.kept))
+        assert run.text.count("127") == 1
+        assert "failed · exit 127" in run.text
+        assert "not found" in run.text
+        assert "[commands have no terminal]" in run.text
+        (block,) = conversation.kept
+        assert isinstance(block, Text)
+        assert "[exit code 127]" in block.text
+
+    drive(test, conversation, run_line=Shell())
+
+
+@pytest.mark.parametrize(
+    ("output", "shown"),
+    [
+        ("[no output]\n[exit code 1]", "[no output]"),
+        ("a\n[ended by signal 9]", "a"),
+        ("[exit code 2]\na\n[exit code 1]", "[exit code 2]\na"),
+        ("[exit code 2]\na", "[exit code 2]\na"),
+    ],
+)
+def test_shown_output_of_a_shell_command_lacks_only_the_note_on_its_end(output: str, shown: str) -> None:
+    assert shown_output(output) == shown
 
 
 def test_output_for_the_next_prompt_is_shown_above_it_and_removed_with_backspace() -> None:
@@ -235,7 +270,8 @@ def test_resumed_session_shows_the_shell_command_as_a_card_with_only_typed_text(
     ],
 )
 def test_resumed_session_shows_the_outcome_of_the_shell_command(result: str, mark: str) -> None:
-    block = shell_block("make", ToolOutcome("out\n[exit code 0]", summary=result))
+    code = 3 if result == "exit 3" else 0
+    block = shell_block("make", ToolOutcome(f"out\n[exit code {code}]", summary=result))
     messages = (Message("user", (block, Text("and now?"))), assistant(Text("I see.")))
 
     async def test(run: Running) -> None:
