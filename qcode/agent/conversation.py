@@ -21,7 +21,7 @@ from qcode.agent.models.client import Clients, ContextSizing, ModelClient, refus
 from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
 from qcode.agent.reports import ContextReport, EarlierTurns, RecoveryMetrics, TurnUsage, context_report, turn_usage
-from qcode.agent.sessions.history import HistoryEntry, StoredMessage
+from qcode.agent.sessions.history import HistoryEntry, StoredMessage, typed_prompt
 from qcode.agent.sessions.records import is_a_prompt
 from qcode.agent.sessions.session import Session, SessionTranscript, ShownRecorder
 from qcode.agent.sessions.store import SessionStore
@@ -291,7 +291,8 @@ class Conversation:
             self._shown_once.add(event.text)
         if isinstance(event, TurnEnded):
             self.transcript.session.sync()
-            self._usage.append(turn_usage(prompt, self.model, event))
+            typed = typed_prompt(prompt, self._turn_options.shown_prompt)
+            self._usage.append(turn_usage(typed, self.model, event))
         sources = (self.transcript.session, self._checkpoints, self._toolbox, self._calls)
         events: list[TurnEvent] = [Notice("warning", text) for source in sources for text in source.take_warnings()]
         if isinstance(event, ToolFinished):

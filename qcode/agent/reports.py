@@ -34,7 +34,7 @@ from qcode.protocol.events import (
     TurnStarted,
     UsageUpdated,
 )
-from qcode.protocol.messages import Message, ToolResult, typed_text
+from qcode.protocol.messages import Message, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import Outcome, StopReason, WebSearched
 from qcode.protocol.tools import ToolSpec
@@ -258,7 +258,7 @@ class EarlierTurns:
             model = self._history.model_of(number)
             if _starts_turn(stored):
                 turn, position = [], len(turns)
-                turns.append((typed_text(stored.entry.message), model, turn))
+                turns.append((stored.typed_prompt, model, turn))
             turn.extend(attempt if attempt.model else replace(attempt, model=model) for attempt in requests)
             outside = [(name, attempts[-1].model or model, [*attempts]) for name, attempts in named if attempts]
             if after is None or after.is_summary or _starts_turn(after):

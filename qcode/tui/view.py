@@ -488,7 +488,8 @@ class AppView:
         return approval.request is not None and approval.view.scroll_page(to)
 
     def send(self, text: str, typed: str, options: TurnOptions) -> None:
-        self.turns.submit(Submission(text, typed, options=options))
+        shown = typed if typed != text else ""
+        self.turns.submit(Submission(text, typed, options=replace(options, shown_prompt=shown)))
 
     def fold(self) -> None:
         """Fold or unfold the transcript; while a question is open, show all of the question in a pager."""

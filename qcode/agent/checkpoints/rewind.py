@@ -38,7 +38,6 @@ from qcode.agent.sessions.history import (
     UserPrompt,
 )
 from qcode.agent.sessions.session import Session
-from qcode.protocol.messages import typed_text
 from qcode.protocol.tools import Refused
 from qcode.text.numbers import count_text
 from qcode.tools import text_file
@@ -172,9 +171,9 @@ class Rewinder:
                 for _, change in changes
                 if prompt.number <= change.number and (end is None or change.number < end)
             ]
-            entry = self._history.stored[prompt.number].entry
+            stored = self._history.stored[prompt.number]
             files = tuple(dict.fromkeys(self._label(path) for path in paths))
-            messages.append(RewindPoint(prompt.number, typed_text(entry.message), entry.at, files))
+            messages.append(RewindPoint(prompt.number, stored.typed_prompt, stored.entry.at, files))
         return tuple(messages)
 
     def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:
@@ -268,9 +267,7 @@ class Rewinder:
             self._session.finish(move.move_id)
         if planned.finishes is not None:
             self._session.finish(planned.finishes.move_id)
-        prompt = (
-            typed_text(self._history.stored[planned.prompt.number].entry.message) if planned.prompt is not None else ""
-        )
+        prompt = self._history.stored[planned.prompt.number].typed_prompt if planned.prompt is not None else ""
         return RewindReport(_report(planned, done), prompt, tuple(problems))
 
     def _prepare(self, planned: _PlannedMove, overwrite: frozenset[str], problems: list[str]) -> list[PreparedRestore]:

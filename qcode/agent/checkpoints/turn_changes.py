@@ -12,7 +12,6 @@ from pathlib import Path
 
 from qcode.agent.checkpoints.blobs import Blobs, digest_of
 from qcode.agent.sessions.history import FileState, RecordedChange, SessionHistory
-from qcode.protocol.messages import typed_text
 from qcode.protocol.tools import Refused
 from qcode.text.diff import BoundedMatcher, diff_lines
 from qcode.tools import text_file
@@ -54,7 +53,7 @@ class TurnChanges:
     position: int
     """Counts the turns of the conversation from 1, also those that changed nothing."""
     text: str
-    """The text of the prompt."""
+    """The command or the text that the user typed."""
     at: str
     """The time of the prompt (ISO 8601)."""
     files: tuple[TurnFile, ...]
@@ -100,10 +99,10 @@ def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], s
     """Return the turns that changed files, oldest first."""
     turns = []
     for position, prompt in enumerate(history.prompts(), 1):
-        entry = history.stored[prompt.number].entry
+        stored = history.stored[prompt.number]
         files = tuple(_turn_file(file, blobs, show(Path(file.path))) for file in files_of_turn(history, prompt.number))
         if files:
-            turns.append(TurnChanges(prompt.number, position, typed_text(entry.message), entry.at, files))
+            turns.append(TurnChanges(prompt.number, position, stored.typed_prompt, stored.entry.at, files))
     return tuple(turns)
 
 

@@ -21,7 +21,6 @@ from qcode.agent.sessions.turns import (
     PromptParts,
     SessionStep,
     SessionTurn,
-    prompt_of,
     select_turns,
     total_cost,
     usage_facts,
@@ -207,7 +206,7 @@ def _markdown(turns: Sequence[SessionTurn], heading: ExportHeading, *, has_tools
 def _markdown_step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> Iterator[str]:
     message = step.entry.message
     if message.role == "user":
-        yield from _markdown_prompt(prompt_of(message))
+        yield from _markdown_prompt(step.prompt)
     else:
         for block in message.blocks:
             match block:

@@ -22,7 +22,7 @@ from qcode.protocol.events import (
     Retry,
     TurnEnded,
 )
-from qcode.protocol.messages import Message, ToolCall, ToolResult
+from qcode.protocol.messages import Message, ToolCall, ToolResult, typed_text
 from qcode.protocol.reply import WebSearched
 from qcode.text.json import parse_object
 from qcode.values import dataclass
@@ -109,6 +109,14 @@ class ShownPrompt:
     text: str
 
 
+def typed_prompt(text: str, shown: str) -> str:
+    """Return the command that was shown for a prompt, otherwise the text that was sent.
+
+    `text` was sent for `/init`: return `/init`. Other shown prompts have labels in place of pastes; `text` is complete.
+    """
+    return shown if shown.startswith("/") and not text.startswith(shown.split(maxsplit=1)[0]) else text
+
+
 @dataclass(frozen=True, slots=True)
 class Thought:
     """The duration of one section of reasoning."""
@@ -167,6 +175,16 @@ class StoredMessage:
                 raise AttributeError(name)
             setattr(self, name, collection := kind())
             return collection
+
+    @property
+    def shown_prompt(self) -> str:
+        """The text shown for a prompt, empty if it is the text of the message."""
+        return next((item.event.text for item in self.shown_events if isinstance(item.event, ShownPrompt)), "")
+
+    @property
+    def typed_prompt(self) -> str:
+        """The command or the text that the user typed for a prompt."""
+        return typed_prompt(typed_text(self.entry.message), self.shown_prompt)
 
     @property
     def turn_requests(self) -> tuple[AttemptRecord, ...]:
@@ -467,6 +485,11 @@ class SessionHistory:
                 leads_to_head = number in prompt_numbers
             if leads_to_head and not stored.is_summary:
                 yield number
+
+    def typed_prompts(self) -> Iterator[str]:
+        """Yield what the user typed in all messages that led to the head, without compaction, from the first one on."""
+        messages = (self.stored[number] for number in self.iter_all_numbers())
+        return (stored.typed_prompt for stored in messages if stored.entry.message.role == "user")
 
     def _store(self, number: int, stored: StoredMessage) -> None:
         if number <= self._latest:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, get_args
 from qcode.agent.models.client import Clients
 from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.file import open_elsewhere_text
+from qcode.agent.sessions.history import HistoryEntry, SessionHistory
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, SessionSummary, first_words
 from qcode.protocol.errors import ProviderError, SessionBusy, SessionError, SessionNotFound
@@ -78,7 +79,7 @@ class Library:
     def title(self) -> str:
         """The title of the open session: its name, otherwise its first words, otherwise empty."""
         session = self._conversation.session
-        return session.title or first_words(self._messages())
+        return session.title or first_words(session.history.typed_prompts())
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the sessions of this folder, the most recently written one first. Reads files."""
@@ -86,9 +87,10 @@ class Library:
         return tuple(map(self._info, summaries))
 
     def preview(self, session_id: str) -> tuple[Message, ...]:
-        """Return the messages of a session without opening it."""
+        """Return the messages of a session without opening it; a prompt of a command is replaced by the command."""
         with _errors_as_value_errors():
-            return tuple(entry.message for entry in self._store.load(session_id).all_entries())
+            loaded = self._store.load(session_id)
+        return tuple(_as_shown(entry, loaded.history) for entry in loaded.all_entries())
 
     def passages(self, text: str, session_ids: Iterable[str]) -> dict[str, str]:
         """Return a passage for each of these sessions whose messages or title contain all words of `text`."""
@@ -324,6 +326,13 @@ def _merge_usage(old: Usage, new: Usage) -> Usage:
     """Merge usage field by field; a later report replaces an earlier one."""
     fields = ("input", "output", "cache_read", "cache_write", "reasoning")
     return Usage(*(getattr(old if getattr(new, name) is None else new, name) for name in fields))
+
+
+def _as_shown(entry: HistoryEntry, history: SessionHistory) -> Message:
+    """Return the message; for the prompt of a command, such as `/init`, a message with the command."""
+    stored = history.stored.get(entry.numbers[-1]) if entry.numbers else None
+    is_command = stored is not None and stored.typed_prompt != typed_text(entry.message)
+    return user(stored.typed_prompt) if stored is not None and is_command else entry.message
 
 
 def _first_text(messages: Sequence[Message], role: Role) -> str:

@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from qcode.agent.sessions.turns import CallView, PromptParts, SessionStep, SessionTurn, prompt_of, view_of
+from qcode.agent.sessions.turns import CallView, PromptParts, SessionStep, SessionTurn, view_of
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.text.addresses import split_addresses
 from qcode.text.clean import clean, single_spaced
@@ -79,7 +79,7 @@ def _turn(turn: SessionTurn, *, has_tools: bool) -> str:
 def _step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> Iterator[str]:
     message = step.entry.message
     if message.role == "user":
-        yield from _prompt(prompt_of(message))
+        yield from _prompt(step.prompt)
     else:
         for block in message.blocks:
             match block:
@@ -103,6 +103,8 @@ def _prompt(prompt: PromptParts) -> Iterator[str]:
     if prompt.typed_text or prompt.images:
         images = "".join(map(_image, prompt.images))
         yield f'<div class="prompt"><div class="typed">{_linked(prompt.typed_text)}</div>{images}</div>'
+    if prompt.full_text:
+        yield f'<details class="call"><summary>Prompt sent for the command</summary>{_pre(prompt.full_text)}</details>'
 
 
 def _card(view: CallView, agent: str = "") -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import TypeAlias
 
-from qcode.agent.sessions.history import AgentWork, ShownPrompt, ShownResult, StoredMessage, Thought
+from qcode.agent.sessions.history import AgentWork, ShownResult, StoredMessage, Thought
 from qcode.agent.sessions.loader import INTERRUPTED, INTERRUPTED_TEXT, NEVER_RUN
 from qcode.protocol.events import (
     AgentEvent,
@@ -60,11 +60,7 @@ def replay_messages(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
             following = messages[index + 1].entry.message if index + 1 < len(messages) else None
             yield from _calls(stored, following)
         else:
-            shown = next(
-                (candidate.event.text for candidate in stored.shown_events if isinstance(candidate.event, ShownPrompt)),
-                "",
-            )
-            yield ReplayedPrompt(message, shown)
+            yield ReplayedPrompt(message, stored.shown_prompt)
             if stored.is_turn_start:
                 step = 0
                 yield TurnStarted(typed_text(message))

@@ -20,10 +20,11 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.context.project import read_head
 from qcode.agent.sessions.file import RecordFile, SessionFileContent, lock_holder, make_private, read_records
+from qcode.agent.sessions.history import typed_prompt
 from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.session import Session
 from qcode.protocol.errors import SessionError, SessionNotFound
-from qcode.protocol.messages import Message, typed_text
+from qcode.protocol.messages import typed_text
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
@@ -321,6 +322,7 @@ def _not_found(prefix: str, matches: list[str], ids: tuple[str, ...]) -> str:
 _MAX_FIRST_WORDS = 80
 _SUMMARY_KINDS = tuple(f'{{"kind":"{kind}"'.encode() for kind in ("session", "title", "model"))
 _MESSAGE = b'{"kind":"message"'
+_SHOWN = b'{"kind":"shown"'
 _TITLE = b'{"kind":"title"'
 
 
@@ -403,14 +405,17 @@ def _partial_file(path: Path) -> Path:
 def summarize(path: Path) -> SessionSummary | None:
     """Return the summary of a session file, or None if it cannot be read."""
     facts: dict[str, str] = {}
-    messages = 0
+    messages, is_first_prompt = 0, False
     try:
         with path.open("rb") as stream:
             for line in stream:
                 if line.startswith(_MESSAGE):
                     messages += 1
-                    if "words" not in facts:
+                    is_first_prompt = "words" not in facts
+                    if is_first_prompt:
                         facts.update(_first_words(line))
+                elif is_first_prompt and line.startswith(_SHOWN):
+                    facts["words"] = first_words([typed_prompt(facts["words"], _shown_prompt(line))])
                 elif line.startswith(_SUMMARY_KINDS):
                     facts.update(_summary_fields(_parse(line)))
         state = path.stat()
@@ -433,11 +438,10 @@ def header_of(path: Path) -> JsonObject | None:
         return {}
 
 
-def first_words(messages: Iterable[Message]) -> str:
-    """Return the first words of the user in these messages, empty if there are none."""
-    for message in messages:
-        words = " ".join(typed_text(message).split())
-        if message.role == "user" and words:
+def first_words(prompts: Iterable[str]) -> str:
+    """Return the first words of the first prompt that has words, empty if there is none."""
+    for prompt in prompts:
+        if words := " ".join(prompt.split()):
             return words if len(words) <= _MAX_FIRST_WORDS else words[: _MAX_FIRST_WORDS - 1] + "…"
     return ""
 
@@ -505,8 +509,17 @@ def _first_words(line: bytes) -> dict[str, str]:
         message = message_from_json(_parse(line))
     except ValueError:
         return {}
-    words = first_words([message])
+    words = first_words([typed_text(message)]) if message.role == "user" else ""
     return {"words": words} if words else {}
+
+
+def _shown_prompt(line: bytes) -> str:
+    """Return the text that was shown for a prompt, empty if the record has none."""
+    items = _parse(line).get("items")
+    for item in items if isinstance(items, list) else ():
+        if isinstance(item, dict) and item.get("type") == "prompt" and isinstance(text := item.get("text"), str):
+            return text
+    return ""
 
 
 def _parse(line: bytes) -> JsonObject:

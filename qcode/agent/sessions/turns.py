@@ -17,7 +17,7 @@ from qcode.agent.call_titles import is_in_title, main_argument, verb
 from qcode.agent.context.attachments import Attachment, split_attached
 from qcode.agent.outcomes import requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
-from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult
+from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult, typed_prompt
 from qcode.agent.sessions.loader import assemble
 from qcode.agent.sessions.records import is_a_prompt, redact_message
 from qcode.engine.synthetic import MARKER_KEY
@@ -39,6 +39,8 @@ class PromptParts:
     typed_text: str
     attached: tuple[Attachment, ...] = ()
     images: tuple[Image, ...] = ()
+    full_text: str = ""
+    """The prompt that was sent for a command, such as `/init`; empty if the user typed the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +106,15 @@ class SessionStep:
     """The messages of the sub-agents that the calls of the message started, by call id."""
     shown_results: dict[str, ShownResult] = field(default_factory=dict)
     """The results of the calls as they were shown, by call id."""
+    shown_prompt: str = ""
+    """The text shown for a prompt, empty if it is the text of the message."""
+
+    @property
+    def prompt(self) -> PromptParts:
+        """The parts of a user message."""
+        parts = _prompt_parts(self.entry.message)
+        typed = typed_prompt(parts.typed_text, self.shown_prompt)
+        return parts if typed == parts.typed_text else replace(parts, typed_text=typed, full_text=parts.typed_text)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +131,7 @@ class SessionTurn:
 
     @property
     def prompt(self) -> PromptParts:
-        return prompt_of(self.steps[0].entry.message)
+        return self.steps[0].prompt
 
     @property
     def label(self) -> str:
@@ -190,6 +201,7 @@ def _step(
             call: _redacted_shown(result, redact)
             for call, result in (stored.shown_results if stored is not None else {}).items()
         },
+        redact(stored.shown_prompt) if stored is not None else "",
     )
     attempts = list(entry.attempts)
     if stored is not None:
@@ -213,7 +225,7 @@ def usage_facts(usage: Usage, cost: Decimal | None) -> Iterator[str]:
         yield cost_text(cost)
 
 
-def prompt_of(message: Message) -> PromptParts:
+def _prompt_parts(message: Message) -> PromptParts:
     """Return the parts of a user message; tool results are not among them."""
     typed: list[str] = []
     attached: list[Attachment] = []

@@ -21,6 +21,7 @@ from qcode.cli.context import folder_context
 from qcode.cli.terminal import InputEnded, ask, short, write_stderr, write_stdout
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError
+from qcode.protocol.messages import typed_text
 from qcode.safety.redaction import Redactor, named_secrets
 from qcode.text.clean import clean, plain_line, single_spaced
 from qcode.text.json import JsonObject
@@ -150,7 +151,7 @@ def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], setti
     loaded = store.load(selection)
     for notice in loaded.notices:
         write_stderr(notice)
-    title = loaded.title or first_words(entry.message for entry in loaded.all_entries())
+    title = loaded.title or first_words(loaded.history.typed_prompts())
     redact = Redactor(named_secrets(os.environ)).redact
     turns = session_turns(loaded.history, lambda name: price_of(name, settings.models), redact)
     request = ExportRequest(form, turns=flags.get("turns", ""), has_tools="no_tools" not in flags)
@@ -295,4 +296,4 @@ def _report(foreign: ForeignSession, done: ImportResult, target: str) -> str:
 
 
 def _title(foreign: ForeignSession) -> str:
-    return foreign.title or first_words(message.message for message in foreign.messages if message.is_typed)
+    return foreign.title or first_words(typed_text(message.message) for message in foreign.messages if message.is_typed)

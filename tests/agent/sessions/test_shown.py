@@ -1,13 +1,16 @@
-"""Durations of a turn and its parts, as the recorder of shown events measures them."""
+"""How the recorder of shown events measures a turn, and how prompts of commands are shown in lists."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
+from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.session import ShownRecorder
-from qcode.protocol.approvals import PlanApproval, Question, ToolApproval
+from qcode.protocol.approvals import PlanApproval, Question, ToolApproval, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import (
     AgentEvent,
@@ -19,8 +22,10 @@ from qcode.protocol.events import (
     TurnEvent,
     Waiting,
 )
-from qcode.protocol.messages import ToolCall
+from qcode.protocol.messages import ToolCall, user
 from qcode.protocol.tools import ToolOutcome
+from tests.fakes.conversation import talk
+from tests.fakes.scripted import call_reply, text_reply
 from tests.tui.scripted import FixedClock, ended
 
 RUN, OTHER, AGENT = (ToolCall(name, "shell", "{}") for name in ("c1", "c2", "a1"))
@@ -73,3 +78,50 @@ def test_duration_of_a_turn_leaves_out_the_time_it_only_waited_for_the_user(
         last = recorder.record_event(event)
     assert isinstance(last, TurnEnded)
     assert last.seconds == seconds
+
+
+def test_command_stands_for_its_prompt_in_every_list_of_the_session(tmp_path: Path) -> None:
+    talked = talk(
+        tmp_path,
+        call_reply("write", {"path": "notes.md", "content": "# Notes\n"}),
+        text_reply("Written."),
+        mode="accept-edits",
+    )
+    conversation = talked.conversation
+
+    async def body() -> None:
+        async for _ in conversation.submit("A long text for the model.", options=TurnOptions(shown_prompt="/init")):
+            pass
+        checkpoints = conversation.checkpoints
+        assert [change.text for change in await checkpoints.turn_changes()] == ["/init"]
+        assert [point.text for point in checkpoints.user_prompts()] == ["/init"]
+        assert (await checkpoints.perform(await checkpoints.plan_undo())).prompt == "/init"
+        await checkpoints.perform(await checkpoints.plan_redo())
+
+    asyncio.run(body())
+    assert [used.prompt for used in conversation.usage()] == ["/init"]
+    assert talked.sessions.title == "/init"
+    assert [summary.title for summary in talked.store.summaries()] == ["/init"]
+    assert talked.sessions.preview(conversation.session_id)[0] == user("/init")
+    page, text = (talked.sessions.export(ExportRequest(form)) for form in ("html", "md"))
+    assert [turn.label for turn in talked.sessions.turns()] == ["/init"]
+    assert "A long text for the model." in page.split("Prompt sent for the command")[1]
+    assert "\n/init\n" in text
+    assert "A long text" not in text
+    conversation.release()
+    again = talk(tmp_path, resumes=conversation.session_id)
+    assert [used.prompt for used in again.conversation.usage()] == ["/init"]
+
+
+@pytest.mark.parametrize("shown", ["see [Pasted text 1]", "/usr/bin/x fails: [Pasted text 1]"])
+def test_undone_prompt_with_a_paste_is_complete(tmp_path: Path, shown: str) -> None:
+    talked = talk(tmp_path, text_reply("Seen."))
+    conversation, sent = talked.conversation, shown.replace("[Pasted text 1]", "line 1\nline 2")
+
+    async def body() -> str:
+        async for _ in conversation.submit(sent, options=TurnOptions(shown_prompt=shown)):
+            pass
+        checkpoints = conversation.checkpoints
+        return (await checkpoints.perform(await checkpoints.plan_undo())).prompt
+
+    assert asyncio.run(body()) == sent
