@@ -15,23 +15,29 @@ from textual.widgets import Static
 
 from qcode.text.clean import one_line, plain_line, visible
 from qcode.text.numbers import count_text
-from qcode.tui.panels.picker_list import PickerRow
+from qcode.text.sentences import capitalized
+from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.control_text import clock_texts
 from qcode.tui.screens.picker import Picker
-from qcode.tui.transcript.line import shorten
+from qcode.tui.transcript.line import shorten_start
+from qcode.tui.widgets import hanging_rows
 
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, RewindPoint
 
 _MAX_SHOWN_FILES = 4
-_MAX_SHOWN_DOUBTS = 6
-_MAX_NAME = 18
+_MAX_DOUBT_ROWS = 7
+_PADDING = 4
+"""Cells at both sides of the screen."""
+_HIGHLIGHT_CELLS = 4
+"""Cells before a row of the list."""
 
 
 class RewindPicker(Picker):
     """Picks one of the user's messages, latest first; the result is its number."""
 
     ENTER = "select"
+    COLUMNS = (Column("", 1), Column("", 2))
 
     def __init__(self, messages: Sequence[RewindPoint], highlighted: str = "") -> None:
         times = clock_texts([message.at for message in messages])
@@ -70,20 +76,31 @@ class OutsideChangesPicker(Picker):
 
     def __init__(self, plan: RewindPlan, *, can_go_back: bool) -> None:
         self._plan = plan
-        doubts = plan.doubtful
-        self._file_words = (
-            shorten(visible(doubts[0].path), _MAX_NAME) if len(doubts) == 1 else f"these {len(doubts)} files"
-        )
         self._can_go_back = can_go_back
-        rows = [
-            PickerRow("skip", f"Keep {self._file_words} as {'it is' if len(doubts) == 1 else 'they are'}"),
-            PickerRow("overwrite", f"{'Change' if plan.is_redo else 'Restore'} {self._file_words} too"),
+        super().__init__(self._question("it"), self._answers("it"))
+
+    def on_mount(self) -> None:
+        """Name the file, as long as the screen is wide enough. Textual calls this before `on_mount` of the base."""
+        doubts = self._plan.doubtful
+        names = f"these {len(doubts)} files"
+        if len(doubts) == 1:
+            around = max(len(self._question("")), *(len(row.label) + _HIGHLIGHT_CELLS for row in self._answers("")))
+            names = shorten_start(visible(doubts[0].path), self.app.size.width - _PADDING - around)
+        self.heading, self._rows = self._question(names), tuple(self._answers(names))
+
+    def _question(self, names: str) -> str:
+        verb = "change" if self._plan.is_redo else "restore"
+        return f"{self._plan.summary.partition(':')[0]}: keep or {verb} {names}?"
+
+    def _answers(self, names: str) -> list[PickerRow]:
+        state = "as it is" if len(self._plan.doubtful) == 1 else "as they are"
+        return [
+            PickerRow("skip", f"Keep {names} {state}"),
+            PickerRow("overwrite", f"{'Change' if self._plan.is_redo else 'Restore'} {names} too"),
         ]
-        question = f"keep or {'change' if plan.is_redo else 'restore'} {self._file_words}?"
-        super().__init__(f"{plan.summary.partition(':')[0]}: {question}", rows)
 
     def compose_more(self) -> ComposeResult:
-        width = max(20, self.app.size.width - 4)
+        width = max(20, self.app.size.width - _PADDING)
         yield Static(doubt_lines(self._plan.doubtful, width), id="rewind-doubts", markup=False)
         yield Static(id="rewind-effect", markup=False)
 
@@ -94,38 +111,39 @@ class OutsideChangesPicker(Picker):
     def show_row(self, row: PickerRow | None) -> None:
         """Show what the highlighted answer does to the files and to the conversation."""
         if row is not None:
-            self.query_one("#rewind-effect", Static).update(
-                "\n".join(effect_lines(self._plan, row.id, self._file_words))
-            )
+            self.query_one("#rewind-effect", Static).update(effect_text(self._plan, row.id))
 
 
-def effect_lines(plan: RewindPlan, answer: str, file_words: str) -> tuple[str, str]:
-    """Return what an answer does to the files and to the conversation; `file_words` names the `doubtful` files."""
-    other_count = sum(not file.refusal for file in plan.files) - len(plan.doubtful)
-    others, verb = count_text(other_count, "other file"), "changed" if plan.is_redo else "restored"
-    if answer == "overwrite":
-        files = f"{verb}: {file_words}" + (f" and {others}" if other_count else "")
-        files += f"; {'/undo' if plan.is_redo else '/redo'} restores the current content"
-    else:
-        files = f"unchanged: {file_words}" + (f"; {others} {verb}" if other_count else "")
-    moved = f"{plan.removed} {'removed' if plan.messages > 0 else 'restored'}"
-    conversation = moved if plan.removed else "unchanged"
-    return f"Files: {files}.", f"Conversation: {conversation}."
+def effect_text(plan: RewindPlan, answer: str) -> str:
+    """Return what an answer does to the conversation and to the files."""
+    kept_count = 0 if answer == "overwrite" else len(plan.doubtful)
+    changed_count = sum(not file.refusal for file in plan.files) - kept_count
+    effects = [f"{'removes' if plan.messages > 0 else 'brings back'} {plan.removed}"] if plan.removed else []
+    if changed_count:
+        effects.append(f"{'changes' if plan.is_redo else 'restores'} {count_text(changed_count, 'file')}")
+    effect = capitalized(" and ".join(effects) or "changes nothing")
+    if kept_count:
+        return (
+            f"{effect}; {count_text(kept_count, 'file')} {'stays as it is' if kept_count == 1 else 'stay as they are'}."
+        )
+    return f"{effect}. {'/undo' if plan.is_redo else '/redo'} brings back the current content."
 
 
 def message_row(message: RewindPoint, turn: int, time: str) -> PickerRow:
     names = [name.rpartition("/")[2] for name in message.files]
     more = f" +{len(names) - _MAX_SHOWN_FILES}" if len(names) > _MAX_SHOWN_FILES else ""
-    detail = (f"turn {turn}", ", ".join(names[:_MAX_SHOWN_FILES]) + more, time)
-    return PickerRow(str(message.number), plain_line(message.text, 120) or "(empty)", " · ".join(filter(None, detail)))
+    files = ", ".join(names[:_MAX_SHOWN_FILES]) + more
+    label = plain_line(message.text, 120) or "(empty)"
+    return PickerRow(str(message.number), label, files, cells=(f"turn {turn}", time))
 
 
 def doubt_lines(doubts: Sequence[FilePlan], width: int) -> Content:
-    """Return the files with the reason for each, as many as fit."""
-    lines = [
-        Content.styled(shorten(f"{visible(plan.path)} {plan.doubt}", width), "$text-warning")
-        for plan in doubts[:_MAX_SHOWN_DOUBTS]
-    ]
-    if len(doubts) > _MAX_SHOWN_DOUBTS:
-        lines.append(Content.styled(f"and {len(doubts) - _MAX_SHOWN_DOUBTS} more", "$muted"))
-    return Content("\n").join(lines)
+    """Return the files with the reason for each in full, as many as fit."""
+    lines: list[str] = []
+    for index, plan in enumerate(doubts):
+        rows = list(hanging_rows(f"{shorten_start(visible(plan.path), width)} {plan.doubt}", width))
+        if index and len(lines) + len(rows) > _MAX_DOUBT_ROWS:
+            more = Content.styled(f"\nand {len(doubts) - index} more", "$muted")
+            return Content.styled("\n".join(lines), "$text-warning") + more
+        lines += rows
+    return Content.styled("\n".join(lines), "$text-warning")

@@ -399,6 +399,14 @@ def shorten(text: str, width: int) -> str:
     return (chop_cells(line, width - 1)[0] if width > 1 else "").removesuffix("…") + "…"
 
 
+def shorten_start(path: str, width: int) -> str:
+    """Return a cleaned `path` of at most `width` cells: `…/tui/prompt/menu.py`, because its end tells more."""
+    line = one_line(path, len(path))
+    if cell_len(line) <= width:
+        return line
+    return "…" + chop_cells(line[::-1], max(1, width - 1))[0][::-1]
+
+
 _PART_ENDS = re.compile(r"(?=[.,;:]? · |[.,;:] )")
 _WORD_ENDS = re.compile(r"(?=[.,;:]? )")
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from textual.screen import Screen
 
+from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan
 from qcode.agent.context.attachments import shell_block
 from qcode.agent.reports import ContextReport, TurnUsage, context_text, cost_text_of
 from qcode.protocol.events import ApiCalls
@@ -23,7 +24,7 @@ from qcode.text.numbers import age_text
 from qcode.tui.app import AppOptions
 from qcode.tui.screens.changes import ChangesScreen
 from qcode.tui.screens.pager import PagerScreen
-from qcode.tui.screens.rewind import OutsideChangesPicker, RewindPicker, RewindScopePicker
+from qcode.tui.screens.rewind import OutsideChangesPicker, RewindPicker, RewindScopePicker, doubt_lines, effect_text
 from qcode.tui.screens.sessions import OpenElsewherePicker, SessionPicker, preview_of
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Hang, begun, call_reply, text_reply
@@ -53,7 +54,8 @@ def test_double_escape_on_an_empty_prompt_rewinds_to_a_message(tmp_path: Path, s
         await run.until(lambda: isinstance(run.app.screen, RewindPicker))
         row = run.app.screen.rows[0]  # type: ignore[attr-defined]  # a picker
         assert row.label == "write it"
-        assert re.fullmatch(r"turn 1 · a.txt · \d\d:\d\d", row.detail)
+        assert row.detail == "a.txt"
+        assert re.fullmatch(r"turn 1  \d\d:\d\d", "  ".join(row.cells))
         await run.pilot.press("enter")
         await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
         await run.pilot.press("enter")
@@ -111,7 +113,7 @@ def test_rewind_without_changed_files_offers_only_the_conversation_and_tells_equ
             await run.until(lambda: isinstance(run.app.screen, RewindPicker))
             first, second = run.app.screen.rows  # type: ignore[attr-defined]  # a picker
             assert (first.label, second.label) == ("go on", "go on")
-            assert (first.detail[:6], second.detail[:6]) == ("turn 2", "turn 1")
+            assert (first.cells[0], second.cells[0]) == ("turn 2", "turn 1")
             await run.pilot.press("enter")
             await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
             rows = [(row.id, row.detail) for row in run.app.screen.rows]  # type: ignore[attr-defined]  # a picker
@@ -145,9 +147,9 @@ def test_question_of_redo_says_what_redo_does_and_that_undo_reverts_it(tmp_path:
         await run.send("/redo")
         await run.until(lambda: isinstance(run.app.screen, OutsideChangesPicker))
         await run.until(lambda: "Redo: keep or change a.txt?" in run.screen)
-        assert "Conversation: 1 turn restored." in run.screen
+        assert "Brings back 1 turn; 1 file stays as it is." in run.screen
         await run.pilot.press("down")
-        await run.until(lambda: "Files: changed: a.txt; /undo restores" in run.screen)
+        await run.until(lambda: "Brings back 1 turn and changes 1 file. /undo brings" in run.screen)
 
     played(tmp_path, test)
 
@@ -176,24 +178,62 @@ def test_question_about_an_externally_changed_file_says_what_each_answer_does(
         (it.work / "a.txt").write_text("mine\n")
         await run.send("/undo")
         await run.until(lambda: isinstance(run.app.screen, OutsideChangesPicker))
-        await run.until(lambda: "Conversation:" in run.screen)
+        await run.until(lambda: "Removes 1 turn; 1 file stays as it" in run.screen)
         assert "Undo: keep or restore a.txt?" in run.screen
         assert "› " in run.screen
         assert "Keep a.txt as it is" in run.screen
         assert "a.txt has been changed since" in run.screen
-        assert "Files: unchanged: a.txt." in run.screen
-        assert "Conversation: 1 turn removed." in run.screen
         assert "Esc change nothing" in run.screen
         await run.pilot.press("down")
-        await run.until(lambda: "Files: restored: a.txt" in run.screen)
+        await run.until(lambda: "restores 1 file" in run.screen)
         assert "Restore a.txt too" in run.screen
         words = " ".join(run.screen.replace("▌", " ").split())
-        assert "Files: restored: a.txt; /redo restores the current content." in words
+        assert "Removes 1 turn and restores 1 file. /redo brings back the current content." in words
         await run.pilot.press("escape")
         await run.until(lambda: "Nothing was changed." in run.text)
         assert (it.work / "a.txt").read_text() == "mine\n"
 
     played(tmp_path, test, size)
+
+
+REASON = "changed while a command ran, possibly not by the command"
+LONG_PATH = "src/components/checkout/summary/deeply/nested/folders/cart_summary_of_the_customer.tsx"
+
+
+@pytest.mark.parametrize("width", [40, 80])
+def test_question_about_a_long_path_keeps_the_file_name_and_the_whole_reason(tmp_path: Path, width: int) -> None:
+    plan = RewindPlan(1, "Undo: removes 20 turns", (FilePlan(LONG_PATH, "restore", REASON),), 40, 20)
+
+    async def test(run: Running, it: Talk) -> None:
+        run.app.push_screen(OutsideChangesPicker(plan, can_go_back=False))
+        await run.until(lambda: "Removes 20 turns; 1 file stays" in run.screen)
+        lines = [line.strip(" ▌") for line in run.screen.splitlines()]
+        (question,) = (line for line in lines if line.startswith("Undo: keep or restore …"))
+        assert question.endswith("customer.tsx?" if width == 80 else "mer.tsx?")
+        (answer,) = (line for line in lines if line.startswith("›   Keep …"))
+        assert answer.endswith("er.tsx as it is")
+        assert REASON in " ".join(" ".join(lines).split())
+
+    played(tmp_path, test, (width, 24))
+
+
+def test_effect_counts_turns_changed_files_and_kept_files() -> None:
+    files = [FilePlan("a.py", "restore"), FilePlan("b.py", "delete"), FilePlan("x.py", "restore", refusal="is a link")]
+    doubtful = [FilePlan("c.py", "restore", REASON), FilePlan("d.py", "restore", REASON)]
+    plan = RewindPlan(1, "", (*files, *doubtful), 40, 20)
+    assert effect_text(plan, "skip") == "Removes 20 turns and restores 2 files; 2 files stay as they are."
+    assert effect_text(plan, "overwrite") == (
+        "Removes 20 turns and restores 4 files. /redo brings back the current content."
+    )
+    only = RewindPlan(1, "", (doubtful[0],), 0)
+    assert effect_text(only, "skip") == "Changes nothing; 1 file stays as it is."
+
+
+def test_reasons_that_do_not_fit_are_counted() -> None:
+    plans = [FilePlan(f"src/{number}/{LONG_PATH}", "restore", REASON) for number in range(9)]
+    lines = doubt_lines(plans, 76).plain.splitlines()
+    assert (len(lines), lines[-1]) == (7, "and 6 more")
+    assert max(map(len, lines)) <= 76
 
 
 def test_diff_shows_the_changes_of_the_session(tmp_path: Path) -> None:
