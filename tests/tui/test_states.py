@@ -152,7 +152,7 @@ NEARLY_FULL = UsageUpdated(Usage(186_000, 900), None, 186_900, 200_000)
 STATES = {
     "welcome": State(("qcode 0.1.0", "AGENTS.md", "/ lists the commands")),
     "sessions": State(("Fix [the] Makefile", "9 min ago", "›!make", "why does it fail"), "/resume", _is_open),
-    "rewind": State(("Rewind to the state before a message", "mend it", "turn 2 · Make"), "/rewind", _is_open),
+    "rewind": State(("Rewind to the state before a message", "mend it", "turn 2"), "/rewind", _is_open),
     "context": State(("Context", "Tool output", "45%"), "/context", _has_panel),
     "cost": State(("Usage", "$1.24", "discarded 8k"), "/cost", _has_panel),
     "mcp": State(
