@@ -22,8 +22,9 @@ from qcode.agent.options import RunContext
 from qcode.agent.permissions import Permissions, why_not_read
 from qcode.agent.reports import ContextReport, EarlierTurns, RecoveryMetrics, TurnUsage, context_report, turn_usage
 from qcode.agent.sessions.history import HistoryEntry, StoredMessage, typed_prompt
+from qcode.agent.sessions.recorders import JobRecorder, ShownRecorder
 from qcode.agent.sessions.records import is_a_prompt
-from qcode.agent.sessions.session import Session, SessionTranscript, ShownRecorder
+from qcode.agent.sessions.session import Session, SessionTranscript
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.subagent_kinds import KINDS, SubagentKind
 from qcode.agent.toolbox import Background, Toolbox
@@ -102,8 +103,7 @@ class Conversation:
         self.permissions = permissions
         self.effort = context.options.reasoning_effort
         self.background = Background(toolbox)
-        self._context = context
-        self._clients = clients
+        self._context, self._clients = context, clients
         self.client = client
         self._start_client = client
         self._client_after_turn: ModelClient | None = None  # set while a turn uses another model
@@ -134,6 +134,7 @@ class Conversation:
         self._accept_changes = partial(TrustStore(context.paths.state_dir, context.folder).accept_changes, context.root)
         self._calls = PendingCalls(toolbox, self._checkpoints.watch_changes, self._accept_changes, permissions)
         toolbox.transcript = lambda: self.transcript.messages
+        self._jobs = JobRecorder(toolbox.jobs, lambda: self.session)
         self._begin(session, tuple(messages))
 
     def use_hooks(self, hooks: SessionHooks) -> None:
@@ -428,6 +429,7 @@ class Conversation:
     def open_session(self, session: Session, *, is_copy: bool = False) -> None:
         """Switch to another session. In a copy of this one, approvals still apply."""
         self.permissions.follow_session(session, is_copy=is_copy)
+        self._jobs.follow_session(session, is_copy=is_copy)
         self.transcript.session.close()
         self._checkpoints.follow(session)
         self._begin(session)
@@ -474,6 +476,7 @@ class Conversation:
 
     def release(self) -> None:
         """Release all files, for a process that exits now and closes its connections; safe to call twice."""
+        self._jobs.close()
         self.transcript.session.close()
         self._checkpoints.close()
         self._toolbox.close()

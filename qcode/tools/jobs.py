@@ -45,6 +45,8 @@ class Job:
     """The latest output, whether or not it was read."""
     total: int = 0
     """The number of characters of all output."""
+    is_stopping: bool = False
+    """The user or the model stops it. Otherwise it is stopped only because qcode ends."""
     task: asyncio.Task[None] | None = None
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there is unread output, and after the command has ended."""
@@ -130,12 +132,13 @@ class Job:
 class Jobs:
     """The background commands of one session. Not thread-safe: use it in the event loop that starts the jobs.
 
-    `watcher` is called with a job that has started or ended.
+    `watcher` is called with a job that has started or ended, for the user, and `record` before it, for the session.
     """
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
         self.watcher: Callable[[Job], None] = lambda job: None
+        self.record: Callable[[Job], None] = lambda job: None
 
     @property
     def all(self) -> tuple[Job, ...]:
@@ -184,7 +187,7 @@ class Jobs:
         """Wait for the program of a job in a task, and tell the watcher of its start and end."""
         job.task = asyncio.ensure_future(_follow(job, begin))
         job.task.add_done_callback(lambda _: self._end(job))
-        self.watcher(job)
+        self._report(job)
         return job
 
     def _end(self, job: Job) -> None:
@@ -192,6 +195,10 @@ class Jobs:
             job.problem = "stopped"  # the task was cancelled before its first step
             job.has_news.set()
             job.close()
+        self._report(job)
+
+    def _report(self, job: Job) -> None:
+        self.record(job)
         self.watcher(job)
 
     def check_limit(self) -> None:
@@ -217,6 +224,7 @@ class Jobs:
     async def stop(self, job: Job) -> None:
         """End a job and all processes it started; return when they have ended."""
         if job.task is not None and not job.task.done():
+            job.is_stopping = True
             job.task.cancel()
             await asyncio.wait([job.task])
 

@@ -7,12 +7,14 @@ import os
 import re
 from pathlib import Path
 
+import pytest
+
 from qcode.agent.context.attachments import split_attached
 from qcode.protocol.events import ToolStarted
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.tui.screens.jobs import QuitPicker
 from tests.fakes.conversation import talk
-from tests.fakes.scripted import text_reply
+from tests.fakes.scripted import call_reply, text_reply
 from tests.tui.harness import Running, drive, running
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended
 
@@ -125,6 +127,85 @@ def test_background_key_makes_a_job_of_the_users_own_command(tmp_path: Path) -> 
     asyncio.run(body())
 
 
+@pytest.mark.parametrize(
+    ("ending", "row", "output"),
+    [
+        ("exit 0", "✓  exit 0", "│ got it"),
+        ("exit 4", "✗  failed · exit 4", "│ got it"),
+        ("stopped", "–  cancelled · stopped", "│ begun"),
+        ("quit", "–  cancelled · stopped when qcode ended", "│ begun"),
+        ("killed", "–  cancelled · stopped when qcode ended", "│ begun"),
+    ],
+)
+@pytest.mark.parametrize("is_call", [False, True])
+def test_resumed_session_shows_how_a_job_ended(
+    is_call: bool, ending: str, row: str, output: str, tmp_path: Path
+) -> None:
+    command = "sh serve.sh"
+
+    async def first_run() -> str:
+        replies = (call_reply("shell", {"command": command}), text_reply("It runs.")) if is_call else ()
+        it = talk(tmp_path, *replies, text_reply("I see."), mode="bypass", is_attended=True)
+        pipe = it.work / "pipe"
+        os.mkfifo(pipe)
+        code = ending.removeprefix("exit ")
+        (it.work / "serve.sh").write_text(f"echo begun; read line < pipe; echo got $line; exit {code}\n")
+        async with running(it.conversation, toolbox=it.toolbox) as run:
+            await run.send("start it" if is_call else f"!{command}")
+            await run.until(lambda: "│ begun" in run.text)
+            run.app.agent.conversation.background.move(run.app.agent.conversation.background.calls[0])
+            await run.until(lambda: "1 job " in run.status)
+            if is_call:
+                await run.until_idle()
+            if ending.startswith("exit"):
+                pipe.write_text("it\n")
+                await run.until(lambda: f"Job 1 ended ({ending})" in run.text)
+            elif ending == "stopped":
+                await run.app.view.jobs.stop(it.toolbox.jobs.all[0])
+            await run.send("look")  # after the end of the job, which no message had followed
+            await run.until_idle()
+        file = it.store.folder / f"{it.conversation.session_id}.jsonl"
+        written = file.read_bytes()
+        if ending == "quit":  # the loop of an app that ends cancels every task
+            task = it.toolbox.jobs.all[0].task
+            assert task is not None
+            task.cancel()
+            await asyncio.wait([task])
+        await it.conversation.close()
+        if ending == "killed":
+            file.write_bytes(written)
+        return it.conversation.session_id
+
+    async def resumed_run(session_id: str) -> None:
+        it = talk(tmp_path, resumes=session_id, is_attended=True)
+        async with running(it.conversation, toolbox=it.toolbox) as run:
+            assert f"{row[0]} {'Run    ' if is_call else '! '}sh serve.sh{row[1:]}" in run.text.split("\n")
+            assert output in run.text
+            assert "in the background" not in run.text
+        await it.conversation.close()
+
+    asyncio.run(resumed_run(asyncio.run(first_run())))
+
+
+def test_conversation_shown_again_while_a_job_runs_does_not_say_that_it_ended(tmp_path: Path) -> None:
+    replies = call_reply("shell", {"command": "read line < pipe", "background": True}), text_reply("It runs.")
+
+    async def body() -> None:
+        it = talk(tmp_path, *replies, mode="bypass", is_attended=True)
+        os.mkfifo(it.work / "pipe")
+        async with running(it.conversation, toolbox=it.toolbox) as run:
+            await run.send("start it")
+            await run.until_idle()
+            run.app.view.show_conversation()
+            assert "running in the background (job 1)" in run.text
+            it.sessions.fork()
+            run.app.view.show_conversation()
+            assert "running in the background (job 1)" in run.text
+        await it.conversation.close()
+
+    asyncio.run(body())
+
+
 def test_resumed_session_shows_the_output_of_a_moved_command_without_the_note_to_the_model() -> None:
     note = "[the user moved it to the background as job 1. This is its output so far; read more with jobs (read, 1).]"
     head = '<shell line="make" result="running in the background (job 1)">'
@@ -134,7 +215,7 @@ def test_resumed_session_shows_the_output_of_a_moved_command_without_the_note_to
     )
 
     async def test(run: Running) -> None:
-        assert run.text.count("✓ ! make") == 2
+        assert run.text.count("– ! make  cancelled · stopped when qcode ended") == 2
         assert "building" in run.text
         assert "no output" not in run.text
         assert "the user moved it" not in run.text

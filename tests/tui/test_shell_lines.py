@@ -266,7 +266,7 @@ def test_resumed_session_shows_the_shell_command_as_a_card_with_only_typed_text(
         ("exit 3", "✗"),
         ("timed out after 120 s", "✗"),
         ("stopped by the user", "–"),
-        ("running in the background (job 1)", "✓"),
+        ("running in the background (job 1)", "–"),
     ],
 )
 def test_resumed_session_shows_the_outcome_of_the_shell_command(result: str, mark: str) -> None:

@@ -124,8 +124,35 @@ class Thought:
     seconds: float
 
 
+JOB_RUNNING = "running"
+JOB_ENDED_WITH_QCODE = "stopped when qcode ended"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredJob:
+    """A background job for a replay. `state` is that of the job, such as `exit 0`, or one of the constants above.
+
+    `since` is the number of the next message when the job started. A job of a call belongs to the message before it,
+    a job of a `!` command to the next prompt.
+    """
+
+    number: int
+    since: int
+    state: str
+    output: str = ""
+
+
 ShownEvent: TypeAlias = (
-    Notice | Retry | OutputEscalated | PartialRestored | Compacted | WebSearched | TurnEnded | ShownPrompt | Thought
+    Notice
+    | Retry
+    | OutputEscalated
+    | PartialRestored
+    | Compacted
+    | WebSearched
+    | TurnEnded
+    | ShownPrompt
+    | Thought
+    | StoredJob
 )
 
 
@@ -157,9 +184,11 @@ class StoredMessage:
     shown_results: dict[str, ShownResult]
     """The results of the calls as they were shown, for a replay."""
     requests: list[AttemptRecord]
+    """The requests that were sent after the message and belong to no other message."""
     named_requests: list[NamedRequests]
     """Requests outside the turns that were sent after the message."""
-    """The requests that were sent after the message and belong to no other message."""
+    jobs: dict[int, StoredJob]
+    """The background jobs that its calls or its `!` commands started, by number."""
     __slots__ = ("entry", "is_turn_start", "is_summary", *__annotations__)
 
     def __init__(self, entry: HistoryEntry, is_turn_start: bool, *, is_summary: bool = False) -> None:
@@ -197,7 +226,7 @@ class StoredMessage:
 
 _COLLECTIONS: dict[str, type[Any]] = {
     **dict.fromkeys(("shown_events", "requests", "named_requests"), list),
-    **dict.fromkeys(("edited_arguments", "results", "agent_work", "shown_results"), dict),
+    **dict.fromkeys(("edited_arguments", "results", "agent_work", "shown_results", "jobs"), dict),
     "intents": set,
 }
 
@@ -333,6 +362,7 @@ class SessionHistory:
         self._early_requests: list[NamedRequests] = []
         self._head_by_key: dict[tuple[tuple[NumberRange, ...], int | None], Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
+        self._new_jobs: dict[int, StoredJob] = {}  # those for the next prompt, by number
 
     @property
     def next_number(self) -> int:
@@ -350,6 +380,10 @@ class SessionHistory:
         if self._early_requests:
             stored.named_requests += self._early_requests
             self._early_requests.clear()
+        if self._new_jobs and stored.entry.message.role == "user":
+            stored.jobs |= self._new_jobs
+            if stored.is_turn_start:
+                self._new_jobs.clear()
         prompt = before.prompt
         if stored.is_turn_start:
             prompt = self._prompts[number] = UserPrompt(number, before)
@@ -387,8 +421,24 @@ class SessionHistory:
     def show(self, items: Iterable[ShownItem]) -> None:
         """Add items that were shown with the latest message. A summary is not shown, so it keeps none."""
         shown = (stored for stored in reversed(self.stored.values()) if not stored.is_summary)
-        if (last := next(shown, None)) is not None:
-            last.shown_events += items
+        last = next(shown, None)
+        for item in items:
+            if isinstance(item.event, StoredJob):
+                self.show_job(item.event)
+            elif last is not None:
+                last.shown_events.append(item)
+
+    def show_job(self, job: StoredJob) -> None:
+        """Set the state of a background job on the messages that may show it: see `StoredJob`."""
+        caller = self.stored.get(job.since - 1)
+        if caller is not None and caller.entry.message.role == "assistant":
+            caller.jobs[job.number] = job
+        for number, stored in self.stored.items():
+            if number >= job.since and stored.entry.message.role == "user":
+                stored.jobs[job.number] = job
+                if stored.is_turn_start:
+                    return
+        self._new_jobs[job.number] = job
 
     def show_result(self, call_id: str, result: ShownResult) -> None:
         if (last := self.stored.get(self._latest)) is not None:

@@ -28,6 +28,7 @@ from qcode.agent.sessions.history import (
     ShownItem,
     ShownPrompt,
     ShownResult,
+    StoredJob,
     StoredMessage,
     Thought,
 )
@@ -45,17 +46,7 @@ from qcode.protocol.events import (
     Retry,
     TurnEnded,
 )
-from qcode.protocol.messages import (
-    Block,
-    Image,
-    Message,
-    Opaque,
-    Reasoning,
-    Role,
-    Text,
-    ToolCall,
-    ToolResult,
-)
+from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Role, Text, ToolCall, ToolResult
 from qcode.protocol.reply import Limit, Outcome, Source, WebSearched
 from qcode.protocol.usage import Usage
 from qcode.text.json import Json, JsonObject, count_in, parse_object, text_in
@@ -415,6 +406,7 @@ _SHOWN_FIELDS: Mapping[str, tuple[type[Any], Mapping[str, type]]] = {
     "compacted": (Compacted, {"before_tokens": int, "after_tokens": int, "kind": str}),
     "thought": (Thought, {"seconds": float}),
     "prompt": (ShownPrompt, {"text": str}),
+    "job": (StoredJob, {"number": int, "since": int, "state": str, "output": str}),
 }
 """Classes of items whose fields are plain values, by their name in the file."""
 _SHOWN_TYPE_NAMES = {cls: name for name, (cls, _) in _SHOWN_FIELDS.items()}

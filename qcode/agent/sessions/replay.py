@@ -6,11 +6,19 @@ stored by an older version are replayed from their blocks alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
 from typing import TypeAlias
 
-from qcode.agent.sessions.history import AgentWork, ShownResult, StoredMessage, Thought
+from qcode.agent.sessions.history import (
+    JOB_ENDED_WITH_QCODE,
+    JOB_RUNNING,
+    AgentWork,
+    ShownResult,
+    StoredJob,
+    StoredMessage,
+    Thought,
+)
 from qcode.agent.sessions.loader import INTERRUPTED, INTERRUPTED_TEXT, NEVER_RUN
 from qcode.protocol.events import (
     AgentEvent,
@@ -24,6 +32,7 @@ from qcode.protocol.events import (
     StepStarted,
     ToolCallProgress,
     ToolFinished,
+    ToolOutput,
     ToolStarted,
     TurnEnded,
     TurnEvent,
@@ -33,15 +42,20 @@ from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResu
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.tools import ToolOutcome
 from qcode.tools.dialog import plan_of
+from qcode.tools.shell import background_job
 from qcode.values import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayedPrompt:
-    """A message of the user. `typed_text` is the text that was shown, empty if it is the text of the message."""
+    """A message of the user. `typed_text` is the text that was shown, empty if it is the text of the message.
+
+    `jobs` are background jobs by number, among them those of its `!` commands.
+    """
 
     message: Message
     typed_text: str = ""
+    jobs: Mapping[int, StoredJob] = field(default_factory=dict)
 
 
 ReplayItem: TypeAlias = TurnEvent | ReplayedPrompt | Thought
@@ -60,7 +74,7 @@ def replay_messages(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
             following = messages[index + 1].entry.message if index + 1 < len(messages) else None
             yield from _calls(stored, following)
         else:
-            yield ReplayedPrompt(message, stored.shown_prompt)
+            yield ReplayedPrompt(message, stored.shown_prompt, stored.jobs)
             if stored.is_turn_start:
                 step = 0
                 yield TurnStarted(typed_text(message))
@@ -125,7 +139,33 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
         if stored_result is None or stored_result.state not in ("denied", "rejected"):
             yield ToolStarted(call)
         yield from _agent_events(call.call_id, stored)
-        yield _finished(call, result, stored_result, has_begun=call.call_id in stored.intents)
+        finished = _finished(call, result, stored_result, has_begun=call.call_id in stored.intents)
+        ended = ended_job(finished.outcome.summary, stored.jobs)
+        yield from [finished] if ended is None else _job_events(finished, ended)
+
+
+def ended_job(summary: str, jobs: Mapping[int, StoredJob]) -> StoredJob | None:
+    """Return the job to which a command with this summary was moved, if it no longer runs; otherwise None."""
+    number = background_job(summary)
+    if number is None:
+        return None
+    job = jobs.get(number, StoredJob(number, 0, JOB_ENDED_WITH_QCODE))
+    return None if job.state == JOB_RUNNING else job
+
+
+def job_call_state(job: StoredJob) -> CallState:
+    """Return the state of the command of an ended job."""
+    return "done" if job.state == "exit 0" else "cancelled" if job.state.startswith("stopped") else "failed"
+
+
+def _job_events(finished: ToolFinished, job: StoredJob) -> Iterator[ReplayItem]:
+    """Yield the end of a call whose command ended as a background job, with its latest output."""
+    call, state, output = finished.call, job_call_state(job), job.output or finished.outcome.shown or ""
+    if state == "cancelled":
+        yield from [ToolOutput(call.call_id, output)] if output else []
+        yield ToolFinished(call, ToolOutcome("", shown=job.state), state)
+    else:
+        yield ToolFinished(call, ToolOutcome(output, state == "failed", job.state, shown=output), state)
 
 
 def _finished(

@@ -1,7 +1,7 @@
 """One open session: the interface through which a conversation writes to its file.
 
-`ShownRecorder` records the display of a turn beside its messages, for a replay. No method raises for a disk error;
-`take_warnings` returns lines for the user. A thread may record a file change while the conversation continues.
+No method raises for a disk error; `take_warnings` returns lines for the user. A thread may record a file change while
+the conversation continues.
 """
 
 from __future__ import annotations
@@ -21,10 +21,8 @@ from qcode.agent.sessions.history import (
     RecordedChange,
     SessionHistory,
     ShownItem,
-    ShownPrompt,
     ShownResult,
     StoredMessage,
-    Thought,
     ranges_of,
 )
 from qcode.agent.sessions.partial import PartialReply
@@ -47,34 +45,11 @@ from qcode.agent.sessions.records import (
 )
 from qcode.engine.effects import Append, Compact
 from qcode.engine.transcript import without_signals
-from qcode.protocol.approvals import (
-    ImpossibleCall,
-    PlanApproval,
-    Question,
-    RepeatedCall,
-    ToolApproval,
-)
 from qcode.protocol.events import (
-    AgentEvent,
-    ApprovalRequested,
     AttemptRecord,
-    Compacted,
-    LimitReached,
-    Notice,
-    OutputEscalated,
-    PartialRestored,
-    ReplyFinished,
-    Retry,
-    StepStarted,
-    ToolCallProgress,
     ToolFinished,
-    ToolStarted,
-    TurnEnded,
-    TurnEvent,
-    TurnStarted,
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult
-from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.text.json import Json, JsonObject
 
 MAX_DIFF_CHARS = 400_000
@@ -284,7 +259,9 @@ class Session:
         """Record items that were shown with the last message, beside its text."""
         with self._lock:
             rows: list[Json] = [shown_to_json(item, self.redact) for item in items]
-            self._write({"kind": "shown", "at": self._now(), "items": rows})
+            line = to_line({"kind": "shown", "at": self._now(), "items": rows})
+            # A session begins with its first message: until then the line waits for it.
+            (self._file.append if self.history.stored else self._file.buffer)(line)
             self.history.show(items)
 
     def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
@@ -436,129 +413,3 @@ class SessionTranscript:
             finished.state, outcome.summary, outcome.diff, finished.seconds, outcome.shown, ran, outcome.problems
         )
         self.session.record_result(result, display)
-
-
-class ShownRecorder:
-    """Records the events of one turn that are not part of a message. `prompt` is the prompt as it was shown.
-
-    `record` stores items; it is called after the message to which they belong is stored.
-    """
-
-    def __init__(self, record: Callable[[list[ShownItem]], None], clock: Callable[[], float], prompt: str = "") -> None:
-        self._record = record
-        self._clock = clock
-        self._prompt = prompt
-        self._begin_time = clock()
-        self._tool_starts: dict[str, float] = {}
-        self._asked_calls: dict[str, bool] = {}
-        """The calls about which the user is asked, and whether each is the call of a sub-agent."""
-        self._waits_since: float | None = None
-        """Since when the turn has only waited for the user; None: it does not."""
-        self._waited_s = 0.0
-        self._pending_items: list[ShownItem] = []
-        self._chars = 0
-        """The characters of the reply so far."""
-        self._thinking_since: float | None = None
-        self._has_shown = False
-        """Whether anything of the current step was shown."""
-
-    def record_event(self, event: TurnEvent) -> TurnEvent:
-        """Record an event, and return it with its duration."""
-        self._measure_wait(event)
-        match event:
-            case TurnStarted() if self._prompt:
-                self._record([ShownItem(ShownPrompt(self._prompt))])
-            case ToolStarted(call=call):
-                self._tool_starts[call.call_id] = self._clock()
-            case ToolFinished(call=call) if call.call_id in self._tool_starts:
-                return replace(event, seconds=self._clock() - self._tool_starts.pop(call.call_id))
-            case Notice() | Compacted():
-                self._record([ShownItem(event)])
-            case TurnEnded():
-                ended = replace(event, seconds=self._clock() - self._begin_time - self._waited_s)
-                self._record([ShownItem(ended)])
-                return ended
-            case AgentEvent():
-                pass
-            case _:
-                self._record_reply_event(event)
-        return event
-
-    def _measure_wait(self, event: TurnEvent) -> None:
-        """Add the time before `event` to `_waited_s` if the turn only waited for the user then."""
-        if self._waits_since is not None:
-            self._waited_s += self._clock() - self._waits_since
-        inner = event.event if isinstance(event, AgentEvent) else event
-        is_limit_question = False
-        match inner:
-            case ApprovalRequested(approval=ToolApproval() | RepeatedCall() | ImpossibleCall() as approval):
-                self._asked_calls[approval.call.call_id] = bool(approval.agent)
-            case ApprovalRequested(approval=Question(server="") | PlanApproval() as approval):
-                self._asked_calls[approval.call.call_id] = False
-            case ToolStarted(call=call) | ToolFinished(call=call):
-                self._asked_calls.pop(call.call_id, None)
-            case LimitReached(is_question=is_limit_question):
-                pass
-            case TurnEnded():
-                self._asked_calls.clear()
-            case _:
-                pass
-        running = set(self._tool_starts)
-        match event:
-            case ToolStarted(call=call):
-                running.add(call.call_id)
-            case ToolFinished(call=call):
-                running.discard(call.call_id)
-            case _:
-                pass
-        # A call whose sub-agent asks the user counts as running, but it only waits.
-        is_waiting = bool(self._asked_calls) and len(running) <= sum(self._asked_calls.values())
-        self._waits_since = self._clock() if is_waiting or is_limit_question else None
-
-    def _record_reply_event(self, event: TurnEvent) -> None:
-        match event:
-            case StepStarted():
-                self._start_reply()
-                self._has_shown = False
-            case ReasoningDelta():
-                self._has_shown = True
-                self._thinking_since = self._clock() if self._thinking_since is None else self._thinking_since
-            case TextDelta(text=text):
-                self._end_thought()
-                self._has_shown = True
-                self._chars += len(text)
-            case ToolCallProgress():
-                self._end_thought()
-                self._has_shown = True
-            case Retry() | PartialRestored():
-                self._record_retry(event)
-            case OutputEscalated() | WebSearched():
-                self._pending_items.append(ShownItem(event, self._chars))
-            case ReplyFinished(message=message):
-                self._end_thought()
-                if message is not None and self._pending_items:
-                    self._record(self._pending_items)
-                self._start_reply()
-            case _:
-                pass
-
-    def _record_retry(self, event: Retry | PartialRestored) -> None:
-        if isinstance(event, PartialRestored):
-            self._start_reply()
-            self._chars = len(event.text)
-            self._pending_items = [ShownItem(PartialRestored(""), self._chars)]
-        elif event.is_continuation:
-            self._pending_items.append(ShownItem(event, self._chars))
-        else:
-            self._start_reply()
-            # The app removes the label of a retry at the end of the reply if the retry replaced text.
-            if not self._has_shown:
-                self._pending_items.append(ShownItem(event))
-
-    def _start_reply(self) -> None:
-        self._pending_items, self._chars, self._thinking_since = [], 0, None
-
-    def _end_thought(self) -> None:
-        if self._thinking_since is not None:
-            seconds, self._thinking_since = self._clock() - self._thinking_since, None
-            self._pending_items.append(ShownItem(Thought(round(seconds, 3)), self._chars))

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 from qcode.agent.context.attachments import attached_lines, split_attached
 from qcode.agent.sessions.history import StoredMessage, Thought
 from qcode.agent.sessions.loader import is_about_broken_turn
-from qcode.agent.sessions.replay import ReplayedPrompt, has_unfinished_turn, replay_messages
+from qcode.agent.sessions.replay import (
+    ReplayedPrompt,
+    ended_job,
+    has_unfinished_turn,
+    job_call_state,
+    replay_messages,
+)
 from qcode.protocol.approvals import TurnApproval
 from qcode.protocol.events import UsageUpdated
 from qcode.protocol.messages import Text, typed_text
@@ -126,7 +132,10 @@ def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
             card, state = f"stored {number}", line_state(attached.result)
             transcript.add_card(card, "!", one_line(attached.name))
             result = one_line(attached.result) if state != "cancelled" else None
-            transcript.update_card(card, CardUpdate(state=state, output=shown_output(attached.content), summary=result))
+            output = shown_output(attached.content)
+            if (job := ended_job(attached.result, item.jobs)) is not None:
+                state, result, output = job_call_state(job), one_line(job.state), job.output or output
+            transcript.update_card(card, CardUpdate(state=state, output=output, summary=result))
         elif attached.kind in ("job", "aside"):
             transcript.add_card(
                 f"stored {number}", "jobs" if attached.kind == "job" else "btw", one_line(attached.name)

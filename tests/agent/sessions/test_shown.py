@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.sessions.export import ExportRequest
-from qcode.agent.sessions.session import ShownRecorder
+from qcode.agent.sessions.recorders import ShownRecorder
 from qcode.protocol.approvals import PlanApproval, Question, ToolApproval, TurnOptions
 from qcode.protocol.errors import ErrorInfo
 from qcode.protocol.events import (
