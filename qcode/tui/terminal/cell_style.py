@@ -29,7 +29,7 @@ PLAIN = CellStyle()
 
 
 @lru_cache(maxsize=4096)
-def pen_of(style: Style, colors: ColorSystem) -> CellStyle:
+def style_of(style: Style, colors: ColorSystem) -> CellStyle:
     """Return the style of a cell in a terminal with these `colors`."""
     link = f"id={style.link_id};{style.link}" if style.link else ""
     return CellStyle(Strip.render_ansi(style, colors), link)
@@ -62,18 +62,18 @@ def attributes_of(sgr: str) -> Mapping[str, str]:
 
 
 @lru_cache(maxsize=4096)
-def blank_pen(pen: CellStyle) -> CellStyle:
-    """Return the simplest style in which a blank looks as it does with `pen`."""
-    attributes = attributes_of(pen.sgr)
-    if pen.link or not attributes.keys() <= _UNSEEN_ON_BLANKS | {"bg"}:
-        return pen
+def blank_style(style: CellStyle) -> CellStyle:
+    """Return the simplest style in which a blank looks as it does with `style`."""
+    attributes = attributes_of(style.sgr)
+    if style.link or not attributes.keys() <= _UNSEEN_ON_BLANKS | {"bg"}:
+        return style
     return CellStyle(attributes.get("bg", ""))
 
 
 @lru_cache(maxsize=4096)
 def over_blank(current: CellStyle, blank: CellStyle) -> CellStyle:
-    """Return the style closest to `current` in which a blank looks as it does with `blank`."""
-    seen = attributes_of(blank_pen(current).sgr)
+    """Return the style closest to `current` in which a blank looks as it does in the style `blank`."""
+    seen = attributes_of(blank_style(current).sgr)
     if blank.link or current.link or not seen.keys() | attributes_of(blank.sgr).keys() <= {"bg"}:
         return blank
     attributes = {name: value for name, value in attributes_of(current.sgr).items() if name != "bg"}
@@ -95,7 +95,7 @@ def change_style(before: CellStyle, after: CellStyle) -> str:
 
 
 class NoColors(LineFilter):
-    """Removes all colors, for NO_COLOR. Cells with a background of their theme become reverse: a selection, a cursor.
+    """Removes all colors, for NO_COLOR. Cells with a background color, such as a selection or a cursor, become reverse.
 
     The theme must have the default background of the terminal. Textual's own filter turns colors into grays.
     """

@@ -23,7 +23,15 @@ from rich.console import COLOR_SYSTEMS, Console
 from rich.segment import Segment
 from textual.strip import Strip
 
-from qcode.tui.terminal.cell_style import PLAIN, CellStyle, attributes_of, blank_pen, change_style, over_blank, pen_of
+from qcode.tui.terminal.cell_style import (
+    PLAIN,
+    CellStyle,
+    attributes_of,
+    blank_style,
+    change_style,
+    over_blank,
+    style_of,
+)
 
 MIN_SCROLL_GAIN = 60
 """The minimum number of cells that a scroll must save; its sequences are about 25 bytes long."""
@@ -32,7 +40,7 @@ MAX_GAP = 4
 MIN_ERASED = 5
 """Blanks at the end of a change that are erased instead of written."""
 MIN_SKIPPED = 11
-"""The same within a change, after which the cursor must also move over them."""
+"""The same for blanks within a change: after erasing them, the cursor must also move over them."""
 
 _SURE_RANGES = (
     " ~\u00a0\u00ac\u00ae\u02ff\u0370\u0377\u037a\u037f\u0384\u0482\u048a\u052f\u2010\u2015\u2018\u2027"
@@ -43,7 +51,7 @@ _SURE_RANGES = (
 them. A regular expression of these ranges would take 5 ms to compile, before the first paint.
 """
 MAX_COLUMN = 1 << 16
-
+"""The column after every screen, for a row in which every width is certain."""
 
 RESET = "\x1b[m"  # ends every style, as a program that uses the terminal after a frame needs it
 
@@ -73,7 +81,7 @@ class _Span:
 
     def runs(self, colors: ColorSystem) -> Sequence[Run]:
         if self._runs is None:
-            self._runs = _runs(self.segments, self.end - self.x, colors)
+            self._runs = _runs_of(self.segments, self.end - self.x, colors)
         return self._runs
 
 
@@ -99,7 +107,7 @@ class Painter:
         self._erases_color = erases_color
         self._width = 0
         self._rows: list[_Row | None] = []
-        self._pen: CellStyle | None = None
+        self._terminal_style: CellStyle | None = None
 
     def forget(self) -> bool:
         """Write the next frame completely, because another program may have changed the screen.
@@ -107,7 +115,7 @@ class Painter:
         Return whether the screen was known.
         """
         was_known = bool(self._rows)
-        self._rows, self._pen = [], None
+        self._rows, self._terminal_style = [], None
         return was_known
 
     def knows(self, width: int, height: int) -> bool:
@@ -117,10 +125,11 @@ class Painter:
     def paint(self, width: int, height: int, parts: Iterable[Part], console: Console) -> str:
         """Return the output that shows `parts`. They must cover the screen if it is not known."""
         before = self._rows if self.knows(width, height) else [None] * height
-        pen, self._rows, self._pen = self._pen, [], None  # unknown after an error
+        terminal_style = self._terminal_style
+        self._rows, self._terminal_style = [], None  # what the terminal shows is unknown after an error
         changed = _changed(before, parts)
         colors = COLOR_SYSTEMS[console.color_system or "truecolor"]
-        output = _Output(width, colors, pen=pen, erases_color=self._erases_color)
+        output = _Output(width, colors, terminal_style=terminal_style, erases_color=self._erases_color)
         scroll = _find_scroll(before, changed)
         rows = list(before)
         if scroll is not None:
@@ -132,10 +141,10 @@ class Painter:
         if scroll is not None:
             output.clear({y: row for y, row in painted.items() if rows[y] is None})
         for y, row in painted.items():
-            output.row(y, row, rows[y])
+            output.write_row(y, row, rows[y])
             rows[y] = row
         self._width, self._rows = width, rows
-        self._pen, data = output.end()
+        self._terminal_style, data = output.end()
         return data
 
 
@@ -174,28 +183,31 @@ def _overlay(before: _Row | None, spans: Sequence[_Span], width: int, colors: Co
 
 
 def _cut_span(span: _Span, start: int, end: int, colors: ColorSystem) -> _Span:
-    """Return a part of a span, which counts as different from every other one. Half a wide character is a blank."""
-    texts, pens = _cells(span.runs(colors))
+    """Return columns `start` to `end` of a span. It has no segments, so it never equals another span.
+
+    A wide character that the cut would halve becomes a blank.
+    """
+    texts, styles = _cells(span.runs(colors))
     cut = slice(start - span.x, end - span.x)
     part = texts[cut]
     if not part[0]:
         part[0] = " "
     if texts[cut.stop : cut.stop + 1] == [""]:
         part[-1] = " "
-    return _Span(start, end, (), _group_runs(part, pens[cut]))
+    return _Span(start, end, (), _group_runs(part, styles[cut]))
 
 
-def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[Run]:
-    """Return segments as runs of together exactly `width` cells."""
+def _runs_of(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[Run]:
+    """Return `segments` as runs that fill `width` cells: longer text is cut, shorter text is padded with blanks."""
     runs: list[Run] = []
     total = 0
-    for text, style, _ in segments:
+    for text, rich_style, _ in segments:
         if text:
-            pen = pen_of(style, colors) if style is not None else PLAIN
+            style = style_of(rich_style, colors) if rich_style is not None else PLAIN
             # `cell_len` and `split_graphemes` disagree about a joiner at the start of a text.
             cells = split_graphemes(text)[1] if "\u200d" in text else cell_len(text)
             if cells or not runs:
-                runs.append((text, pen if text.strip(" ") else blank_pen(pen), cells))
+                runs.append((text, style if text.strip(" ") else blank_style(style), cells))
             else:
                 # Characters without width belong to the last character of the run before.
                 runs[-1] = (runs[-1][0] + text, *runs[-1][1:])
@@ -210,14 +222,14 @@ def _runs(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[
 def _cells(runs: Iterable[Run]) -> tuple[list[str], list[CellStyle]]:
     """Return the text and the style of each cell; the second cell of a wide character has an empty text.
 
-    No text is lost: characters without width are in the cell before them, at the start in the one after them. Every
-    run has as many cells as it says, even if its characters would have another width next to each other.
+    Characters without width are in the cell before them; at the start of the row they are in the cell after them. Each
+    run takes the number of cells it states, even if its characters would have another width next to each other.
     """
     texts: list[str] = []
-    pens: list[CellStyle] = []
+    styles: list[CellStyle] = []
     first = ""
-    for text, pen, width in runs:
-        pens += [pen] * width
+    for text, style, width in runs:
+        styles += [style] * width
         if not first and len(text) == width and text.isascii():
             texts += text
             continue
@@ -237,16 +249,16 @@ def _cells(runs: Iterable[Run]) -> tuple[list[str], list[CellStyle]]:
         texts += [" "] * (last - len(texts))
         if len(texts) > last:
             texts[last - 1 :] = ["".join(texts[last - 1 :])]
-    return texts, pens
+    return texts, styles
 
 
-def _group_runs(texts: Sequence[str], pens: Sequence[CellStyle]) -> list[Run]:
+def _group_runs(texts: Sequence[str], styles: Sequence[CellStyle]) -> list[Run]:
     """Return cells as runs; blanks are separate from other text."""
     runs: list[Run] = []
     start = 0
-    for (is_blank, pen), group in groupby(zip(map(" ".__eq__, texts), pens, strict=True)):
+    for (is_blank, style), group in groupby(zip(map(" ".__eq__, texts), styles, strict=True)):
         count = len(list(group))
-        runs.append(("".join(texts[start : start + count]), blank_pen(pen) if is_blank else pen, count))
+        runs.append(("".join(texts[start : start + count]), blank_style(style) if is_blank else style, count))
         start += count
     return runs
 
@@ -254,14 +266,14 @@ def _group_runs(texts: Sequence[str], pens: Sequence[CellStyle]) -> list[Run]:
 # Finding a scroll
 
 _LOST = -100
-"""The gain of a row that has not changed, if it has to be written because of a scroll."""
+"""The gain of a row that the frame does not change, if a scroll moves it away so that it must be written again."""
 
 
 def _find_scroll(before: Sequence[_Row | None], changed: Mapping[int, Sequence[_Span]]) -> _Scroll | None:
     """Return the scroll that leaves the least to write, None if none saves much."""
     if len(changed) < 3 or None in before:
         return None
-    # Rows are compared by their widest span, without style: the transcript, but not the scroll bar beside it.
+    # Rows are compared by the text of their widest span: that of the transcript, not of the scroll bar beside it.
     x = Counter(max(spans, key=lambda span: span.end - span.x).x for spans in changed.values()).most_common(1)[0][0]
     old = [row[x].text if row is not None and x in row else "" for row in before]
     new = old.copy()
@@ -295,10 +307,10 @@ def _most_common_shift(old: Sequence[str], new: Sequence[str], weights: Mapping[
 
 def _gain(old: Sequence[str], new: Sequence[str], weights: Mapping[int, int], y: int, shift: int) -> int:
     """Return the cells that a scroll by `shift` saves in row `y`."""
-    is_there = 0 <= y + shift < len(old) and old[y + shift] == new[y]
+    is_right = 0 <= y + shift < len(old) and old[y + shift] == new[y]  # after the scroll
     if y in weights:
-        return weights[y] if is_there else 0
-    return 0 if is_there else _LOST
+        return weights[y] if is_right else 0
+    return 0 if is_right else _LOST
 
 
 def _best_run(gains: Sequence[int]) -> tuple[int, int, int]:
@@ -348,12 +360,14 @@ def _differences(row: _Row, old: _Row, width: int, colors: ColorSystem) -> list[
 
 
 def _merge_row(row: _Row, width: int, colors: ColorSystem) -> _Span:
+    """Return the spans of a row as one span."""
     return _Span(0, width, (), [run for span in row.values() for run in span.runs(colors)])
 
 
 @lru_cache(maxsize=4096)
 def _is_sure(character: str) -> bool:
-    # In a range, the next greater limit is its end; at its end it is the one after.
+    """Whether `character` has the same width in every terminal."""
+    # Inside a range, an odd number of limits is before the character. The second limit is the end itself.
     return bisect_right(_SURE_RANGES, character) % 2 == 1 or character in _SURE_RANGES
 
 
@@ -363,13 +377,17 @@ def _first_unsure(row: _Row, colors: ColorSystem) -> int:
         runs = span.runs(colors)
         if not all(text.isascii() or all(map(_is_sure, text)) for text, _, _ in runs):
             texts, _ = _cells(runs)
-            unsure = (at for at, text in enumerate(texts) if not all(map(_is_sure, text)))
+            unsure = (index for index, text in enumerate(texts) if not all(map(_is_sure, text)))
             return span.x + next(unsure, 0)
     return MAX_COLUMN
 
 
 def _span_differences(span: _Span, old_span: _Span, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
-    """Return the cells of `span` that differ from `old_span`, which has the same columns."""
+    """Return the cells of `span` that differ from `old_span`, which has the same columns, as columns and runs.
+
+    Example: `2 of 10 files` in column 5 becomes `4 of 11 files`. The result is `4` in column 5 and `1` in column 11.
+    Changes with at most `MAX_GAP` cells between them are one run, with these cells.
+    """
     new, old = span.runs(colors), old_span.runs(colors)
     first = last = 0
     column = span.x
@@ -379,27 +397,31 @@ def _span_differences(span: _Span, old_span: _Span, colors: ColorSystem) -> list
         first += 1
     while last < shorter - first and new[-1 - last] == old[-1 - last]:
         last += 1
-    texts, pens = _cells(new[first : len(new) - last])
-    old_texts, old_pens = _cells(old[first : len(old) - last])
-    cells = zip(texts, old_texts, pens, old_pens, strict=True)
+    texts, styles = _cells(new[first : len(new) - last])
+    old_texts, old_styles = _cells(old[first : len(old) - last])
+    cells = zip(texts, old_texts, styles, old_styles, strict=True)
     differing = [
-        at
-        for at, (text, other, pen, before) in enumerate(cells)
-        if text != other
-        or (pen is not before and pen != before and (text != " " or blank_pen(pen) != blank_pen(before)))
+        index
+        for index, (text, old_text, style, old_style) in enumerate(cells)
+        if text != old_text
+        or (
+            style is not old_style
+            and style != old_style
+            and (text != " " or blank_style(style) != blank_style(old_style))
+        )
     ]
     ranges: list[list[int]] = []
-    for at in differing:
-        if ranges and at - ranges[-1][1] <= MAX_GAP:
-            ranges[-1][1] = at + 1
+    for index in differing:
+        if ranges and index - ranges[-1][1] <= MAX_GAP:
+            ranges[-1][1] = index + 1
         else:
-            ranges.append([at, at + 1])
+            ranges.append([index, index + 1])
     changes: list[tuple[int, Sequence[Run]]] = []
     for start, end in ranges:
-        # The second cell of a wide character does not differ.
+        # The second cell of a wide character has an empty text. It is written with the first one.
         while end < len(texts) and not texts[end]:
             end += 1
-        changes.append((column + start, _group_runs(texts[start:end], pens[start:end])))
+        changes.append((column + start, _group_runs(texts[start:end], styles[start:end])))
     return changes
 
 
@@ -407,18 +429,21 @@ def _span_differences(span: _Span, old_span: _Span, colors: ColorSystem) -> list
 
 
 class _Output:
-    """Collects escape sequences and text. `pen` is the style that is set in the terminal before, None if unknown.
+    """Collects the escape sequences and the text of a frame.
 
-    The style stays set after a frame, because the next one mostly begins with it.
+    `terminal_style` is the style that is set in the terminal before the frame, None if unknown. The style stays set
+    after a frame, because the next one mostly begins with it.
     """
 
-    def __init__(self, width: int, colors: ColorSystem, *, pen: CellStyle | None, erases_color: bool) -> None:
+    def __init__(
+        self, width: int, colors: ColorSystem, *, terminal_style: CellStyle | None, erases_color: bool
+    ) -> None:
         self.colors = colors
         self._width = width
         self._erases_color = erases_color
-        self._pieces: list[str] = [] if pen is not None else [RESET]
-        self._pen = pen or PLAIN
-        self._row = self._column = -1
+        self._pieces: list[str] = [] if terminal_style is not None else [RESET]
+        self._terminal_style = terminal_style or PLAIN
+        self._row = self._column = -1  # the position of the cursor; -1 if unknown
         self._clear_style: CellStyle | None = None  # the style of the new rows, if they were cleared together
 
     def scroll(self, scroll: _Scroll) -> None:
@@ -430,9 +455,9 @@ class _Output:
     def clear(self, rows: Mapping[int, _Row]) -> None:
         """Clear `rows` together if that is shorter, as for code on another background than its margins."""
         runs = [[run for span in row.values() for run in span.runs(self.colors)] for row in rows.values()]
-        fills = {blank_pen(row[0][1]) for row in runs}
+        fills = {blank_style(row[0][1]) for row in runs}
         fill = next(iter(fills), PLAIN)
-        others = sum(any(blank_pen(pen) != fill for _, pen, _ in row[:-1]) for row in runs)
+        others = sum(any(blank_style(style) != fill for _, style, _ in row[:-1]) for row in runs)
         if len(fills) != 1 or others < 2 or not self._can_erase(fill):
             return
         for y in rows:
@@ -441,48 +466,48 @@ class _Output:
 
     def _clear_row(self, y: int, fill: CellStyle) -> None:
         self._move(y, 0)
-        self._use(over_blank(self._pen, fill))
+        self._set_style(over_blank(self._terminal_style, fill))
         self._pieces.append("\x1b[K")
 
-    def row(self, y: int, row: _Row, old: _Row | None) -> None:
+    def write_row(self, y: int, row: _Row, old: _Row | None) -> None:
         """Write the cells of `row` that differ from what the terminal shows there."""
         if old is None:
-            self._fresh_row(y, [run for span in row.values() for run in span.runs(self.colors)])
+            self._write_new_row(y, [run for span in row.values() for run in span.runs(self.colors)])
         elif row is not old:
             for column, runs in _differences(row, old, self._width, self.colors):
                 self._move(y, column)
                 self._write(runs)
 
-    def _fresh_row(self, y: int, runs: Sequence[Run]) -> None:
-        """Write a row of unknown contents: clear it in the style of its end, and write what is not blank then.
+    def _write_new_row(self, y: int, runs: Sequence[Run]) -> None:
+        """Write a row whose contents on the screen are unknown: clear it, and write the text that is not blank.
 
-        Example: a row of 120 cells with the text `done` is `CSI K`, a blank, and `done`.
+        It is cleared in the style of its end. Example: ` done` in a row of 120 cells is `CSI K`, a blank and `done`.
         """
         fill = self._clear_style
         if fill is None:
-            fill = blank_pen(runs[-1][1])
+            fill = blank_style(runs[-1][1])
             if not (runs[-1][0].endswith(" ") and self._can_erase(fill)):
                 self._move(y, 0)
                 self._write(runs)
                 return
             self._clear_row(y, fill)
         column = 0
-        for index, (text, pen, cells) in enumerate(runs):
-            is_like_fill = blank_pen(pen) == fill
+        for index, (text, style, cells) in enumerate(runs):
+            is_like_fill = blank_style(style) == fill
             blanks = len(text) - len(text.rstrip(" ")) if is_like_fill else 0
             if blanks < cells:
                 self._skip_blanks(y, column, fill)
                 if not text.isascii() and not all(map(_is_sure, text)):
                     self._write(runs[index:])
                     return
-                self._write([(text[: len(text) - blanks], pen, cells - blanks)])
+                self._write([(text[: len(text) - blanks], style, cells - blanks)])
             column += cells
 
     def _skip_blanks(self, y: int, column: int, fill: CellStyle) -> None:
         """Move the cursor to `column`, over cells that are blank in the style `fill`."""
         gap = column - self._column
         if 0 < gap <= MAX_GAP and self._row == y:
-            self._use(over_blank(self._pen, fill))
+            self._set_style(over_blank(self._terminal_style, fill))
             self._pieces.append(" " * gap)
             self._column = column
         else:
@@ -490,11 +515,11 @@ class _Output:
 
     def end(self) -> tuple[CellStyle, str]:
         """Return the style that is set after the output, which is never a link, and the output."""
-        self._use(CellStyle(self._pen.sgr))
-        return self._pen, "".join(self._pieces)
+        self._set_style(CellStyle(self._terminal_style.sgr))
+        return self._terminal_style, "".join(self._pieces)
 
     def _move(self, y: int, column: int) -> None:
-        """Move the cursor."""
+        """Move the cursor to row `y` and `column`, by the shortest sequence."""
         if (y, column) == (self._row, self._column):
             return
         if column and y == self._row:
@@ -508,21 +533,21 @@ class _Output:
 
     def _write(self, runs: Sequence[Run]) -> None:
         """Write `runs` at the cursor."""
-        text, pen, cells = runs[-1]
+        text, style, cells = runs[-1]
         visible = text.rstrip(" ")
         if visible and len(text) - len(visible) >= MIN_ERASED:
             blanks = len(text) - len(visible)
-            runs = [*runs[:-1], (visible, pen, cells - blanks), (" " * blanks, blank_pen(pen), blanks)]
+            runs = [*runs[:-1], (visible, style, cells - blanks), (" " * blanks, blank_style(style), blanks)]
         last = len(runs) - 1
-        for index, (text, pen, cells) in enumerate(runs):
+        for index, (text, style, cells) in enumerate(runs):
             if text[0] != " " or text.strip(" "):
-                self._use(pen)
+                self._set_style(style)
                 self._pieces.append(text)
                 if not text.isascii() and not all(map(_is_sure, text)):
                     self._row = -1  # the column of the cursor is not certain
             else:
-                self._use(over_blank(self._pen, pen))
-                if not self._can_erase(pen) or cells < (MIN_ERASED if index == last else MIN_SKIPPED):
+                self._set_style(over_blank(self._terminal_style, style))
+                if not self._can_erase(style) or cells < (MIN_ERASED if index == last else MIN_SKIPPED):
                     self._pieces.append(text)
                 elif index == last:
                     self._pieces.append("\x1b[K" if self._column + cells == self._width else f"\x1b[{cells}X")
@@ -531,14 +556,14 @@ class _Output:
                     self._pieces.append(f"\x1b[{cells}X\x1b[{cells}C")
             self._column += cells
 
-    def _can_erase(self, pen: CellStyle) -> bool:
-        return not pen.link and attributes_of(pen.sgr).keys() <= ({"bg"} if self._erases_color else set())
+    def _can_erase(self, style: CellStyle) -> bool:
+        return not style.link and attributes_of(style.sgr).keys() <= ({"bg"} if self._erases_color else set())
 
-    def _use(self, pen: CellStyle) -> None:
-        """Change to the style `pen`."""
-        if pen != self._pen:
-            self._pieces.append(change_style(self._pen, pen))
-            self._pen = pen
+    def _set_style(self, style: CellStyle) -> None:
+        """Change to the style `style`."""
+        if style != self._terminal_style:
+            self._pieces.append(change_style(self._terminal_style, style))
+            self._terminal_style = style
 
 
 def erases_color(environ: Mapping[str, str]) -> bool:

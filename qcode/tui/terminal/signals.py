@@ -1,4 +1,4 @@
-"""Ends the app within `LEAVE_S` after SIGTERM, SIGHUP or SIGINT, even if a part of it hangs.
+"""Ends the app within `LEAVE_S` seconds after SIGTERM, SIGHUP or SIGINT, even if a part of the app hangs.
 
 asyncio handles signals in its loop, which does not run while a write to the terminal blocks, or while an editor has the
 terminal. At exit, Python waits for the threads of its executors. Therefore a thread reads the signals, asks the app to
@@ -26,15 +26,20 @@ REPEAT_S = 0.5
 RESCUE_S = 0.5
 """Seconds for each step of a forced end: save the draft, end child processes, restore the terminal."""
 
-_NUMBERS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
-_RESET_MODES = b"\x1b[r\x1b[m\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h"
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+_RESET_SEQUENCES = (
+    b"\x1b[r\x1b[m\x1b[?1000l\x1b[?1003l\x1b[?1006l\x1b[?1004l\x1b[?2004l\x1b[?7h\x1b[<u\x1b[?1049l\x1b[?25h"
+)
+"""Resets the scroll region, style, mouse and focus reports, bracketed paste, line wrap, key protocol and alternate
+screen, and shows the cursor.
+"""
 
 
 class EndingSignals:
     """Calls `leave` in the loop with the number of the first signal, and ends the process by force if that hangs.
 
-    The process is ended `LEAVE_S` after the first signal, or at the second one. Before that, `rescue` saves unsent
-    text in a separate thread. `number` is the first signal, None before it.
+    The process is ended `LEAVE_S` seconds after the first signal, or at the second one. Before the forced end, `rescue`
+    saves unsent text in a separate thread. `number` is the number of the first signal, None before it.
     """
 
     def __init__(self, leave: Callable[[int], object], rescue: Callable[[], object]) -> None:
@@ -42,14 +47,15 @@ class EndingSignals:
         self._leave = leave
         self._rescue = rescue
         self._loop = asyncio.get_running_loop()
+        # The process ends by force `_seconds_left` after `_deadline_start`, which is a time of `time.monotonic`.
         self._deadline_start = 0.0
-        self._seconds = LEAVE_S
-        self._terminal = _settings()
+        self._seconds_left = LEAVE_S
+        self._terminal_settings = _terminal_settings()
         self._read_end, self._write_end = os.pipe()
         os.set_blocking(self._write_end, False)
         # A signal that is blocked when the process starts would never arrive.
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _NUMBERS)
-        for number in _NUMBERS:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _SIGNALS)
+        for number in _SIGNALS:
             signal.signal(number, _do_nothing)
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         threading.Thread(target=self._watch, name="qcode-signals", daemon=True).start()
@@ -60,20 +66,21 @@ class EndingSignals:
         After a signal, the rest of the process has `seconds` and then `LEAVE_S` to end.
         """
         if self.number is not None:
-            self._deadline_start, self._seconds = time.monotonic(), seconds + LEAVE_S
+            self._deadline_start, self._seconds_left = time.monotonic(), seconds + LEAVE_S
             os.write(self._write_end, b"\0")
             return
         signal.set_wakeup_fd(-1)
-        for number in _NUMBERS:
+        for number in _SIGNALS:
             signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
         os.close(self._write_end)
 
     def _watch(self) -> None:
+        """Read the signals in a thread, and end the process at the deadline. Return after `close`."""
         poll = select.poll()
         poll.register(self._read_end, select.POLLIN)
         while True:
             remaining = (
-                None if self.number is None else max(0.0, self._deadline_start + self._seconds - time.monotonic())
+                None if self.number is None else max(0.0, self._deadline_start + self._seconds_left - time.monotonic())
             )
             if not poll.poll(None if remaining is None else remaining * 1000):
                 self._end()
@@ -82,10 +89,11 @@ class EndingSignals:
                 os.close(self._read_end)
                 return
             for number in data:
-                if number in _NUMBERS:
+                if number in _SIGNALS:
                     self._handle(number)
 
     def _handle(self, number: int) -> None:
+        """Ask the app to leave at the first signal; end the process at a later one."""
         now = time.monotonic()
         if self.number is None:
             self.number, self._deadline_start = number, now
@@ -95,9 +103,9 @@ class EndingSignals:
             self._end()
 
     def _end(self) -> None:
-        """End the process now."""
-        for work in (self._rescue, _kill_descendants, self._restore_terminal):
-            thread = threading.Thread(target=work, daemon=True)
+        """End the process now, after a rescue, of which no step may take longer than `RESCUE_S`."""
+        for step in (self._rescue, _kill_descendants, self._restore_terminal):
+            thread = threading.Thread(target=step, daemon=True)
             thread.start()
             thread.join(RESCUE_S)
         os._exit(ExitCode.INTERRUPTED if self.number == signal.SIGINT else ExitCode.TERMINATED)
@@ -107,10 +115,10 @@ class EndingSignals:
         import termios
 
         with contextlib.suppress(OSError, termios.error):
-            if self._terminal is not None:
-                termios.tcsetattr(0, termios.TCSANOW, self._terminal)
+            if self._terminal_settings is not None:
+                termios.tcsetattr(0, termios.TCSANOW, self._terminal_settings)
             descriptor = os.open("/dev/tty", os.O_WRONLY | os.O_NONBLOCK | os.O_NOCTTY)
-            os.write(descriptor, _RESET_MODES)
+            os.write(descriptor, _RESET_SEQUENCES)
 
 
 def _kill_descendants() -> None:
@@ -119,7 +127,7 @@ def _kill_descendants() -> None:
     kill_descendants()
 
 
-def _settings() -> list[Any] | None:
+def _terminal_settings() -> list[Any] | None:
     """Return the settings of the terminal, None without one."""
     import termios
 

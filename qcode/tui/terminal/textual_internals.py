@@ -1,7 +1,7 @@
-"""Every private member of Textual that qcode uses, with its reason. Checked against Textual 8.2.
+"""Every use of a private member of Textual, with its reason. Checked against Textual 8.2.
 
-No other module of qcode.tui uses one. `tests/tui/test_textual_internals.py` enforces that and tests each of them, so a
-Textual release that changes one fails there.
+No other module of qcode.tui uses a private member. `tests/tui/test_textual_internals.py` enforces that and tests each
+use, so it fails with a Textual release that changes one.
 """
 
 from __future__ import annotations
@@ -74,23 +74,23 @@ def use_parser(parser: type[XTermParser]) -> None:
 
 
 class KeyParser(XTermParser):
-    """Textual's parser with access to its state: whether it waits for the rest of a sequence, and Alt with a key."""
+    """Textual's parser of terminal input, with its pending sequence and its reading of Alt with a key made public."""
 
     @property
     def is_waiting(self) -> bool:
-        """Whether the input so far may be the start of a sequence: an Escape, say."""
+        """Whether the input so far may be the start of a sequence, such as a lone Escape."""
         return self._timeout_time is not None
 
     def give_up(self) -> Iterable[Message]:
-        """Read what has arrived of a sequence as keys, without waiting for the rest."""
+        """Read the start of an incomplete sequence as keys, without waiting for the rest."""
         if self.is_waiting:
             self._timeout_time = 0
             yield from super().tick()
 
     def alt_keys(self, character: str) -> Iterable[Message]:
-        """Return the key that `ESC` and `character` in one piece stand for.
+        """Return Alt with `character`, which terminals send as `ESC` and the character in one piece.
 
-        Textual reads Alt with punctuation as the punctuation, which would be typed.
+        Textual reads Alt with punctuation as the punctuation alone, which would be typed.
         """
         for event in self._sequence_to_key_events(character, alt=True):
             yield event if event.key.startswith("alt+") else events.Key(f"alt+{event.key}", event.character)
@@ -102,7 +102,7 @@ class KeyParser(XTermParser):
 
 
 def driver_of(app: App[int]) -> Driver | None:
-    """Return the driver of `app`, None before it runs. It accepts sequences that Textual has no call for."""
+    """Return the driver of `app`, None before it runs. `Driver.write` accepts any escape sequence."""
     return app._driver
 
 
@@ -117,7 +117,7 @@ def wrap_file(driver: Driver, wrap: Callable[[IO[str]], object]) -> None:
 
 
 def has_writer(driver: Driver) -> bool:
-    """Whether `driver` has the terminal: without its writer thread, `write` fails."""
+    """Whether `driver` has a writer thread. Without it, while another program has the terminal, `write` fails."""
     return getattr(driver, "_writer_thread", None) is not None
 
 
@@ -154,11 +154,12 @@ def refresh_ansi_colors(app: App[int]) -> None:
 class CrashApp(App[int], inherit_bindings=False):
     """An app that continues after an error in a widget, or reports an unhandled exception through `report_crash`.
 
-    Textual prints a traceback with the values of local variables, which may contain API keys. With the feature `debug`
-    it still does.
+    Textual would print a traceback with the values of local variables, which may contain API keys. With the Textual
+    feature `debug` it still does.
     """
 
     _fatal: Exception | None = None
+    """The exception that ends the app, None so far. Textual may report it again in another message pump."""
 
     def survives(self, error: Exception) -> bool:
         """Whether the app continues after `error` in a widget. If so, it has been reported."""
@@ -172,7 +173,7 @@ class CrashApp(App[int], inherit_bindings=False):
         """Whether the app continues after `error` in `pump`. A screen that could not be composed is closed."""
         if error is self._fatal:
             return False
-        # A worker reports its own errors; one that reaches the app has no one left to continue for it.
+        # A worker handles its own errors. After an error that it did not handle, its work would be missing.
         if isinstance(error, WorkerFailed) or not self.survives(error):
             self._fatal = error
             return False
@@ -200,9 +201,10 @@ class CrashApp(App[int], inherit_bindings=False):
 
 
 class PaintingApp(CrashApp, inherit_bindings=False):
-    """An app that writes its frames through `painter`, as Textual does if there is none."""
+    """An app that writes its frames through `painter`."""
 
     painter: Painter | None = None
+    """None: Textual writes whole rows itself."""
 
     def _display(self, screen: Screen[object], renderable: RenderableType | None) -> None:
         if self.painter is not None and isinstance(renderable, LayoutUpdate | ChopsUpdate):
@@ -213,7 +215,8 @@ class PaintingApp(CrashApp, inherit_bindings=False):
 class _PaintedUpdate(CompositorUpdate):
     """A frame that is written through a painter.
 
-    Textual renders it only if it writes it, which the painter relies on: not in a batch update, nor while suspended.
+    Textual calls `render_segments` only if it writes the result: not in a batch update, nor while suspended. The
+    painter relies on that, because it stores the cells on screen.
     """
 
     def __init__(self, painter: Painter, screen: Screen[object], update: LayoutUpdate | ChopsUpdate) -> None:
@@ -233,7 +236,7 @@ class _PaintedUpdate(CompositorUpdate):
 
 
 def _parts(update: LayoutUpdate | ChopsUpdate) -> list[Part]:
-    """Return what Textual would write for `update`, as `render_segments` of both classes does it.
+    """Return the parts of a frame that Textual would write for `update`, as in `render_segments` of both classes.
 
     A part is returned whole even if only some of its columns changed, because it was rendered whole.
     """
@@ -253,46 +256,47 @@ def _parts(update: LayoutUpdate | ChopsUpdate) -> list[Part]:
     return parts
 
 
-_PLAIN_FULL_MAP = cast("property", Compositor.full_map)
+_TEXTUAL_FULL_MAP = cast("property", Compositor.full_map)
 
 
 def repaint_moved_widgets() -> None:
     """Paint every region that a widget has left; Textual misses some if the layout changes after a scroll.
 
-    A scroll leaves the map of all widgets stale. If anything then asks where a widget is, Textual builds that map from
-    the new layout, and later finds no difference to paint. Example: PgDn in the list of keys, then Esc, left the bars
-    of the list on the transcript.
+    After a scroll, Textual's map of all widgets is stale. If any code then asks for the place of a widget, Textual
+    rebuilds the map from the new layout, and later finds no difference to paint. Example: PgDn in the list of keys,
+    then Esc, left the bars of the list on the transcript.
     """
     Compositor.full_map = property(_full_map)  # type: ignore[assignment,method-assign]  # Textual has no hook
 
 
 def _full_map(compositor: Compositor) -> object:
     if compositor.root is None or not compositor._full_map_invalidated:
-        return _PLAIN_FULL_MAP.__get__(compositor)
-    shown = compositor._full_map if compositor._visible_map is None else compositor._visible_map
-    placements = {(widget, placement.region, placement.clip) for widget, placement in shown.items()}
-    found = _PLAIN_FULL_MAP.__get__(compositor)
+        return _TEXTUAL_FULL_MAP.__get__(compositor)
+    old_map = compositor._full_map if compositor._visible_map is None else compositor._visible_map
+    placements = {(widget, placement.region, placement.clip) for widget, placement in old_map.items()}
+    new_map = _TEXTUAL_FULL_MAP.__get__(compositor)
     if compositor.size.region not in compositor._dirty_regions:
-        new_placements = {(widget, placement.region, placement.clip) for widget, placement in found.items()}
+        new_placements = {(widget, placement.region, placement.clip) for widget, placement in new_map.items()}
         regions = (clip.intersection(region) for _, region, clip in placements ^ new_placements)
         compositor._dirty_regions.update(filter(None, regions))
-    return found
+    return new_map
 
 
-_PLAIN_DISPATCH = MessagePump._dispatch_message
-_PLAIN_RENDER = Widget.render_lines
-_PLAIN_BOX_MODEL = Widget._get_box_model
-_broken: WeakKeyDictionary[Widget, set[type[Exception]]] = WeakKeyDictionary()
-"""The widgets that could not be painted or measured, with the errors that were reported. A frame later it is the same
-error again, and one report is enough."""
+_TEXTUAL_DISPATCH = MessagePump._dispatch_message
+_TEXTUAL_RENDER_LINES = Widget.render_lines
+_TEXTUAL_BOX_MODEL = Widget._get_box_model
+_reported_errors: WeakKeyDictionary[Widget, set[type[Exception]]] = WeakKeyDictionary()
+"""The errors of painting and measuring that were reported for each widget. The next frame raises the same error again,
+and one report is enough."""
 NOT_SHOWN = "! An internal error hides this part."
+"""The text in place of rows that cannot be painted."""
 
 
 def guard_widgets() -> None:
-    """Offer each error of a widget to `CrashApp.survives`. In Textual it ends the widget and then the app.
+    """Pass each error of a widget to `CrashApp.survives`. In Textual, such an error ends the widget and then the app.
 
-    Meant are errors of message handlers, of painting and of measuring. A widget that cannot be painted says so in its
-    rows, and others are shown as ever.
+    This covers message handlers, painting and measuring. A widget that cannot be painted shows `NOT_SHOWN` in its rows;
+    the other widgets are painted as usual.
     """
     MessagePump._dispatch_message = _dispatch_guarded  # type: ignore[method-assign,assignment]  # no hook
     Widget.render_lines = _render_guarded  # type: ignore[method-assign,assignment]  # as above
@@ -301,14 +305,15 @@ def guard_widgets() -> None:
 
 async def _dispatch_guarded(pump: MessagePump, message: Message) -> None:
     try:
-        await _PLAIN_DISPATCH(pump, message)
+        await _TEXTUAL_DISPATCH(pump, message)
     except Exception as error:
         if not (isinstance(pump.app, CrashApp) and pump.app.continues_after(error, pump)):
             raise
 
 
 def _survive_in_widget(widget: Widget, error: Exception) -> bool:
-    reported = _broken.setdefault(widget, set())
+    """Whether the app continues after `error` in painting or measuring `widget`; report each type of error once."""
+    reported = _reported_errors.setdefault(widget, set())
     if type(error) in reported:
         return True
     if not (isinstance(widget.app, CrashApp) and widget.app.continues_after(error, None)):
@@ -319,20 +324,20 @@ def _survive_in_widget(widget: Widget, error: Exception) -> bool:
 
 def _render_guarded(widget: Widget, crop: Region) -> list[Strip]:
     try:
-        return _PLAIN_RENDER(widget, crop)
+        return _TEXTUAL_RENDER_LINES(widget, crop)
     except Exception as error:
         if not _survive_in_widget(widget, error):
             raise
-    return _sound_rows(widget, crop)
+    return _paintable_rows(widget, crop)
 
 
-def _sound_rows(widget: Widget, crop: Region) -> list[Strip]:
+def _paintable_rows(widget: Widget, crop: Region) -> list[Strip]:
     """Return the rows of `widget` that can be painted, and a message in place of the others."""
     rows: list[Strip] = []
     text = NOT_SHOWN
     for y in crop.line_range:
         try:
-            rows += _PLAIN_RENDER(widget, Region(crop.x, y, crop.width, 1))
+            rows += _TEXTUAL_RENDER_LINES(widget, Region(crop.x, y, crop.width, 1))
         except Exception as error:
             if not _survive_in_widget(widget, error):
                 raise
@@ -353,7 +358,7 @@ def _box_model_guarded(
     greedy: bool = True,
 ) -> BoxModel:
     try:
-        return _PLAIN_BOX_MODEL(widget, container, viewport, width_fraction, height_fraction, constrain_width, greedy)
+        return _TEXTUAL_BOX_MODEL(widget, container, viewport, width_fraction, height_fraction, constrain_width, greedy)
     except Exception as error:
         if not _survive_in_widget(widget, error):
             raise
