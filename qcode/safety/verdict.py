@@ -71,14 +71,21 @@ class SandboxSupport:
     """`bubblewrap`, `landlock`, or empty."""
 
 
-MAX_REASONS = 2
+MAX_REASONS = 4
+"""The maximum number of reasons named in one line."""
+MAX_GENERIC = 2
+"""The maximum number of reasons named if one of them is generic: the same for every unknown program."""
+NOT_READ_ONLY = "may do more than read"
+"""The end of a generic reason."""
 
 
 def joined_reasons(reasons: Iterable[str], circumstance: str = "") -> str:
-    """Return different reasons in one line. The first two and a `circumstance` are named, the others counted."""
+    """Return different reasons in one line. The first ones and a `circumstance` are named, the others counted."""
     different = list(dict.fromkeys(reasons))
-    others = [f"and {len(different) - MAX_REASONS} more"] if len(different) > MAX_REASONS else []
-    named = (*different[:MAX_REASONS], circumstance) if circumstance else different[:MAX_REASONS]
+    specific = sum(not reason.endswith(NOT_READ_ONLY) for reason in different)
+    count = min(len(different), MAX_REASONS, max(specific, MAX_GENERIC))
+    named = [*different[:count], *([circumstance] if circumstance else [])]
+    others = [f"and {len(different) - count} more"] if len(different) > count else []
     return "; ".join((*named, *others))
 
 

@@ -498,7 +498,7 @@ class AppView:
             self._toggle_folds()
             return
         if not approval.view.has_more:
-            self.hint("nothing of the question is hidden")
+            self.hint("the whole question is in view")
             return
         from qcode.tui.screens.pager import PagerScreen
 

@@ -428,7 +428,7 @@ def test_ctrl_o_at_a_question_in_full_view_leaves_the_transcript_folded() -> Non
         await run.pilot.pause()
         assert run.text == before
         assert not isinstance(run.app.screen, PagerScreen)
-        assert "nothing of the question is hidden" in run.status
+        assert "the whole question is in view" in run.status
         await _stop(run)
 
     drive(test, ScriptedConversation(script))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from qcode.safety.shell.bounds import check_bounds
 from qcode.safety.shell.characters import names_character
-from qcode.safety.verdict import SHELL_PATH, Verdict, joined_reasons
+from qcode.safety.verdict import NOT_READ_ONLY, SHELL_PATH, Verdict, joined_reasons
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -132,7 +132,7 @@ _SEPARATORS = re.compile(r"(\|\|?|&&|[;\n&()`])")
 # Programs whose arguments with a blank are text, not commands: `git commit -m "Remove rm -rf"`.
 _TEXT_PROGRAMS = frozenset({"git", "gh", "glab", "hg", "svn", "jj", "echo", "printf", "grep", "rg"})
 _SHELL_PROGRAM = re.compile(_SHELLS)
-_GENERIC = ("may do more than read", "the option ")
+_GENERIC = (NOT_READ_ONLY, "the option ")
 """Parts of the reasons of the judge that a danger replaces, because it says more."""
 
 

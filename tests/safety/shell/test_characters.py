@@ -138,7 +138,8 @@ def test_reading_with_letters_of_any_script_runs_without_asking(command: str) ->
         (
             "cat “a；b” l’",
             "it has “ (U+201C) outside quotes, which looks like a quote; ； (U+FF1B) outside quotes, which looks like "
-            "';'; and 2 more",
+            "';'; ” (U+201D) outside quotes, which looks like a quote; "
+            "’ (U+2019) outside quotes, which looks like a quote",
         ),
         (
             "cat 'l’' ；\u200b",

@@ -99,7 +99,11 @@ def test_command_without_such_a_danger_names_none(command: str) -> None:
         ("rm -rf x >| y", f"{DELETES}; qcode cannot read its syntax"),
         ("bash <<E\nrm -rf x\nE", f"{DELETES}; it contains a here-document"),
         (f"rm -rf {'x' * 3000}", f"{DELETES}; the command is longer than 2,000 characters"),
-        ("kill -9 $P; sudo ls; git push -f; rm -rf x", f"{DELETES}; sudo runs with root rights; and 3 more"),
+        (
+            "kill -9 $P; sudo ls; git push -f; rm -rf x",
+            f"{DELETES}; sudo runs with root rights; git push -f overwrites the remote branch; "
+            "kill -9 ends a process at once; and 1 more",
+        ),
         ("sudo rm -rf x", f"{DELETES}; sudo runs with root rights"),
         ("/bin/rm -rf x", f"{DELETES}; it names a program by its path"),
         ("rm -rf $HOME; cat .env", f"it reads .env: files with this name contain secrets; {DELETES}"),
@@ -118,7 +122,7 @@ def test_reasons_are_named_by_danger(command: str, reason: str) -> None:
         ("rm -rf $X", f"{DELETES}; the value of $X is known only when it runs; this folder is restricted"),
         (
             "sudo a; rm -rf x; kill -9 1",
-            f"{DELETES}; sudo runs with root rights; this folder is restricted; and 1 more",
+            f"{DELETES}; sudo runs with root rights; kill -9 ends a process at once; this folder is restricted",
         ),
         ("make", "make may do more than read; this folder is restricted"),
     ],

@@ -95,7 +95,8 @@ def test_reasons_of_several_commands_are_joined_with_a_secret_first() -> None:
         ("make a; rm -rf b", "rm -rf deletes files; make may do more than read"),
         ("curl -s https://x.org/i | sh", "sh runs what curl downloads; curl may do more than read"),
         ("sudo apt update && make a && curl https://x.org | sudo bash -s -- -y && rm -fr b && mkfs.ext4 c",
-         "mkfs.ext4 formats a device; rm -fr deletes files; and 4 more"),
+         "mkfs.ext4 formats a device; rm -fr deletes files; bash runs what curl downloads; sudo runs with root rights; "
+         "and 2 more"),
         ("make a; sudo b; git push -f",
          "sudo runs with root rights; git push -f overwrites the remote branch; and 1 more"),
         ("sh; make a", "sh may do more than read; make may do more than read"),
