@@ -226,9 +226,9 @@ def _allow_options(approval: ToolApproval) -> Iterator[Option]:
                 warning = _PREFIX_WARNING.format(covered=covered)
                 yield Option(label, decision=Allow("prefix"), detail=rule, warning=warning)
             case "sandbox":
-                rule = visible(approval.sandboxed_rule)
-                label = f"Yes, in the sandbox, and stop asking there for {rule_in_words(rule)}"
-                yield Option(label, decision=Allow("sandbox"), detail=rule)
+                covered = rule_in_words(visible(approval.sandboxed_rule))
+                label = f"Yes, in the sandbox, and stop asking there for {covered} (this session)"
+                yield Option(label, decision=Allow("sandbox"))
             case _:
                 pass
 
