@@ -32,7 +32,7 @@ INTERRUPT_HINT = "Esc to interrupt"
 def line_state(result: str) -> CardState:
     """Return the state of a line's card, from the `result` in its block."""
     if result == _STOPPED:
-        return "cancelled"
+        return "stopped"
     return "done" if result in ("", "exit 0") or result.startswith(IN_BACKGROUND) else "failed"
 
 
@@ -141,7 +141,7 @@ class ShellLines:
         if task.cancelled():
             content = partial_output[0] or "[no output]"
             outcome = ToolOutcome(content, is_error=True, summary=_STOPPED)
-            self._transcript.update_card(card_id, CardUpdate(state="cancelled"))
+            self._transcript.update_card(card_id, CardUpdate(state="stopped"))
         else:
             outcome = task.result()
             # Live output is unbounded; the stored output is truncated.

@@ -132,9 +132,9 @@ def test_background_key_makes_a_job_of_the_users_own_command(tmp_path: Path) -> 
     [
         ("exit 0", "✓  exit 0", "│ got it"),
         ("exit 4", "✗  failed · exit 4", "│ got it"),
-        ("stopped", "–  cancelled · stopped", "│ begun"),
-        ("quit", "–  cancelled · stopped when qcode ended", "│ begun"),
-        ("killed", "–  cancelled · stopped when qcode ended", "│ begun"),
+        ("stopped", "–  stopped", "│ begun"),
+        ("quit", "–  stopped when qcode ended", "│ begun"),
+        ("killed", "–  stopped when qcode ended", "│ begun"),
     ],
 )
 @pytest.mark.parametrize("is_call", [False, True])
@@ -215,7 +215,7 @@ def test_resumed_session_shows_the_output_of_a_moved_command_without_the_note_to
     )
 
     async def test(run: Running) -> None:
-        assert run.text.count("– ! make  cancelled · stopped when qcode ended") == 2
+        assert run.text.count("– ! make  stopped when qcode ended") == 2
         assert "building" in run.text
         assert "no output" not in run.text
         assert "the user moved it" not in run.text

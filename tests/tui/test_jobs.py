@@ -73,7 +73,7 @@ def test_running_jobs_are_counted_and_each_end_is_reported(pipe: Path) -> None:
     ("ending", "row"),
     [
         ("write", "✗ Run    serve  failed · exit 3, /jobs 1 shows its output"),
-        ("stop", "– Run    serve  cancelled · /jobs 1"),
+        ("stop", "– Run    serve  stopped · /jobs 1"),
     ],
 )
 def test_card_of_a_background_call_shows_that_it_runs_and_how_it_ended(pipe: Path, ending: str, row: str) -> None:
@@ -111,7 +111,7 @@ def test_list_shows_live_output_and_stops_the_highlighted_job(pipe: Path) -> Non
         await run.until(lambda: "stopped" in run.screen)
         assert first.state == "stopped"
         await pressed(run, "ctrl+x", "escape")
-        assert "Job 1 ended (stopped)" in run.text
+        assert "Job 1 ended (stopped)" not in run.text, "the list has shown it"
         assert "Job 1 has already ended (stopped)." in run.text
 
     drive(test)

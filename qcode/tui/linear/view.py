@@ -36,6 +36,7 @@ _STATES = {
     "denied": "was denied",
     "rejected": "did not run",
     "cancelled": "was cancelled",
+    "stopped": "was stopped",
 }
 
 

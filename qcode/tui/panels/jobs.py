@@ -47,6 +47,7 @@ class JobWatch:
         self._cards: dict[int, str] = {}
         self._started_at: dict[int, float] = {}
         self._sent_totals: dict[int, int] = {}
+        self._silent_stops: set[int] = set()
 
     @property
     def all(self) -> tuple[Job, ...]:
@@ -63,6 +64,8 @@ class JobWatch:
             self._started_at[job.number] = self._clock()
             return
         self._show_card(job)
+        if job.number in self._silent_stops and job.problem == "stopped":
+            return
         has_succeeded = _has_succeeded(job)
         text = f"Job {job.number} ended ({job.state}): {command_of(job)}. /jobs {job.number} shows its output."
         self._say("info" if has_succeeded else "warning", text)
@@ -87,8 +90,8 @@ class JobWatch:
         del self._cards[job.number]
         state: CardState = "done" if _has_succeeded(job) else "failed"
         if job.problem == "stopped":
-            state = "cancelled"
-        summary = hint if state == "cancelled" else f"{job.state}, {hint}"
+            state = "stopped"
+        summary = hint if state == "stopped" else f"{job.state}, {hint}"
         self.update_card(card, CardUpdate(state=state, output=job.latest(), summary=summary))
 
     def find(self, number: str) -> Job:
@@ -99,9 +102,11 @@ class JobWatch:
         numbers = ", ".join(str(job.number) for job in self.all)
         raise ValueError(f"There is no job {number}. Jobs: {numbers}." if numbers else NO_JOBS)
 
-    async def stop(self, job: Job) -> None:
-        """Stop a job; its end is reported like that of any other job."""
+    async def stop(self, job: Job, *, is_shown: bool = False) -> None:
+        """Stop a job. Its end is reported like that of any other job, unless a screen shows it (`is_shown`)."""
         if job.is_running:
+            if is_shown:
+                self._silent_stops.add(job.number)
             await self._jobs.stop(job)
         else:
             self._say("info", f"Job {job.number} has already ended ({job.state}).")

@@ -65,7 +65,7 @@ class JobsScreen(ListScreen[None]):
 
     async def action_stop(self) -> None:
         if (job := self._job()) is not None:
-            await self._jobs.stop(job)
+            await self._jobs.stop(job, is_shown=True)
             self._refresh()
 
     def action_send(self) -> None:
@@ -119,7 +119,7 @@ class JobOutput(PagerScreen):
         self.call_after_refresh(self._refresh)
 
     async def action_stop(self) -> None:
-        await self._jobs.stop(self._job)
+        await self._jobs.stop(self._job, is_shown=True)
         self._refresh()
 
     def action_send(self) -> None:

@@ -23,7 +23,7 @@ from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
 from qcode.tui.transcript.line import Line, Span, crop, expand_tabs, ink, prefix, tidy, tidy_keeping_tabs, wrap
 
-CardState = Literal["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled"]
+CardState = Literal["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled", "stopped"]
 STATES = get_args(CardState)
 
 _ICONS = {
@@ -35,8 +35,9 @@ _ICONS = {
     "denied": "✗",
     "rejected": "✗",
     "cancelled": "–",
+    "stopped": "–",
 }
-_STATE_SLOTS = {"writing": "dim", "waiting": "dim", "rejected": "card-failed", "cancelled": "dim"}
+_STATE_SLOTS = {"writing": "dim", "waiting": "dim", "rejected": "card-failed", "cancelled": "dim", "stopped": "dim"}
 _STATE_TEXTS = {
     "writing": "writing…",
     "waiting": "waiting",
@@ -45,6 +46,7 @@ _STATE_TEXTS = {
     "denied": "denied",
     "rejected": "not run",
     "cancelled": "cancelled",
+    "stopped": "stopped",
 }
 _VERB_CELLS = max(map(len, VERBS.values()))
 
@@ -309,7 +311,9 @@ class Card(Foldable):
             if self._hint and seconds >= _HINT_AFTER_S:
                 parts.append(self._hint)
         if self._summary:
-            parts.append(self._summary)
+            # A job that ended with qcode is `stopped when qcode ended`, which is the state and its reason.
+            says_state = self.state in ("cancelled", "stopped") and self._summary.startswith("stopped")
+            parts = [self._summary] if says_state else [*parts, self._summary]
         if self._seconds is not None and self._seconds >= _MIN_SHOWN_S:
             parts.append(duration_text(self._seconds))
         return " · ".join(parts)

@@ -131,7 +131,7 @@ def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
             # This card is never updated, so its id need not match a call. No running line has the same id.
             card, state = f"stored {number}", line_state(attached.result)
             transcript.add_card(card, "!", one_line(attached.name))
-            result = one_line(attached.result) if state != "cancelled" else None
+            result = one_line(attached.result) if state != "stopped" else None
             output = shown_output(attached.content)
             if (job := ended_job(attached.result, item.jobs)) is not None:
                 state, result, output = job_call_state(job), one_line(job.state), job.output or output

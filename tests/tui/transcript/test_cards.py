@@ -40,6 +40,7 @@ def running(clock: Clock) -> Card:
         ("denied", "✗ write_file big.py  denied"),
         ("rejected", "✗ write_file big.py  not run"),
         ("cancelled", "– write_file big.py  cancelled"),
+        ("stopped", "– write_file big.py  stopped"),
     ],
 )
 def test_card_shows_its_state_in_words(state: CardState, row: str) -> None:
