@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from qcode.protocol.events import Retry, StepStarted
 from qcode.protocol.reply import TextDelta
 from qcode.tui.panels.search import SearchField
 from qcode.tui.terminal.driver import has_browser
+from qcode.tui.transcript.transcript import Transcript
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, ended, says
 
@@ -55,6 +58,32 @@ def test_typing_searches_and_escape_returns(size: tuple[int, int]) -> None:
         assert run.app.focused is run.app.parts.prompt
 
     drive(test, conversation(), size=size)
+
+
+def test_typed_letters_are_shown_before_the_search_lays_out_anything(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown_at_start: list[str] = []
+    laid_out: list[int] = []
+    steps = Transcript.lay_out_steps
+
+    async def test(run: Running) -> None:
+        def watched_steps(transcript: Transcript) -> Iterator[None]:
+            shown_at_start.append(bar(run))
+            entries = transcript.column.entries
+            for _ in steps(transcript):
+                laid_out.append(sum(entry.is_laid_out(transcript.column.width) for entry in entries))
+                yield
+
+        await asked(run)
+        monkeypatch.setattr(Transcript, "lay_out_steps", watched_steps)
+        await run.pilot.press("ctrl+f", *"needle")
+        await run.until(lambda: "2400 of 2400" in bar(run))
+        assert shown_at_start
+        assert all("Find n" in shown for shown in shown_at_start)
+        assert len(laid_out) > 50, "the entries far above the view are laid out by the search"
+        assert laid_out == list(range(laid_out[0], laid_out[0] + len(laid_out))), "one entry in each step"
+
+    text = "\n\n".join(f"paragraph {number} with a needle {'and more words ' * 20}" for number in range(2_400))
+    drive(test, ScriptedConversation([*says(text), ended()]))
 
 
 def test_second_press_of_the_search_key_stays_at_the_match() -> None:

@@ -5,22 +5,29 @@ Loaded after the first paint; the search itself is in `transcript.transcript`.
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
+from time import monotonic
 from typing import ClassVar
 
-from textual import events, on
+from textual import events, on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
 from textual.message import Message
 from textual.widgets import Input, Static
+from textual.worker import Worker
 
 from qcode.tui.messages import SearchClosed
 from qcode.tui.transcript.transcript import SearchPosition, Transcript
 from qcode.tui.widgets import SteadyInput
 
 _MIN_CELLS_FOR_KEYS = 72
+_SLICE_S = 0.01
+"""A search works this long before it leaves as much time to keys and painting."""
+_PATIENCE_S = 0.2
+"""A search that takes longer says so."""
 
 
 class SearchField(SteadyInput):
@@ -48,6 +55,8 @@ class SearchBar(Horizontal):
         super().__init__(id=id)
         self._transcript = transcript
         self._last_text = ""
+        self._worker: Worker[None] | None = None
+        self._pending_moves: list[bool] = []  # moves while the search runs, True for upwards
         self.position = SearchPosition()
         self.display = False
 
@@ -68,7 +77,7 @@ class SearchBar(Horizontal):
         field.value = self._last_text
         field.select_on_focus = True
         field.focus()
-        self._show(self._transcript.search(self._last_text))
+        self._begin_search(self._last_text)
 
     def close(self, *, returns_to_start: bool) -> bool:
         """End the search and return whether it was open.
@@ -77,6 +86,7 @@ class SearchBar(Horizontal):
         """
         if not self.is_open:
             return False
+        self._stop_search()
         self._last_text = self._field.value
         self.display = False
         self._transcript.end_search(returns_to_start=returns_to_start)
@@ -87,12 +97,42 @@ class SearchBar(Horizontal):
     def _search(self, event: Input.Changed) -> None:
         event.stop()
         if self.is_open:
-            self._show(self._transcript.search(event.value))
+            self._begin_search(event.value)
+
+    def _begin_search(self, text: str) -> None:
+        self._stop_search()
+        self._worker = self._run_search(text)
+
+    def _stop_search(self) -> None:
+        if self._worker is not None:
+            self._worker.cancel()
+        self._worker, self._pending_moves = None, []
+
+    @work(exit_on_error=False, group="search")
+    async def _run_search(self, text: str) -> None:
+        """Search in slices once the typed letter is painted: laying out long replies takes seconds."""
+        painted = asyncio.Event()
+        self.call_after_refresh(painted.set)
+        await painted.wait()
+        start = slice_start = monotonic()
+        for _ in self._transcript.lay_out_steps() if text.strip() else ():
+            if monotonic() - slice_start > _SLICE_S:
+                if monotonic() - start > _PATIENCE_S:
+                    self._show_count(Content.styled("searching…", "$muted"))
+                await asyncio.sleep(_SLICE_S)
+                slice_start = monotonic()
+        position = self._transcript.search(text)
+        for is_upwards in self._pending_moves:
+            position = self._transcript.search_next(is_upwards=is_upwards)
+        self._worker, self._pending_moves = None, []
+        self._show(position)
 
     @on(SearchField.Moved)
     def _search_next(self, event: SearchField.Moved) -> None:
         event.stop()
-        if self._field.value.strip():
+        if self._worker is not None:
+            self._pending_moves.append(event.is_upwards)
+        elif self._field.value.strip():
             self._show(self._transcript.search_next(is_upwards=event.is_upwards))
 
     def on_resize(self, _event: events.Resize) -> None:
@@ -111,5 +151,8 @@ class SearchBar(Horizontal):
             content = Content(f"{position.number} of {position.count}")
         else:
             content = Content.styled("no match", "$text-warning")
+        self._show_count(content)
+
+    def _show_count(self, content: Content) -> None:
         keys = "  ↑↓ next · Esc close · Ctrl+F stay here" if self.size.width >= _MIN_CELLS_FOR_KEYS else "  Esc close"
         self.query_one("#search-count", Static).update(Content.assemble(content, (keys, "$muted")))

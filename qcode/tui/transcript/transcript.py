@@ -8,7 +8,7 @@ across wrapped rows, too. `CardChoosingPane` moves a mark from card to card, to 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -74,6 +74,20 @@ class SearchingPane(SelectablePane):
         self._search = _Search(self.reading_position, last_row)
         self._unfolded_entries = []
 
+    def lay_out_steps(self) -> Iterator[None]:
+        """Lay out all entries for a search, one in each step, so that keys are handled between the steps.
+
+        The view stays where it is. A search after the last step lays out only entries that arrived meanwhile.
+        """
+        column, index = self.column, 0
+        while index < len(column.entries):
+            if not column.entries[index].is_laid_out(column.width):
+                column.lay_out(index)
+                self.flush()
+                yield
+            index += 1
+            column = self.column  # another one if the content was replaced
+
     def search(self, text: str) -> SearchPosition:
         """Search for `text`. Show the last match in or above the view at the start of the search, or the last."""
         search = self._search
@@ -83,8 +97,9 @@ class SearchingPane(SelectablePane):
         search.text, search.current = text, None
         self.highlight(pattern_of(text))
         hits = self._hits()
-        before = [index for index, hit in enumerate(hits) if self._order(hit)[:2] <= search.bottom]
-        return self._go_to(hits, before[-1] if before else len(hits) - 1)
+        order = self._order()
+        before = sum((order[hit.entry], hit.row) <= search.bottom for hit in hits)
+        return self._go_to(hits, before - 1 if before else len(hits) - 1)
 
     def search_next(self, *, is_upwards: bool = True) -> SearchPosition:
         """Show the next match in a direction, wrapping around."""
@@ -94,9 +109,11 @@ class SearchingPane(SelectablePane):
             return SearchPosition()
         if search.current is None:
             return self._go_to(hits, len(hits) - 1 if is_upwards else 0)
-        here = self._order(search.current)
-        before = sum(self._order(hit) < here for hit in hits)
-        is_on_hit = before < len(hits) and self._order(hits[before]) == here
+        order, current = self._order(), search.current
+        here = (order.get(current.entry, 0), current.row, current.start)
+        places = [(order[hit.entry], hit.row, hit.start) for hit in hits]
+        before = sum(place < here for place in places)
+        is_on_hit = places[before : before + 1] == [here]
         return self._go_to(hits, (before - 1 if is_upwards else before + is_on_hit) % len(hits))
 
     def end_search(self, *, returns_to_start: bool) -> None:
@@ -114,8 +131,10 @@ class SearchingPane(SelectablePane):
             self.go_to(search.start)
 
     def _hits(self) -> list[Hit]:
+        if self._search is None or not self._search.text.strip():
+            return []
         self.lay_out_all()
-        return find_all(self.column, self._search.text) if self._search is not None else []
+        return find_all(self.column, self._search.text)
 
     def _go_to(self, hits: list[Hit], index: int) -> SearchPosition:
         search = self._search
@@ -143,8 +162,9 @@ class SearchingPane(SelectablePane):
         self._unfolded_entries.append(entry)
         self.lay_out_all()
 
-    def _order(self, hit: Hit) -> tuple[int, int, int]:
-        return self.column.index(hit.entry) or 0, hit.row, hit.start
+    def _order(self) -> dict[Entry, int]:
+        """Return the index of each entry."""
+        return {entry: index for index, entry in enumerate(self.column.entries)}
 
 
 def _has_same_text(some: list[Line], rows: list[Line]) -> bool:
