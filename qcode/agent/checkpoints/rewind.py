@@ -142,6 +142,10 @@ class _PlannedMove:
     """The move undoes or repeats a compaction."""
     state: tuple[object, ...]
     """The state of the session when the move was planned."""
+    before: Head
+    """The head before the move."""
+    redoes: MoveKind | None
+    """The kind of the move that a redo repeats."""
 
 
 class Rewinder:
@@ -322,7 +326,10 @@ class Rewinder:
         head = self._history.head
         spans_compaction = after.is_compacted(head) if kind == "redo" else head.is_compacted(after)
         state = self._state()
-        self._planned = _PlannedMove(plan, kind, after, tuple(restores), prompt, finishes, spans_compaction, state)
+        redoes = self._history.redoable[-1].kind if kind == "redo" else None
+        self._planned = _PlannedMove(
+            plan, kind, after, tuple(restores), prompt, finishes, spans_compaction, state, head, redoes
+        )
         return plan
 
     def _file_plan(self, restore: FileRestore) -> FilePlan:
@@ -367,8 +374,15 @@ def _report(planned: _PlannedMove, done: int) -> str:
             "the conversation is compacted again" if is_redo else "the messages from before the compaction are back"
         ]
     parts += [f"{count_text(done, 'file')} restored"] if done else []
-    hint = "/undo reverts this." if is_redo else "/redo reverts this."
+    hint = f"{_reverting_command(planned)} reverts this." if is_redo else "/redo reverts this."
     return f"{verb}: {', '.join(parts) or 'no change was needed'}. {hint}"
+
+
+def _reverting_command(redo: _PlannedMove) -> str:
+    """Return how to revert a redo. If it changed only files, `/undo` would undo the last turn instead."""
+    if redo.after.key != redo.before.key:
+        return "/undo"
+    return "Ctrl+X in /diff" if redo.redoes == "undo" else "/rewind"
 
 
 def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[SessionFileDiff, ...]:

@@ -70,8 +70,16 @@ def test_undo_of_one_file_leaves_the_others_and_the_conversation(runner: Checkpo
     assert [file.label for file in listed(runner)[0].files] == ["a.txt"]
     with pytest.raises(MoveImpossible, match="already undone"):
         runner.rewinder.plan_part(number, str(runner.path("b.txt")))
-    runner.redo()
+    assert runner.redo().text == "Redone: 1 file restored. Ctrl+X in /diff reverts this."
     assert runner.files == {"a.txt": edited(BASE, l3="three"), "b.txt": b"new\n"}
+    undo_part(runner, number, "b.txt")
+    assert runner.files == {"a.txt": edited(BASE, l3="three")}
+
+
+def test_redone_rewind_of_files_names_the_command_that_reverts_it(runner: CheckpointRunner) -> None:
+    number = runner.turn("one", a_txt=b"new\n")
+    runner.do(runner.rewinder.plan_rewind(number, "files"))
+    assert runner.redo().text == "Redone: 1 file restored. /rewind reverts this."
 
 
 def test_undo_of_one_hunk_leaves_the_other_hunks(runner: CheckpointRunner) -> None:
