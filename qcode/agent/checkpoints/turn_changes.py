@@ -112,7 +112,12 @@ def _turn_file(file: FileVersions, blobs: Blobs, label: str) -> TurnFile:
     except Refused as refused:
         return TurnFile(label, file.path, note=str(refused).removeprefix(f"{label} "))
     diff = text_file.diff_of(label, before, after)
-    note = "deleted" if after is None else "new" if before is None else "" if diff else "only its permissions changed"
+    if after is None:
+        note = "deleted"
+    elif before is None:
+        note = "new" if diff else "a new empty file"
+    else:
+        note = "" if diff else "only its permissions changed"
     return TurnFile(label, file.path, diff, hunks_of(diff), note)
 
 

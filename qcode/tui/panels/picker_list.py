@@ -30,6 +30,7 @@ _MARKS = 4
 _MIN_LABEL = 20
 _MIN_TEXT = 9
 _MIN_DETAIL = 12
+_MIN_LINES = 2
 _MIN_PINNED = 4
 """A list with fewer lines does not keep the heading of a scrolled group in view."""
 
@@ -94,6 +95,8 @@ class PickerList(Widget):
         super().__init__(id=id)
         self.rows: Sequence[PickerRow] = ()
         self.index = 0
+        self.rows_around = 0
+        """The rows that other widgets of the screen need; the list takes at most the others."""
         self._columns = tuple(columns)
         self._has_header = any(column.title for column in columns)
         self._query = ""
@@ -140,7 +143,8 @@ class PickerList(Widget):
         The limit is not a style, because Textual ignores the `max-height` of a widget inside two containers.
         """
         share = _SCREEN_SHARE if viewport.height >= _FULL_HEIGHT else _LOW_SCREEN_SHARE
-        return max(1, min(len(self._lines) + self._has_header, int(viewport.height * share)))
+        max_height = max(_MIN_LINES, min(int(viewport.height * share), viewport.height - self.rows_around))
+        return max(1, min(len(self._lines) + self._has_header, max_height))
 
     def render(self) -> Content:
         width = self.size.width

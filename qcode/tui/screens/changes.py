@@ -18,6 +18,7 @@ from textual.widgets import Static
 from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile, size_text
 from qcode.text.clean import one_line, plain_line, visible, visible_rows
 from qcode.text.numbers import count_text
+from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
@@ -30,8 +31,9 @@ if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import SessionFileDiff
 
 ALL = "all"
-_PREVIEW_ROWS = 8
-_MIN_HEIGHT = 16
+_PREVIEW_ROWS, _LOW_PREVIEW_ROWS = 8, 4
+_MIN_HEIGHT, _FULL_HEIGHT = 16, 24
+"""A lower screen than `_MIN_HEIGHT` has no preview, one lower than `_FULL_HEIGHT` has `_LOW_PREVIEW_ROWS`."""
 _SIDE_CELLS = 4
 
 
@@ -48,6 +50,12 @@ class ChangePart:
     @property
     def diff(self) -> str:
         return self.file.diff if self.hunk is None else self.file.hunks[self.hunk].diff
+
+    @property
+    def note(self) -> str:
+        """Why there is no diff, as a sentence; empty if there is one."""
+        note = "" if self.diff else one_line(self.file.note)
+        return f"{capitalized(note.removeprefix('is ').removeprefix('a '))}." if note else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,19 +84,41 @@ class ChangesScreen(ListScreen[None]):
         yield Static(id="changes-said", markup=False)
         yield Static(id="changes-preview", markup=False)
 
+    def on_mount(self) -> None:
+        # Textual also calls the `on_mount` of the base class.
+        self.query_one("#changes-said").display = False
+
+    @property
+    def _preview_rows(self) -> int:
+        if self.size.height < _MIN_HEIGHT:
+            return 0
+        return _PREVIEW_ROWS if self.size.height >= _FULL_HEIGHT else _LOW_PREVIEW_ROWS
+
+    def rows_below(self) -> int:
+        has_message = self.query_one("#changes-said").display
+        return (1 + self._preview_rows if self._preview_rows else 0) + (2 if has_message else 0)
+
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """Return the keys without that of undo if the row has no part to undo."""
+        keys = super().keys()
+        is_part = self.row is not None and self.row.id in self._parts
+        return keys if is_part else [key for key in keys if key not in self.KEYS]
+
     def show_row(self, row: PickerRow | None) -> None:
+        self.show_title_and_keys()
         preview = self.query_one("#changes-preview", Static)
         part = self._parts.get(row.id) if row is not None else None
-        preview.display = row is not None and self.size.height >= _MIN_HEIGHT
+        max_rows = self._preview_rows
+        preview.display = row is not None and max_rows > 0
         if not preview.display:
             return
         width = max(10, self.size.width - _SIDE_CELLS)
-        lines = diff_rows(part.diff, width) if part is not None else changes_lines(self._changes, width)
-        if len(lines) > _PREVIEW_ROWS:
-            more = f"… {len(lines) - _PREVIEW_ROWS + 1} more rows · Enter shows all"
-            lines = [*lines[: _PREVIEW_ROWS - 1], *wrap([(more, ink("dim"))], width)[:1]]
+        lines = diff_rows(part.diff, width, part.note) if part is not None else changes_lines(self._changes, width)
+        if len(lines) > max_rows:
+            more = f"… {len(lines) - max_rows + 1} more rows · Enter shows all"
+            lines = [*lines[: max_rows - 1], *wrap([(more, ink("dim"))], width)[:1]]
         # Always the same height: the list must not move while the user moves in it.
-        lines = [*lines, *[Line()] * (_PREVIEW_ROWS - len(lines))]
+        lines = [*lines, *[Line()] * (max_rows - len(lines))]
         preview.update(Rows(lines, preview))
 
     def shown_count(self, total: int) -> int:
@@ -101,8 +131,9 @@ class ChangesScreen(ListScreen[None]):
             heading = f"Changed in this session: {count_text(len(self._changes), 'file')}"
             self.app.push_screen(PagerScreen(heading, partial(changes_lines, self._changes)))
         else:
-            note = part.file.note if not part.diff else ""
-            self.app.push_screen(PagerScreen(visible(part.file.label), lambda width: diff_rows(part.diff, width, note)))
+            self.app.push_screen(
+                PagerScreen(visible(part.file.label), lambda width: diff_rows(part.diff, width, part.note))
+            )
 
     def action_undo(self) -> None:
         """Undo the highlighted file or hunk."""
@@ -127,7 +158,10 @@ class ChangesScreen(ListScreen[None]):
 
     def _show_message(self, text: str, *, is_refused: bool = False) -> None:
         style = "$text-warning" if is_refused else "$text-success"
-        self.query_one("#changes-said", Static).update(Content.styled(one_line(text, 400), style))
+        message = self.query_one("#changes-said", Static)
+        message.display = True
+        message.update(Content.styled(one_line(text, 400), style))
+        self.show_title_and_keys()
 
 
 def parts_of(turns: Sequence[TurnChanges]) -> dict[str, ChangePart]:

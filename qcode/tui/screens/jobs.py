@@ -50,6 +50,9 @@ class JobsScreen(ListScreen[None]):
         self._note = ""
         super().__init__("Background jobs", self._read(), empty=NO_JOBS)
 
+    def rows_below(self) -> int:
+        return 1 + _PREVIEW_ROWS
+
     def compose_more(self) -> ComposeResult:
         yield Static(id="job-output", markup=False)
 

@@ -27,6 +27,8 @@ Result = TypeVar("Result")
 
 
 _MAX_KEY_ROWS = 3
+_FIXED_ROWS = 4
+"""The title, the filter with its margin, and the margin of the key hints."""
 _MIN_HEIGHT = 14
 """On a screen with fewer rows the key hints get one row."""
 
@@ -117,6 +119,12 @@ class Finder(Vertical):
     @property
     def _query(self) -> Input:
         return self.query_one(".finder-query", Input)
+
+    def leave_rows(self, count: int) -> None:
+        """Leave `count` rows of the screen to the widgets around the list."""
+        if count != self._list.rows_around:
+            self._list.rows_around = count
+            self._list.refresh(layout=True)
 
     def reset(self, rows: Sequence[PickerRow], highlighted: str = "") -> None:
         """Clear the filter and show `rows`; highlight the row with this id, otherwise the current one or the first."""
@@ -295,6 +303,10 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         """Yield the widgets of a subclass below the list."""
         yield from ()
 
+    def rows_below(self) -> int:
+        """Return the number of rows, with margins, that the widgets of `compose_more` need at most."""
+        return 0
+
     def show_row(self, row: PickerRow | None) -> None:
         """React to the highlighted row, None if no row matches the filter. Called once when the screen opens."""
 
@@ -371,7 +383,9 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
             title = Content.assemble(title, (f"  ·  {note}", "$muted"))
         self.query_one("#picker-title", Static).update(title)
         rows = 1 if self.size.height < _MIN_HEIGHT else _MAX_KEY_ROWS
-        self.query_one("#picker-foot", Static).update(key_hints(self.keys(), self.size.width - 4, rows))
+        hints = key_hints(self.keys(), self.size.width - 4, rows)
+        self.query_one("#picker-foot", Static).update(hints)
+        self.finder.leave_rows(_FIXED_ROWS + hints.plain.count("\n") + 1 + self.rows_below())
 
 
 FIELD_KEYS = (("Enter", "save"), ("Esc", "cancel"))

@@ -84,6 +84,10 @@ class SessionPicker(Picker):
             self.finder.move_to(ids.index(self._first_highlight) if self._first_highlight in ids else 0)
             self.finder.search(self._first_words)
 
+    def rows_below(self) -> int:
+        # The margin, the id, and the messages with the line of a passage.
+        return 3 + _MAX_PREVIEW_MESSAGES if self.size.height >= _MIN_PREVIEW_HEIGHT else 0
+
     def show_row(self, row: PickerRow | None) -> None:
         self._deleting_id = ""
         if row is None or self.size.height < _MIN_PREVIEW_HEIGHT:

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from textual.screen import Screen
 
-from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan
+from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, SessionFileDiff
+from qcode.agent.checkpoints.turn_changes import TurnChanges, TurnFile
 from qcode.agent.context.attachments import shell_block
 from qcode.agent.reports import ContextReport, TurnUsage, context_text, cost_text_of
 from qcode.protocol.events import ApiCalls
@@ -22,14 +23,14 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.text.numbers import age_text
 from qcode.tui.app import AppOptions
-from qcode.tui.screens.changes import ChangesScreen
+from qcode.tui.screens.changes import ChangePart, ChangesScreen, ChangesSource, diff_rows
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.rewind import OutsideChangesPicker, RewindPicker, RewindScopePicker, doubt_lines, effect_text
 from qcode.tui.screens.sessions import OpenElsewherePicker, SessionPicker, preview_of
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Hang, begun, call_reply, text_reply
-from tests.tui.harness import Running, at_work, make_agent, running
-from tests.tui.scripted import FixedClock
+from tests.tui.harness import Running, at_work, drive, make_agent, running
+from tests.tui.scripted import FixedClock, ScriptedConversation
 from tests.tui.stage import StagedApp
 
 
@@ -263,6 +264,40 @@ def test_diff_preview_says_how_many_rows_it_hides(tmp_path: Path) -> None:
         assert int(hidden) == 29 - int(last_shown)
 
     played(tmp_path, test)
+
+
+@pytest.mark.parametrize(("turns", "files", "size"), [(3, 4, (80, 24)), (1, 12, (80, 24)), (3, 4, (80, 16))])
+def test_diff_always_shows_its_keys_and_the_end_of_its_preview(turns: int, files: int, size: tuple[int, int]) -> None:
+    diff = "--- a\n+++ b\n@@ -0,0 +1,9 @@\n" + "".join(f"+line {number}\n" for number in range(9))
+    changed = tuple(TurnFile(f"{name}.txt", f"/{name}.txt", diff) for name in range(files))
+    listed = [TurnChanges(number, number, "write", "", changed) for number in range(turns)]
+
+    async def read() -> tuple[list[SessionFileDiff], list[TurnChanges]]:
+        return [], listed
+
+    async def undo(part: ChangePart) -> str:
+        return "Undone."
+
+    async def test(run: Running) -> None:
+        run.app.push_screen(
+            ChangesScreen([SessionFileDiff("a.txt", diff)], listed, ChangesSource(undo=undo, read=read))
+        )
+        await run.until(lambda: "Esc close" in run.screen)
+        assert re.search(r"… \d+ more rows", run.screen)
+        assert "Ctrl+X" not in run.screen, "the row of all changes has no part to undo"
+        await run.pilot.press("down")
+        await run.until(lambda: "Ctrl+X undo" in run.screen)
+        await run.pilot.press("ctrl+x")
+        await run.until(lambda: "Undone." in run.screen)
+        assert "Ctrl+X undo" in run.screen
+        assert re.search(r"… \d+ more rows", run.screen)
+
+    drive(test, ScriptedConversation(), size=size)
+
+
+def test_diff_describes_a_binary_file() -> None:
+    file = TurnFile("a.bin", "/a.bin", note="is a binary file (12 bytes)")
+    assert diff_rows("", 40, ChangePart(1, file).note)[0].text == "Binary file (12 bytes)."
 
 
 def rows_above(screen: str, text: str) -> int:
