@@ -34,8 +34,7 @@ FRAMES_PER_SECOND = 8
 _BAR_CELLS = 8
 _GAP = "  "
 _KEY_GAP = " · "
-_INTERRUPT = " · Esc to interrupt"
-_SHORT_INTERRUPT = " · Esc"
+_TO_INTERRUPT = " to interrupt"
 _MAX_ACTIVITY_CELLS = 120
 _MIN_ACTIVITY_CELLS = 36
 _MIN_REASON_CELLS = 12
@@ -149,7 +148,9 @@ def render_status(status: Status, width: int, now: float) -> Content:
         if gap_cells >= (len(_GAP) if left and right else 0):
             return Content.assemble(left, " " * gap_cells, right)
     mode = _mode(status, is_long=False)
-    activity = _activity(status, now, _SHORT_INTERRUPT, max(0, width - mode.cell_length - len(_GAP)))
+    activity = _activity(
+        status, now, _interrupt_key(status, is_long=False), max(0, width - mode.cell_length - len(_GAP))
+    )
     line = Content.assemble(mode, _GAP if activity else "", activity)
     return Content.assemble(line, " " * max(0, width - line.cell_length))
 
@@ -206,7 +207,7 @@ def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -
     """
     mode = _mode(status, is_long="mode" in parts)
     max_cells = max(_MIN_ACTIVITY_CELLS, width - mode.cell_length - len(_GAP))
-    interrupt = _INTERRUPT if "hint" in parts else _SHORT_INTERRUPT
+    interrupt = _interrupt_key(status, is_long="hint" in parts)
     if "details" in parts or status.hint:
         max_cells = _MAX_ACTIVITY_CELLS
     activity = _activity(status, now, interrupt, max_cells)
@@ -214,6 +215,12 @@ def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -
         return Content.assemble(mode, _GAP, activity)
     key = f" · {status.mode_key}" if status.mode_key and "key" in parts else ""
     return Content.assemble(mode, (key, "$muted"))
+
+
+def _interrupt_key(status: Status, *, is_long: bool) -> str:
+    """Return the key that interrupts the turn. In insert mode, Esc enters normal mode."""
+    key = "Ctrl+C" if status.vim == "INSERT" else "Esc"
+    return f"{_KEY_GAP}{key}{_TO_INTERRUPT if is_long else ''}"
 
 
 def activity_text(activity: Activity, now: float) -> str:
@@ -241,9 +248,9 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
         return Content.styled(shorten_to_words(status.hint, max_cells), "$text-warning")
     words, keys = status.question
     if words:
-        if interrupt == _SHORT_INTERRUPT:
+        if not interrupt.endswith(_TO_INTERRUPT):
             # `Enter send · Esc to interrupt` becomes `Esc`.
-            keys = keys.rpartition(_KEY_GAP)[2].removesuffix(" to interrupt")
+            keys = keys.rpartition(_KEY_GAP)[2].removesuffix(_TO_INTERRUPT)
         words = shorten_to_words(words, max_cells - cell_len(keys) - len(_KEY_GAP))
         gap = _KEY_GAP if words and keys else ""
         return Content.assemble((words, "bold $text-warning"), (f"{gap}{keys}", "$muted"))
@@ -255,7 +262,9 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
     frame = _FRAMES[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_FRAMES)]
     words, elapsed = _activity_words(activity, now, max_cells - len(frame) - 1 - cell_len(interrupt))
     if not words:
-        return Content.assemble((frame, "$text-accent"), (" Esc", "$muted")).truncate(max_cells)
+        return Content.assemble(
+            (frame, "$text-accent"), (interrupt.removesuffix(_TO_INTERRUPT).replace(_KEY_GAP, " "), "$muted")
+        ).truncate(max_cells)
     return Content.assemble((f"{frame} {words}", "$text-accent"), (elapsed, "$muted"), (interrupt, "$muted"))
 
 

@@ -357,9 +357,9 @@ class AppView:
             self.put_in_prompt(command)
 
     def _show_model(self) -> None:
-        self._widgets.status.change(
-            model=self._agent.conversation.model, context_window=0, effort=shown_effort(self._agent.conversation)
-        )
+        conversation, line = self._agent.conversation, self._widgets.status
+        window = line.status.context_window if line.status.model == conversation.model else 0
+        line.change(model=conversation.model, context_window=window, effort=shown_effort(conversation))
         if self._agent.conversation.model != self._first_model:
             self._widgets.status.forget_problem()
 

@@ -93,6 +93,13 @@ ROUTED = replace(FULL, model="openrouter/anthropic/claude-sonnet-4.5", mode="def
         (ROUTED, 80, "ask  ⠋ writing 12 s · Esc to interrupt  claude-sonnet-4.5  context 25%  $0.42"),
         (ROUTED, 60, "ask  ⠋ writing 12 s · Esc to interrupt  claude-sonnet-4.5"),
         (ROUTED, 40, "ask  ⠋ writing 12 s · Esc to interrupt"),
+        (
+            replace(ROUTED, vim="INSERT"),
+            90,
+            "INSERT  ask  ⠋ writing 12 s · Ctrl+C to interrupt  claude-sonnet-4.5  context 25%  $0.42",
+        ),
+        (replace(ROUTED, vim="INSERT"), 40, "INSERT  ask  ⠋ writing 12 s · Ctrl+C"),
+        (replace(ROUTED, vim="NORMAL"), 60, "NORMAL  ask  ⠋ writing 12 s · Esc  claude-sonnet-4.5"),
         (replace(ROUTED, activity=None), 80, "ask before edits · Shift+Tab  claude-sonnet-4.5  context 25%  $0.42"),
         (replace(ROUTED, activity=None), 40, "ask  claude-sonnet-4.5  context 25%"),
         (
