@@ -148,7 +148,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
         self.add_themes()
         agent, parts, clock = self.agent, self.parts, self.options.clock
-        finder = AttachmentFinder(agent, say=parts.transcript.add_notice, changed=self._offer_new_files)
+        finder = AttachmentFinder(agent, notify=parts.transcript.add_notice, on_index_change=self._offer_new_files)
         self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
         self._add_runners()
         self.server_watch = ServerWatch(agent.servers, parts, self.turns)
@@ -171,7 +171,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
-        parts.prompt.use(self._sources(finder))
+        parts.prompt.set_sources(self._sources(finder))
         show_start(self.commands, parts)
         self.session_name.refresh()
         self.view.failures.watch(self._call_in_app)
@@ -358,7 +358,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if self.is_ready:
             self.view.scroll_transcript("end" if event.to_end else "home")
 
-    @on(Prompt.TakeBack)
+    @on(Prompt.EarlierPromptRequested)
     def _take_back(self) -> None:
         """Move the last queued text back into the prompt; with an empty queue, recall the history."""
         queued_text = self.turns.take_back() if self.is_ready else ""
@@ -513,7 +513,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _offer_new_files(self) -> None:
         """Update the open completion menu, because the file index has more files. Called from a thread."""
-        self._call_in_app(lambda: self.parts.prompt.offer(is_news=True))
+        self._call_in_app(lambda: self.parts.prompt.offer(has_new_files=True))
 
     def _call_in_app(self, work: Callable[[], object]) -> None:
         """Run `work` in the app's thread. May be called from any thread, even while the app ends."""

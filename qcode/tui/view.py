@@ -141,7 +141,7 @@ class AppView:
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock, copy, self.close_aside)
         self._external = ExternalInput(
-            app, widgets.prompt, attachments, say=self.notify, hint=self.hint, lend=suspend_terminal
+            app, widgets.prompt, attachments, notify=self.notify, show_hint=self.hint, suspend_terminal=suspend_terminal
         )
 
     @property
@@ -242,7 +242,7 @@ class AppView:
 
     def send_first(self, prompt: str) -> None:
         """Send the prompt from the command line as if it had been typed."""
-        self._widgets.prompt.sent.add(prompt)
+        self._widgets.prompt.prompt_history.add(prompt)
         self.turns.submit(Submission(prompt, prompt))
 
     @property
@@ -563,7 +563,7 @@ class AppView:
 
     def write_prompt(self, text: str) -> None:
         """Replace the text of the prompt, which Up restores."""
-        self._widgets.prompt.stash()
+        self._widgets.prompt.clear_into_history()
         self._widgets.prompt.put_back(text)
 
     def hint(self, text: str) -> None:

@@ -151,7 +151,7 @@ def test_mark_says_that_rows_of_the_prompt_are_above_its_view(size: tuple[int, i
 
 def test_undo_restores_a_recalled_prompt_and_the_draft_before_it_in_a_scrolled_prompt() -> None:
     async def test(run: Running) -> None:
-        run.app.parts.prompt.sent.add(NINE_LINES)
+        run.app.parts.prompt.prompt_history.add(NINE_LINES)
         await run.type("draft")
         assert await keys(run, "up") == NINE_LINES
         await run.pilot.press("ctrl+a", "shift+down", "shift+down", "shift+end")

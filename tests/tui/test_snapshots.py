@@ -338,7 +338,7 @@ def test_shell_line_image_and_paste_in_forty_columns_looks_as_recorded(snap_comp
 def test_history_search_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     for text in ("fix the parser", "run the tests", "fix the docs"):
-        app.parts.prompt.sent.add(text)
+        app.parts.prompt.prompt_history.add(text)
     assert snap_compare(app, press=["ctrl+r", "f", "i", "x"], run_before=_when(lambda _: True))
     assert app.parts.prompt.text == "fix the docs"
 

@@ -74,7 +74,7 @@ class CancelKeys:
         if not widgets.prompt.is_empty:
             # In vim mode users press Esc out of habit, so it never clears the prompt.
             if not widgets.prompt.has_vim and self._is_pressed_again("Esc", _CLEAR):
-                widgets.prompt.stash()
+                widgets.prompt.clear_into_history()
             return
         if rewind is not None and self._is_pressed_again("Esc", "rewind"):
             rewind()
@@ -109,7 +109,7 @@ class CancelKeys:
         elif prompt.leave_search() or self._shell.stop() or self._stop_turn():
             return
         elif not prompt.is_empty:
-            prompt.stash()
+            prompt.clear_into_history()
         elif self._is_pressed_again("Ctrl+C", "quit"):
             leave()
 

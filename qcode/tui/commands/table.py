@@ -153,6 +153,6 @@ def show_start(context: CommandContext, widgets: Widgets) -> None:
     widgets.status.change(mode_key=key_names(keys["next-mode"][:1]))
     widgets.approval.edit_key = widgets.prompt.editor_key = key_names(keys["editor"][:1])
     widgets.news.key = key_names(keys["bottom"][:1])
-    widgets.prompt.say = context.screen.hint
+    widgets.prompt.show_hint = context.screen.hint
     widgets.todos.replace_items(todos_in(context.agent.conversation.messages))
     context.screen.show_background_key(key_names(keys["background"][:1]))

@@ -24,19 +24,20 @@ if TYPE_CHECKING:
 class AttachmentFinder:
     """Finds files and images for the prompt.
 
-    `say` reports unusable ones. `changed` is called from a thread when the file index has changed.
+    `notify` shows a warning. `on_index_change` is called from a thread when the files or the resources of tool
+    servers have changed.
     """
 
     def __init__(
         self,
         agent: Agent,
         *,
-        say: Callable[[Level, str], None],
-        changed: Callable[[], None],
+        notify: Callable[[Level, str], None],
+        on_index_change: Callable[[], None],
     ) -> None:
         self._agent = agent
-        self._say = say
-        self._on_change = changed
+        self._notify = notify
+        self._on_index_change = on_index_change
         self._recent: tuple[str, ...] = ()
         self._servers: ServerCompletion | None = None
         self._warned_about = ""
@@ -49,7 +50,7 @@ class AttachmentFinder:
         finder = self._agent.files
         if is_begun:
             self._recent = recent_paths(self._agent.conversation.messages)
-            finder.refresh(self._on_change)
+            finder.refresh(self._on_index_change)
         return finder.find(query, self._recent)
 
     @property
@@ -58,7 +59,7 @@ class AttachmentFinder:
         if self._servers is None and self._agent.servers is not None:
             from qcode.agent.mcp.completion import ServerCompletion
 
-            self._servers = ServerCompletion(self._agent.servers, self._on_change)
+            self._servers = ServerCompletion(self._agent.servers, self._on_index_change)
         return self._servers
 
     def resources(self, query: str) -> tuple[MenuItem, ...]:
@@ -71,28 +72,28 @@ class AttachmentFinder:
         )
 
     def pictures(self, paths: tuple[str, ...]) -> tuple[Picture, ...]:
-        """Return the images at pasted paths, or nothing if one is not an image: the paste is then plain text."""
+        """Return the images at pasted paths, or nothing if any file is not an image: the paste is then plain text."""
         try:
-            found = tuple(map(self._agent.read_picture, paths))
+            pictures = tuple(map(self._agent.read_picture, paths))
         except InputError:
             return ()
-        self.warn()
-        return found
+        self._warn_if_unsupported()
+        return pictures
 
-    def warn(self) -> None:
-        """Warn, once for each model, if it does not accept images."""
+    def _warn_if_unsupported(self) -> None:
+        """Warn if the model does not accept images, once for each model."""
         conversation = self._agent.conversation
         model = conversation.model
         if not conversation.takes_images and model != self._warned_about:
             self._warned_about = model
-            self._say("warning", f"{model} does not accept images. /model switches to one that does.")
+            self._notify("warning", f"{model} does not accept images. /model switches to one that does.")
 
     async def clipboard(self) -> Picture | str:
         """Return the image or the text of the clipboard; raise `InputError` if it has neither."""
         clip = await asyncio.to_thread(self._agent.read_clipboard)
         if clip.image:
             picture = picture_of(clip.image, "clipboard")
-            self.warn()
+            self._warn_if_unsupported()
             return picture
         if clip.text:
             return clip.text

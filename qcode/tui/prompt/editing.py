@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from textual.widgets.text_area import EditResult
 
 _WORD = lazy_pattern(r"\w+")
-_BLANK_WORD = lazy_pattern(r"\S+\s*$")
+_WORD_AND_BLANKS = lazy_pattern(r"\S+\s*$")
 
 EDITING_KEYS: tuple[tuple[str, str, str], ...] = (
     ("left,ctrl+b", "cursor_left", "One character left."),
@@ -58,7 +58,7 @@ EDITING_ACTIONS: dict[str, str] = {
 }
 """The action of each key that moves in one line or edits it, without the selection and the clipboard."""
 
-_SELECTING = (
+_SELECTION_KEYS = (
     ("shift+right", "cursor_right(True)"),
     ("shift+up", "cursor_up(True)"),
     ("shift+down", "cursor_down(True)"),
@@ -75,7 +75,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         *(Binding(keys, action, meaning, show=False) for keys, action, meaning in EDITING_KEYS),
-        *(Binding(keys, action, action, show=False) for keys, action in _SELECTING),
+        *(Binding(keys, action, action, show=False) for keys, action in _SELECTION_KEYS),
     ]
 
     def __init__(self, *labels: Labels[Any], placeholder: str, id: str | None = None) -> None:
@@ -117,6 +117,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         )
 
     def _outside_label(self, location: Location, before: Location) -> Location:
+        """Return `location`, or an end of the label around it: the far one from `before`, otherwise the nearer one."""
         row, column = location
         for start, end in spans(self.document[row], *self._labels):
             if start < column < end:
@@ -154,11 +155,12 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
             return
         row, column = self.get_target_document_location(event)
         line = self.document[row]
-        words = ((start, end) for start, end in spans(line, *self._labels) if start <= column <= end)
-        start, end = next(words, word_at(line, column)) if event.chain == 2 else (0, len(line))
+        labels = ((start, end) for start, end in spans(line, *self._labels) if start <= column <= end)
+        start, end = next(labels, word_at(line, column)) if event.chain == 2 else (0, len(line))
         self.selection = Selection((row, start), (row, end))
 
     def _end_run(self) -> None:
+        """End the run of cuts, which are joined, and of yanks, which Alt+Y replaces."""
         self._kills.end_run()
         self._yanked_range = None
 
@@ -230,8 +232,8 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         elif column == 0:
             self._kill(self.get_cursor_word_left_location(), is_backwards=True)
         else:
-            found = _BLANK_WORD.search(self.document[row][:column])
-            self._kill((row, found.start() if found else 0), is_backwards=True)
+            word = _WORD_AND_BLANKS.search(self.document[row][:column])
+            self._kill((row, word.start() if word else 0), is_backwards=True)
 
     def action_kill_word_left(self) -> None:
         self._kill(self.get_cursor_word_left_location(), is_backwards=True)
@@ -251,18 +253,19 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
     def _kill(self, other: Location, *, is_backwards: bool) -> None:
         """Cut from the cursor to `other`, or the selection. Consecutive cuts are joined."""
         start, end = sorted(self.selection if not self.selection.is_empty else (self.cursor_location, other))
-        done = self._delete_whole(start, end)
-        if done is not None:
-            self._kills.kill(done.replaced_text, is_backwards=is_backwards)
+        edit = self._delete_whole(start, end)
+        if edit is not None:
+            self._kills.kill(edit.replaced_text, is_backwards=is_backwards)
 
     def action_yank(self) -> None:
-        self._replace(self._kills.yank(), *self.selection)
+        self._yank_over(self._kills.yank(), *self.selection)
 
     def action_yank_older(self) -> None:
         if self._yanked_range is not None:
-            self._replace(self._kills.rotate(), *self._yanked_range)
+            self._yank_over(self._kills.rotate(), *self._yanked_range)
 
-    def _replace(self, text: str, start: Location, end: Location) -> None:
+    def _yank_over(self, text: str, start: Location, end: Location) -> None:
+        """Replace a range by a yanked text, and remember where it is for `action_yank_older`."""
         if text:
             start, end = sorted((start, end))
             self.replace_in_one_step(text, start, end)
@@ -322,7 +325,7 @@ class KillRing:
         return self._entries[-1] if self._entries else ""
 
     def rotate(self) -> str:
-        """Return the entry before the one returned last; after the oldest, the newest again."""
+        """Return the next older entry than the last call returned; after the oldest, the newest again."""
         if not self._entries:
             return ""
         self._index = (self._index - 1) % len(self._entries)
@@ -330,12 +333,13 @@ class KillRing:
 
 
 _JOINER = "\u200d"
-_MAX_GRAPHEME = 64
+_MAX_GRAPHEME_CHARS = 64
+"""A longer grapheme, such as a letter with 100 accents, is divided: this bounds the search for its ends."""
 
 
 def grapheme_start(line: str, column: int) -> int:
     """Return the start of the grapheme that ends at `column`."""
-    low = max(0, column - _MAX_GRAPHEME)
+    low = max(0, column - _MAX_GRAPHEME_CHARS)
     index = column - 1
     while index > low and not _is_boundary(line, index):
         index -= 1
@@ -344,7 +348,7 @@ def grapheme_start(line: str, column: int) -> int:
 
 def grapheme_end(line: str, column: int) -> int:
     """Return the end of the grapheme that starts at `column`."""
-    high = min(len(line), column + _MAX_GRAPHEME)
+    high = min(len(line), column + _MAX_GRAPHEME_CHARS)
     index = column + 1
     while index < high and not _is_boundary(line, index):
         index += 1
@@ -352,12 +356,14 @@ def grapheme_end(line: str, column: int) -> int:
 
 
 def _is_boundary(line: str, index: int) -> bool:
+    """Whether a grapheme may end before the character at `index`, which is not the first of the line."""
     before, after = line[index - 1], line[index]
     if before.isascii() and after.isascii():
         return True
     if after == _JOINER or _extends(after) or before == _JOINER:
         return False
     if _is_flag_letter(before) and _is_flag_letter(after):
+        # A flag is two letters: in 🇩🇪🇫🇷 the only boundary is after an even number of them.
         count = 0
         while count < index and _is_flag_letter(line[index - 1 - count]):
             count += 1
@@ -366,9 +372,11 @@ def _is_boundary(line: str, index: int) -> bool:
 
 
 def _extends(character: str) -> bool:
+    """Whether `character` belongs to the one before it: an accent or a skin tone."""
     is_skin_tone = "\U0001f3fb" <= character <= "\U0001f3ff"
     return is_skin_tone or unicodedata.category(character) in ("Mn", "Me", "Mc")
 
 
 def _is_flag_letter(character: str) -> bool:
+    """Whether `character` is a regional indicator: two of them are a flag."""
     return "\U0001f1e6" <= character <= "\U0001f1ff"

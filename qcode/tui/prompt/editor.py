@@ -28,11 +28,11 @@ _MAX_EDITED_BYTES = 16 * 1024 * 1024
 
 
 class EditorError(Exception):
-    """The editor could not be used, or wrote nothing. The text is one line for the user."""
+    """The editor could not be used, or its text could not be read. The message is one line for the user."""
 
 
 def editor_command(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the editor and its arguments: `VISUAL`, then `EDITOR`, then the first common one installed."""
+    """Return the editor and its arguments, from `VISUAL`, `EDITOR`, or the first installed of `_DEFAULT_EDITORS`."""
     for name in ("VISUAL", "EDITOR"):
         value = env.get(name, "").strip()
         if not value:
@@ -50,8 +50,8 @@ def editor_command(env: Mapping[str, str]) -> tuple[str, ...]:
 def edit_text(text: str, command: tuple[str, ...], file_name: str = "prompt.md") -> str:
     """Let the user edit `text` and return the result; block until the editor exits.
 
-    Raise `EditorError` if that fails. The file is in a private folder, which is always removed. Line ends stay as they
-    were, whatever the editor does with the last one.
+    Raise `EditorError` if that fails. The file is in a private folder, which is always removed. The result has the line
+    ends of `text`, and ends in one only if `text` does: editors such as vim add one.
     """
     with tempfile.TemporaryDirectory(prefix="qcode-") as folder:
         path = Path(folder, file_name)
@@ -74,7 +74,7 @@ def edit_text(text: str, command: tuple[str, ...], file_name: str = "prompt.md")
 
 
 def edit_in_place(path: str, command: tuple[str, ...]) -> str:
-    """Open a file in the editor and block until it exits; return the error as one line, empty for none."""
+    """Open a file in the editor and block until it exits; return the error as one line, which is empty for none."""
     try:
         Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -107,7 +107,11 @@ def _read_edited(path: Path) -> str:
 
 
 class ExternalInput:
-    """Inserts text and images from other programs into `prompt`. An editor has the terminal inside context `lend`."""
+    """Inserts text and images from the clipboard and from the user's editor into `prompt`.
+
+    `notify` adds a notice to the transcript; `show_hint` shows a line under the prompt. Inside the context
+    `suspend_terminal` an editor has the terminal.
+    """
 
     def __init__(
         self,
@@ -115,31 +119,32 @@ class ExternalInput:
         prompt: Prompt,
         attachments: AttachmentFinder,
         *,
-        say: Callable[[Level, str], None],
-        hint: Callable[[str], None],
-        lend: Callable[[], AbstractContextManager[None]],
+        notify: Callable[[Level, str], None],
+        show_hint: Callable[[str], None],
+        suspend_terminal: Callable[[], AbstractContextManager[None]],
     ) -> None:
         self._app = app
         self._prompt = prompt
         self._attachments = attachments
-        self._say = say
-        self._hint = hint
-        self._lend = lend
+        self._notify = notify
+        self._show_hint = show_hint
+        self._suspend_terminal = suspend_terminal
 
     async def paste(self) -> None:
+        """Insert the image or the text of the system clipboard."""
         try:
-            found = await self._attachments.clipboard()
+            pasted = await self._attachments.clipboard()
         except InputError as problem:
             # Text copied inside the app can be pasted even if the system clipboard cannot be read.
             if self._app.clipboard:
                 self._prompt.paste_text(self._app.clipboard)
             else:
-                self._hint(f"nothing to paste: {problem}")
+                self._show_hint(f"nothing to paste: {problem}")
             return
-        if isinstance(found, str):
-            self._prompt.paste_text(found)
+        if isinstance(pasted, str):
+            self._prompt.paste_text(pasted)
         else:
-            self._prompt.add_pictures((found,))
+            self._prompt.add_pictures((pasted,))
 
     async def edit(self) -> None:
         """Edit the prompt in the user's editor."""
@@ -156,33 +161,34 @@ class ExternalInput:
         """
         try:
             command = editor_command(os.environ)
-            with self._lend():
-                # Nothing may raise in here: Textual 8.2 would not take the terminal back.
+            with self._suspend_terminal():
+                # An error must not leave this block: Textual 8.2 would not take the terminal back.
                 edited = await asyncio.to_thread(_edit_in_thread, text, command, file_name)
         except EditorError as problem:
-            self._say("warning", str(problem))
+            self._notify("warning", str(problem))
         except SuspendNotSupported:
-            self._say("warning", "Cannot start an editor in this terminal.")
+            self._notify("warning", "Cannot start an editor in this terminal.")
         else:
             if not isinstance(edited, EditorError):
                 return edited
-            self._say("warning", f"{edited}; {unchanged}")
+            self._notify("warning", f"{edited}; {unchanged}")
         return None
 
     async def edit_file(self, path: str) -> None:
         """Open one of the user's files in their editor."""
         try:
             command = editor_command(os.environ)
-            with self._lend():
+            with self._suspend_terminal():
                 problem = await asyncio.to_thread(edit_in_place, path, command)
         except EditorError as refusal:
             problem = str(refusal)
         except SuspendNotSupported:
             problem = "Cannot start an editor in this terminal."
-        self._say("warning" if problem else "info", problem or f"{one_line(path)} applies from the next turn.")
+        self._notify("warning" if problem else "info", problem or f"{one_line(path)} applies from the next turn.")
 
 
 def _edit_in_thread(text: str, command: tuple[str, ...], file_name: str) -> str | EditorError:
+    """Return the edited text, or the error of `edit_text`."""
     try:
         return edit_text(text, command, file_name)
     except EditorError as problem:

@@ -64,7 +64,7 @@ class MenuItem:
 
 
 class SlashMenu(Widget):
-    """Shows completions with one highlighted; hidden if there are none. `pick` gets the one that is clicked."""
+    """A list of completions, of which one may be highlighted; hidden if empty. A click passes its row to `pick`."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -97,7 +97,7 @@ class SlashMenu(Widget):
         self._choices = choices
         self._index = 0 if choices and is_first_chosen else None
         if chosen is not None:
-            self._index = next((at for at, choice in enumerate(choices) if choice.text == chosen), self._index)
+            self._index = next((index for index, choice in enumerate(choices) if choice.text == chosen), self._index)
         self.display = bool(choices)
         self.refresh(layout=True)
 
@@ -112,7 +112,7 @@ class SlashMenu(Widget):
             self.refresh()
 
     def _choice_at(self, y: int) -> int | None:
-        index = self._first_shown + y
+        index = self._first_visible + y
         return index if y < _MAX_MENU_ROWS and index < len(self._choices) else None
 
     def on_click(self, event: events.Click) -> None:
@@ -135,12 +135,12 @@ class SlashMenu(Widget):
     def _move_within(self, step: int) -> None:
         """Move the highlight, but not around the ends."""
         if self._choices:
-            at = self._index if self._index is not None else -1
-            self._index = max(0, min(at + step, len(self._choices) - 1))
+            index = self._index if self._index is not None else -1
+            self._index = max(0, min(index + step, len(self._choices) - 1))
             self.refresh()
 
     @property
-    def _first_shown(self) -> int:
+    def _first_visible(self) -> int:
         """The index of the first visible choice."""
         return max(0, min((self._index or 0) - _MAX_MENU_ROWS + 1, len(self._choices) - _MAX_MENU_ROWS))
 
@@ -149,7 +149,7 @@ class SlashMenu(Widget):
         return rows + self._detail_height(width, viewport.height)
 
     def render(self) -> Content:
-        first, choices, width = self._first_shown, self._fitted(self.size.width), self.size.width
+        first, choices, width = self._first_visible, self._fitted(self.size.width), self.size.width
         visible = choices[first : first + _MAX_MENU_ROWS]
         left_width = _left_width(choices)
         rows = [self._row(choice, left_width, first + index == self._index) for index, choice in enumerate(visible)]
@@ -189,12 +189,12 @@ class SlashMenu(Widget):
             label = Content.assemble((name, label_style), (hint, "$muted"), " " * max(0, width - cell_len(left)))
         else:
             label = Content.styled(name, label_style)
-        for mark in choice.matched_positions:
-            label = label.stylize("bold underline", mark, mark + 1)
-        room = max(1, self.size.width - 2)
-        if not choice.help and len(choice.label) > room:
+        for position in choice.matched_positions:
+            label = label.stylize("bold underline", position, position + 1)
+        label_width = max(1, self.size.width - 2)
+        if not choice.help and len(choice.label) > label_width:
             # The end of a long path tells more than its start: `…/tui/prompt/menu.py`.
-            label = Content.assemble("…", label.rstrip()[len(choice.label) - room + 1 :])
+            label = Content.assemble("…", label.rstrip()[len(choice.label) - label_width + 1 :])
         row = Content.assemble(
             ("› " if is_chosen else "  ", "$text-accent"),
             label,
@@ -221,12 +221,12 @@ def _detail_rows(choice: MenuItem, width: int) -> list[Content]:
 
 
 _MENTION_BEFORE_CURSOR = lazy_pattern(r'(?:^|(?<=\s))@(?:"([^"]*)|((?:\\.|[^\s"\\])*))$')
-_REST_PLAIN = lazy_pattern(r"(?:\\.|[^\s\\])*")
-_REST_QUOTED = lazy_pattern(r'[^"]*"?')
+_REST_OF_UNQUOTED = lazy_pattern(r"(?:\\.|[^\s\\])*")
+_REST_OF_QUOTED = lazy_pattern(r'[^"]*"?')
 _ESCAPED = lazy_pattern(r"\\(.)")
 _NEEDS_ESCAPE = lazy_pattern(r'(["\\\s])')
-_MAX_MESSAGES, _MAX_RECENT = 60, 20
-"""The number of latest messages that are searched for paths, and of paths that are returned."""
+_MAX_SEARCHED_MESSAGES, _MAX_RECENT_PATHS = 60, 20
+"""Limits of `recent_paths`: the latest messages that it searches, and the paths that it returns."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,9 +244,9 @@ def mention_at(line: str, column: int) -> Mention | None:
     if match is None:
         return None
     if match[1] is not None:
-        rest, query = _REST_QUOTED.match(line, column), match[1]
+        rest, query = _REST_OF_QUOTED.match(line, column), match[1]
     else:
-        rest, query = _REST_PLAIN.match(line, column), _ESCAPED.sub(r"\1", match[2])
+        rest, query = _REST_OF_UNQUOTED.match(line, column), _ESCAPED.sub(r"\1", match[2])
     return Mention(match.start(), rest.end() if rest is not None else column, query)
 
 
@@ -259,7 +259,7 @@ def mention_of(path: str, *, is_open: bool = False) -> str:
     return f"@{path}"
 
 
-def file_choices(found: Iterable[FileMatch]) -> tuple[MenuItem, ...]:
+def file_choices(matches: Iterable[FileMatch]) -> tuple[MenuItem, ...]:
     """Return a row for each match. A folder can be completed further; a file ends the mention."""
     return tuple(
         MenuItem(
@@ -268,17 +268,17 @@ def file_choices(found: Iterable[FileMatch]) -> tuple[MenuItem, ...]:
             is_complete=not match.is_folder,
             matched_positions=match.matched_positions if clean(match.path) == match.path else (),
         )
-        for match in found
+        for match in matches
     )
 
 
 def recent_paths(messages: Iterable[Message]) -> tuple[str, ...]:
     """Return the paths in the latest calls of a transcript, newest first."""
     paths: dict[str, None] = {}
-    for message in list(messages)[: -_MAX_MESSAGES - 1 : -1]:
+    for message in list(messages)[: -_MAX_SEARCHED_MESSAGES - 1 : -1]:
         for block in reversed(message.blocks):
             if isinstance(block, ToolCall):
                 path = (parse_object(block.arguments) or {}).get("path")
                 if isinstance(path, str) and path:
                     paths.setdefault(path)
-    return tuple(paths)[:_MAX_RECENT]
+    return tuple(paths)[:_MAX_RECENT_PATHS]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 from textual import events, on
 from textual.message import Message
 from textual.widgets import TextArea
-from textual.widgets.text_area import Selection
+from textual.widgets.text_area import Location, Selection
 
 from qcode import values
 from qcode.tui.prompt.editing import EditingArea
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "shift+\r", "\r"})
 
 _DRAFT_SECONDS = 0.5
+"""Seconds from a change until the draft is saved."""
 
 Kind: TypeAlias = Literal["prompt", "shell"]
 
@@ -56,7 +57,7 @@ class Sources:
 
 
 class Prompt(EditingArea):
-    """A text area that sends. Sending clears the text; `put_back` restores a text that was rejected.
+    """A text area that submits its text. Submitting clears it; `put_back` restores a text that was rejected.
 
     `show_vim` gets the mode of vim with the keys of an unfinished command, or an empty text without vim mode.
     """
@@ -84,7 +85,7 @@ class Prompt(EditingArea):
 
         kind: Kind
 
-    class TakeBack(Message):
+    class EarlierPromptRequested(Message):
         """The user pressed Up in an empty prompt, to take back a queued prompt or recall an older one."""
 
     def __init__(
@@ -103,8 +104,8 @@ class Prompt(EditingArea):
         self._vim: VimKeys | None = None
         self._show_vim = show_vim
         super().__init__(*self._label_kinds, placeholder="Ask · / commands · @ files · ? keys", id=id)
-        self.sent = history
-        self.say: Callable[[str], None] = lambda text: None
+        self.prompt_history = history
+        self.show_hint: Callable[[str], None] = lambda text: None
         self.drop_attachment: Callable[[], None] = lambda: None
         self.editor_key = ""
         self.is_emptied_by_undo = False
@@ -113,10 +114,11 @@ class Prompt(EditingArea):
         menu.pick = self._enter
         self._search = search
         self._sources: Sources | None = None
-        self._dismissed_text = self._refilled_text = ""
-        self._offered_at: tuple[str, tuple[int, int]] = ("", (0, 0))
-        self._range: tuple[tuple[int, int], tuple[int, int]] | None = None
-        self._is_mention = False
+        self._dismissed_text = ""  # the text for which the menu stays closed
+        self._refilled_text = ""  # the last text of `refill`
+        self._offered_state: tuple[str, Location] = ("", (0, 0))  # text and cursor of the last update of the menu
+        self._completed_range: tuple[Location, Location] | None = None  # what a choice of the menu replaces
+        self._is_mention = False  # whether the menu completes a mention, not a command
         self._kind: Kind = "prompt"
 
     def on_mount(self) -> None:
@@ -127,8 +129,8 @@ class Prompt(EditingArea):
         if self.has_focus:
             self.app.cursor_position = self.cursor_screen_offset
 
-    def use(self, sources: Sources) -> None:
-        """Use these completions from now on, including for the current text."""
+    def set_sources(self, sources: Sources) -> None:
+        """Use the completions of `sources` from now on, and offer them for the current text."""
         self._sources = sources
         self.offer()
 
@@ -149,17 +151,17 @@ class Prompt(EditingArea):
     def keep_draft(self) -> None:
         """Store the text for the next start, in case this one ends before it is sent."""
         self._is_draft_due = False
-        self.sent.draft_file.save(self.portable_text)
+        self.prompt_history.draft_file.save(self.portable_text)
 
     def restore_draft(self) -> bool:
         """Show the draft of a killed or crashed process; return False if there is none, or the prompt has text."""
-        draft = self.sent.draft_file.take_abandoned() if self.is_empty else ""
+        draft = self.prompt_history.draft_file.take_abandoned() if self.is_empty else ""
         if draft:
             self.replace_text(draft)
         return bool(draft)
 
     def put_back(self, typed: str) -> None:
-        """Restore a rejected text in front of anything typed since."""
+        """Restore a rejected text in front of any text typed since."""
         self._show(typed + (f"\n{self.text}" if self.text else ""))
 
     def refill(self, text: str) -> None:
@@ -215,7 +217,7 @@ class Prompt(EditingArea):
         return self._vim is not None and not self._vim.is_inserting
 
     def escape_vim(self) -> bool:
-        """Handle Esc in vim mode: leave insert or visual mode, or cancel a command; return whether there was one."""
+        """Handle Esc in vim mode: leave insert or visual mode, or cancel a command; return False if it did nothing."""
         if self._vim is None or not self.has_focus:
             return False
         if self._vim.is_inserting:
@@ -276,8 +278,8 @@ class Prompt(EditingArea):
         if text:
             self.replace_in_one_step(text, *sorted(self.selection))
 
-    def stash(self) -> None:
-        """Clear the prompt; Up restores the text."""
+    def clear_into_history(self) -> None:
+        """Clear the prompt and add its text to the history, so that Up restores it."""
         self._remember(self.text)
         self._show("")
 
@@ -289,7 +291,7 @@ class Prompt(EditingArea):
         return was_open
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:
-        """Leave punctuation to the app's bindings while the prompt is empty, so that `?` can show the keys."""
+        """Whether a key types text. In an empty prompt, punctuation does not: `?` is a binding that shows the keys."""
         if self.is_empty and character is not None and not character.isalnum():
             return False
         return super().check_consume_key(key, character)
@@ -297,8 +299,8 @@ class Prompt(EditingArea):
     # Textual's events
 
     @on(TextArea.Changed)
-    def _note_draft(self) -> None:
-        """Keep the draft soon after a change, and forget it as soon as it was sent."""
+    def _schedule_draft(self) -> None:
+        """Save the draft `_DRAFT_SECONDS` after a change; remove it at once if the prompt was emptied."""
         if self.is_empty:
             self.keep_draft()
         elif not self._is_draft_due:
@@ -309,7 +311,8 @@ class Prompt(EditingArea):
         self.keep_draft()
 
     @on(TextArea.Changed)
-    def _note_kind(self) -> None:
+    def _update_after_change(self) -> None:
+        """Update the kind of the prompt and the menu."""
         self.is_emptied_by_undo &= self.is_empty
         kind: Kind = "shell" if self.text.startswith("!") else "prompt"
         if kind != self._kind:
@@ -332,8 +335,7 @@ class Prompt(EditingArea):
         if event.key in ("enter", "tab"):
             # Keys that arrive in one read are handled before `Changed`, so the menu may not know the text yet.
             self.offer()
-        is_taken = self._search_key(event) if self._search.is_open else False
-        if is_taken:
+        if self._search.is_open and self._search_key(event):
             pass
         elif event.key in ("home", "end") and self.is_empty:
             self.post_message(self.ScrollRequested(to_end=event.key == "end"))
@@ -363,7 +365,7 @@ class Prompt(EditingArea):
 
     def paste_text(self, text: str) -> None:
         """Insert a paste: labels if it consists of image paths, otherwise text, folded if it is long."""
-        self.leave_search(takes=True)
+        self.leave_search(keeps_match=True)
         text = clean_paste(text)
         paths = image_paths(text)
         if not (paths and self._sources is not None and self.add_pictures(self._sources.pictures(paths))):
@@ -397,23 +399,23 @@ class Prompt(EditingArea):
     def walk_back(self) -> None:
         """Take back a queued prompt if the prompt is empty, otherwise show an older one."""
         if self.is_empty:
-            self.post_message(self.TakeBack())
+            self.post_message(self.EarlierPromptRequested())
         else:
             self.walk_older()
 
     def walk_newer(self) -> None:
-        self._walk(self.sent.newer(), is_older=False)
+        self._walk(self.prompt_history.newer(), is_older=False)
 
     def walk_older(self) -> None:
-        self._walk(self.sent.older(self.text), is_older=True)
+        self._walk(self.prompt_history.older(self.text), is_older=True)
 
     # Sending
 
     def _enter(self, clicked: MenuItem | None = None) -> None:
-        """Take the completion that is highlighted or was `clicked`; send if the text is complete."""
+        """Insert the completion that was `clicked` or is highlighted; send the prompt if it is then complete."""
         chosen = clicked or (self._menu.chosen if self._menu.is_open else None)
-        if chosen is not None and self._range is not None:
-            typed = self.get_text_range(*self._range)
+        if chosen is not None and self._completed_range is not None:
+            typed = self.get_text_range(*self._completed_range)
             if chosen.text.rstrip() != typed.rstrip():
                 self._accept(chosen)
                 if self._is_mention or not chosen.is_complete:
@@ -441,19 +443,20 @@ class Prompt(EditingArea):
         self.post_message(self.Submitted(self.asides.without_labels(self.pastes.expand(typed)), typed, attached))
 
     def _remember(self, typed: str) -> None:
-        lasting = self.asides.without_labels(self.images.with_file_mentions(self.pastes.expand(typed)))
-        self.sent.add(typed, lasting)
+        # A later run does not know the labels of this one.
+        stored_text = self.asides.without_labels(self.images.with_file_mentions(self.pastes.expand(typed)))
+        self.prompt_history.add(typed, stored_text)
 
     # The menu
 
-    def offer(self, *, is_news: bool = False) -> None:
-        """Update the menu. `is_news`: the file index has more files than at the last update."""
-        text_and_cursor = (self.text, self.cursor_location)
-        if self._sources is None or (text_and_cursor == self._offered_at and not is_news):
+    def offer(self, *, has_new_files: bool = False) -> None:
+        """Update the menu. `has_new_files`: the file index has changed since the last update."""
+        state = (self.text, self.cursor_location)
+        if self._sources is None or (state == self._offered_state and not has_new_files):
             return
-        self._offered_at = text_and_cursor
+        self._offered_state = state
         self.suggestion = self._sources.hint(self.text) if self.cursor_location == self.document.end else ""
-        is_hidden = self.screen.has_class("-asking")  # a question takes the place of the prompt
+        is_hidden = self.screen.has_class("-asking")  # a question is shown in place of the prompt
         if (
             self.text == self._dismissed_text
             or self._search.is_open
@@ -467,22 +470,23 @@ class Prompt(EditingArea):
         row, column = self.cursor_location
         mention = mention_at(self.document[row], column) if self.selection.is_empty else None
         if mention is not None:
-            is_begun = not (self._menu.is_open and self._is_mention) and not is_news
+            is_begun = not (self._menu.is_open and self._is_mention) and not has_new_files
             self._is_mention = True
-            self._range = (row, mention.start), (row, mention.end)
-            found = self._sources.files(mention.query, is_begun)
-            rows = (*self._sources.resources(mention.query), *file_choices(found.matches))
-            self._menu.offer(rows, is_first_chosen=True, keeps_chosen=is_news)
+            self._completed_range = (row, mention.start), (row, mention.end)
+            files = self._sources.files(mention.query, is_begun)
+            rows = (*self._sources.resources(mention.query), *file_choices(files.matches))
+            self._menu.offer(rows, is_first_chosen=True, keeps_chosen=has_new_files)
             return
-        self._range, self._is_mention = ((0, 0), self.document.end), False
+        self._completed_range, self._is_mention = ((0, 0), self.document.end), False
         typed_argument = self.text.partition(" ")[2].strip()
         is_name = " " not in self.text
         self._menu.offer(self._sources.commands(self.text), is_first_chosen=is_name or bool(typed_argument))
 
     def _accept(self, choice: MenuItem) -> None:
-        if self._range is None:
+        """Insert a completion in place of the text that it completes, with a space after a complete mention."""
+        if self._completed_range is None:
             return
-        start, end = self._range
+        start, end = self._completed_range
         text = choice.text
         if self._is_mention and choice.is_complete and self.document[end[0]][end[1] : end[1] + 1] != " ":
             text += " "
@@ -490,7 +494,7 @@ class Prompt(EditingArea):
 
     def _tab(self) -> None:
         if self._search.is_open:
-            self.leave_search(takes=True)
+            self.leave_search(keeps_match=True)
         elif self._menu.is_open:
             chosen = self._menu.chosen or self._menu.choices[0]
             if self._is_mention:
@@ -501,20 +505,21 @@ class Prompt(EditingArea):
             self._expand_paste()
 
     def _expand_paste(self) -> None:
-        """Show the text of a folded paste: of the last one up to the cursor, otherwise of the next one."""
-        places = [
+        """Show the text of the last folded paste before the cursor, otherwise of the first one after it."""
+        ranges = [
             ((row, start), (row, end))
             for row in range(self.document.line_count)
             for start, end in spans(self.document[row], self.pastes.labels)
         ]
-        if not places:
+        if not ranges:
             return
-        start, end = next((place for place in reversed(places) if place[1] <= self.cursor_location), places[0])
-        whole = self.pastes.expand(self.get_text_range(start, end))
-        if len(whole) <= MAX_UNFOLDED_CHARS:
-            self.replace_in_one_step(whole, start, end)
+        before_cursor = [(start, end) for start, end in ranges if end <= self.cursor_location]
+        start, end = before_cursor[-1] if before_cursor else ranges[0]
+        text = self.pastes.expand(self.get_text_range(start, end))
+        if len(text) <= MAX_UNFOLDED_CHARS:
+            self.replace_in_one_step(text, start, end)
         else:
-            self.say(f"too long to show here; {self.editor_key or '/editor'} opens it")
+            self.show_hint(f"too long to show here; {self.editor_key or '/editor'} opens it")
 
     # History
 
@@ -527,31 +532,31 @@ class Prompt(EditingArea):
             self._menu.close()
             self._search.open(self.text)
 
-    def leave_search(self, *, takes: bool = False) -> bool:
-        """End the search with the match or with the text before it; return whether there was a search."""
+    def leave_search(self, *, keeps_match: bool = False) -> bool:
+        """End the search and show the text before it, or its match if `keeps_match`; return whether there was one."""
         if not self._search.is_open:
             return False
         match = self._search.match
         self._search.close()
-        if not takes or match is None:
+        if not keeps_match or match is None:
             self._show(self._search.draft)
         self._dismissed_text = self.text
         return True
 
     def _search_key(self, event: events.Key) -> bool:
-        """Handle a key that belongs to the search; return False for one that belongs to the prompt."""
+        """Handle a key of the search; return False, with the search ended, for a key of the prompt."""
         words = self._search.words
         if event.key in ("enter", "tab"):
-            self.leave_search(takes=True)
+            self.leave_search(keeps_match=True)
         elif event.key in ("up", "down", "ctrl+s"):
             self._search.step(1 if event.key == "up" else -1)
             self._show_match()
         elif event.key in ("backspace", "ctrl+h") or event.is_printable:
             words = words + (event.character or "") if event.is_printable else words[:-1]
-            self._search.set_matches(words, self.sent.matches(words) if words else ())
+            self._search.set_matches(words, self.prompt_history.matches(words) if words else ())
             self._show_match()
         else:
-            self.leave_search(takes=True)
+            self.leave_search(keeps_match=True)
             return False
         return True
 
