@@ -32,7 +32,7 @@ class EditorError(Exception):
 
 
 def editor_command(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the editor and its arguments, from `VISUAL`, `EDITOR`, or the first installed of `_DEFAULT_EDITORS`."""
+    """Return the editor and its arguments, from `VISUAL` or `EDITOR`; otherwise a common one that is installed."""
     for name in ("VISUAL", "EDITOR"):
         value = env.get(name, "").strip()
         if not value:

@@ -102,7 +102,7 @@ class KeyParser(XTermParser):
 
 
 def driver_of(app: App[int]) -> Driver | None:
-    """Return the driver of `app`, None before it runs. `Driver.write` accepts any escape sequence."""
+    """Return the driver of `app`, None before it runs. Its `write` accepts any escape sequence."""
     return app._driver
 
 

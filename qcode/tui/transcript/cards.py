@@ -228,11 +228,11 @@ class Card(Foldable):
         lines = self._title(width)
         if self.is_read_only and not self.is_unfolded:
             return lines
-        room = max(1, width - len(_INDENT[0]))
+        available_width = max(1, width - len(_INDENT[0]))
         if self._plan:
-            return lines + self._plan_rows(room)
+            return lines + self._plan_rows(available_width)
         if self._diff:
-            rows = render_diff(self._diff, room)
+            rows = render_diff(self._diff, available_width)
             lines += prefix(self._fold(rows, _DIFF_HEAD, _DIFF_TAIL, "row"), _INDENT, _INDENT)
         return lines + self._output_rows(max(1, width - len(_GUTTER[0])))
 
@@ -287,13 +287,17 @@ class Card(Foldable):
         first, last = _LIVE_HEAD, len(self._output) - _LIVE_TAIL
         lines, chars = self._count_hidden(first, last)
         chars += sum(
-            len(line) + 1 for at, line in enumerate(self._output[first:last], first) if at not in self._omissions
+            len(line) + 1 for index, line in enumerate(self._output[first:last], first) if index not in self._omissions
         )
         self._output[first:last] = [f"[... {lines:,} lines, {chars:,} characters omitted ...]"]
         shift = last - first - 1
-        self._pens = {at if at < first else at - shift: pen for at, pen in self._pens.items() if not first <= at < last}
-        others = {at: omission for at, omission in self._omissions.items() if not first <= at < last}
-        self._omissions = {at if at < first else at - shift: omission for at, omission in others.items()}
+        self._pens = {
+            index if index < first else index - shift: pen
+            for index, pen in self._pens.items()
+            if not first <= index < last
+        }
+        others = {index: omission for index, omission in self._omissions.items() if not first <= index < last}
+        self._omissions = {index if index < first else index - shift: omission for index, omission in others.items()}
         self._omissions[first] = Omission(lines, 0)
         if len(self._unfolded_rows) > first:
             self._unfolded_rows[first:last] = [self._output_line(self._output[first], self._unfolded_width, first)]
@@ -328,9 +332,9 @@ class Card(Foldable):
         status = self._status()
         status = crop(f"  {status}", max(0, width - 2 - cell_len(self._name))) if status else ""
         spans: list[Span] = [(f"{_ICONS[self.state]} ", ink(self._slot())), (self._name, ink("card-title"))]
-        room = width - 3 - cell_len(self._name) - cell_len(status)
-        if self._argument and room > 1:
-            spans.append((f" {crop(self._argument.replace(chr(10), ' '), room)}", ink("card-argument")))
+        available_width = width - 3 - cell_len(self._name) - cell_len(status)
+        if self._argument and available_width > 1:
+            spans.append((f" {crop(self._argument.replace(chr(10), ' '), available_width)}", ink("card-argument")))
         if status:
             spans.append((status, ink("card-failed" if self._slot() == "card-failed" else "dim")))
         return Line(tuple(spans), lead=2)
@@ -395,12 +399,12 @@ class Card(Foldable):
 
         A line that reports an omission counts as the lines that are omitted there.
         """
-        omissions = [omission for at, omission in self._omissions.items() if first <= at < last]
+        omissions = [omission for index, omission in self._omissions.items() if first <= index < last]
         lines = last - first - len(omissions) + sum(omission.lines for omission in omissions)
         return lines, sum(omission.chars for omission in omissions)
 
     def _rows_of_lines(self, source: Sequence[str], first: int, last: int, width: int) -> list[Line]:
-        return [row for at in range(first, last) for row in self._output_line(source[at], width, at)]
+        return [row for index in range(first, last) for row in self._output_line(source[index], width, index)]
 
     def _cached_rows_of_lines(self, source: Sequence[str], width: int) -> list[list[Line]]:
         """Return the rows of every line. Rows of complete lines are cached, so the cost depends only on new output."""
@@ -408,18 +412,18 @@ class Card(Foldable):
         if width != self._unfolded_width:
             rows.clear()
             self._unfolded_width = width
-        for at in range(len(rows), len(self._unfolded_lines()[0])):
-            rows.append(self._output_line(source[at], width, at))
-        return [*rows, *(self._output_line(source[at], width, at) for at in range(len(rows), len(source)))]
+        for index in range(len(rows), len(self._unfolded_lines()[0])):
+            rows.append(self._output_line(source[index], width, index))
+        return [*rows, *(self._output_line(source[index], width, index) for index in range(len(rows), len(source)))]
 
-    def _output_line(self, text: str, width: int, at: int) -> list[Line]:
-        """Return the rows of the output line `text`, whose index is `at`, with colors that earlier lines began.
+    def _output_line(self, text: str, width: int, index: int) -> list[Line]:
+        """Return the rows of the output line `text` at `index`, with colors that earlier lines began.
 
         As in a terminal, a carriage return overwrites the text before it.
         """
         before, _, visible = text.rstrip("\r").rpartition("\r")
         limit = None if self.is_unfolded else width * _ROWS_PER_LINE * _CHARACTERS_PER_CELL
-        pen = PLAIN_PEN if self.is_unfolded and self._detail else self._pens.get(at, PLAIN_PEN)
+        pen = PLAIN_PEN if self.is_unfolded and self._detail else self._pens.get(index, PLAIN_PEN)
         if pen == PLAIN_PEN and not has_sequences(text):
             spans = [(tidy_keeping_tabs(visible)[:limit], ink("output"))]
         else:

@@ -36,7 +36,7 @@ _NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}
 class Replacement(NamedTuple):
     """Entries that were removed, and the index of the entries that now show the same rows, or new rows one for one."""
 
-    at: int
+    first_index: int
     entries: Sequence[Entry]
     """The removed entries."""
 
@@ -139,11 +139,11 @@ class Content:
         """Add text to a live entry. A long text continues in new entries below it."""
         following = entry.append(text)
         self._touch(entry)
-        at = self._index(entry) + 1
-        for index, part in enumerate(following, at):
+        start = self._index(entry) + 1
+        for index, part in enumerate(following, start):
             self._text = part
             self._live.append(part)
-            self._add(part, gap=0, at=index)
+            self._add(part, gap=0, index=index)
 
     def append_reasoning(self, text: str) -> None:
         """Start or extend reasoning. Text after it starts a new block, unless the text before it ended with a mark."""
@@ -187,29 +187,29 @@ class Content:
 
     def restart(self, label: str) -> None:
         """Make the live blocks old text, which the new attempt replaces row by row. `label` is shown between both."""
-        at, old = self._take_live()
+        index, old = self._take_live()
         if not old:
             self._add(DividerEntry(label), gap=0)
             return
-        self.superseded, self.rewrite_start = SupersededEntry(old, label), at
-        self._replaced = Replacement(at, old)
-        self.entries.insert(at, self.superseded)
-        self._mark_changed(at)
+        self.superseded, self.rewrite_start = SupersededEntry(old, label), index
+        self._replaced = Replacement(index, old)
+        self.entries.insert(index, self.superseded)
+        self._mark_changed(index)
 
     def restore(self, text: str, reasoning: str = "") -> None:
         """Replace the live blocks with this text, which becomes live."""
-        at, old = self._take_live()
-        self._replaced = Replacement(at, old)
+        index, old = self._take_live()
+        self._replaced = Replacement(index, old)
         if reasoning and self.thinking != "hidden":
             entry = ReasoningEntry(self._clock)
             entry.append(reasoning)
             entry.finish()
             entry.unfold(self.thinking == "expanded")
-            self._add_live(entry, at)
-            at += 1
+            self._add_live(entry, index)
+            index += 1
         if text:
             self._text = ReplyEntry()
-            self._add_live(self._text, at)
+            self._add_live(self._text, index)
             self._extend_text(self._text, text)
 
     def drop_superseded(self) -> None:
@@ -228,10 +228,10 @@ class Content:
 
         card = self._last_card = Card(name, argument, self._clock)
         self._cards[call_id] = card
-        at = len(self.entries) if self.superseded is None else self.entries.index(self.superseded)
-        above = self.entries[at - 1] if at else None
+        index = len(self.entries) if self.superseded is None else self.entries.index(self.superseded)
+        above = self.entries[index - 1] if index else None
         is_grouped = card.is_read_only and isinstance(above, Card) and above.is_read_only
-        self._add(card, gap=0 if is_grouped else 1, at=at)
+        self._add(card, gap=0 if is_grouped else 1, index=index)
 
     def update_card(self, call_id: str, update: CardUpdate) -> None:
         """Change a card, unless it was removed with its attempt. Raise `ValueError` for an unknown state."""
@@ -266,13 +266,13 @@ class Content:
             return
         if earlier.is_unfolded != self.is_unfolded:
             earlier.toggle_folds()
-        at = 0
+        index = 0
         if self.entries and isinstance(self.entries[0], WelcomeEntry):
             self.entries[0].collapse()
-            at, earlier.entries[0].gap = 1, 1
+            index, earlier.entries[0].gap = 1, 1
         elif self.entries:
             self.entries[0].gap = 1
-        self.entries[at:at] = earlier.entries
+        self.entries[index:index] = earlier.entries
         self.rewrite_start += len(earlier.entries)
         self._has_moved = True
         self._mark_changed(0)
@@ -300,14 +300,14 @@ class Content:
     def _take_live(self) -> tuple[int, list[Entry]]:
         """Remove the live blocks and the old text of an earlier restart; return the first index, and the entries."""
         old = [*self._live, *([self.superseded] if self.superseded is not None else [])]
-        at = min((self.entries.index(entry) for entry in old), default=len(self.entries))
+        index = min((self.entries.index(entry) for entry in old), default=len(self.entries))
         self._cards = {call_id: card for call_id, card in self._cards.items() if card not in old}
         for entry in old:
             self._running_entries.discard(entry)
             self._remove(entry)
         self.superseded = None
         self._forget_live()
-        return at, old
+        return index, old
 
     def _forget_live(self) -> None:
         self._live = []
@@ -315,12 +315,12 @@ class Content:
         self._reasoning = None
         self._is_continued = False
 
-    def _add_live(self, entry: Entry, at: int | None = None) -> None:
+    def _add_live(self, entry: Entry, index: int | None = None) -> None:
         self._live.append(entry)
-        self._add(entry, at=at if self.superseded is None else self.entries.index(self.superseded))
+        self._add(entry, index=index if self.superseded is None else self.entries.index(self.superseded))
 
-    def _add(self, entry: Entry, *, gap: int = 1, at: int | None = None) -> None:
-        index = len(self.entries) if at is None else at
+    def _add(self, entry: Entry, *, gap: int = 1, index: int | None = None) -> None:
+        index = len(self.entries) if index is None else index
         entry.gap = gap if index else 0
         if isinstance(entry, Foldable):
             entry.is_unfolded |= self.is_unfolded

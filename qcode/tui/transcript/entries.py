@@ -74,7 +74,7 @@ class Entry:
         self._lines = [Line(((PLAIN_LABEL[:width], ink("notice-error")),))]
         for text in clean(self.source()).split("\n"):
             step = max(1, width if text.isascii() else width // 2)
-            self._lines += [Line(((text[at : at + step], ink()),)) for at in range(0, max(1, len(text)), step)]
+            self._lines += [Line(((text[start : start + step], ink()),)) for start in range(0, max(1, len(text)), step)]
         self._width, self._is_current = width, True
 
     def lay_out(self, width: int) -> list[Line]:
@@ -317,7 +317,9 @@ class ReplyEntry(Entry):
 
     def append(self, text: str) -> Sequence[ReplyEntry]:
         """Add text. Return the entries in which a long text continues: all before the last are settled."""
-        slices: list[_Item] = [("text", text[at : at + _SLICE_CHARS]) for at in range(0, len(text), _SLICE_CHARS)]
+        slices: list[_Item] = [
+            ("text", text[start : start + _SLICE_CHARS]) for start in range(0, len(text), _SLICE_CHARS)
+        ]
         pending = slices[::-1]  # a stack
         entry, following = self, []
         while pending:
@@ -491,10 +493,10 @@ class ReasoningEntry(Foldable):
                 break
         words = tidy(tail[-2 * max(1, width) :]).split()
         last_words: list[str] = []
-        room = width
+        remaining_cells = width
         for word in reversed(words):
-            room -= cell_len(word) + bool(last_words)
-            if room < 0:
+            remaining_cells -= cell_len(word) + bool(last_words)
+            if remaining_cells < 0:
                 break
             last_words.append(word)
         return " ".join(reversed(last_words))

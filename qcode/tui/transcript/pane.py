@@ -173,13 +173,13 @@ class Pane(ScrollView):
         if content.superseded is None:
             return
         column.invalidate(content.rewrite_start)
-        at = column.index(content.superseded) or 0
+        superseded_index = column.index(content.superseded) or 0
         rows = 0
-        for index in range(content.rewrite_start, at):
+        for index in range(content.rewrite_start, superseded_index):
             column.lay_out(index)
             rows += column.entries[index].height(column.width)
         if content.superseded.cover(rows, column.width):
-            column.lay_out(at)
+            column.lay_out(superseded_index)
         else:
             content.drop_superseded()
 
@@ -321,7 +321,7 @@ class Pane(ScrollView):
         if position.letters is not None:
             position.row = position.entry.row_of_letter(position.letters)
         row = above + max(0, min(position.row, last))
-        index = min(replaced.at, len(column.entries) - 1)
+        index = min(replaced.first_index, len(column.entries) - 1)
         column.lay_out(index)
         while index < len(column.entries) - 1 and row >= column.entries[index].height(column.width):
             row -= column.entries[index].height(column.width)

@@ -82,10 +82,10 @@ class SelectablePane(Pane):
         self.scroll_timer: Timer | None = None
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
-        at = self._pointer_offset(event)
-        if event.button != 1 or not 0 <= at.x < self.text_width or not self.column.entries:
+        pointer = self._pointer_offset(event)
+        if event.button != 1 or not 0 <= pointer.x < self.text_width or not self.column.entries:
             return
-        self._press_anchor = self._anchor_at(*self._character_at(at))
+        self._press_anchor = self._anchor_at(*self._character_at(pointer))
         self._is_dragging = False
         self.capture_mouse()
 
@@ -117,10 +117,10 @@ class SelectablePane(Pane):
 
     def on_click(self, event: events.Click) -> None:
         """Open a link; a double click selects a word, a triple click a line."""
-        at = self._pointer_offset(event)
-        if not 0 <= at.x < self.text_width or event.button != 1:
+        pointer = self._pointer_offset(event)
+        if not 0 <= pointer.x < self.text_width or event.button != 1:
             return
-        y, x = self._character_at(at)
+        y, x = self._character_at(pointer)
         line = self.column.line(y)
         if event.chain >= 2:
             event.prevent_default()
@@ -213,9 +213,9 @@ class SelectablePane(Pane):
         text, positions = content_positions(rows)
         if not positions or _context_around(text, anchor.count) != anchor.context:
             return None
-        at = anchor.count - anchor.is_end
-        row, x = positions[max(0, min(at, len(positions) - 1))]
-        x += anchor.is_end or at >= len(positions)
+        letter_index = anchor.count - anchor.is_end
+        row, x = positions[max(0, min(letter_index, len(positions) - 1))]
+        x += anchor.is_end or letter_index >= len(positions)
         return Anchor(anchor.entry, row, x, rows[row].text[:x])
 
     def after_changes(self) -> None:
@@ -234,12 +234,12 @@ class SelectablePane(Pane):
         """Return the position of the pointer relative to the first cell of the text."""
         return Offset(event.x - self.gutter.left, event.y - self.gutter.top)
 
-    def _character_at(self, at: Offset) -> tuple[int, int]:
+    def _character_at(self, cell: Offset) -> tuple[int, int]:
         """Return the row of the transcript and the index of the character at a cell of the view, or the nearest."""
-        view = max(0, min(at.y, self.size.height - 1))
+        view = max(0, min(cell.y, self.size.height - 1))
         y = max(0, min(round(self.scroll_y) + view, self.column.height - 1))
         line = self.column.line(y)
-        return y, character_at(line, at.x) if line is not None else 0
+        return y, character_at(line, cell.x) if line is not None else 0
 
     def _anchor_at(self, y: int, x: int) -> Anchor:
         """Return the anchor of the character `x` in row `y` of the transcript."""

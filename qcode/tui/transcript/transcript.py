@@ -144,11 +144,11 @@ class SearchingPane(SelectablePane):
         hit = search.current = hits[index]
         if isinstance(hit.entry, Foldable) and not hit.entry.is_unfolded:
             self._unfold_for(hit.entry, hit)
-        at = self.column.index(hit.entry) or 0
-        top = self.column.top(at)
+        entry_index = self.column.index(hit.entry) or 0
+        top = self.column.top(entry_index)
         self.reveal(top + hit.row)
         # Scrolling may have changed the heights of entries above.
-        top = self.column.top(at)
+        top = self.column.top(entry_index)
         self.select(Offset(hit.start, top + hit.row), Offset(hit.end, top + hit.end_row))
         return SearchPosition(index + 1, len(hits))
 
@@ -189,14 +189,14 @@ class CardChoosingPane(SearchingPane):
         """
         bottom = round(self.scroll_y) + self.size.height
         cards = [index for index in self._cards() if self.column.top(index) < bottom]
-        at = cards[-1] if cards else next(iter(self._cards()), None)
-        if at is None:
+        chosen_index = cards[-1] if cards else next(iter(self._cards()), None)
+        if chosen_index is None:
             return False
         self._report_leaving, self._report_mark = on_leave, on_mark
         self.stop_following()
         self.can_focus = True
         self.focus()
-        self._mark_card(at)
+        self._mark_card(chosen_index)
         return True
 
     def leave_cards(self, typed: str = "") -> bool:
@@ -230,23 +230,23 @@ class CardChoosingPane(SearchingPane):
         event.stop()
         event.prevent_default()
         entry = self._chosen_entry
-        at = self.column.index(entry) if entry is not None else None
+        chosen_index = self.column.index(entry) if entry is not None else None
         cards = self._cards()
-        if at is None or not cards:
+        if chosen_index is None or not cards:
             self.leave_cards()
             return
         match event.key:
             case "j" | "down":
-                self._mark_card(next((index for index in cards if index > at), at))
+                self._mark_card(next((index for index in cards if index > chosen_index), chosen_index))
             case "k" | "up":
-                self._mark_card(next((index for index in reversed(cards) if index < at), at))
+                self._mark_card(next((index for index in reversed(cards) if index < chosen_index), chosen_index))
             case "g" | "home":
                 self._mark_card(cards[0])
             case "G" | "end":
                 self._mark_card(cards[-1])
             case "enter" | "space" if isinstance(entry, Foldable) and entry.has_two_forms(self.column.width):
                 self.toggle(entry)
-                self._mark_card(at)
+                self._mark_card(chosen_index)
             case "q" | "tab":
                 self.leave_cards()
             case _ if event.is_printable and event.character:
@@ -409,12 +409,16 @@ class Transcript(CardChoosingPane):
         entry = self.column.entries[index]
         is_at_start = row <= entry.gap
         if step < 0:
-            before = [at for at in prompt_indexes if at < index or (at == index and not is_at_start)]
+            before = [
+                prompt_index
+                for prompt_index in prompt_indexes
+                if prompt_index < index or (prompt_index == index and not is_at_start)
+            ]
             target = before[-1] if before else None
         else:
             if self.is_anchored:
                 return False
-            target = next((at for at in prompt_indexes if at > index), None)
+            target = next((prompt_index for prompt_index in prompt_indexes if prompt_index > index), None)
             if target is None:
                 self.scroll_end(animate=False)
                 return True
@@ -481,10 +485,10 @@ def _matches_in_line(
         parts += [joint, rows[index].text[rows[index].lead :]]
         length += len(joint) + len(parts[-1])
 
-    def row_and_index(at: int) -> tuple[int, int]:
-        step = max(index for index, start in enumerate(starts) if start <= at or index == 0)
+    def row_and_index(position: int) -> tuple[int, int]:
+        step = max(index for index, start in enumerate(starts) if start <= position or index == 0)
         row = rows[begin + step]
-        return begin + step, min(row.lead + at - starts[step], len(row.text))
+        return begin + step, min(row.lead + position - starts[step], len(row.text))
 
     matches = pattern.finditer("".join(parts))
     return [(*row_and_index(match.start()), *row_and_index(match.end())) for match in matches]
