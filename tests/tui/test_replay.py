@@ -90,8 +90,8 @@ def resumed_rows(base: Path, talked: Talk) -> list[str]:
         again.conversation.release()
 
 
-def play(base: Path, replies: Sequence[Steps], *prompts: str) -> tuple[Talk, list[str]]:
-    talked = talk(base, *replies, is_attended=True)
+def play(base: Path, replies: Sequence[Steps], *prompts: str, resumes: str = "") -> tuple[Talk, list[str]]:
+    talked = talk(base, *replies, is_attended=True, resumes=resumes)
     person = Person(talked)
 
     async def body() -> None:
@@ -262,6 +262,41 @@ def test_unfinished_turn_and_resume_point_are_marked(tmp_path: Path) -> None:
     assert UNFINISHED in " ".join(row.strip() for row in rows)
     assert is_shown_by_resume(talked.conversation, interrupted)
     assert not is_shown_by_resume(talked.conversation, "1 part was skipped in this session: unreadable or misplaced")
+    talked.conversation.release()
+
+
+def test_mark_of_a_turn_that_a_crash_interrupted_comes_back_at_every_resume(tmp_path: Path) -> None:
+    talked, _ = play(tmp_path, [text_reply("Hello.")], "hi")
+    session_id = talked.conversation.session_id
+    talked.conversation.session.append(user("and then"))
+    talked.conversation.release()
+    again, _ = play(tmp_path, [text_reply("Then this.")], "go on", resumes=session_id)
+    for _ in range(2):
+        text = " ".join(" ".join(resumed_rows(tmp_path, again)).split())
+        assert "> and then ! This turn did not finish: qcode ended while it ran. No call was run again. > go on" in text
+        again = talk(tmp_path, resumes=session_id, is_attended=True)
+    again.conversation.release()
+
+
+def test_mark_of_a_reply_that_a_crash_interrupted_comes_back_at_every_resume(tmp_path: Path) -> None:
+    talked, _ = play(tmp_path, [text_reply("Hello.")], "hi")
+    session = talked.conversation.session
+    session.append(user("and then"))
+    partial = session.partial
+
+    async def write() -> None:
+        partial.handle(TextDelta(0, "Then we"))
+        partial.flush(includes_last_word=True)
+
+    asyncio.run(write())
+    shown = []
+    for _ in range(3):
+        shown.append(resumed_rows(tmp_path, talked))
+        talked = talk(tmp_path, resumes=session.session_id, is_attended=True)
+    assert shown[0][-3:] == ["Then we", "", "! qcode ended while this reply was written; the text so far is kept."]
+    assert shown[0] == shown[1] == shown[2]
+    notice = "qcode ended while the last reply was written; the text so far is kept"
+    assert is_shown_by_resume(talked.conversation, notice), "the mark is not shown twice"
     talked.conversation.release()
 
 

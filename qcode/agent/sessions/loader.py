@@ -5,7 +5,7 @@ Complete records are restored exactly. Only gaps left by a crash or by damage ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 
 from qcode.agent.sessions.file import SessionFileContent
@@ -24,7 +24,7 @@ from qcode.agent.sessions.records import (
     stored_from,
     str_field,
 )
-from qcode.protocol.events import AttemptRecord
+from qcode.protocol.events import AttemptRecord, TurnEnded
 from qcode.protocol.messages import Message, ToolCall, ToolResult, user
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
@@ -68,6 +68,11 @@ class LoadedSession:
     @property
     def messages(self) -> tuple[Message, ...]:
         return tuple(entry.message for entry in self.entries)
+
+    @property
+    def has_unfinished_turn(self) -> bool:
+        """Whether the last turn was interrupted, as of `has_unfinished_turn`."""
+        return has_unfinished_turn([self.history.stored[number] for number in self.history.all_numbers()])
 
     def all_entries(self) -> tuple[HistoryEntry, ...]:
         """Return all messages that led to the current state, without compaction."""
@@ -226,6 +231,14 @@ class _SessionReader:
             yield f"{_count(unknown_outcomes, 'call')} {_OUTCOME_UNKNOWN}"
         if self.history.unfinished is not None:
             yield UNFINISHED
+
+
+def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
+    """Whether the last turn was interrupted: no end of it is stored, and a reply or a result is missing."""
+    last = messages[-1] if messages else None
+    if last is None or any(isinstance(item.event, TurnEnded) for item in last.shown_events):
+        return False
+    return last.entry.message.role == "user" or bool(last.entry.message.calls)
 
 
 def is_about_broken_turn(notice: str) -> bool:

@@ -233,11 +233,3 @@ def plans_in(messages: Sequence[StoredMessage]) -> list[StoredPlan]:
                 is_approved = result is not None and result.state == "done"
                 plans.append(StoredPlan(plan, is_approved, result.summary if result is not None else ""))
     return plans
-
-
-def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
-    """Whether the last turn was interrupted: no end of it is stored, and a reply or a result is missing."""
-    last = messages[-1] if messages else None
-    if last is None or any(isinstance(item.event, TurnEnded) for item in last.shown_events):
-        return False
-    return last.entry.message.role == "user" or bool(last.entry.message.calls)

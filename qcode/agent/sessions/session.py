@@ -47,11 +47,14 @@ from qcode.engine.effects import Append, Compact
 from qcode.engine.transcript import without_signals
 from qcode.protocol.events import (
     AttemptRecord,
+    Notice,
     ToolFinished,
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult
 from qcode.text.json import Json, JsonObject
 
+KILLED_REPLY = Notice("warning", "qcode ended while this reply was written; the text so far is kept.")
+KILLED_TURN = Notice("warning", "This turn did not finish: qcode ended while it ran. No call was run again.")
 MAX_DIFF_CHARS = 400_000
 """A longer diff is cut at a line. The checkpoints have both versions of the file."""
 
@@ -90,6 +93,8 @@ class Session:
         self.partial = PartialReply(partial, lambda: self.history.next_number, redact, partial_secret_length)
         self.loaded: tuple[Head, tuple[HistoryEntry, ...]] | None = None
         """The messages up to a head, if they have been assembled already."""
+        self.has_unfinished_turn = False
+        """Whether the process that wrote the last turn was killed during it. The next prompt records that."""
 
     @property
     def is_saved(self) -> bool:
@@ -138,6 +143,9 @@ class Session:
         `is_turn_start`: it is the prompt that started a turn; None: it is, if it can be a prompt.
         """
         with self._lock:
+            if self.has_unfinished_turn and is_turn_start:
+                self.has_unfinished_turn = False
+                self.record_shown([ShownItem(KILLED_TURN)])
             number = self.history.next_number
             entry = HistoryEntry(message, self._without_session_model(attempts), note, self._now(), numbers=(number,))
             stored = StoredMessage(entry, is_a_prompt(message) and is_turn_start is not False)
@@ -158,6 +166,7 @@ class Session:
             stored = self.history.stored[number]
             stored.entry = replace(stored.entry, at=self._now())
             self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
+            self.record_shown([ShownItem(KILLED_REPLY)])
             self.sync()
             if self.is_saved:
                 self.partial.discard()

@@ -186,6 +186,7 @@ class SessionStore:
             session.recover(loaded.recovered)
         if loaded.entries and loaded.entries[-1].is_filled_in:
             session.append_entry(loaded.entries[-1])
+        session.has_unfinished_turn = loaded.has_unfinished_turn
         return session, loaded
 
     def fork(self, prefix: str, *, cwd: Path) -> tuple[Session, LoadedSession]:
@@ -201,6 +202,7 @@ class SessionStore:
             session.recover(loaded.recovered)
         if loaded.entries and loaded.entries[-1].is_filled_in:
             session.append_entry(loaded.entries[-1])
+        session.has_unfinished_turn = loaded.has_unfinished_turn
         return session, loaded
 
     def rename(self, prefix: str, title: str) -> None:

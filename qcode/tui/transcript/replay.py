@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.context.attachments import attached_lines, split_attached
 from qcode.agent.sessions.history import StoredMessage, Thought
-from qcode.agent.sessions.loader import is_about_broken_turn
+from qcode.agent.sessions.loader import has_unfinished_turn, is_about_broken_turn
 from qcode.agent.sessions.replay import (
     ReplayedPrompt,
     ended_job,
-    has_unfinished_turn,
     job_call_state,
     replay_messages,
 )
+from qcode.agent.sessions.session import KILLED_REPLY
 from qcode.protocol.approvals import TurnApproval
 from qcode.protocol.events import UsageUpdated
 from qcode.protocol.messages import Text, typed_text
@@ -114,8 +114,10 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
 
 
 def is_shown_by_resume(conversation: Conversation, notice: str) -> bool:
-    """Whether `show_resumed` already reports the fact in `notice`, a notice of the loaded session."""
-    return is_about_broken_turn(notice) and has_unfinished_turn(conversation.stored_messages)
+    """Whether a replay or `show_resumed` already reports the fact in `notice`, a notice of the loaded session."""
+    stored = conversation.stored_messages
+    is_marked = bool(stored) and any(item.event == KILLED_REPLY for item in stored[-1].shown_events)
+    return is_about_broken_turn(notice) and (is_marked or has_unfinished_turn(stored))
 
 
 def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
