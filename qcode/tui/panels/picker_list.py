@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -33,6 +34,10 @@ _MIN_DETAIL = 12
 _MIN_LINES = 2
 _MIN_PINNED = 4
 """A list with fewer lines does not keep the heading of a scrolled group in view."""
+
+
+_CUT_TIME = re.compile(r" at(?: \d{0,2}(?::\d?)?)?…$")
+"""Matches a time that was cut: `added by you at 1…`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,7 +244,8 @@ class PickerList(Widget):
             cell = row.cells[at] if at < len(row.cells) else ""
             content = Content.assemble(content, " " * _GAP, (_aligned(cell, cell_width, self._columns[at]), "$muted"))
         if row.detail and widths.detail > 0:
-            content = Content.assemble(content, " " * _GAP, (shorten(row.detail, widths.detail), "$muted"))
+            detail = _CUT_TIME.sub("…", shorten(row.detail, widths.detail))
+            content = Content.assemble(content, " " * _GAP, (detail, "$muted"))
         return content.rstrip().truncate(width, ellipsis=True)
 
     def _underlined(self, label: str) -> Content:

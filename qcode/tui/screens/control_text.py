@@ -160,7 +160,7 @@ def remove_rule(permissions: Permissions, rule: RuleInForce) -> str:
     if not rule.number:
         raise ValueError(f"{rule.text} is set in {rule.origin}; change it there")
     permissions.remove(rule.number)
-    return f"Removed: {rule_line(rule)}. It no longer applies from the next call."
+    return f"Removed: {rule_line(rule)}. The next call is judged without it."
 
 
 def save_rule(permissions: Permissions, rule: RuleInForce) -> str:

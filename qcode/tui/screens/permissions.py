@@ -28,7 +28,8 @@ _HINTS: dict[_FieldPurpose, str] = {
     "add": "allow shell(make test), ask …, deny …",
     "check": "make test, read PATH, write PATH, fetch URL …",
 }
-_KEYS = (("Ctrl+A", "add"), ("Ctrl+X", "remove"), ("Ctrl+S", "save"), ("Ctrl+T", "check"))
+_RULE_KEYS = (("Ctrl+X", "remove"), ("Ctrl+S", "save"))
+"""The keys that change the highlighted rule."""
 
 
 class PermissionsScreen(Picker):
@@ -62,9 +63,13 @@ class PermissionsScreen(Picker):
         if self._field_purpose:
             return (("Enter", self._field_purpose), ("Esc", "cancel"))
         *main_keys, arrow_keys = super().keys()
-        return (*main_keys, ("Tab", "rules" if self._shows_decisions else "decisions"), *_KEYS, arrow_keys)
+        tab, rule = ("Tab", "rules" if self._shows_decisions else "decisions"), self._highlighted_rule
+        # A rule of the settings has no number and is changed in its file.
+        rule_keys = _RULE_KEYS if rule is not None and rule.number else ()
+        return (*main_keys, tab, ("Ctrl+A", "add"), *rule_keys, ("Ctrl+T", "check"), arrow_keys)
 
     def show_row(self, row: PickerRow | None) -> None:
+        self.show_title_and_keys()
         # This event may arrive after a message about the row was shown, which must stay visible.
         if row is not None and row.id == self._message_row_id:
             return
@@ -88,11 +93,15 @@ class PermissionsScreen(Picker):
         self._field_purpose, field.display = purpose, True
         field.value, field.placeholder = "", _HINTS[purpose]
         field.focus()
+        self._message_row_id = ""
+        self._show("", "")
         self.show_title_and_keys()
 
     def action_leave(self) -> None:
         if self._field_purpose:
             self._close_field()
+            self._message_row_id = ""
+            self.show_row(self.row)
         else:
             super().action_leave()
 
@@ -133,9 +142,14 @@ class PermissionsScreen(Picker):
         self._show_message(control_text.verdict_text(kind, value, verdict))
 
     def _change(self, change: Callable[[Permissions, RuleInForce], str]) -> None:
-        rule = self._rules().get(self.row.id) if self.row is not None else None
+        rule = self._highlighted_rule
         if rule is None:
-            self._show_message("Highlight a rule first; Tab shows the rules.")
+            is_mode = self.row is not None and self.row.id == "mode"
+            decision_hint = "A decision cannot be changed. Tab shows the rules."
+            rule_hint = (
+                "This is the mode, not a rule. Shift+Tab and /mode change it." if is_mode else "No rule matches."
+            )
+            self._show_message(decision_hint if self._shows_decisions else rule_hint)
             return
         try:
             message = change(self._permissions, rule)
@@ -144,6 +158,10 @@ class PermissionsScreen(Picker):
             return
         self._reload()
         self._show_message(message)
+
+    @property
+    def _highlighted_rule(self) -> RuleInForce | None:
+        return self._rules().get(self.row.id) if self.row is not None else None
 
     def _rules(self) -> dict[str, RuleInForce]:
         """Return the rules by the ids of their rows."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -13,9 +14,11 @@ from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from qcode.protocol.approvals import NO_OPTIONS
+from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens.inspection import FindingsScreen, MemoryPicker, MemoryTargetPicker, ToolPicker, findings_lines
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.permissions import PermissionsScreen
+from qcode.tui.screens.picker import Picker
 from qcode.tui.widgets import HangingText
 from tests.tui.harness import Running, drive
 from tests.tui.sample_project import FINDINGS, Project
@@ -118,10 +121,53 @@ def test_refused_rule_reports_reason_and_changes_nothing(tmp_path: Path) -> None
         assert "~/config.toml:5; change it there" in said(run)
         await run.pilot.press("ctrl+home", "ctrl+s")
         await run.pilot.pause()
-        assert "Highlight a rule" in said(run)
+        assert "This is the mode, not a rule." in said(run)
+        await run.pilot.press("ctrl+a")
+        assert said(run) == ""
+        await run.pilot.press("escape", "tab", "ctrl+x")
+        await run.pilot.pause()
+        assert "A decision cannot be changed." in said(run)
         assert len(project.permissions.rules()) == 2
 
     go(project, test)
+
+
+def test_keys_that_change_a_rule_are_offered_only_for_a_rule_of_the_session(tmp_path: Path) -> None:
+    project = Project(tmp_path)
+
+    async def test(run: Running) -> None:
+        await opened(run, "/permissions", PermissionsScreen)
+        await fill(run, "ctrl+a", "ask shell(make doc)")
+        screen = run.app.screen
+        assert isinstance(screen, PermissionsScreen)
+        offered: dict[bool, list[bool]] = {True: [], False: []}
+        await run.pilot.press("ctrl+home")
+        for _ in screen.rows:
+            await run.pilot.pause()
+            row = screen.row
+            assert row is not None
+            foot = str(screen.query_one("#picker-foot", Static).content)
+            offered["make doc" in row.label].append("Ctrl+X remove" in foot and "Ctrl+S save" in foot)
+            await run.pilot.press("down")
+        assert (offered[True], any(offered[False])) == ([True], False)
+
+    go(project, test)
+
+
+def test_time_in_a_detail_is_whole_or_left_out() -> None:
+    rows = [PickerRow("a", "allow shell(make)", "added with a command at 14:03")]
+
+    async def test(run: Running) -> None:
+        for width in range(44, 70):
+            await run.pilot.resize_terminal(width, 24)
+            run.app.push_screen(Picker("Rules", rows))
+            await run.until(lambda: "allow shell" in run.screen)
+            (line,) = (line for line in run.screen.splitlines() if "allow shell" in line)
+            assert "14:03" in line or not re.search(r"\d", line), line
+            await run.pilot.press("escape")
+            await run.pilot.pause()
+
+    drive(test)
 
 
 def test_call_can_be_tried_inside_the_screen(tmp_path: Path) -> None:
