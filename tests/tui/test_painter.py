@@ -331,7 +331,7 @@ def test_colored_blanks_are_erased_only_in_terminals_that_color_them(erases: boo
         ({}, True),
     ],
 )
-def test_terminals_that_color_erased_cells_are_known(env: dict[str, str], erases: bool) -> None:
+def test_terminal_type_tells_whether_erased_cells_are_colored(env: dict[str, str], erases: bool) -> None:
     assert erases_color(env) is erases
 
 

@@ -150,7 +150,7 @@ def test_history_is_kept_across_runs_in_a_private_file(tmp_path: Path) -> None:
     assert PromptHistory(path).older("") == "two\nlines ✓"
 
 
-def test_torn_line_in_the_history_file_is_left_out(tmp_path: Path) -> None:
+def test_truncated_line_of_the_history_file_is_skipped(tmp_path: Path) -> None:
     path = tmp_path / "history"
     path.write_text('"one"\n{"no": 1}\n"tor\n"two"\n', encoding="utf-8")
     assert PromptHistory(path).entries == ("one", "two")
@@ -173,7 +173,7 @@ def test_history_file_does_not_grow_without_bound(tmp_path: Path) -> None:
     assert len(path.read_text(encoding="utf-8").splitlines()) == 1_000
 
 
-def test_same_prompt_twice_is_one_entry() -> None:
+def test_prompt_sent_twice_in_a_row_is_one_history_entry() -> None:
     history = PromptHistory()
     history.add("a")
     history.add("a")
@@ -192,7 +192,8 @@ def test_slash_menu_has_a_narrow_left_column_frequent_commands_first_and_a_count
         assert max(len(choice.left_column) for choice in menu.choices) == 24
         rows = menu.render().plain.split("\n")
         assert rows[-1] == f"  ↓ 8 of {len(menu.choices)}"
-        assert menu.size.height == len(rows) == 9
+        # Below the list, two rows are reserved for the whole help of a highlighted command.
+        assert (len(rows), menu.size.height) == (9, 9 + 2)
         helps = [row.index(choice.help[:12]) for row, choice in zip(rows[:-1], menu.choices, strict=False)]
         assert set(helps) == {2 + 24 + 2}
 

@@ -169,7 +169,7 @@ def test_prompt_that_joined_the_turn_is_not_recalled() -> None:
     drive(test, conversation)
 
 
-def test_queued_text_inside_another_stays_queued() -> None:
+def test_queued_prompt_that_is_part_of_another_stays_queued() -> None:
     gate, taken = Gate(), Gate()
     conversation = ScriptedConversation([gate, SteeringAdded("also test it"), taken, *says("done"), ended()])
 
@@ -295,7 +295,7 @@ def test_rebound_key_runs_only_its_new_command() -> None:
 
 
 @pytest.mark.parametrize(("columns", "row"), [(40, "  /model        Choose a model"), (80, "  /model [name]  ")])
-def test_narrow_menu_leaves_room_for_what_a_command_does(columns: int, row: str) -> None:
+def test_narrow_menu_shows_descriptions_instead_of_arguments(columns: int, row: str) -> None:
     async def test(run: Running) -> None:
         await run.type("/")
         await run.until(lambda: "/model" in run.screen)
@@ -341,7 +341,7 @@ def test_menu_on_a_low_screen_has_no_rows_below_its_list() -> None:
     drive(test, size=(80, 19))
 
 
-def test_menu_takes_the_mouse() -> None:
+def test_menu_follows_pointer_wheel_and_clicks() -> None:
     async def test(run: Running) -> None:
         await run.type("/mo")
         menu = run.app.parts.menu

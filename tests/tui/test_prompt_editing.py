@@ -135,7 +135,7 @@ def test_undo_and_redo_keep_the_draft_when_the_scroll_bar_appears_and_disappears
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 12)])
-def test_mark_says_that_rows_of_the_prompt_are_above_its_view(size: tuple[int, int]) -> None:
+def test_mark_shows_that_rows_of_the_prompt_are_above_its_view(size: tuple[int, int]) -> None:
     async def test(run: Running) -> None:
         assert "› Ask" in run.screen
         run.app.parts.prompt.post_message(events.Paste(NINE_LINES))
@@ -174,7 +174,7 @@ def test_undo_works_in_a_prompt_that_was_scrolled_and_then_resized() -> None:
     drive(test)
 
 
-def test_cut_takes_the_last_line_of_the_prompt() -> None:
+def test_cut_without_a_selection_removes_the_last_line() -> None:
     async def test(run: Running) -> None:
         await run.type("one\ntwo")
         assert await keys(run, "ctrl+x") == "one\n"

@@ -87,7 +87,7 @@ def is_incomparable(before: State, ours: State, vims: State, command: str, *, ha
 
 @FEWER
 @given(st.lists(texts_with(one(COUNTS, st.sampled_from([*MOVES, "{"]))), min_size=6, max_size=16))
-def test_motion_reaches_the_same_place_as_in_vim(cases: list[Case]) -> None:
+def test_motion_reaches_the_same_position_as_in_vim(cases: list[Case]) -> None:
     same_in_both(cases)
 
 

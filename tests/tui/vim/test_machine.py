@@ -119,14 +119,16 @@ def test_unfinished_and_unknown_commands_change_nothing() -> None:
         assert (typist.text, typist.cursor) == ("one two", 2), keys
 
 
-def test_every_key_of_the_list_is_vims() -> None:
+def test_every_listed_key_is_a_command() -> None:
     listed_keys = {key.removesuffix(",") or key for keys, _ in VIM_KEYS for key in keys.split()}
     assert all(
-        any(is_begun(key, is_visual=is_visual) for is_visual in (False, True)) for key in listed_keys - {"Esc", "…"}
+        any(begins_command(key, is_visual=is_visual) for is_visual in (False, True))
+        for key in listed_keys - {"Esc", "…"}
     )
 
 
-def is_begun(keys: str, *, is_visual: bool) -> bool:
+def begins_command(keys: str, *, is_visual: bool) -> bool:
+    """Whether a command begins with `keys`, which may name a text object."""
     typed = ["ctrl+r"] if keys == "Ctrl+R" else list(keys)
     typed = ["d", *typed] if typed[0] in "ia" and len(typed) > 1 else typed
     try:
@@ -140,7 +142,7 @@ def test_unknown_key_after_an_operator_cancels_it() -> None:
     assert typed("one two", "dqx") == "|ne two"
 
 
-def test_named_keys_that_vim_does_not_have_are_left_to_others() -> None:
+def test_named_key_without_a_command_is_not_handled() -> None:
     vim = Vim()
     vim.reset("one", 0)
     vim.press("escape", "one", 0)
@@ -148,7 +150,7 @@ def test_named_keys_that_vim_does_not_have_are_left_to_others() -> None:
         assert vim.press(key, "one", 0) is None
 
 
-def test_escape_is_taken_only_if_there_is_something_to_leave() -> None:
+def test_escape_is_handled_only_if_it_cancels_or_leaves_a_mode() -> None:
     vim = Vim()
     vim.reset("one", 3)
     assert vim.press("escape", "one", 3) is not None
@@ -160,7 +162,7 @@ def test_escape_is_taken_only_if_there_is_something_to_leave() -> None:
     assert vim.press("escape", "one", 2) is None
 
 
-def test_huge_counts_end_at_once() -> None:
+def test_huge_counts_are_executed_quickly() -> None:
     started = time.process_time()
     for keys in ("999999999dd", "99999l", "99999.", "9999u", "99999>>", "88888j", "99999w"):
         typed("one\ntwo", "x", keys)
@@ -200,7 +202,7 @@ def test_grapheme_and_label_are_one_character() -> None:
     assert [packer.width(character) for character in packed] == [1, 2, len(LABEL), 2]
 
 
-def test_equal_units_are_equal_and_others_differ() -> None:
+def test_equal_graphemes_share_a_character_and_others_do_not() -> None:
     packer = units()
     first = packer.pack("e\u0301 👨\u200d👩\u200d👧")
     assert packer.pack("e\u0301 👨\u200d👩\u200d👧") == first

@@ -32,12 +32,12 @@ async def press(run: Running, *keys: str) -> str:
     return run.app.parts.prompt.text
 
 
-async def normal(run: Running, text: str, at: tuple[int, int] = (0, 0)) -> None:
-    """Type a text and enter normal mode, with the cursor at a place."""
+async def normal(run: Running, text: str, cursor: tuple[int, int] = (0, 0)) -> None:
+    """Type a text and enter normal mode, with the cursor at `cursor`."""
     await run.type(text)
     await press(run, "escape")
     run.clock.now += 1
-    run.app.parts.prompt.move_cursor(at)
+    run.app.parts.prompt.move_cursor(cursor)
     await run.pilot.pause()
 
 
@@ -212,7 +212,7 @@ def test_label_is_one_character_for_every_command() -> None:
     drive_vim(test)
 
 
-def test_wide_characters_and_accents_are_taken_whole() -> None:
+def test_wide_characters_and_accents_are_one_character_for_commands() -> None:
     async def test(run: Running) -> None:
         await normal(run, "e\u0301a👨\u200d👩\u200d👧b日本\nabcdefgh", (0, 0))
         await press(run, "l", "l")
@@ -227,7 +227,7 @@ def test_wide_characters_and_accents_are_taken_whole() -> None:
     drive_vim(test)
 
 
-def test_cursor_of_normal_mode_rests_on_a_character_also_after_other_moves() -> None:
+def test_cursor_of_normal_mode_rests_on_a_character_after_moves_outside_vim() -> None:
     async def test(run: Running) -> None:
         await normal(run, "one\n\nthree")
         prompt = run.app.parts.prompt
@@ -364,7 +364,7 @@ def test_huge_prompt_stays_editable() -> None:
 
 
 @pytest.mark.parametrize("size", [(80, 24), (40, 20)])
-def test_question_leaves_the_prompt_and_its_mode_alone(size: tuple[int, int]) -> None:
+def test_question_changes_neither_the_prompt_nor_its_vim_mode(size: tuple[int, int]) -> None:
     async def test(run: Running) -> None:
         await normal(run, "a draft", (0, 2))
         await press(run, "f1")
