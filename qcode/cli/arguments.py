@@ -69,6 +69,9 @@ class _Parser(argparse.ArgumentParser):
             return f'more than one prompt was given ("{unknown}"): put the prompt in quotes'
         if not unknown.startswith("--") and len(unknown) > 2:
             return f'unknown flag {unknown}; to send a prompt that starts with "-", put it last, after --'
+        if unknown == "--linear":
+            # It looks like the flag of a known mode; the nearest name is `--login`.
+            return "unknown flag --linear; TERM=dumb starts the linear mode, `qcode config set ui.linear true` keeps it"
         if unknown in REFUSED:
             return f"{unknown} is not supported: {REFUSED[unknown]}"
         from qcode.text.match import guess, similar

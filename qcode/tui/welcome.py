@@ -43,6 +43,10 @@ class Welcome:
         return (*lines, "", *(f"· {tip}" for tip in TIPS))
 
 
+RESUME_HINT = "Resume with: qcode -c"
+"""Printed after the app, if the session can be resumed."""
+
+
 def farewell(seconds: float, tokens: int, cost: str, reply: str, *, can_resume: bool) -> str:
     """Return the lines printed after the app: the last reply, then duration, tokens and cost, and how to resume.
 
@@ -52,5 +56,5 @@ def farewell(seconds: float, tokens: int, cost: str, reply: str, *, can_resume: 
     lines = [f"{clean(reply).rstrip()}\n"] if reply.strip() else []
     lines.append(" · ".join(fact for fact in facts if fact))
     if can_resume:
-        lines.append("Resume with: qcode -c")
+        lines.append(RESUME_HINT)
     return "\n".join(lines) + "\n"

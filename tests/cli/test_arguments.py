@@ -222,6 +222,14 @@ def test_mistyped_flag_names_the_nearest() -> None:
         parse(["--modle", "x"])
 
 
+def test_flag_for_linear_mode_names_the_ways_to_start_it() -> None:
+    with pytest.raises(CommandLineError) as refused:
+        parse(["--linear"])
+    assert str(refused.value) == (
+        "unknown flag --linear; TERM=dumb starts the linear mode, `qcode config set ui.linear true` keeps it"
+    )
+
+
 @pytest.mark.parametrize("typed", [["--permission-mode", "ask"], ["--permission-mode=ask"]])
 def test_mode_ask_is_another_name_for_default(typed: list[str]) -> None:
     assert parse(typed).permission_mode == "default"

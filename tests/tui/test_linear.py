@@ -43,6 +43,7 @@ from qcode.protocol.events import (
     ToolStarted,
     Waiting,
 )
+from qcode.protocol.messages import Message
 from qcode.protocol.reply import Outcome, ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.linear.app import LinearApp
@@ -360,6 +361,24 @@ def test_commands_without_a_screen_work_and_others_are_unavailable() -> None:
     assert any("Unknown command /thme." in line for line in lines)
     assert any(line.startswith("/model [name]") for line in lines)
     assert conversation.prompts == []
+
+
+@pytest.mark.parametrize(
+    ("messages", "no_session", "last"),
+    [
+        (said("hi there"), False, "Resume with: qcode -c"),
+        (said("hi there"), True, "User: "),
+        ((), False, "User: "),
+    ],
+)
+def test_leaving_says_how_to_resume_a_stored_session(
+    messages: tuple[Message, ...], no_session: bool, last: str
+) -> None:
+    agent = make_agent(ScriptedConversation(messages=messages))
+    agent.context = replace(agent.context, options=replace(agent.context.options, no_session=no_session))
+    typed = Typed(["/quit"])
+    asyncio.run(linear(agent, typed).run())
+    assert typed.said[-1] == last
 
 
 def test_backslash_continues_the_line() -> None:

@@ -8,10 +8,11 @@ import pytest
 from rich.cells import cell_len
 
 from qcode.protocol.approvals import Allow, Answer, Choice, Decision, Deny, PlanApproval, Question, ToolApproval
-from qcode.protocol.events import ApprovalRequested, ToolStarted
+from qcode.protocol.events import ApprovalRequested, ToolFinished, ToolStarted
+from qcode.protocol.tools import ToolOutcome
 from qcode.tui.linear.wrap import COMMAND_INDENT, wrap, wrap_command, wrap_table
 from tests.tui.harness import make_agent
-from tests.tui.scripted import ScriptedConversation, UntilAnswered, call, ended, says
+from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, ended, says
 from tests.tui.test_linear import Typed, linear, talk
 
 ASKS = call("ask_person", '{"question": "Where?"}')
@@ -35,6 +36,19 @@ def test_question_without_choices_takes_the_typed_line() -> None:
     assert decisions == [Answer("in the attic")]
     assert "Your answer: " in output
     assert not any("Write an answer" in line for line in output)
+
+
+@pytest.mark.parametrize(("diff", "shown"), [("-old\n+new\n", 1), ("-old\n+newer\n", 2)])
+def test_result_of_an_edit_does_not_repeat_the_diff_of_its_question(diff: str, shown: int) -> None:
+    edit = call("edit", '{"path": "a.py"}')
+    approval = ToolApproval(edit, "Edit a.py?", "-old\n+new\n", kind="edit")
+    outcome = ToolOutcome("Edited.", summary="+1 -1 lines", diff=diff)
+    finished = ToolFinished(edit, outcome, "done")
+    script: Script = [ApprovalRequested(approval), UntilAnswered("c1"), ToolStarted(edit), finished, ended()]
+    lines = talk(ScriptedConversation(script), "go", "1")
+    assert "Edit finished: +1 -1 lines" in lines
+    assert [line.strip() for line in lines].count("-old") == shown
+    assert diff.split("\n")[1] in [line.strip() for line in lines]
 
 
 def test_empty_answer_to_a_free_question_is_asked_again() -> None:

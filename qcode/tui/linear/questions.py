@@ -76,8 +76,8 @@ class LinearQuestions:
         match form.format:
             case _ if not detail:
                 pass
-            case "edit":
-                view.say_exactly(detail)
+            case "edit" if isinstance(approval, ToolApproval):
+                view.say_diff(approval.call.call_id, approval.detail)
             case "command":
                 view.say_command(detail)
             case "text" | "markdown":

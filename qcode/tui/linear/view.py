@@ -13,7 +13,7 @@ from math import ceil
 from qcode.agent.call_titles import verb
 from qcode.protocol.events import Level, UsageUpdated
 from qcode.protocol.usage import Usage
-from qcode.text.clean import clean, one_line
+from qcode.text.clean import clean, ensure_visible, one_line
 from qcode.text.fences import fence_after
 from qcode.text.numbers import count_text, duration_text, retry_countdown
 from qcode.tui.linear.wrap import wrap, wrap_command, wrap_table
@@ -73,6 +73,7 @@ class LinearView:
         self._thinking_since: float | None = None
         self._calls: dict[str, _ShownCall] = {}
         self._finished_calls: dict[str, _ShownCall] = {}
+        self._asked_diffs: dict[str, str] = {}  # by id of the call: the diff that a question has shown
         self._truncated_results: dict[int, str] = {}
         self._result_count = 0
         self._is_turn_ending = False
@@ -86,8 +87,13 @@ class LinearView:
         self._say(wrap_command(text, self._columns()))
 
     def say_exactly(self, text: str) -> None:
-        """Print text whose line ends matter: code, a diff, output."""
+        """Print text whose line ends matter: code, output."""
         self._say(text)
+
+    def say_diff(self, call_id: str, diff: str) -> None:
+        """Print the diff of a call in a question about it; its result does not repeat it."""
+        self._asked_diffs[call_id] = diff
+        self.say_exactly(ensure_visible(diff))
 
     def say_table(self, text: str) -> None:
         """Print text that may have columns."""
@@ -256,8 +262,9 @@ class LinearView:
             plan = "\n".join([one_line(call.summary) or "Plan", *(f"  {line}" for line in lines)])
             self._print(wrap(plan, self._columns()))
             return
-        # The question about a denied call has shown its diff.
-        diff = "" if call.state == "denied" else call.diff
+        # The question about a call has shown its diff. A call that the user edited has another one.
+        asked_diff = self._asked_diffs.pop(call_id, "").strip("\n")
+        diff = "" if call.state == "denied" or call.diff.strip("\n") == asked_diff else call.diff
         output = "" if call.state == "denied" and call.diff else "".join(call.output)
         lines = [*self._output_lines(diff), *self._output_lines(output)]
         self._print("\n".join([wrap(result, self._columns()), *lines]))
