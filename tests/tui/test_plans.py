@@ -111,11 +111,12 @@ def test_heading_names_the_mode_that_the_user_chose_live_and_on_replay(
 @pytest.mark.parametrize(
     ("plans", "heading", "text"),
     [
-        ((("# Old", "done", APPROVED), ("# New", "denied", "")), "Plan approved", "Old"),
-        ((("# Old", "denied", ""), ("# New", "denied", "")), "Plan, not approved", "New"),
+        ((("# Old", "denied", ""), ("# New", "done", APPROVED)), "Plan approved", "New"),
+        ((("# Old", "done", APPROVED), ("# New", "denied", "")), "Plan declined", "New"),
+        ((("# Old", "done", APPROVED), ("# New", "cancelled", "")), "Plan, not approved", "New"),
     ],
 )
-def test_plan_show_opens_the_last_approved_plan(
+def test_plan_show_opens_the_last_plan_with_its_state(
     plans: tuple[tuple[str, str, str], ...], heading: str, text: str
 ) -> None:
     async def test(run: Running) -> None:

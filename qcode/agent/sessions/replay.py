@@ -216,11 +216,20 @@ def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
 
 @dataclass(frozen=True, slots=True)
 class StoredPlan:
-    """A plan of the model, as Markdown. `is_approved`: the user approved it; `summary` names the mode chosen for it."""
+    """A plan of the model, as Markdown."""
 
     text: str
     is_approved: bool
     summary: str = ""
+    """The state in words; for an approved plan it names the chosen mode."""
+    is_declined: bool = False
+
+    @property
+    def heading(self) -> str:
+        """The state of the plan, as a title."""
+        if self.is_approved:
+            return self.summary or "Plan approved"
+        return "Plan declined" if self.is_declined else "Plan, not approved"
 
 
 def plans_in(messages: Sequence[StoredMessage]) -> list[StoredPlan]:
@@ -230,6 +239,6 @@ def plans_in(messages: Sequence[StoredMessage]) -> list[StoredPlan]:
         for call in stored.entry.message.calls:
             result = stored.shown_results.get(call.call_id)
             if plan := plan_of(call).strip():
-                is_approved = result is not None and result.state == "done"
-                plans.append(StoredPlan(plan, is_approved, result.summary if result is not None else ""))
+                state, summary = ("", "") if result is None else (result.state, result.summary)
+                plans.append(StoredPlan(plan, state == "done", summary, state == "denied"))
     return plans

@@ -155,20 +155,19 @@ def _plan(context: CommandContext, prompt: str) -> None:
 
 
 def _show_plan(context: CommandContext) -> None:
-    """Show the last plan that was approved, otherwise the last one that was proposed."""
+    """Show the last plan, with its state in the title."""
     plans = plans_in(context.agent.conversation.stored_messages)
     if not plans:
         context.view.notify("info", "No plan in this session yet. /plan TASK asks the model for one.")
         return
-    plan = next((stored_plan for stored_plan in reversed(plans) if stored_plan.is_approved), plans[-1])
-    heading = (plan.summary or "Plan") if plan.is_approved else "Plan, not approved"
+    plan = plans[-1]
     if context.app is None:
-        context.view.show_panel(heading, plan.text)
+        context.view.show_panel(plan.heading, plan.text)
         return
     from qcode.tui.panels.preview import ApprovalDetail
     from qcode.tui.screens.pager import PagerScreen
 
-    context.app.open_screen(PagerScreen(heading, ApprovalDetail.of("markdown", plan.text).lines), lambda _: None)
+    context.app.open_screen(PagerScreen(plan.heading, ApprovalDetail.of("markdown", plan.text).lines), lambda _: None)
 
 
 def _doctor(context: CommandContext, _argument: str) -> None:
@@ -257,7 +256,7 @@ CONTROLS: tuple[Command, ...] = (
         "plan",
         "Plan first",
         "Switch to plan mode, with a prompt if you like. Nothing changes until you approve the plan. "
-        "show: the last plan again.",
+        "show: the last plan again, with its state.",
         _plan,
         ("plan",),
         "[prompt | show]",

@@ -16,7 +16,7 @@ from qcode.tui.theme import AUTO
 def _theme(context: CommandContext, name: str) -> None:
     if name:
         if context.screen.use_theme(name):
-            context.view.notify("info", f"Theme: {name}.")
+            context.view.notify("info", _theme_text(context, name))
         else:
             context.keep_typed()
         return
@@ -27,6 +27,22 @@ def _theme(context: CommandContext, name: str) -> None:
         ThemePicker(app.themes, app.theme_choice, app.apply_theme),
         lambda chosen: _theme(context, chosen) if chosen is not None else None,
     )
+
+
+def _theme_text(context: CommandContext, name: str) -> str:
+    """Return the chosen theme, and why it is not in effect or not kept for the next start."""
+    app, text = context.screen.app, f"Theme: {name}"
+    if name != AUTO and app.has_few_colors and not app.available_themes[name].ansi:
+        text += ", in effect with 256 colors; this terminal has 16 or fewer"
+    try:
+        settings = context.agent.settings.settings()
+    except ValueError:  # the configuration file is invalid
+        settings = ()
+    setting = next((setting for setting in settings if setting.name == "ui.theme"), None)
+    if setting is not None and setting.value and setting.value != name:
+        source = setting.origin.rpartition("/")[2].partition(":")[0]  # of `/home/a/config.toml:3` the name of the file
+        text += f", for this session; ui.theme ({source}) sets {setting.value} at the next start"
+    return f"{text}."
 
 
 VIEW: tuple[Command, ...] = (

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from textual.widgets import Static
 
+from qcode.agent.choices import Choices
 from qcode.agent.settings import SettingsService
 from qcode.cli.arguments import parse
 from qcode.cli.context import run_context
@@ -277,3 +278,22 @@ def test_description_keeps_the_name_of_the_setting_on_a_narrow_screen(file: Path
         assert any(row.startswith("output.learn_first_cap · ") for row in rows), run.screen
 
     play(test, configuring(file), "output.learn_first_cap", size=(40, 20))
+
+
+def test_theme_that_does_not_last_or_show_says_why(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text('ui.theme = "dark"\n', encoding="utf-8")
+
+    async def test(run: Running) -> None:
+        await run.send("/theme light")
+        await run.until(lambda: "next start" in run.text)
+        text = " ".join(run.text.split())
+        assert "Theme: light, for this session; ui.theme (config.toml) sets dark at the next start." in text
+        await run.send("/theme dark")
+        await run.until(lambda: "Theme: dark." in run.text)
+        monkeypatch.setattr(type(run.app), "has_few_colors", True)
+        await run.send("/theme light")
+        await run.until(
+            lambda: "in effect with 256 colors; this terminal has 16 or fewer" in " ".join(run.text.split())
+        )
+
+    drive(test, settings=configuring(file), choices=Choices(file.parent))
