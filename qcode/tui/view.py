@@ -138,6 +138,7 @@ class AppView:
         self._shown_notices: tuple[tuple[Level, str], ...] = ()
         self.model_use: ModelUse = ModelUse(agent, say=self.notify, on_change=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
+        widgets.prompt.queued_texts, widgets.queue.on_change = lambda: widgets.queue.texts, widgets.prompt.keep_draft
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock, copy, self.close_aside)
         self._external = ExternalInput(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator
 from contextlib import contextmanager
@@ -446,6 +448,39 @@ def test_endlessly_repeated_error_ends_the_app_and_keeps_the_draft(
     assert "qcode stopped: BrokeError: again and again" in capsys.readouterr().err
     (kept_file,) = (tmp_path / "drafts").iterdir()
     assert "my draft" in kept_file.read_text()
+
+
+def test_queued_prompts_of_a_killed_process_are_restored_below_the_draft_and_not_sent(tmp_path: Path) -> None:
+    gate, drafts = Gate(), tmp_path / "drafts"
+
+    def stored() -> str:
+        return "".join(json.loads(path.read_text())["text"] for path in drafts.glob("*.json"))
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        await run.send("second")
+        await run.send("third")
+        await run.type("my draft")
+        run.app.parts.prompt.keep_draft()
+        assert stored() == "my draft\n\nsecond\n\nthird"
+        shutil.copytree(drafts, tmp_path / "killed")
+        run.app.turns.show_steering("second")
+        assert stored() == "my draft\n\nthird"
+        gate.open()
+        await run.until_idle()
+
+    async def next_start(run: Running) -> None:
+        await run.until(lambda: "Restored the prompt that was not sent before qcode ended." in run.text)
+        assert run.app.parts.prompt.text == "my draft\n\nsecond\n\nthird"
+        assert run.conversation.prompts == []
+
+    drive(test, ScriptedConversation([gate, ended()]), history_file=tmp_path / "history.jsonl")
+    shutil.rmtree(drafts)
+    drafts.mkdir()
+    (killed,) = (tmp_path / "killed").iterdir()
+    killed.rename(drafts / f"{2**40}.json")  # no process has this id
+    drive(next_start, ScriptedConversation(), history_file=tmp_path / "history.jsonl")
 
 
 def test_failing_command_is_reported_and_the_app_continues() -> None:

@@ -20,7 +20,7 @@ from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Asides, Images, Pastes, 
 from qcode.tui.prompt.menu import file_choices, mention_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from rich.text import Text as RichText
 
@@ -107,6 +107,8 @@ class Prompt(EditingArea):
         self.prompt_history = history
         self.show_hint: Callable[[str], None] = lambda text: None
         self.drop_attachment: Callable[[], None] = lambda: None
+        self.queued_texts: Callable[[], Sequence[str]] = lambda: ()
+        """Returns the queued prompts, which are stored below the draft."""
         self.editor_key = ""
         self.is_emptied_by_undo = False
         self._is_draft_due = False
@@ -149,9 +151,10 @@ class Prompt(EditingArea):
         return self.asides.without_labels(self.images.with_file_mentions(self.whole_text))
 
     def keep_draft(self) -> None:
-        """Store the text for the next start, in case this one ends before it is sent."""
+        """Store the text and the queued prompts for the next start, in case this one ends before they are sent."""
         self._is_draft_due = False
-        self.prompt_history.draft_file.save(self.portable_text)
+        unsent = filter(None, (self.portable_text, *self.queued_texts()))
+        self.prompt_history.draft_file.save("\n\n".join(unsent))
 
     def restore_draft(self) -> bool:
         """Show the draft of a killed or crashed process; return False if there is none, or the prompt has text."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from textual.content import Content
@@ -44,6 +44,7 @@ class Queue(Static):
         super().__init__(id=id, markup=False)
         self._submissions: list[Submission] = []
         self._attachments: tuple[str, ...] = ()
+        self.on_change: Callable[[], None] = lambda: None
         self.display = False
 
     @property
@@ -101,6 +102,7 @@ class Queue(Static):
         self._paint()
 
     def _paint(self) -> None:
+        self.on_change()
         self.display = bool(self._submissions or self._attachments)
         width = max(20, (self.size.width or 80) - 10)
         hidden = len(self._submissions) - _MAX_ROWS + 1 if len(self._submissions) > _MAX_ROWS else 0
