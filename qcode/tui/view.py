@@ -464,8 +464,11 @@ class AppView:
         self.app.redraw()
 
     def scroll_transcript(self, to: Scroll) -> None:
-        """Scroll the transcript, or an aside that is open; page keys scroll open help, or a question."""
+        """Scroll the transcript, or an aside that is open; page keys scroll the menu, open help, or a question."""
         panel, transcript = self._widgets.help, self._widgets.transcript
+        if self._widgets.menu.is_open and to in ("page_up", "page_down"):
+            self._widgets.menu.page(-1 if to == "page_up" else 1)
+            return
         if panel.is_open and to in ("page_up", "page_down"):
             panel.scroll_page(-1 if to == "page_up" else 1)
             return

@@ -150,7 +150,7 @@ def test_mention_may_select_lines_of_a_file(tmp_path: Path) -> None:
     assert _texts(r"@a\ b.py:3-99", tmp_path) == ['<file path="a b.py" lines="3-99">\nthree\nfour\n\n</file>']
     blocks, problems = mentions(r"@a\ b.py:9", tmp_path)
     assert (blocks, problems) == ((), ("not attached: a b.py has only 4 lines, not 9",))
-    assert _texts(r"@a\ b.py:3-2 @a\ b.py:0", tmp_path) == []
+    assert _texts(r"@a\ b.py:0", tmp_path) == []
 
 
 def test_file_name_that_looks_like_a_line_range_is_that_file(tmp_path: Path) -> None:
@@ -194,6 +194,14 @@ def test_attached_images_with_a_label_in_the_prompt_have_no_line(tmp_path: Path)
     blocks, problems = mentions("@broken.png", tmp_path)
     assert attached_lines(blocks, "@broken.png") == []
     assert problems == ("not attached: broken.png is not a PNG, JPEG, GIF or WebP image, despite its name",)
+
+
+def test_reversed_range_of_lines_attaches_the_same_lines(tmp_path: Path) -> None:
+    (tmp_path / "cart.py").write_text("".join(f"line {number}\n" for number in range(1, 9)))
+    reversed_range, problems = mentions("read @cart.py:5-2 ok", tmp_path)
+    assert problems == ()
+    assert reversed_range == mentions("@cart.py:2-5", tmp_path)[0]
+    assert reversed_range != ()
 
 
 def test_mention_of_a_missing_file_is_reported_once() -> None:

@@ -460,3 +460,21 @@ def test_unknown_command_without_a_near_name_suggests_nothing() -> None:
     assert suggestion("nope", ["anthropic", "openai"]) == ""
     assert suggestion("pnai", ["anthropic", "openai"]) == "did you mean openai?"
     assert suggestion("opnai", ["anthropic", "openai"]) == "did you mean openai?"
+
+
+def test_page_keys_move_in_the_menu_by_a_page_and_stop_at_its_ends() -> None:
+    async def test(run: Running) -> None:
+        menu = run.app.parts.menu
+        await run.pilot.press("slash")
+        await run.until(lambda: menu.is_open)
+        count = len(menu.choices)
+        places = []
+        for key in ["pagedown", "pagedown", "pageup", *["pagedown"] * count, "pageup"]:
+            await run.pilot.press(key)
+            assert menu.chosen is not None
+            places.append(menu.choices.index(menu.chosen))
+        assert count > 20
+        assert places[:3] == [7, 14, 7]
+        assert places[-2:] == [count - 1, count - 8]
+
+    drive(test)

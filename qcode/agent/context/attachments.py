@@ -299,8 +299,8 @@ def _mention_at(name: str, folder: Path) -> _Mention | None:
     path = _path_at(match[1], folder) if match is not None else None
     if match is None or path is None or path.is_dir():
         return None
-    first, last = int(match[2]), int(match[3] or match[2])
-    return _Mention(path, match[1], (first, last)) if 0 < first <= last else None
+    first, last = sorted((int(match[2]), int(match[3] or match[2])))  # `cart.py:5-2` is lines 2 to 5
+    return _Mention(path, match[1], (first, last)) if first else None
 
 
 def _path_at(name: str, folder: Path) -> Path | None:

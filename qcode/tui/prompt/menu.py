@@ -111,6 +111,10 @@ class SlashMenu(Widget):
             self._index = (start + step) % len(self._choices)
             self.refresh()
 
+    def page(self, step: int) -> None:
+        """Move the highlight by a page, not around the ends."""
+        self._move_within(step * (_MAX_MENU_ROWS - 1))
+
     def _choice_at(self, y: int) -> int | None:
         index = self._first_visible + y
         return index if y < _MAX_MENU_ROWS and index < len(self._choices) else None
