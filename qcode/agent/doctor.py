@@ -84,7 +84,7 @@ def report(
 
 
 def report_lines(sections: Report) -> list[str]:
-    """Return the lines of a report: the problems, then all facts by section; titles have no indent."""
+    """Return the lines of a report: the problems, then the other facts by section; titles have no indent."""
     all_findings = [finding for findings in sections.values() for finding in findings]
     problems = [finding for finding in all_findings if finding.mark in ("attention", "broken")]
     problems.sort(key=lambda finding: finding.mark != "broken")
@@ -93,7 +93,8 @@ def report_lines(sections: Report) -> list[str]:
         lines += _aligned([finding])
         lines += [f"      {finding.fix}"] if finding.fix else []
     for title, findings in sections.items():
-        lines += [title, *_aligned(findings)]
+        others = [finding for finding in findings if finding not in problems]
+        lines += [title, *_aligned(others)] if others else []
     return lines
 
 
@@ -247,7 +248,7 @@ def _programs(context: RunContext) -> Iterator[Finding]:
 def _after_edit(context: RunContext) -> Iterator[Finding]:
     """Yield the language servers that check edits, and the commands that run after edits."""
     from qcode.agent.after_edit.commands import STEPS
-    from qcode.agent.after_edit.servers import server_rows
+    from qcode.agent.after_edit.servers import NOT_FOUND, server_rows
 
     settings = context.settings.after_edit
     if settings.diagnostics is False:
@@ -257,10 +258,13 @@ def _after_edit(context: RunContext) -> Iterator[Finding]:
         yield Finding("diagnostics", text)
     else:
         workspace = Workspace(context.folder)
-        for row in server_rows(settings.servers, context.env, workspace):
+        rows = server_rows(settings.servers, context.env, workspace)
+        for row in rows:
             command = shlex.join(row.argv)
             yield Finding(row.language.name, command or row.reason, "ok" if command else "")
         workspace.close()
+        if any(row.reason.endswith(NOT_FOUND) for row in rows):
+            yield Finding("", "programs inside the folder do not count")
     for step in STEPS:
         yield from (Finding(step, visible(str(item))) for item in getattr(settings, step))
 

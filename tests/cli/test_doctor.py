@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.doctor import Finding, report_lines
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.selection import known_specs
 from qcode.agent.trust import TrustStore
@@ -212,3 +213,12 @@ def test_themes_accept_the_folder_flag(tmp_path: Path, capfd: pytest.CaptureFixt
     assert main(["-C", str(tmp_path), "themes"]) == 0
     assert "dark" in capfd.readouterr().out.split()
     assert main(["themes", "-C", str(tmp_path / "none")]) == 42
+
+
+def test_report_says_a_problem_once() -> None:
+    findings = [Finding("keys", "no key", "attention", fix="add one"), Finding("local", "ollama")]
+    lines = report_lines({"credentials": findings, "sandbox": [Finding("bubblewrap", "none", "attention")]})
+    assert [line for line in lines if "no key" in line] == ["  ! keys  no key"]
+    assert "credentials" in lines
+    assert "    local  ollama" in lines
+    assert "sandbox" not in lines, "a section whose only fact is a problem is left out"

@@ -100,6 +100,9 @@ def language_of(path: PurePath, configured: Mapping[str, tuple[str, ...]]) -> La
     return built_in
 
 
+NOT_FOUND = "was not found on PATH"
+
+
 @dataclass(frozen=True, slots=True)
 class FoundServer:
     """The result of searching the server of a language."""
@@ -127,7 +130,7 @@ def find_server(
         if program:
             return FoundServer(language, (program, *command[1:]))
     names = " or ".join(visible(command[0]) for command in candidates) or "a server"
-    return FoundServer(language, reason=f"{names} was not found on PATH (programs inside the folder do not count)")
+    return FoundServer(language, reason=f"{names} {NOT_FOUND}")
 
 
 def _program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str:
