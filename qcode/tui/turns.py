@@ -75,6 +75,8 @@ class Turns:
         self._server_question_ids: set[str] = set()
         self._sent_text = self._blocked_text = ""
         self._is_taking_back = self._has_output = False
+        self.on_take_back: Callable[[], None] = lambda: None
+        """Called after a prompt without output was removed from the conversation, to show the conversation again."""
         max_continuations = agent.context.settings.output.max_continuations
         self._presenter = Presenter(
             widgets.transcript, widgets.status, self, clock, max_continuations=max_continuations
@@ -238,6 +240,7 @@ class Turns:
         # The typed text names files and labels, but not the output of commands, so that is attached again.
         outputs = (block for block, attached in attachments if attached and attached.kind in ("shell", "job"))
         self._conversation.attach(tuple(outputs))
+        self.on_take_back()
         widgets.prompt.put_back(sent_text)
 
     async def _show(self, events: AsyncIterator[TurnEvent]) -> Outcome:

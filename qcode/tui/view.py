@@ -117,6 +117,7 @@ class AppView:
         self.prompt: Prompt = widgets.prompt
         self.attachments = attachments
         self.turns: Turns = turns
+        turns.on_take_back = self.show_conversation
         self.app = app
         self._widgets, self._welcome = widgets, welcome
         self._first_model = agent.conversation.model

@@ -36,6 +36,8 @@ def test_prompt_of_a_turn_without_output_returns_and_is_sent_once(tmp_path: Path
         await run.until_idle()
         assert run.app.parts.prompt.text == "make it so"
         assert it.conversation.messages == ()
+        assert "make it so" not in run.text
+        assert "interrupted" not in run.text
         await run.pilot.press("end", *" now", "enter")
         await run.until(lambda: "Done." in run.text)
         texts = [message.text for message in it.provider.requests[-1].messages]
