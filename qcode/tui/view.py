@@ -139,7 +139,6 @@ class AppView:
         self._shown_notices: tuple[tuple[Level, str], ...] = ()
         self.model_use: ModelUse = ModelUse(agent, say=self.notify, on_change=self._show_model)
         widgets.status.change(effort=shown_effort(agent.conversation))
-        widgets.prompt.queued_texts, widgets.queue.on_change = lambda: widgets.queue.texts, widgets.prompt.keep_draft
         widgets.prompt.use_vim(agent.context.settings.ui.vim)
         self.cancel_keys: CancelKeys = CancelKeys(app, widgets, turns, shell, servers, clock, copy, self.close_aside)
         self._external = ExternalInput(
@@ -185,11 +184,13 @@ class AppView:
         self._widgets.status.change(jobs=count)
 
     def _follow_jobs(self) -> None:
-        """Show jobs in the status line and on the cards of their commands, and attached output above the prompt."""
+        """Show jobs in the status line and on cards, and attached output above the prompt; keep queued prompts."""
         pending = self._agent.conversation.attachments
         pending.on_change = self._show_attachments
         self._show_attachments(pending.blocks)
         self.prompt.drop_attachment = self._drop_attachment
+        queue = self._widgets.queue
+        self.prompt.queued_texts, queue.on_change = lambda: queue.texts, self.prompt.keep_draft
         self.jobs.update_card = self.transcript.update_card
         self.turns.report_results(self.jobs.follow)
         self._shell.on_result = self.jobs.follow
