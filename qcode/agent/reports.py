@@ -497,8 +497,8 @@ def recovery_lines(metrics: RecoveryMetrics) -> list[str]:
     lines = []
     if metrics.saved_output_tokens > 0:
         whole = metrics.reserved_output_tokens + metrics.saved_output_tokens
-        saved = f"{tokens_text(metrics.saved_output_tokens)} of {tokens_text(whole)} reserved output tokens"
-        lines.append(f"Saved       by adaptive caps: {saved}")
+        saved = f"{tokens_text(metrics.saved_output_tokens)} of {tokens_text(whole)}"
+        lines.append(f"Saved       {saved} output tokens were not reserved, because a short reply is requested first")
     if total := sum(metrics.continuations.values()):
         lines.append(f"Continued   {count_text(total, 'time')}")
     return lines
@@ -558,20 +558,14 @@ def _hit_rate(usage: Usage) -> str:
 
 def _calls(calls: ApiCalls) -> str:
     parts = [
-        (calls.initial, "reply"),
-        (calls.escalations, "escalation"),
-        (calls.continuations, "continuation"),
-        (calls.repairs, "repair"),
-        (calls.retries, "retry"),
-        (calls.compactions, "compaction"),
+        (calls.initial, "reply", "replies"),
+        (calls.escalations, "repeat with a larger limit", "repeats with a larger limit"),
+        (calls.continuations, "continuation", "continuations"),
+        (calls.repairs, "correction of a tool call", "corrections of tool calls"),
+        (calls.retries, "retry", "retries"),
+        (calls.compactions, "compaction", "compactions"),
     ]
-    plural = {"reply": "replies", "retry": "retries"}
-    lines = [
-        f"{count} {plural[noun]}" if count > 1 and noun in plural else count_text(count, noun)
-        for count, noun in parts
-        if count
-    ]
-    return ", ".join(lines) or "none"
+    return ", ".join(count_text(count, noun, plural) for count, noun, plural in parts if count) or "none"
 
 
 def _sum_calls(left: ApiCalls, right: ApiCalls) -> ApiCalls:
