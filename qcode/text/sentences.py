@@ -12,9 +12,18 @@ _NAME = re.compile(
 )
 """Providers, models, programs and keys of qcode's own messages. `OpenAI`, `MCP` and `Ctrl+C` need no entry."""
 
+_BRANDS = {"openai": "OpenAI", "openrouter": "OpenRouter", "deepseek": "DeepSeek"}
+"""Names of providers that begin a message and have a capital inside."""
+
 
 def capitalized(text: str) -> str:
-    """Return `text` with a capital first letter, for an error message that becomes a sentence in the app."""
+    """Return `text` with a capital first letter, for an error message that becomes a sentence in the app.
+
+    `openai needs a key` becomes `OpenAI needs a key`.
+    """
+    name, separator, words = text.partition(" ")
+    if separator and name in _BRANDS:
+        return f"{_BRANDS[name]} {words}"
     return text[:1].upper() + text[1:]
 
 

@@ -135,7 +135,7 @@ ACTIONS = (
     Action("slow one\r", "Two."),
     Action("and then\r", "queued: and then"),
     Action(UP, "› and then", "queued:"),
-    Action("\x15/btw what is it\r", "Ctrl+S add to the conversation"),
+    Action("\x15/btw what is it\r", "Ctrl+S attach to prompt"),
     Action(ESCAPE, "Esc to interrupt", "Ctrl+S add"),
     Action(ESCAPE, "interrupted"),
     # Screens.

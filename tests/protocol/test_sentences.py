@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.text.sentences import uncapitalized
+from qcode.text.sentences import capitalized, uncapitalized
 
 
 @pytest.mark.parametrize(
@@ -40,3 +40,8 @@ def test_first_letter_of_a_sentence_becomes_small(text: str, expected: str) -> N
 )
 def test_first_letter_of_a_name_or_a_quote_stays(text: str) -> None:
     assert uncapitalized(text) == text
+
+
+def test_name_of_a_provider_keeps_the_capitals_inside() -> None:
+    assert capitalized("openai needs a key") == "OpenAI needs a key"
+    assert capitalized("anthropic needs a key") == "Anthropic needs a key"

@@ -56,7 +56,7 @@ def test_aside_is_shown_in_a_panel_and_closed_without_a_trace(tmp_path: Path) ->
         await run.send("/btw what is **it**?")
         await run.until(lambda: "It is a [parser]." in shown(run) and "Ctrl+S" in run.screen)
         assert "▌ btw what is **it**?" in run.screen
-        assert "Ctrl+S add to the conversation  ·  Esc close" in run.screen
+        assert "Ctrl+S attach to prompt  ·  Esc close" in run.screen
         assert "parser" not in run.text
         assert "session 1.1k tokens  $0.02" in run.status
         await pressed(run, "escape")

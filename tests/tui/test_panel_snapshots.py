@@ -130,7 +130,7 @@ def test_aside_looks_as_recorded(
     (screen,) = screens
     assert "btw what is cart.py?" in screen
     assert "it reads [tables]" in screen
-    assert f"Ctrl+S {'add to the conversation' if size[0] >= 80 else 'add'}  ·  Esc close" in screen
+    assert f"Ctrl+S {'attach to prompt' if size[0] >= 80 else 'attach'}  ·  Esc close" in screen
 
 
 @pytest.mark.parametrize("keys", ["escape", "escape,v,b"], ids=["normal", "visual"])

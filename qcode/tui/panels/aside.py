@@ -200,7 +200,7 @@ class AsidePanel(Vertical):
         width = max(1, self.size.width - 2)
         title = Content.assemble(("btw ", "bold"), shorten(self._question, max(1, width - 4)))
         self.query_one("#aside-title", Static).update(title)
-        add_key = ("Ctrl+S", "add to the conversation" if width >= _MIN_CELLS_FOR_WORDS else "add")
+        add_key = ("Ctrl+S", "attach to prompt" if width >= _MIN_CELLS_FOR_WORDS else "attach")
         keys = [] if self._activity_text else [add_key]
         keys += [("PgUp PgDn", "scroll")] if self._text.is_long else []
         line = key_hints([*keys, ("Esc", "close")], width)

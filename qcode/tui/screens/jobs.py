@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _REFRESH_S = 0.25
 _PREVIEW_ROWS = 6
 _MIN_HEIGHT = 14
-_STOP_AND_SEND: tuple[tuple[str, str], ...] = (("Ctrl+X", "stop"), ("Ctrl+S", "send to the model"))
+_STOP_AND_SEND: tuple[tuple[str, str], ...] = (("Ctrl+X", "stop"), ("Ctrl+S", "attach to prompt"))
 _BINDINGS: list[BindingType] = [
     Binding("ctrl+x", "stop", "Stop", priority=True, show=False),
     Binding("ctrl+s", "send", "Send to the model", priority=True, show=False),
