@@ -42,7 +42,7 @@ from qcode.tui.terminal.textual_internals import (
 from qcode.tui.terminal.themed_app import ThemedApp
 from qcode.tui.theme import AUTO
 from qcode.tui.transcript.transcript import Transcript
-from qcode.tui.welcome import Welcome, farewell
+from qcode.tui.welcome import Welcome, farewell, resume_hint
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -268,15 +268,15 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _farewell(self) -> str:
         """Return the lines that stay in the terminal after the app."""
-        conversation, totals = self.agent.conversation if self.is_ready else None, self.parts.status.status
+        conversation, totals = self.agent.conversation if self.is_ready else None, self.parts.status.run_totals
         if conversation is None or not conversation.messages:
             return ""
         replies = (stored.text for stored in reversed(conversation.messages) if stored.role == "assistant")
         reply = next(filter(None, replies), "") if self.context.settings.ui.keep_last_reply else ""
         seconds = self.options.clock() - self._app_start
-        return farewell(
-            seconds, totals.tokens, cost_total_text(totals), reply, can_resume=bool(self._resumable_session_id())
-        )
+        session_id = self._resumable_session_id()
+        resume = resume_hint(session_id, self.agent.sessions.latest()) if session_id else ""
+        return farewell(seconds, totals.tokens, cost_total_text(totals), reply, resume=resume)
 
     def _resumable_session_id(self) -> str:
         """Return the id of the session if it can be resumed, otherwise an empty string."""

@@ -333,8 +333,8 @@ def _context(status: Status, *, has_bar: bool, says_nearly_full: bool = True) ->
     return Content.assemble(("━" * filled, style), ("─" * (_BAR_CELLS - filled), "$muted"), (f" {percent}", style))
 
 
-def cost_total_text(status: Status) -> str:
-    """Return the cost of the session: `at least $0.42` if a part of it is unknown; empty if no part is known."""
+def cost_total_text(status: Status | SessionTotals) -> str:
+    """Return the cost of a session or a run: `at least $0.42` if a part of it is unknown; empty if no part is known."""
     if status.cost is None:
         return ""
     if status.has_unknown_cost:
@@ -365,7 +365,7 @@ class StatusLine(Widget):
         self._repaint_timer: Timer | None = None
         self._repaint_rate: float = 0
         self._initial_problem = status.problem
-        self._totals = SessionTotals()
+        self._totals = self._run_totals = SessionTotals()
         self._turn: UsageUpdated | None = None
         self._countdown = ""
         self.on_countdown: Callable[[str], None] = lambda remaining: None
@@ -424,7 +424,14 @@ class StatusLine(Widget):
     def add_side_usage(self, usage: Usage, cost: Decimal | None) -> None:
         """Add usage outside the turns to the totals. A turn may be running."""
         self._totals = self._totals.plus(_tokens(usage), cost)
+        self._run_totals = self._run_totals.plus(_tokens(usage), cost)
         self._show_totals()
+
+    @property
+    def run_totals(self) -> SessionTotals:
+        """The usage of this run in all of its sessions, without the earlier turns of a resumed one."""
+        turn = self._turn
+        return self._run_totals if turn is None else self._run_totals.plus(_tokens(turn.usage), turn.cost)
 
     def forget_session(self) -> None:
         """Reset the totals for a new session."""
@@ -473,7 +480,7 @@ def _tokens(usage: Usage) -> int:
 
 @dataclass(frozen=True, slots=True)
 class SessionTotals:
-    """The tokens and the cost of the session so far."""
+    """The tokens and the cost of a session or a run so far."""
 
     tokens: int = 0
     cost: Decimal | None = None

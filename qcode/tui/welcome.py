@@ -43,18 +43,23 @@ class Welcome:
         return (*lines, "", *(f"· {tip}" for tip in TIPS))
 
 
-RESUME_HINT = "Resume with: qcode -c"
+def resume_hint(session_id: str, latest: str | None) -> str:
+    """Return the line that names the command to resume a session; `latest` is the one that `qcode -c` opens."""
+    return f"Resume with: qcode {'-c' if session_id == latest else f'-r {session_id}'}"
+
+
 """Printed after the app, if the session can be resumed."""
 
 
-def farewell(seconds: float, tokens: int, cost: str, reply: str, *, can_resume: bool) -> str:
+def farewell(seconds: float, tokens: int, cost: str, reply: str, *, resume: str) -> str:
     """Return the lines printed after the app: the last reply, then duration, tokens and cost, and how to resume.
 
-    `reply` is the text of the last reply, empty to leave it out. `cost` is empty if unknown.
+    `reply` is the text of the last reply, empty to leave it out. `cost` is empty if unknown. `resume` is the
+    line that says how to resume, empty if the session was not saved.
     """
     facts = (age_text(seconds), f"{tokens_text(tokens)} tokens" if tokens else "", cost)
     lines = [f"{clean(reply).rstrip()}\n"] if reply.strip() else []
     lines.append(" · ".join(fact for fact in facts if fact))
-    if can_resume:
-        lines.append(RESUME_HINT)
+    if resume:
+        lines.append(resume)
     return "\n".join(lines) + "\n"

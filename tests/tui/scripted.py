@@ -218,6 +218,9 @@ class ScriptedLibrary(Library):
         self.named = ""
         self.made: TurnUsage | None = None
 
+    def latest(self) -> str | None:
+        return "s1"
+
     async def make_title(self) -> TurnUsage | None:
         if self.made is not None and not self.title:
             self.title = self.named

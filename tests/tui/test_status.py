@@ -445,3 +445,19 @@ def test_sandbox_is_probed_and_trust_removes_the_restriction() -> None:
         assert "restricted" not in run.status
 
     drive(test, has_sandbox=lambda: False, is_trusted=lambda: bool(trusted), trust=trust, size=(120, 24))
+
+
+def test_totals_of_a_run_span_its_sessions_without_earlier_turns() -> None:
+    usage = Usage(input=100, output=20)
+
+    async def test(run: Running) -> None:
+        status = run.app.parts.status
+        status.add_turns([(Usage(input=5_000, output=1), Decimal(1))])
+        assert (status.run_totals.tokens, status.status.tokens) == (0, 5_001)
+        status.add_turn(usage, Decimal("0.5"))
+        status.forget_session()
+        status.add_turn(usage, Decimal("0.25"))
+        assert (status.run_totals.tokens, status.run_totals.cost) == (240, Decimal("0.75"))
+        assert status.status.tokens == 120
+
+    drive(test)

@@ -26,7 +26,7 @@ from textual.widget import Widget
 from qcode.tui.prompt.prompt import NEW_LINE_KEYS
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalApp
-from qcode.tui.welcome import farewell
+from qcode.tui.welcome import farewell, resume_hint
 from tests.tui.emulators import rows_of
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
@@ -375,14 +375,17 @@ def test_end_of_a_turn_rings_by_default_only_while_the_terminal_is_unfocused(
 @pytest.mark.parametrize(
     ("given", "lines"),
     [
-        ((725, 37_000, "$0.42", "", True), "12 min · 37k tokens · $0.42\nResume with: qcode -c\n"),
-        ((3, 0, "", "", False), "3 s\n"),
-        ((3, 10, "", "Hi \x1b[31mred\n\n", True), "Hi red\n\n3 s · 10 tokens\nResume with: qcode -c\n"),
+        ((725, 37_000, "$0.42", "", "Resume with: qcode -c"), "12 min · 37k tokens · $0.42\nResume with: qcode -c\n"),
+        ((3, 0, "", "", ""), "3 s\n"),
+        (
+            (3, 10, "", "Hi \x1b[31mred\n\n", "Resume with: qcode -c"),
+            "Hi red\n\n3 s · 10 tokens\nResume with: qcode -c\n",
+        ),
     ],
 )
-def test_exit_message_shows_usage_and_how_to_resume(given: tuple[float, int, str, str, bool], lines: str) -> None:
-    *facts, can_resume = given
-    assert farewell(*facts, can_resume=can_resume) == lines  # type: ignore[arg-type]
+def test_exit_message_shows_usage_and_how_to_resume(given: tuple[float, int, str, str, str], lines: str) -> None:
+    *facts, resume = given
+    assert farewell(*facts, resume=resume) == lines  # type: ignore[arg-type]
 
 
 class _Slow(Widget, can_focus=True):
@@ -426,3 +429,8 @@ def test_key_whose_handler_waits_does_not_hold_back_the_keys_after_it() -> None:
             app.slow.may_continue.set()
 
     asyncio.run(body())
+
+
+def test_resume_hint_names_the_session_if_the_latest_one_is_another() -> None:
+    assert resume_hint("a1", "a1") == "Resume with: qcode -c"
+    assert resume_hint("a1", "b2") == resume_hint("a1", None) == "Resume with: qcode -r a1"

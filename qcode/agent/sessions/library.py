@@ -86,6 +86,10 @@ class Library:
         summaries = self._optional_store.summaries() if self._optional_store is not None else ()
         return tuple(map(self._info, summaries))
 
+    def latest(self) -> str | None:
+        """Return the id of the session that `qcode -c` opens in this folder."""
+        return self._optional_store.latest() if self._optional_store is not None else None
+
     def preview(self, session_id: str) -> tuple[Message, ...]:
         """Return the messages of a session without opening it; a prompt of a command is replaced by the command."""
         with _errors_as_value_errors():

@@ -51,7 +51,7 @@ from qcode.tui.shell_lines import ShellLines
 from qcode.tui.terminal.driver import BELL
 from qcode.tui.transcript.replay import is_shown_by_resume, replay, show_resumed
 from qcode.tui.turns import close_events
-from qcode.tui.welcome import RESUME_HINT, Welcome
+from qcode.tui.welcome import Welcome, resume_hint
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
@@ -182,7 +182,7 @@ class LinearApp:
             elif text.strip():
                 await self._handle_input(text)
         if self.agent.conversation.messages and not self.agent.context.options.no_session:
-            self.view.say(RESUME_HINT)
+            self.view.say(resume_hint(self.agent.conversation.session_id, self.agent.sessions.latest()))
         return 0
 
     async def leave(self) -> None:
