@@ -575,3 +575,14 @@ def test_interrupt_out_of_view_is_said_in_the_status_line() -> None:
         assert "interrupted" in run.status
 
     drive(test, conversation)
+
+
+def test_hint_of_a_key_ends_with_another_key() -> None:
+    async def test(run: Running) -> None:
+        await run.pilot.press("ctrl+o")
+        await run.until(lambda: "nothing to unfold yet" in run.screen)
+        await run.pilot.press("a")
+        await run.pilot.pause()
+        assert "nothing to unfold yet" not in run.screen
+
+    drive(test)

@@ -122,9 +122,11 @@ class CancelKeys:
         self.hint(f"Ctrl+C copies {count_text(len(text), 'character')}")
 
     def note_key(self, key: str) -> None:
-        """Forget the first press of a key that acts when pressed twice if `key` is another one; empty for a paste."""
+        """End the hint if `key` is another one than the last, and with it a first press; empty for a paste."""
         if key != self._last_key:
-            self._forget_first_press()
+            self._first_press = None
+            if self._hint_timer is not None:
+                self.hint("")
         self._last_key = key
 
     def _forget_first_press(self) -> None:
