@@ -117,7 +117,6 @@ class AppView:
         self.prompt: Prompt = widgets.prompt
         self.attachments = attachments
         self.turns: Turns = turns
-        turns.on_take_back = self.show_conversation
         self.app = app
         self._widgets, self._welcome = widgets, welcome
         self._first_model = agent.conversation.model
@@ -126,7 +125,7 @@ class AppView:
         self._agent, self._shell = agent, shell
         self._leave = leave
         self.jobs: JobWatch = JobWatch(agent, clock, say=self.transcript.add_notice, show_count=self._show_job_count)
-        self._follow_jobs()
+        self._connect_callbacks()
         self.aside: AsideTalk = AsideTalk(
             agent, lambda used: widgets.status.add_side_usage(used.usage, used.cost), self._add_aside
         )
@@ -183,8 +182,9 @@ class AppView:
     def _show_job_count(self, count: int) -> None:
         self._widgets.status.change(jobs=count)
 
-    def _follow_jobs(self) -> None:
-        """Show jobs in the status line and on cards, and attached output above the prompt; keep queued prompts."""
+    def _connect_callbacks(self) -> None:
+        """Show jobs in the status line and on cards, attached output and queued prompts above the prompt."""
+        self.turns.on_take_back = self.show_conversation
         pending = self._agent.conversation.attachments
         pending.on_change = self._show_attachments
         self._show_attachments(pending.blocks)
