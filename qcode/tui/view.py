@@ -21,6 +21,7 @@ from qcode.agent.settings import Setting
 from qcode.agent.trust import RESTRICTED_NOTICE
 from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
 from qcode.protocol.events import Level
+from qcode.protocol.messages import Text
 from qcode.protocol.usage import Usage
 from qcode.text.match import unknown
 from qcode.text.numbers import count_text
@@ -43,7 +44,7 @@ from qcode.tui.terminal.textual_internals import is_closing, is_mounted
 from qcode.tui.terminal.themed_app import ThemedApp
 from qcode.tui.theme import AUTO
 from qcode.tui.transcript.line import shorten
-from qcode.tui.transcript.replay import first_shown_message, replay, show_earlier, show_resumed
+from qcode.tui.transcript.replay import first_shown_message, replay, show_attached, show_earlier, show_resumed
 from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.turns import Turns
 from qcode.tui.welcome import Welcome
@@ -191,6 +192,7 @@ class AppView:
         self.prompt.drop_attachment = self._drop_attachment
         queue = self._widgets.queue
         self.prompt.queued_texts, queue.on_change = lambda: queue.texts, self.prompt.keep_draft
+        self.prompt.attached_texts, self.prompt.restore_attached = self._attached_texts, self._restore_attached
         self.jobs.update_card = self.transcript.update_card
         self.turns.report_results(self.jobs.follow)
         self._shell.on_result = self.jobs.follow
@@ -198,6 +200,18 @@ class AppView:
 
     def _show_attachments(self, blocks: Sequence[Block]) -> None:
         self._widgets.queue.show_attachments([attachment_line(block) for block in blocks])
+        self.prompt.keep_draft()
+
+    def _attached_texts(self) -> list[str]:
+        blocks = self._agent.conversation.attachments.blocks
+        return [self._agent.redact(block.text) for block in blocks if isinstance(block, Text)]
+
+    def _restore_attached(self, texts: tuple[str, ...]) -> None:
+        """Attach output of commands that the last process did not send, and show its cards."""
+        blocks = tuple(Text(text) for text in texts if show_attached(text, self.transcript))
+        self._agent.conversation.attach(blocks)
+        if blocks:
+            self.notify("info", f"Restored the output of {count_text(len(blocks), 'command')} that was not sent.")
 
     def _drop_attachment(self) -> None:
         """Remove the last attachment of the next prompt, if there is one."""

@@ -309,6 +309,32 @@ def test_app_exits_if_its_terminal_disappears_without_a_signal(cli: CliRunner) -
     assert app.wait(20) == 143
 
 
+@pytest.mark.parametrize("ending", ["quit", "kill"])
+def test_output_of_a_command_that_was_not_sent_is_restored_at_the_next_start(cli: CliRunner, ending: str) -> None:
+    flags = ("--model", "demo/demo", "--trust")
+    with Terminal(cli, *flags) as terminal:
+        terminal.wait_for("? keys")
+        terminal.press("!echo kept-$((40 + 2))\r")
+        terminal.wait_for("exit 0 · Backspace removes")
+        if ending == "quit":
+            terminal.press("\x04")
+            assert terminal.wait_for_end() == 0
+        else:
+            terminal.send_signal(signal.SIGKILL)
+            terminal.wait_for_end()
+    with Terminal(cli, *flags) as terminal:
+        terminal.wait_for("Restored the output of 1 command that was not sent.")
+        assert "│ kept-42" in terminal.text
+        assert "exit 0 · Backspace removes" in terminal.text
+        terminal.press("hello\r")
+        terminal.wait_for(lambda text: "needs no key." in text and "Backspace removes" not in text)
+    with Terminal(cli, *flags) as terminal:
+        terminal.wait_for("? keys")
+        terminal.press("hi\r")
+        terminal.wait_for("demo model")
+        assert "kept-42" not in terminal.text
+
+
 def test_linear_mode_has_every_command_without_a_screen(cli: CliRunner) -> None:
     exported = cli.work / "talk.md"
     typed = {

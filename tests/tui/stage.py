@@ -193,6 +193,7 @@ class StagedAgent(Agent):
         self.permissions = Permissions(
             policy, Origins({}, "the default", KeptRules(NOWHERE, Path(__file__).parent)), lambda: 0.0
         )
+        self.redact = str
         self.memory = Memory(NOWHERE, NOWHERE, NOWHERE, lambda: True)
         if services.project is not None:
             self.permissions, self.memory = services.project.permissions, services.project.memory

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from textual.content import Content
 from textual.widgets import Static
 
 from qcode.config import state_file
+from qcode.text.json import JsonObject
 from qcode.tui.transcript.line import shorten
 
 if TYPE_CHECKING:
@@ -116,6 +117,18 @@ def _entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
             yield text, folder if isinstance(folder, str) else ""
 
 
+MAX_STORED_OUTPUT = 200_000
+"""The maximum number of characters of attached output that is stored with a draft."""
+
+
+class Unsent(NamedTuple):
+    """The unsent text and output of a process that ended."""
+
+    text: str = ""
+    attached: tuple[str, ...] = ()
+    """The texts of attached blocks: output of commands."""
+
+
 class DraftFile:
     """The unsent prompt of this process, in a private file of `folder` that remains if the process is killed.
 
@@ -126,30 +139,37 @@ class DraftFile:
     def __init__(self, folder: Path | None, path: str) -> None:
         self._folder = folder
         self._working_folder = path
-        self._saved_text = ""
+        self._saved = Unsent()
 
-    def save(self, text: str) -> None:
-        """Replace the stored draft by `text`; an empty one removes the file."""
-        if self._folder is None or text == self._saved_text:
+    def save(self, unsent: Unsent) -> None:
+        """Replace the stored draft; an empty one removes the file. Too much output is not stored."""
+        if sum(map(len, unsent.attached)) > MAX_STORED_OUTPUT:
+            unsent = Unsent(unsent.text)
+        if self._folder is None or unsent == self._saved:
             return
-        self._saved_text = text
+        self._saved = unsent
         path = self._folder / f"{os.getpid()}.json"
         with suppress(OSError):
-            if text.strip():
-                state_file.save_json(path, {"folder": self._working_folder, "text": text})
+            if unsent.text.strip() or unsent.attached:
+                draft: JsonObject = {"folder": self._working_folder, "text": unsent.text}
+                if unsent.attached:
+                    draft["attached"] = list(unsent.attached)
+                state_file.save_json(path, draft)
             else:
                 path.unlink(missing_ok=True)
 
-    def take_abandoned(self) -> str:
-        """Remove and return a draft that an ended process left for this folder; empty if there is none."""
+    def take_abandoned(self) -> Unsent:
+        """Remove and return what an ended process left for this folder; empty if there is nothing."""
         with suppress(OSError):
             for path in sorted(self._folder.glob("*.json")) if self._folder is not None else ():
                 draft = state_file.load_json(path)
                 text = draft.get("text")
                 if draft.get("folder") == self._working_folder and isinstance(text, str) and not _is_running(path.stem):
                     path.unlink()
-                    return text
-        return ""
+                    attached = draft.get("attached")
+                    texts = attached if isinstance(attached, list) else []
+                    return Unsent(text, tuple(item for item in texts if isinstance(item, str)))
+        return Unsent()
 
 
 def _is_running(pid: str) -> bool:

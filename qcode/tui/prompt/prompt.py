@@ -16,6 +16,7 @@ from textual.widgets.text_area import Location, Selection
 
 from qcode import values
 from qcode.tui.prompt.editing import EditingArea
+from qcode.tui.prompt.history import Unsent
 from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Asides, Images, Pastes, clean_paste, image_paths, spans
 from qcode.tui.prompt.menu import file_choices, mention_at
 
@@ -109,6 +110,9 @@ class Prompt(EditingArea):
         self.drop_attachment: Callable[[], None] = lambda: None
         self.queued_texts: Callable[[], Sequence[str]] = lambda: ()
         """Returns the queued prompts, which are stored below the draft."""
+        self.attached_texts: Callable[[], Sequence[str]] = lambda: ()
+        """Returns the attached output of commands, without secrets, which is stored with the draft."""
+        self.restore_attached: Callable[[tuple[str, ...]], None] = lambda texts: None
         self.editor_key = ""
         self.is_emptied_by_undo = False
         self._is_draft_due = False
@@ -151,17 +155,19 @@ class Prompt(EditingArea):
         return self.asides.without_labels(self.images.with_file_mentions(self.whole_text))
 
     def keep_draft(self) -> None:
-        """Store the text and the queued prompts for the next start, in case this one ends before they are sent."""
+        """Store all that is not sent for the next start, in case this one ends before: text, queue, attached output."""
         self._is_draft_due = False
-        unsent = filter(None, (self.portable_text, *self.queued_texts()))
-        self.prompt_history.draft_file.save("\n\n".join(unsent))
+        texts = filter(None, (self.portable_text, *self.queued_texts()))
+        self.prompt_history.draft_file.save(Unsent("\n\n".join(texts), tuple(self.attached_texts())))
 
     def restore_draft(self) -> bool:
         """Show the draft of a killed or crashed process; return False if there is none, or the prompt has text."""
-        draft = self.prompt_history.draft_file.take_abandoned() if self.is_empty else ""
-        if draft:
-            self.replace_text(draft)
-        return bool(draft)
+        unsent = self.prompt_history.draft_file.take_abandoned() if self.is_empty else Unsent()
+        if unsent.attached:
+            self.restore_attached(unsent.attached)
+        if unsent.text:
+            self.replace_text(unsent.text)
+        return bool(unsent.text)
 
     def put_back(self, typed: str) -> None:
         """Restore a rejected text in front of any text typed since."""

@@ -7,13 +7,13 @@ messages before it in the background.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.attachments import attached_lines, split_attached
-from qcode.agent.sessions.history import StoredMessage, Thought
+from qcode.agent.sessions.history import StoredJob, StoredMessage, Thought
 from qcode.agent.sessions.loader import has_unfinished_turn, is_about_broken_turn
 from qcode.agent.sessions.replay import (
     ReplayedPrompt,
@@ -120,32 +120,40 @@ def is_shown_by_resume(conversation: Conversation, notice: str) -> bool:
     return is_about_broken_turn(notice) and (is_marked or has_unfinished_turn(stored))
 
 
+def show_attached(
+    text: str, transcript: TranscriptView, jobs: Mapping[int, StoredJob] | None = None, number: int = 0
+) -> bool:
+    """Show the card of an attached block: a shell line, the output of a job, or an aside; return False for others."""
+    attached = split_attached(text)
+    if attached is None or attached.kind not in ("shell", "job", "aside"):
+        return False
+    # This card is never updated, so its id need not match a call. No running line has the same id.
+    card = f"stored {number}"
+    if attached.kind == "shell":
+        state = line_state(attached.result)
+        transcript.add_card(card, "!", one_line(attached.name))
+        result = one_line(attached.result) if state != "stopped" else None
+        output = shown_output(attached.content)
+        if (job := ended_job(attached.result, jobs or {})) is not None:
+            state, result, output = job_call_state(job), one_line(job.state), job.output or output
+        transcript.update_card(card, CardUpdate(state=state, output=output, summary=result))
+        return True
+    transcript.add_card(card, "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
+    summary = one_line(attached.result)
+    transcript.update_card(card, CardUpdate(state="done", output=attached.content, summary=summary))
+    return True
+
+
 def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
     """Show a prompt, the shell lines that the user ran before it, the output of jobs, and asides."""
     typed: list[str] = []
     for number, block in enumerate(item.message.blocks):
         if not isinstance(block, Text):
             continue
-        attached = split_attached(block.text)
-        if attached is None:
+        if split_attached(block.text) is None:
             typed.append(block.text)
-        elif attached.kind == "shell":
-            # This card is never updated, so its id need not match a call. No running line has the same id.
-            card, state = f"stored {number}", line_state(attached.result)
-            transcript.add_card(card, "!", one_line(attached.name))
-            result = one_line(attached.result) if state != "stopped" else None
-            output = shown_output(attached.content)
-            if (job := ended_job(attached.result, item.jobs)) is not None:
-                state, result, output = job_call_state(job), one_line(job.state), job.output or output
-            transcript.update_card(card, CardUpdate(state=state, output=output, summary=result))
-        elif attached.kind in ("job", "aside"):
-            transcript.add_card(
-                f"stored {number}", "jobs" if attached.kind == "job" else "btw", one_line(attached.name)
-            )
-            summary = one_line(attached.result)
-            transcript.update_card(
-                f"stored {number}", CardUpdate(state="done", output=attached.content, summary=summary)
-            )
+        else:
+            show_attached(block.text, transcript, item.jobs, number)
     for text in [item.typed_text] if item.typed_text else typed:
         transcript.add_user(text)
     if lines := attached_lines(item.message.blocks[:-1], typed_text(item.message)):
