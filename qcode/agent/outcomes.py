@@ -1,4 +1,4 @@
-"""How a turn ended: its exit code, the `subtype` of its result, and sentences for stderr and for the app.
+"""Sentences about a turn for every front end: its end (exit code, `subtype`), retries, waits, hooks and searches.
 
 Scripts rely on the tables of exit codes and subtypes. Each line for stderr states the problem and, if possible, a
 remedy, such as the flags that would have allowed denied calls. `AnswerSoFar` collects the answer of a running turn
@@ -202,8 +202,8 @@ def retry_text(retry: Retry, cap: int | None = None) -> str:
 
 
 def restored_text(restored: PartialRestored) -> str:
-    """Return why a new attempt is dropped and the text of the attempt before is restored, for every front end."""
-    return f"the new attempt {'was interrupted' if restored.is_interrupted else 'failed'}; the first one is kept"
+    """Return the notice that a new attempt was dropped and the previous text is shown again."""
+    return f"retry {'interrupted' if restored.is_interrupted else 'failed'}; first text kept"
 
 
 def shortfall(ended: TurnEnded, note: str) -> str:
@@ -224,14 +224,13 @@ def shortfall(ended: TurnEnded, note: str) -> str:
 
 
 def denial_line(count: int, flags: str, unallowable: int) -> str:
-    """Return the last line of stderr after `count` calls that needed an approval; it ends with the flags to add.
+    """Return the last line of stderr after `count` calls that needed an approval, with the flags to add, if any.
 
-    `unallowable` is the number of calls that no flag would have allowed.
+    Empty if `count` is 0. `unallowable` is the number of calls that no flag would have allowed.
     """
     if not count:
         return ""
-    calls = f"{count_text(count, 'tool call')} required"
-    line = f"{calls} approval and did not run (non-interactive mode)"
+    line = f"{count_text(count, 'tool call')} required approval and did not run (non-interactive mode)"
     if not flags:
         return f"{line}; no flag allows {'it' if count == 1 else 'them'}, only an approval in the app"
     flags = visible(flags)
@@ -299,10 +298,10 @@ def _limit_end(error: ErrorInfo) -> str:
     if error.resets_at is None or (error.retry_after or 0) < MIN_NAMED_WAIT_S:
         return ""
     limit = f"limit of {error.limited_model}" if error.limited_model else "limit"
-    again = f"; {limit} reached, again at {time_text(error)} ({utc_text(error.resets_at)})"
+    reached = f"; {limit} reached until {time_text(error)} ({utc_text(error.resets_at)})"
     if error.wait_refusal:
-        return f"{again}, {error.wait_refusal}: qcode --continue -p TEXT"
-    return f"{again}: qcode --continue -p TEXT, or use --wait-for-limit"
+        return f"{reached}, {error.wait_refusal}; then run qcode --continue -p TEXT"
+    return f"{reached}; then run qcode --continue -p TEXT, or use --wait-for-limit"
 
 
 MIN_NAMED_WAIT_S = 60.0
@@ -436,7 +435,7 @@ class AnswerSoFar:
                 self._superseded, self._live = "", [text]
             case ReplyFinished(message=message):
                 text = self._paused_text + (message.text if message else "")
-                self._reply_texts = self._ended_replies
+                self._reply_texts = self._replies_before_current
                 if text.strip():
                     self._reply_texts.append(text)
                     self._last_complete_text = text
@@ -458,11 +457,11 @@ class AnswerSoFar:
     def whole_text(self) -> str:
         """All replies of the turn so far, joined with blank lines."""
         live = self._paused_text + self._reply_text()
-        return "\n\n".join([*self._ended_replies, live] if live.strip() else self._ended_replies)
+        return "\n\n".join([*self._replies_before_current, live] if live.strip() else self._replies_before_current)
 
     @property
-    def _ended_replies(self) -> list[str]:
-        """The replies before the current one, which may continue after a pause."""
+    def _replies_before_current(self) -> list[str]:
+        """The finished replies, without a paused last one, which the current reply continues."""
         return self._reply_texts[:-1] if self._paused_text else self._reply_texts
 
     def _reply_text(self) -> str:

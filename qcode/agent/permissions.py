@@ -322,7 +322,8 @@ class Permissions:
     def _row(self, user_rule: _UserRule) -> RuleInForce:
         cause = f"answered to {user_rule.why}" if user_rule.why else "added"
         if user_rule.scope == "folder":
-            origin = f"saved for this folder, {cause}, {_day(user_rule.at)}"
+            cause = f"{cause}," if user_rule.why else cause
+            origin = f"saved for this folder, {cause} {_day(user_rule.at)}"
             return RuleInForce(user_rule.effect, user_rule.text, origin, "folder", user_rule.number)
         at = datetime.fromtimestamp(user_rule.at).astimezone()
         cause = f"in the sandbox, {cause}" if user_rule.is_sandboxed else cause

@@ -15,7 +15,7 @@ from typing import Literal, TypeAlias
 from qcode.engine import synthetic
 from qcode.engine.effects import ApprovalAnswered, AskApproval, Effect, Emit, RunTool
 from qcode.engine.reply.assembler import CallState
-from qcode.engine.reply.phase import JudgedCall
+from qcode.engine.reply.phase import ReceivedCall
 from qcode.protocol.events import Denial, Signal, ToolFinished, ToolPayloadRepair, ToolStarted
 from qcode.protocol.messages import Block, ToolCall, ToolResult
 from qcode.protocol.tools import ToolOutcome, ToolSpec
@@ -162,7 +162,7 @@ class CallRound:
     `is_strict`: a call of an unknown tool fails the turn, and no call of the reply runs; signals are still recorded.
     """
 
-    calls: Sequence[JudgedCall]
+    calls: Sequence[ReceivedCall]
     tools: Mapping[str, ToolSpec]
     limits: CallLimits
     is_strict: bool = False
@@ -294,7 +294,7 @@ class CallRound:
         self._open[index] = "repeating" if repeats else "asked"
         return [AskApproval(call, arguments, repeats)]
 
-    def _is_signal(self, pending: JudgedCall) -> bool:
+    def _is_signal(self, pending: ReceivedCall) -> bool:
         """Return whether a call is recorded instead of run; malformed arguments are recorded unchanged."""
         spec = self.tools.get(pending.call.name)
         return spec is not None and spec.is_one_way and pending.state in ("complete", "malformed")

@@ -58,10 +58,10 @@ class Retry:
     is_continuation: bool
     """Keep the shown text and append to it; otherwise the reply starts over."""
     reason: str
-    """`max_tokens`, `transport`, `thinking`, `call` or `context`.
+    """`max_tokens`, `transport`, `thinking`, `call`, `context` or `fallback`.
 
     `call`: a call, or the rest of one, is requested again. `context`: the window was full and the conversation was
-    compacted.
+    compacted. `fallback`: another model takes over.
     """
     attempt: int
     """Counts from 1 among the attempts with this reason."""

@@ -177,7 +177,7 @@ def normalize_stop(table: Mapping[str, StopReason], raw: str, *, has_calls: bool
     return StopReason.TOOL_USE if has_calls and stop is StopReason.END_TURN else stop
 
 
-class Ending:
+class EndState:
     """The end state of a stream, for decoders whose protocol has a stop reason and an end mark."""
 
     def __init__(self) -> None:

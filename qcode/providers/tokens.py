@@ -51,7 +51,7 @@ def _try_to_read(folder: Path) -> Encoding | None:
 
 
 def read_vocabulary(folder: Path) -> Encoding:
-    """Read the vocabulary in `folder`. Raise `ImportError`, `OSError` or `ValueError` if that fails."""
+    """Read the vocabulary in `folder`. Raise `ImportError`, `OSError`, `ValueError` or `LookupError` if that fails."""
     import lzma
 
     from tiktoken import Encoding

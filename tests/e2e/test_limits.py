@@ -57,9 +57,11 @@ def test_limit_beyond_the_longest_wait_ends_at_once_and_names_the_time(cli: CliR
     result = done.result
     assert result["error"]["kind"] == "rate_limit"
     assert result["resets_at"] == result["error"]["resets_at"]
-    again = r"limit reached, again at \d\d:\d\d.* \(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\)"
+    again = r"limit reached until \d\d:\d\d.* \(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\)"
     assert re.search(
-        f"{again}, later than the maximum wait of 2 h 00 min: qcode --continue -p TEXT$", done.err, re.MULTILINE
+        f"{again}, later than the maximum wait of 2 h 00 min; then run qcode --continue -p TEXT$",
+        done.err,
+        re.MULTILINE,
     )
 
 
@@ -67,7 +69,7 @@ def test_limit_that_must_not_be_retried_does_not_suggest_to_wait(cli: CliRunner)
     with FakeServer("openai", [refused(429, LIMIT, retry_after=9_000, headers={"x-should-retry": "false"})]) as server:
         done = ask(cli, server, "")
     assert done.code == 75
-    assert "and the provider asks not to retry: qcode --continue" in done.err
+    assert "and the provider asks not to retry; then run qcode --continue" in done.err
 
 
 @pytest.mark.parametrize("given", ["", "soon", "0s", "-5m", "2 h"])
@@ -197,7 +199,7 @@ def test_fallback_that_fails_names_the_limit_that_ends_first(cli: CliRunner) -> 
     with FakeServer("openai", limits[:1]) as first, FakeServer("anthropic", limits[1:]) as second:
         done = run_aside(cli, first, second)
     assert done.code == 75
-    assert "anthropic: Rate limit reached (429) (request req_fake); limit of openai/m reached, again at" in done.err
+    assert "anthropic: Rate limit reached (429) (request req_fake); limit of openai/m reached until" in done.err
 
 
 def test_wait_for_limit_after_a_failed_fallback_waits_for_the_first_model(cli: CliRunner) -> None:

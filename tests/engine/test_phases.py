@@ -179,7 +179,7 @@ def test_broken_stream_puts_the_reply_in_backoff_with_the_failed_attempt(
     ("scripts", "fallback"),
     [
         ((FULL, text("Task."), text(" and the second.")), reply_phases.KeepTruncated),
-        ((OVERFLOW, text("Task."), text("Fine.")), reply_phases.AbortAfter),
+        ((OVERFLOW, text("Task."), text("Fine.")), reply_phases.EndWithError),
     ],
 )
 def test_reply_that_needs_room_stores_its_ending_without_room(

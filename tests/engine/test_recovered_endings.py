@@ -59,6 +59,13 @@ def test_empty_truncated_reply_is_escalated_once_and_not_nudged() -> None:
     assert "before any text" in finished(played).note
 
 
+def test_notice_suggests_a_higher_output_limit_unless_a_request_failed() -> None:
+    remedy = "or set a higher --max-output-tokens."
+    assert finished(play(cut("One "), cut("One "), *[cut("more ")] * 3)).note.endswith(f"Ask to continue, {remedy}")
+    note = finished(play(cut("One "), refused("no"))).note
+    assert note.endswith("the last request failed: no. Ask to continue.")
+
+
 def test_partial_text_is_preferred_to_an_escalated_thinking_only_attempt() -> None:
     played = play(cut("The first half ", output=8_000), thinking("hm"), text("and the second."))
     assert played.shown == played.end.text == "The first half and the second."

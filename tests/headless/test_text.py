@@ -138,9 +138,9 @@ def test_verbose_run_prints_events_and_usage() -> None:
     assert lines == [
         "qcode: model demo/scripted, permission mode ask",
         "qcode: truncated at the output limit; retrying with 64,000 tokens",
-        "qcode: the new attempt failed; the first one is kept",
+        "qcode: retry failed; first text kept",
         "qcode: truncated at the output limit; continuing, attempt 1",
-        "qcode: the new attempt was interrupted; the first one is kept",
+        "qcode: retry interrupted; first text kept",
         "qcode: rate limit, retry 1 in 2 s",
         "qcode: shell: done, 3 passed",
         "qcode: 5 API calls (1 initial + 1 escalation + 3 continuations), 120 tokens in, 30 tokens out "

@@ -71,7 +71,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r'("seconds":)[\d.]+', r"\g<1>0"),
         (r"\bBotocore/.*", "Botocore/<VERSION>"),
         (r"\b\d{8}T\d{6}Z\b", "<TIME>"),
-        (r"again at \d\d:\d\d\b", "again at <CLOCK>"),
+        (r"reached until \d\d:\d\d\b", "reached until <CLOCK>"),
         (r"/\d{8}/(eu-test-1)", r"/<DATE>/\1"),
         (r"Signature=[0-9a-f]{64}", "Signature=<SIGNATURE>"),
     )

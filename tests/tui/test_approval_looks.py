@@ -38,6 +38,13 @@ RISKY = replace(
     rule="",
     offers=(),
 )
+NUMBERS_REQUEST = replace(
+    FOUR_REQUEST,
+    call=call("edit", '{"path": "n.py"}'),
+    question="Edit n.py?",
+    detail=NUMBERS,
+    rule="edit(./n.py)",
+)
 STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
     "edit": (
         FOUR_REQUEST,
@@ -45,12 +52,12 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
         (),
     ),
     "long edit": (
-        replace(FOUR_REQUEST, detail=NUMBERS, question="Edit n.py?"),
+        NUMBERS_REQUEST,
         ("Edit n.py +52 -52", "more rows · PgDn scroll", "› 1 Yes (y)", "6 No, and say why"),
         (),
     ),
     "rewritten file": (
-        replace(FOUR_REQUEST, detail=REWRITTEN, question="Edit n.py?"),
+        replace(NUMBERS_REQUEST, detail=REWRITTEN),
         ("Edit n.py +60 -60", "- n = 0", "+ number_0 = 0", "more removed lines", "PgDn scroll"),
         (),
     ),

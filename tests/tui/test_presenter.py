@@ -201,10 +201,10 @@ def test_restored_partial_replaces_the_new_attempt() -> None:
     )
     assert record.of("restore", "mark") == [
         ("restore", "half", "r"),
-        ("mark", "the new attempt failed; the first one is kept"),
+        ("mark", "retry failed; first text kept"),
     ]
     record = present(TextDelta(0, "half"), Retry(False, "max_tokens", 1, 9), PartialRestored("half", "", True))
-    assert record.of("mark") == [("mark", "the new attempt was interrupted; the first one is kept")]
+    assert record.of("mark") == [("mark", "retry interrupted; first text kept")]
 
 
 def test_call_has_one_card_from_its_first_character_to_its_result() -> None:

@@ -164,7 +164,7 @@ def test_interrupted_second_attempt_is_shown_as_interrupted_live_and_on_replay(t
                 talked.conversation.cancel()
 
     asyncio.run(body())
-    assert any("the new attempt was interrupted; the first one is kept" in row for row in person.rows)
+    assert any("retry interrupted; first text kept" in row for row in person.rows)
     assert "failed" not in "".join(person.rows)
     assert resumed_rows(tmp_path, talked) == person.rows
 

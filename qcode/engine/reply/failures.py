@@ -21,9 +21,9 @@ from qcode.engine.reply import requests
 from qcode.engine.reply.assembler import BlockDraft, ReplyShape, ends_early
 from qcode.engine.reply.attempt import Attempt
 from qcode.engine.reply.phase import (
-    AbortAfter,
     AtLimit,
     Backoff,
+    EndWithError,
     EndWithoutRoom,
     KeepTruncated,
     NeedsModel,
@@ -93,7 +93,7 @@ def break_off(state: ReplyState) -> list[Effect] | None:
 def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -> list[Effect]:
     error = failure.error
     if error.kind is ErrorKind.CONTEXT_OVERFLOW:
-        return ask_for_room(state, AbortAfter(error.info), attempt)
+        return ask_for_room(state, EndWithError(error.info), attempt)
     is_shorter = state.superseded is not None and attempt.shown_chars <= len(state.superseded.text)
     if state.base:
         is_continued = attempt.shown_chars > 0
@@ -134,16 +134,16 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
 
 
 def _wait_or_ask(
-    state: ReplyState, backoff: Backoff | NeedsModel, limit: ErrorInfo, wait: float, jitter: float
+    state: ReplyState, after_wait: Backoff | NeedsModel, limit: ErrorInfo, wait: float, jitter: float
 ) -> list[Effect]:
     """Wait for the end of a limit, or ask the user whether to wait."""
     state.limit_waits += 1
     # A little later than the end of the limit, so that many clients do not return in the same second.
     seconds = wait + jitter * min(MAX_LIMIT_JITTER_S, wait / 10)
     if state.plan.retries.wait_for_limit == "ask":
-        state.phase = AtLimit(backoff, limit, seconds, is_question=True)
+        state.phase = AtLimit(after_wait, limit, seconds, is_question=True)
         return [Emit(LimitReached(limit, seconds, is_question=True))]
-    return _wait_for_limit(state, AtLimit(backoff, limit, seconds, is_question=False))
+    return _wait_for_limit(state, AtLimit(after_wait, limit, seconds, is_question=False))
 
 
 def resume_with_model(state: ReplyState, plan: ReplyPlan, model: KnownModel, counter: PromptCounter) -> list[Effect]:
@@ -202,7 +202,7 @@ def handle_limit_answer(state: ReplyState, phase: AtLimit, *, waits: bool) -> li
     """Wait for the end of the limit, or end the reply with the provider's error."""
     if not waits:
         # Only before a switch of models is the attempt still open; otherwise it was absorbed or discarded already.
-        attempt = phase.backoff.attempt if isinstance(phase.backoff, NeedsModel) else None
+        attempt = phase.after_wait.attempt if isinstance(phase.after_wait, NeedsModel) else None
         return _abort(state, attempt, phase.error)
     return _wait_for_limit(state, replace(phase, is_question=False))
 
@@ -218,7 +218,7 @@ def handle_limit_wait(state: ReplyState, phase: AtLimit, seconds: float) -> list
         return [Emit(LimitReached(phase.error, 0.0, is_question=True))]
     if seconds_left > 0:
         return _wait_for_limit(state, replace(phase, seconds_left=seconds_left))
-    return retry(state, phase.backoff)
+    return retry(state, phase.after_wait)
 
 
 _NO_RETRY = "and the provider asks not to retry"
@@ -237,19 +237,19 @@ def _wait_refusal(retry_after: float | None, state: ReplyState) -> str:
 
 def _wait_for_limit(state: ReplyState, phase: AtLimit) -> list[Effect]:
     if phase.seconds_left <= 0:
-        return retry(state, phase.backoff)
+        return retry(state, phase.after_wait)
     state.phase = phase
     return [Emit(LimitReached(phase.error, phase.seconds_left)), Wait(min(phase.seconds_left, LIMIT_REPORT_S))]
 
 
-def retry(state: ReplyState, backoff: Backoff | NeedsModel) -> list[Effect]:
+def retry(state: ReplyState, after_wait: Backoff | NeedsModel) -> list[Effect]:
     """Send the next request after a wait, or connect the model that sends it."""
-    if isinstance(backoff, NeedsModel):
-        state.phase = replace(backoff, has_waited=True)
-        return [SwitchModel(backoff.failure.error.info, has_waited=True)]
-    if backoff.then == "continue":
-        return _continue_broken_text(state, backoff.failed_attempt.request.max_tokens)
-    return _replay(state, backoff.failed_attempt)
+    if isinstance(after_wait, NeedsModel):
+        state.phase = replace(after_wait, has_waited=True)
+        return [SwitchModel(after_wait.failure.error.info, has_waited=True)]
+    if after_wait.then == "continue":
+        return _continue_broken_text(state, after_wait.failed_attempt.request.max_tokens)
+    return _replay(state, after_wait.failed_attempt)
 
 
 def ask_for_room(state: ReplyState, fallback: RoomFallback, attempt: Attempt | None = None) -> list[Effect]:
@@ -264,7 +264,7 @@ def ask_for_room(state: ReplyState, fallback: RoomFallback, attempt: Attempt | N
 def end_uncompacted(state: ReplyState, fallback: RoomFallback, attempt: Attempt | None = None) -> list[Effect]:
     """End the reply because the window is full and could not be compacted."""
     match fallback:
-        case AbortAfter():
+        case EndWithError():
             return _abort(state, attempt, fallback.error)
         case EndWithoutRoom():
             return _end_without_room(state, fallback.request, attempt)

@@ -24,8 +24,8 @@ Ending: TypeAlias = Literal["done", "calls", "paused", "cut", "refused", "failed
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedCall:
-    """A call of the committed reply with its state."""
+class ReceivedCall:
+    """A call of the committed reply: complete, incomplete, malformed or damaged."""
 
     call: ToolCall
     state: CallState
@@ -41,14 +41,15 @@ class JudgedCall:
 class ReplyResult:
     """The result of a reply. `message` is None if there is nothing to store.
 
-    `limit` is the limit of the prompt that ended the reply, or None. See `recovery.RunCalls` for `escalates_next`.
+    `limit` is the limit for the whole prompt (replies, tool calls, cost, time) that ended the reply, or None. See
+    `recovery.RunCalls` for `escalates_next`.
     """
 
     ending: Ending
     stop: StopReason | None
     raw_stop: str
     message: Message | None
-    calls: tuple[JudgedCall, ...] = ()
+    calls: tuple[ReceivedCall, ...] = ()
     error: ErrorInfo | None = None
     note: str = ""
     limit: Limit | None = None
@@ -62,7 +63,7 @@ class Unsent:
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """One request is in flight. The ledger counted it under `cause`."""
+    """One request is in flight. It was counted under `cause` in the turn's totals (`engine.ledger`)."""
 
     attempt: Attempt
     cause: RequestCause
@@ -77,7 +78,7 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Reopened:
-    """The attempt that replaced this one failed, so `recovery` decides on this one again."""
+    """The attempt that replaced `attempt` failed; `recovery` decides again, on `attempt`."""
 
     attempt: Attempt
     shape: ReplyShape
@@ -93,13 +94,14 @@ class Backoff:
 
 @dataclass(frozen=True, slots=True)
 class AtLimit:
-    """The host has reached a rate limit. After `seconds_left` the request is sent again, as after a `Backoff`.
+    """The provider has reached a rate limit. After `seconds_left` the request is sent again, as after a `Backoff`.
 
-    `backoff` is a `NeedsModel` if another model has the limit; that model then takes over.
+    `after_wait` is a `NeedsModel` if the limit belongs to a model that failed earlier in the turn; after the wait that
+    model continues.
     `is_question`: the user has not yet decided whether to wait.
     """
 
-    backoff: Backoff | NeedsModel
+    after_wait: Backoff | NeedsModel
     error: ErrorInfo
     seconds_left: float
     is_question: bool
@@ -107,7 +109,7 @@ class AtLimit:
 
 @dataclass(frozen=True, slots=True)
 class NeedsModel:
-    """The host failed with `failure` after all retries, and another model may take over from the closed attempt.
+    """The model failed with `failure` and is not retried; another model may take over from the closed attempt.
 
     `has_waited`: the turn has waited for the limit of that model, which has ended.
     """
@@ -139,8 +141,8 @@ ReplyPhase: TypeAlias = Unsent | Streaming | Closed | Reopened | Backoff | AtLim
 
 
 @dataclass(frozen=True, slots=True)
-class AbortAfter:
-    """The host refused the prompt as too long: end with this error, or as truncated if the reply has text."""
+class EndWithError:
+    """The provider refused the prompt as too long: end with this error, or as truncated if the reply has text."""
 
     error: ErrorInfo
 
@@ -162,4 +164,4 @@ class KeepTruncated:
     note: str
 
 
-RoomFallback: TypeAlias = AbortAfter | EndWithoutRoom | KeepTruncated
+RoomFallback: TypeAlias = EndWithError | EndWithoutRoom | KeepTruncated

@@ -181,7 +181,7 @@ class Reply:
                 state.close_attempt(attempt, "cancelled")
             case NeedsRoom(attempt=attempt) | NeedsModel(attempt=attempt):
                 pass
-            case AtLimit(backoff=NeedsModel(attempt=attempt)):
+            case AtLimit(after_wait=NeedsModel(attempt=attempt)):
                 pass
         effects = state.keep_longest_text(attempt, is_interrupted=True)
         return effects + state.finish("cancelled", None, "", why="cancelled", note="Interrupted.")

@@ -23,7 +23,7 @@ from qcode.engine.reply.phase import (
     Closed,
     Ending,
     Finished,
-    JudgedCall,
+    ReceivedCall,
     Reopened,
     ReplyPhase,
     ReplyResult,
@@ -309,7 +309,9 @@ class ReplyState:
         is_worth_storing = any(is_call_or_text(block) for block in blocks)
         message = Message("assistant", blocks) if is_worth_storing else None
         drafts = [draft for draft in self.base if draft.kind == "call"]
-        calls = tuple(JudgedCall(stored_call(draft), draft.state, draft.text, cap, escalates_next) for draft in drafts)
+        calls = tuple(
+            ReceivedCall(stored_call(draft), draft.state, draft.text, cap, escalates_next) for draft in drafts
+        )
         self.phase = Finished(ReplyResult(ending, stop, raw_stop, message, calls, error, note, limit, escalates_next))
         # The searches of a discarded attempt disappear with its text.
         searches = [search for index, search in self.searches if not self.records[index].is_discarded]
@@ -409,10 +411,9 @@ def describe_cut(attempts: Sequence[AttemptRecord], why: str, error: str = "") -
         "repetition": "the last continuation kept repeating itself and was stopped",
         "error": f"the last request failed: {error}" if error else "the last request failed",
     }.get(why, "each request reached its output limit")
-    return (
-        f"The reply is incomplete after {requests} ({caps}): {reason}. "
-        "Ask to continue, or set a higher --max-output-tokens."
-    )
+    # A higher cap would not have prevented an error.
+    remedy = "Ask to continue." if why == "error" else "Ask to continue, or set a higher --max-output-tokens."
+    return f"The reply is incomplete after {requests} ({caps}): {reason}. {remedy}"
 
 
 def describe_overspent(attempts: Sequence[AttemptRecord], limit: Decimal) -> str:

@@ -22,7 +22,7 @@ from qcode.providers.blocks import (
     MAX_SEARCHES,
     BlockKind,
     BlockWriter,
-    Ending,
+    EndState,
     PrefilledSpace,
     Searches,
     normalize_stop,
@@ -292,7 +292,7 @@ _KINDS: Mapping[str, BlockKind] = {
 _KIND_OF_DELTA: Mapping[str, BlockKind] = {"text_delta": BlockKind.TEXT, "thinking_delta": BlockKind.REASONING}
 
 
-class AnthropicDecoder(Ending):
+class AnthropicDecoder(EndState):
     """A decoder of the stream of one reply.
 
     `tag` makes generated call ids unique in a conversation; for `prefilled_space` see `PrefilledSpace`.

@@ -19,7 +19,7 @@ from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, Too
 from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReason, UsageReported
 from qcode.protocol.usage import Usage
-from qcode.providers.blocks import BlockKind, BlockWriter, Ending, PrefilledSpace, normalize_stop
+from qcode.providers.blocks import BlockKind, BlockWriter, EndState, PrefilledSpace, normalize_stop
 from qcode.providers.claude import thinking_fields
 from qcode.providers.errors import from_stream
 from qcode.providers.history import (
@@ -231,7 +231,7 @@ STOPS: Mapping[str, StopReason] = {
 """`stopReason` of Converse."""
 
 
-class BedrockDecoder(Ending):
+class BedrockDecoder(EndState):
     """A decoder of the stream of one reply.
 
     `model` is the requested model, because the stream does not name it. `tag` makes generated call ids unique in a

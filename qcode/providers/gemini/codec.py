@@ -21,7 +21,7 @@ from qcode.protocol.usage import Usage
 from qcode.providers.blocks import (
     BlockKind,
     BlockWriter,
-    Ending,
+    EndState,
     Searches,
     normalize_stop,
     own_tools,
@@ -263,7 +263,7 @@ UNKNOWN_STOPS = frozenset({"FINISH_REASON_UNSPECIFIED", "OTHER", "NO_IMAGE", "ES
 """Documented reasons that do not explain why the reply ended."""
 
 
-class GeminiDecoder(Ending):
+class GeminiDecoder(EndState):
     """A decoder of the chunks of one reply. `tag` makes generated call ids unique in a conversation."""
 
     def __init__(self, *, tag: str = "0") -> None:

@@ -3,7 +3,8 @@
 Source of the shapes: OpenAI's API reference (chat/create and chat/streaming). Variations of other servers are in
 `quirks` for requests, and tolerated by the decoder for replies. `CallDeltas` finds the call that a delta belongs to,
 although servers omit the index or the id, send index 0 for every call, repeat an id, create a new id for every delta,
-or send arguments as an object. It matches the id, then the index, then the latest call; a name starts a new call.
+or send arguments as an object. It matches the id, then the index, then the latest call. A name starts a new call if
+the id is new, the name differs, or the arguments are already complete.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from qcode.protocol.model import Effort, ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, ReplyStarted, StopReason, UsageReported
 from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
-from qcode.providers.blocks import BlockKind, BlockWriter, Ending, normalize_stop
+from qcode.providers.blocks import BlockKind, BlockWriter, EndState, normalize_stop
 from qcode.providers.errors import from_stream, is_error_object
 from qcode.providers.history import (
     EncodedMessages,
@@ -45,7 +46,7 @@ _RESULTS_SEEN = "Understood."
 def encode(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages | None = None) -> JsonObject:
     """Return the request body. The output cap is always sent, in the field that this server reads.
 
-    With `encoded`, it lacks the settled messages, which `encoded.body` adds.
+    With `encoded`, the body lacks the system prompt and the messages whose encoding is final; `encoded.body` adds them.
     """
     quirks = model_quirks(quirks, request.model)
     messages = _messages(request, quirks, encoded)
@@ -71,14 +72,15 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
     used_ids: set[str] = set()
     api_messages: list[Json] = [{"role": "system", "content": sendable(request.system)}] if request.system else []
     if encoded is not None:
-        # Reasoning is sent back only inside the running tool loop, so the messages in it change once more.
+        # Reasoning is sent back only inside the running tool loop, so its messages are encoded again, without
+        # reasoning, when the loop is over; until then they are not settled.
         limit = start_of_tool_loop(rest) if quirks.echoes_reasoning else None
         encoded.begin(api_messages)
         rest, used_ids = encoded.encode_settled(
             rest, request.model, partial(_encode_settled, quirks, encoded, request.model), limit
         )
         api_messages = []
-    messages = _sendable_messages(rest, quirks, used_ids)
+    messages = _alternating_messages(rest, quirks, used_ids)
     loop_start = start_of_tool_loop(messages)
     cache = encoded or EncodedMessages()
     for index, message in enumerate(messages):
@@ -94,28 +96,28 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
 
 
 def _encode_settled(
-    quirks: ChatQuirks, encoded: EncodedMessages, variant: str, messages: Sequence[Message], used_ids: set[str]
+    quirks: ChatQuirks, encoded: EncodedMessages, model: str, messages: Sequence[Message], used_ids: set[str]
 ) -> list[Json]:
-    non_empty = _sendable_messages(messages, quirks, used_ids)
+    non_empty = _alternating_messages(messages, quirks, used_ids)
     return [
         item
         for message in non_empty
-        for item in _encode_message(message, quirks, encoded, variant, echoes_reasoning=False)
+        for item in _encode_message(message, quirks, encoded, model, echoes_reasoning=False)
     ]
 
 
-def _sendable_messages(messages: Sequence[Message], quirks: ChatQuirks, used_ids: set[str]) -> list[Message]:
+def _alternating_messages(messages: Sequence[Message], quirks: ChatQuirks, used_ids: set[str]) -> list[Message]:
     non_empty = [message for message in messages if message.role == "user" or _has_content(message)]
     return alternate(non_empty, partial(_call_id, quirks=quirks), used_ids)
 
 
 def _encode_message(
-    message: Message, quirks: ChatQuirks, encoded: EncodedMessages, variant: str, *, echoes_reasoning: bool
+    message: Message, quirks: ChatQuirks, encoded: EncodedMessages, model: str, *, echoes_reasoning: bool
 ) -> list[Json]:
     if message.role == "user":
-        return encoded.encode_once(message, partial(_user, message, quirks), variant)
+        return encoded.encode_once(message, partial(_user, message, quirks), model)
     return encoded.encode_once(
-        message, partial(_assistant_items, message, quirks, echoes_reasoning), f"{variant} {echoes_reasoning}"
+        message, partial(_assistant_items, message, quirks, echoes_reasoning), f"{model} {echoes_reasoning}"
     )
 
 
@@ -340,7 +342,7 @@ FAILURES: Mapping[str, ErrorKind] = {
 """Values of `finish_reason` that some servers send for an error."""
 
 
-class ChatDecoder(Ending):
+class ChatDecoder(EndState):
     """A decoder of the chunks of one reply. `tag` makes generated call ids unique in a conversation."""
 
     def __init__(self, quirks: ChatQuirks | None = None, *, tag: str = "0") -> None:

@@ -121,9 +121,8 @@ class ChangesScreen(ListScreen[None]):
         lines = [*lines, *[Line()] * (max_rows - len(lines))]
         preview.update(Rows(lines, preview))
 
-    def shown_count(self, total: int) -> int:
-        """Return the number of changes; the first row is all of them."""
-        return max(0, total - 1)
+    def is_counted(self, row: PickerRow) -> bool:
+        return row.id != ALL
 
     def select(self, row: PickerRow) -> None:
         part = self._parts.get(row.id)

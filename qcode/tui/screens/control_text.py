@@ -84,7 +84,7 @@ def decision_text(decision: CallRecord) -> str:
     """Return a decision in full: call, time, reason and rule."""
     outcome = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decision, decision_label(decision))
     reason = f": {visible(decision.reason)}" if decision.reason else ""
-    rule = f" [{visible(decision.rule)}]" if decision.rule else ""
+    rule = f" (rule {visible(decision.rule)})" if decision.rule else ""
     return f"{clock_text(decision.at)} {call_text(decision, _MAX_CALL)}\n{outcome}{reason}{rule}"
 
 
@@ -129,7 +129,7 @@ def read_checked(text: str) -> tuple[CheckedKind, str]:
 
 def verdict_text(kind: CheckedKind, value: str, verdict: Verdict) -> str:
     """Return a verdict in words; if it is to ask, also the rule that would allow the call."""
-    rule = f" [{visible(verdict.rule)}]" if verdict.rule else ""
+    rule = f" (rule {visible(verdict.rule)})" if verdict.rule else ""
     text = f"{kind} {visible(value)}: {_VERDICTS[verdict.verdict]}, {visible(verdict.reason)}{rule}"
     if verdict.verdict == "ask" and verdict.proposed_rule:
         text += f"\nTo allow it: {visible(verdict.proposed_rule)}"

@@ -97,6 +97,9 @@ class ModelPicker(ListScreen[ModelChoice]):
         else:
             self.dismiss(ModelChoice(row.id, effort=self.effort))
 
+    def is_counted(self, row: PickerRow) -> bool:
+        return not row.id.startswith(CONNECT)
+
     def title_note(self) -> str:
         return f"loading {', '.join(sorted(self._pending_providers))}" if self._pending_providers else ""
 

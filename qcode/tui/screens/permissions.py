@@ -68,6 +68,9 @@ class PermissionsScreen(Picker):
         rule_keys = _RULE_KEYS if rule is not None and rule.number else ()
         return (*main_keys, tab, ("Ctrl+A", "add"), *rule_keys, ("Ctrl+T", "check"), arrow_keys)
 
+    def is_counted(self, row: PickerRow) -> bool:
+        return row.id != "mode"
+
     def show_row(self, row: PickerRow | None) -> None:
         self.show_title_and_keys()
         # This event may arrive after a message about the row was shown, which must stay visible.

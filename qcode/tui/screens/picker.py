@@ -107,9 +107,9 @@ class Finder(Vertical):
         return self._list.index
 
     @property
-    def count(self) -> int:
-        """The number of rows without the filter."""
-        return len(self._all_rows)
+    def all_rows(self) -> tuple[PickerRow, ...]:
+        """The rows without the filter."""
+        return self._all_rows
 
     @property
     def query_text(self) -> str:
@@ -357,9 +357,9 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         """React to Enter on `row`."""
         raise NotImplementedError
 
-    def shown_count(self, total: int) -> int:
-        """Return the number of rows as shown in the title."""
-        return total
+    def is_counted(self, row: PickerRow) -> bool:
+        """Return whether the title counts this row."""
+        return True
 
     def title_note(self) -> str:
         """Return a note after the number of rows in the title."""
@@ -373,10 +373,8 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 
     def show_title_and_keys(self) -> None:
         """Show the title with the number of rows, and as many keys as fit."""
-        total, count = len(self.rows), self.finder.count
-        if total == count:
-            total = count = self.shown_count(count)
-        number = f"{total} of {count}" if total != count else str(count)
+        count, total = (sum(map(self.is_counted, rows)) for rows in (self.rows, self.finder.all_rows))
+        number = f"{count} of {total}" if count != total else str(total)
         note = self.title_note()
         title = Content.assemble((self.heading, "bold"), ("" if self.IS_QUESTION else f"  {number}", "$muted"))
         if note and title.cell_length + len(note) + 9 <= self.size.width:

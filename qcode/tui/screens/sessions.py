@@ -77,7 +77,7 @@ class SessionPicker(Picker):
         if not self.is_current:
             return  # the user has closed the screen meanwhile
         self.finder.empty = "This folder has no sessions yet."
-        is_first = not self.finder.count
+        is_first = not self.finder.all_rows
         self._show_rows()
         if is_first:
             ids = [row.id for row in self.rows]

@@ -81,7 +81,7 @@ def test_permissions_look_as_recorded(
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=project, **changes)
     assert snap_compare(app, run_before=_doing(seen, "/permissions", "down", "down", "down"), terminal_size=size)
-    assert "saved for this folder, added, 2025-06-15" in " ".join(seen)
+    assert "saved for this folder, added 2025-06-15" in " ".join(seen)
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)

@@ -70,6 +70,7 @@ def test_rules_and_decisions_are_listed_with_their_origin(tmp_path: Path, size: 
     async def test(run: Running) -> None:
         screen = await opened(run, "/permissions", PermissionsScreen)
         assert labels(screen) == ["mode ask", "deny read(private/**)", "allow shell(make test)"]
+        assert plain(run, "#picker-title") == "Permissions: rules  2", "the mode is not a rule"
         await run.pilot.press("down")
         await run.pilot.pause()
         assert said(run) == "deny read(private/**)\n~/config.toml:5"
@@ -78,7 +79,7 @@ def test_rules_and_decisions_are_listed_with_their_origin(tmp_path: Path, size: 
         assert labels(screen) == ["read a.py", "shell make doc"]
         await run.pilot.press("ctrl+home")
         await run.pilot.pause()
-        assert "ran without asking: it only reads [path:workspace]" in said(run)
+        assert "ran without asking: it only reads (rule path:workspace)" in said(run)
         await run.pilot.press("escape")
         await run.until(lambda: len(run.app.screen_stack) == 1)
 

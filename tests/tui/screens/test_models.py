@@ -78,6 +78,18 @@ def test_forty_columns_keep_the_context_and_show_the_other_facts_below() -> None
     drive(test, models=ScriptedModelsService(*FULL), size=(40, 24))
 
 
+def test_title_counts_models_but_not_providers_to_connect() -> None:
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        assert [row.id for row in picker.rows if row.is_dim] == ["/connect groq"]
+        assert "Model  4 " in painted(run)
+        await run.pilot.press(*"sonnet")
+        await run.pilot.pause()
+        assert "Model  1 of 4 " in painted(run)
+
+    drive(test, models=ScriptedModelsService(*FULL), size=(80, 40))
+
+
 def test_models_of_unknown_hosts_are_requested_and_added() -> None:
     offering = ScriptedModelsService(*FULL)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import pytest
@@ -13,7 +14,8 @@ from qcode.tui.app import QcodeApp
 from qcode.tui.screens.picker import ListScreen
 from tests.tui.harness import at_work, make_app
 from tests.tui.scripted import ScriptedConversation
-from tests.tui.scripted_models import FULL, ScriptedModelsService
+from tests.tui.scripted_models import ANTHROPIC, FULL, ScriptedModelsService
+from tests.tui.stage import WELCOME
 
 Compare: TypeAlias = Callable[..., bool]
 
@@ -92,7 +94,8 @@ def test_setting_typed_and_refused_looks_as_recorded(snap_compare: Compare) -> N
 def test_model_picker_looks_as_recorded(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     conversation = ScriptedConversation(model="anthropic/claude-sonnet-4-5")
     conversation.thinking_models = (conversation.model,)
-    app = make_app(conversation, models=ScriptedModelsService(*FULL, effort="high"), **changes)
+    welcome = replace(WELCOME, model=(f"{conversation.model} ({ANTHROPIC.credential})",))
+    app = make_app(conversation, models=ScriptedModelsService(*FULL, effort="high"), welcome=welcome, **changes)
     seen: list[Any] = []
     assert snap_compare(app, run_before=opened("model", seen), terminal_size=size)
     assert [row.id for row in seen if row.is_current] == [conversation.model]
