@@ -370,7 +370,7 @@ class Agent:
 
     def report_file_texts(self) -> None:
         """Include the complete texts of changed files in approvals (`ToolApproval.changes`) and results."""
-        self.toolbox.workspace.has_file_texts = True
+        self.toolbox.workspace.wants_file_texts = True
 
     def use_buffers(self, source: BufferSource) -> None:
         """Let the tools see the unsaved texts of an editor, and change them there."""

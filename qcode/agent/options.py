@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict
 from qcode.protocol.approvals import ApprovalMode, TurnOptions
 from qcode.protocol.errors import ConfigError, InputError, UsageError
 from qcode.protocol.model import DEFAULT_MODEL_ALIASES, EFFORTS, Effort
-from qcode.protocol.tools import Fetches, Files, Runs, ToolSpec
+from qcode.protocol.tools import EDITORS, Fetches, Files, Runs, ToolSpec
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
@@ -233,7 +233,6 @@ _TYPE_NAMES = {
 }
 SERVER_MARK = "__"
 """The separator of server and tool in the name of a server's tool."""
-EDITORS = frozenset({"edit", "multi_edit", "apply_patch"})
 
 
 def is_rule(text: str) -> bool:

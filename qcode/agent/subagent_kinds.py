@@ -10,7 +10,7 @@ from dataclasses import field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from qcode.protocol.tools import EXPLORE, GENERAL, SAME_MODEL, SKILL_TOOL, ToolSpec
+from qcode.protocol.tools import EDITORS, EXPLORE, GENERAL, SAME_MODEL, SKILL_TOOL, ToolSpec
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -23,7 +23,11 @@ MAX_STEPS = 60
 
 @dataclass(frozen=True, slots=True)
 class SubagentKind:
-    """A kind of sub-agent. In `tools` and `without`, `server__` stands for all tools of a server."""
+    """A kind of sub-agent.
+
+    In `tools` and `without`, `server__` stands for all tools of a server, and the name of one editing tool for all: a
+    model is offered only those that suit it.
+    """
 
     name: str
     purpose: str
@@ -62,6 +66,8 @@ class SubagentKind:
 
 
 def _is_among(name: str, names: frozenset[str]) -> bool:
+    if name in EDITORS:
+        return not EDITORS.isdisjoint(names)
     return name in names or any(prefix.endswith("__") and name.startswith(prefix) for prefix in names)
 
 

@@ -126,14 +126,16 @@ def load_custom_commands(
 def named_files(
     folder: Path, problems: list[str], *, inside: Path | None, suffix: str = ".toml"
 ) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of each definition below `folder`, sorted; links must not lead out of `inside`.
+    """Yield name and file of each definition below `folder`: the files of a folder, then its subfolders, by name.
 
-    A line for each file that is ignored is appended to `problems`.
+    Links must not lead out of `inside`. A line for each definition that is refused is appended to `problems`, and one
+    if there are too many. Other files, hidden files and deeper folders are skipped silently.
     """
     pending: list[tuple[tuple[str, ...], Path]] = [((), folder)]
     count = 0
     while pending:
         prefix, current = pending.pop()
+        subfolders = []
         for entry in _sorted_entries(current):
             path = Path(entry.path)
             stem = path.stem if entry.name.endswith(suffix) else entry.name
@@ -148,13 +150,14 @@ def named_files(
                 # A link to a folder above would give every file again, under another name.
                 is_loop = entry.is_symlink() and Path(os.path.realpath(current)).is_relative_to(os.path.realpath(path))
                 if len(prefix) < _MAX_DEPTH and not is_loop:
-                    pending.append(((*prefix, entry.name), path))
+                    subfolders.append(((*prefix, entry.name), path))
             else:
                 count += 1
                 if count > _MAX_FILES:
                     problems.append(f"{folder}: contains more than {_MAX_FILES} files; the rest are ignored")
                     return
                 yield ":".join((*prefix, stem)), path
+        pending += reversed(subfolders)
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
@@ -239,7 +242,7 @@ MODELS = ("same", "small")
 AGENT_FIELDS: Mapping[str, str] = {
     "description": "required, one line: when the model should use it",
     "prompt": "required: its instructions",
-    "only_reads": "`true`: the rights of plan mode, and several run side by side; default: `false`",
+    "only_reads": "`true`: it has the rights of plan mode, and several such agents may run at once; default: `false`",
     "tools": "the only tools it gets; default: all",
     "model": "`same` as the conversation (the default), or `small`: the `small_model` of the configuration",
     "output": "a table with the keys of `[output]` in `config.toml`, for its replies",

@@ -14,6 +14,8 @@ SKILL_TOOL = "skill"
 """The name of the tool that loads a skill. Its results contain instructions, which a compaction keeps."""
 EXPLORE, GENERAL = "explore", "general"
 """The kinds of sub-agents that are built in."""
+EDITORS = frozenset({"edit", "multi_edit", "apply_patch"})
+"""The editing tools. A model is offered only those that suit it."""
 SAME_MODEL, SMALL_MODEL = "same", "small"
 """The models of a sub-agent: the model of the conversation, or the small model."""
 

@@ -1,7 +1,7 @@
 """The redaction of secrets in text for a session file, a log or a crash report.
 
-Loaded values are replaced first, also in their forms inside JSON and URLs, then text in the format of a well-known key.
-A secret that was never loaded and has no such format is not recognized.
+Replaced are the values given to the `Redactor` (also as written in JSON and URLs), text in the format of a well-known
+key, values after a name such as `x-api-key:`, and passwords in URLs. Other secrets are not recognized.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ _MIN_SECRET_CHARS = 6
 
 # Prefixes are those the issuers document (OpenAI, Anthropic, Google, GitHub, GitLab, Slack, AWS, Hugging Face, npm,
 # PyPI, Stripe, SendGrid) so that scanners can find them. Every pattern here is linear: text comes from outside, and a
-# pattern that backtracks holds the interpreter, so that no key press is handled. For a web token only the start is
-# searched: `-eyJ-eyJ-eyJ…` has a possible start every four characters, each with the rest of the text to look through.
+# pattern that backtracks holds the interpreter, so that no key press is handled. For a JSON Web Token the pattern finds
+# only `eyJ`; `_redact_shapes` checks the rest. One pattern would scan to the end from each `eyJ` of `-eyJ-eyJ-…`, which
+# is quadratic.
 _SHAPES = lazy_pattern(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{20,}"
@@ -49,7 +50,8 @@ _NAMED = lazy_pattern(
     r"|x-goog-api-key[\"']?\s*[:=]\s*[\"']?|bearer\s+(?=[A-Za-z0-9._~+/=-]{20})))[A-Za-z0-9._~+/=-]{8,}",
     re.IGNORECASE,
 )
-# A match starts only at the start of a run of scheme characters: `a.b-c.d` has a boundary at every second character.
+# A match starts only at the start of a run of scheme characters: `a.b-c.d` has a boundary at every second character,
+# and a start at each would make the search quadratic.
 _IN_URL = lazy_pattern(
     r"(?P<name>(?<![a-z0-9+.-])(?=[a-z0-9+.-]*?\b[a-z])[a-z0-9+.-]++://[^\s:/@]*+:)[^\s/@]{3,}+(?=@)",
     re.IGNORECASE,
@@ -61,12 +63,19 @@ _PARTIAL_SECRET = lazy_pattern(
     r"[A-Za-z0-9_.-]*+|(?i:\b(?:bearer|basic|token)\s+|x-(?:goog-)?api-key[\"']?\s*[:=]\s*[\"']?)[A-Za-z0-9._~+/=-]*+"
     r"|://[^\s:/@]*+:[^\s/@]*+)\Z"
 )
-"""Matches the start of a secret with a known format at the end of a text that is still arriving."""
+"""Matches the start of a secret with a known format at the end of a text that is still arriving.
+
+Not that of a private key, which the caller keeps whole; see `sessions.partial`.
+"""
 _MAX_PARTIAL_CHARS = 2_000
 _MAX_NAME_CHARS = 40
 """The maximum length of a name before a secret, such as `x-goog-api-key: `."""
 _MIN_PARTIAL_CHARS = 4
-"""The minimum number of characters of a loaded value to hold back: fewer reveal nothing and end many words."""
+"""The minimum number of characters of a given value to hold back.
+
+With fewer, ordinary words would be held back too, because many end in the first letters of some secret; so few reveal
+nothing.
+"""
 
 
 _BLANK = lazy_pattern(r"\s")
@@ -109,9 +118,10 @@ class Redactor:
         return text
 
     def partial_secret_length(self, text: str) -> int:
-        """Return the length of the end of `text` that may be the start of a secret.
+        """Return the length of the end of `text` that may be the start of a secret, except a private key.
 
-        If text is written while it arrives, hold this part back, so that no part of a secret is written.
+        The caller keeps a private key whole; see `sessions.partial`. If text is written while it arrives, hold this
+        part back, so that no part of a secret is written.
         """
         if text[-1:].isspace() and not self._has_blanks:
             return 0
@@ -142,7 +152,7 @@ def _redact_shapes(text: str) -> str:
             if match.start() < excluded:
                 continue
             token = _TOKEN.match(text, match.start())
-            if token is None:  # then no later start in the same part is a token: it ends at the same character
+            if token is None:  # a later `eyJ` in this part fails too: it ends at the same character and is shorter
                 excluded = _end_of_part(text, match.start())
                 continue
             end = token.end()

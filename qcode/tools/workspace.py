@@ -119,7 +119,7 @@ class Workspace:
 
     `judge` gives a verdict on every path: a denied path is refused, and a search skips paths that are not allowed.
     `recorder` records every change. `scratch` is the private folder, which the model may read but not write; if it is
-    None, a folder is created on demand and removed by `close`. `has_file_texts`: previews and results of changes
+    None, a folder is created on demand and removed by `close`. `wants_file_texts`: previews and results of changes
     contain the whole texts of the files. `buffers` are the unsaved texts of an editor, None if there is no editor.
     """
 
@@ -134,7 +134,7 @@ class Workspace:
         self.root = Path(os.path.realpath(root))
         self.use_folders(added_dirs)
         self.recorder = UNRECORDED
-        self.has_file_texts = False
+        self.wants_file_texts = False
         self.buffers: Buffers | None = None
         self._judge = judge
         self._readable_folders: tuple[Path, ...] = ()

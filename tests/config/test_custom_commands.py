@@ -87,6 +87,15 @@ def test_command_name_contains_its_folders(folders: CommandFolders) -> None:
     assert found.match_command("see /git:commit") is None
 
 
+def test_too_many_files_drop_the_last_folders_by_name(folders: CommandFolders) -> None:
+    for name in ("m", "a/x", "b/deep/y", "b/x", *(f"z/n{number:03}" for number in range(500))):
+        folders.write(f"{name}.toml", 'prompt = "x"')
+    found = folders.load()
+    names = [command.name for command in found.commands]
+    assert names == ["a:x", "b:deep:y", "b:x", "m", *(f"z:n{number:03}" for number in range(496))]
+    assert found.problems == (f"{folders.own / 'commands'}: contains more than 500 files; the rest are ignored",)
+
+
 def test_project_command_needs_trust_and_never_replaces_a_user_command(folders: CommandFolders) -> None:
     folders.write("review.toml", 'prompt = "mine"')
     folders.write("review.toml", 'prompt = "theirs"', in_project=True)

@@ -156,7 +156,7 @@ class Checkpoints:
             await asyncio.wait([self._compare_task])
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return warnings for the user, each line once."""
+        """Return the new warnings for the user, and forget them."""
         watched = () if self._watch is None else self._watch.take_warnings()
         return (*self._recorder.take_warnings(), *watched)
 
@@ -226,7 +226,7 @@ class Recorder:
         self._session.record_change(RecordedChange(self._session.history.latest, str(path), before, after, "command"))
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return warnings for the user, each line once."""
+        """Return the new warnings for the user, and forget them."""
         warnings, self._warnings = tuple(self._warnings), []
         return warnings
 

@@ -28,11 +28,11 @@ _NAME = re.compile(r"[A-Za-z0-9][\w:.-]*")
 FIELDS: Mapping[str, str] = {
     "name": "the kind; default: the name of the file",
     "description": "required: when the model should use it",
-    "prompt": "the instructions; required in a definition of a program, a file has them as its text",
+    "prompt": "the instructions; a file has them as its body, a host program must send this field",
     "tools": "a list, or a string with commas: the only tools, by the names of Claude Code or qcode; `mcp__server` is "
     "all tools of a server",
     "disallowedTools": "tools to leave out, in the same form",
-    "model": "`haiku` is `small`, every other model is `same`",
+    "model": "`haiku` or `small`: the small model; any other: `same`",
     "maxTurns": "the number of replies, at most 60",
     "permissionMode": "`plan` is the same as `only_reads`; other modes have no effect",
     "skills": "a list, or a string with commas: skills that are loaded before its task",
@@ -88,9 +88,10 @@ def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None =
 
 
 def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | None:
-    """Return qcode's names of the tools in a field, None if the field is absent.
+    """Return qcode's names of the tools in a field; None if the field is absent, or `tools` is `*`.
 
-    `mcp__server` stands for all tools of a server: `server__`. Raise `ValueError` if `tools` leaves none.
+    `mcp__server` becomes the prefix `server__`. Raise `ValueError` if the field is invalid, or if `tools` names nothing
+    that a sub-agent can use.
     """
     value = definition.get(field)
     if value is None:
@@ -103,24 +104,20 @@ def _tools(definition: Mapping[str, object], field: str) -> frozenset[str] | Non
     if "*" in names:
         return None if field == "tools" else frozenset(all_names())
     own_tools = {*all_names(), "skill"}
-    tools = {tool for name in names for tool in _tools_of_name(name) if tool in own_tools or "__" in tool}
+    tools = {tool for name in names if (tool := _tool_of_name(name)) in own_tools or "__" in tool}
     if field == "tools" and not tools - _NEVER_OFFERED:
         listed = single_spaced(", ".join(names), 100) or "nothing"
-        raise ValueError(f"tools: qcode has none of them ({listed}); name at least one tool it has")
+        raise ValueError(f"tools: a sub-agent can use none of them ({listed}); name at least one other tool")
     return frozenset(tools)
 
 
-def _tools_of_name(name: str) -> tuple[str, ...]:
-    """Return qcode's names of the tools that one name in a definition selects.
-
-    Each edit tool stands for all of them, because qcode offers each model the one that suits it.
-    """
+def _tool_of_name(name: str) -> str:
+    """Return qcode's name of the tool, or the prefix of the server, that a name in a definition selects."""
     base = name.partition("(")[0].strip()
     if base.startswith(MCP_PREFIX):
         server, _, tool = base.removeprefix(MCP_PREFIX).partition("__")
-        return (qcode_name(base),) if tool and "*" not in tool else (f"{server}__",)
-    qcode_tool = qcode_name(base)
-    return ("edit", "multi_edit", "apply_patch") if qcode_tool in ("edit", "multi_edit") else (qcode_tool,)
+        return qcode_name(base) if tool and "*" not in tool else f"{server}__"
+    return qcode_name(base)
 
 
 def _skills(definition: Mapping[str, object]) -> tuple[str, ...]:

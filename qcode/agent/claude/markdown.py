@@ -29,7 +29,7 @@ class MarkdownFolder:
     """The project, out of which links in the folder must not lead; None for a folder of the user."""
 
     def files(self, problems: list[str]) -> Iterator[Path]:
-        """Yield the files in the order of their names; add a line to `problems` for each that is left out."""
+        """Yield the files in the order of `named_files`; add a line to `problems` for each that is refused."""
         return (file for _, file in self.named_files(problems))
 
     def named_files(self, problems: list[str]) -> Iterator[tuple[str, Path]]:

@@ -64,7 +64,7 @@ def _record(line: bytes) -> JsonObject | None:
 class RecordFile:
     """Appends lines to a file. If `path` is None, nothing is written.
 
-    Only `open_existing` raises `OSError`; write errors become warnings.
+    Only `open_existing` raises `OSError`; other errors become warnings, one until the next success.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -74,8 +74,8 @@ class RecordFile:
         self._end = 0
         self._is_torn = False  # the file ends inside a record
         self._is_dirty = False  # written records are not synced yet
-        self._has_warned = False
         self._is_failing = False  # the last write failed
+        self._is_sync_failing = False  # the last sync failed
         self._pending: deque[bytes] = deque()
         self._warnings: list[str] = []
 
@@ -136,12 +136,12 @@ class RecordFile:
             return
         try:
             os.fsync(self._handle)
-            self._is_dirty = False
+            self._is_dirty = self._is_sync_failing = False
         except OSError as error:
-            self._warn(error)
+            self._fail_sync(error)
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return warnings for the user, each line once."""
+        """Return the new warnings for the user, and forget them."""
         warnings, self._warnings = tuple(self._warnings), []
         return warnings
 
@@ -149,7 +149,10 @@ class RecordFile:
         """Sync and close the file, and release its lock. Buffered lines are dropped."""
         self.sync()
         if self._handle is not None:
-            os.close(self._handle)
+            try:
+                os.close(self._handle)
+            except OSError as error:  # a network file system may report a failed write only here
+                self._fail_sync(error)
             self._handle = None
         self._release()
 
@@ -159,7 +162,7 @@ class RecordFile:
         try:
             self._open()
             while self._pending:
-                self.write(self._pending[0])
+                self._write(self._pending[0])
                 self._pending.popleft()
         except (SessionBusy, OSError) as error:
             self._fail(error)
@@ -184,13 +187,10 @@ class RecordFile:
 
     def _release(self) -> None:
         if self._lock is not None:
-            try:
-                self._lock.release()
-            except OSError as error:
-                self._warn(error)
+            self._lock.release()
             self._lock = None
 
-    def write(self, line: bytes) -> None:
+    def _write(self, line: bytes) -> None:
         """Write a line to the open file; raise `OSError`. After an error, no part of the line counts as written."""
         assert self._handle is not None
         data = b"\n" + line if self._is_torn else line
@@ -238,19 +238,24 @@ class RecordFile:
         return f"the last record of this session was incomplete and was moved to {corrupt_path}"
 
     def _fail(self, error: OSError | SessionBusy) -> None:
-        self._is_failing = True
-        self._warn(error)
+        if not self._is_failing:
+            self._is_failing = True
+            self._warnings.append(f"this session cannot be saved ({_reason(error)}); it continues in memory")
 
-    def _warn(self, error: OSError | SessionBusy) -> None:
-        if not self._has_warned:
-            self._has_warned = True
-            why = (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
-            self._warnings.append(f"this session cannot be saved ({why}); it continues in memory")
+    def _fail_sync(self, error: OSError) -> None:
+        # If a write fails too, the user has been told more than this: part of the session is not in the file.
+        if not self._is_sync_failing and not self._is_failing:
+            self._is_sync_failing = True
+            self._warnings.append(f"this session is written, but may not survive a power failure ({_reason(error)})")
 
     def _report_recovery(self) -> None:
         if self._is_failing:
             self._is_failing = False
             self._warnings.append("this session is saved again, including everything that was missing")
+
+
+def _reason(error: OSError | SessionBusy) -> str:
+    return (error.strerror or str(error)) if isinstance(error, OSError) else str(error)
 
 
 def _write_all(handle: int, data: bytes) -> None:
@@ -289,13 +294,15 @@ class Lock:
         self._handle = self._acquire()
 
     def release(self) -> None:
-        """Release the lock. Idempotent."""
+        """Release the lock. Idempotent. A file that cannot be removed remains, as after a crash."""
         if self._handle is None:
             return
         # Removed while still locked: a process that already opened this file gets the lock, detects that the path
         # is a different file now, and tries again.
-        self._path.unlink(missing_ok=True)
-        os.close(self._handle)
+        with suppress(OSError):
+            self._path.unlink()
+        with suppress(OSError):
+            os.close(self._handle)
         self._handle = None
 
     def _acquire(self) -> int | None:

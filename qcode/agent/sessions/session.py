@@ -337,7 +337,7 @@ class Session:
             self._file.sync()
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return warnings for the user, each line once."""
+        """Return the new warnings for the user, and forget them."""
         return self._file.take_warnings()
 
     def close(self) -> None:

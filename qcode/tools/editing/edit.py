@@ -109,7 +109,7 @@ def edited_files(change: PlannedChange) -> Iterator[EditedFile]:
 
 def changed_files(change: PlannedChange, workspace: Workspace) -> tuple[ChangedFile, ...]:
     """Return the texts of the files that a change creates, replaces or deletes, if the front end wants them."""
-    if not workspace.has_file_texts:
+    if not workspace.wants_file_texts:
         return ()
     files: list[ChangedFile] = []
     for step in change.steps:
@@ -185,7 +185,7 @@ def replace_passage(content: str, old_text: str, new_text: str, label: str, *, r
 
 
 def with_plain_newlines(value: str) -> str:
-    """Return a text of the model with plain newlines: each line of the file keeps its line ending."""
+    r"""Return a text of the model with `\n` only, because line endings are taken from the file."""
     return value.replace("\r\n", "\n")
 
 
@@ -202,8 +202,9 @@ class Write(ChangeTool):
         name="write",
         description=(
             "Create a file, or replace the whole content of a file. Read an existing file first. Missing folders are "
-            "created. Line endings and encoding of an existing file are kept. To change part of a file use edit "
-            "instead. For a long file, write a skeleton first and add to it in small steps."
+            "created. The encoding of an existing file is kept, and its line endings unless content contains CRLF. To "
+            "change part of a file use edit instead. For a long file, write a skeleton first and add to it in small "
+            "steps."
         ),
         parameters={
             "type": "object",
@@ -236,7 +237,7 @@ class Write(ChangeTool):
 
 
 def _with_endings_of(old: Document, content: str) -> Document:
-    """Return the new content with the line endings of `old`; content with CRLF keeps its line endings."""
+    """Return the document for `content`: its own line endings if it has CRLF, otherwise those of `old`."""
     content = content.removeprefix("\ufeff") if old.mark else content
     if "\r\n" in content:
         return text_file.from_text(content, old.encoding, old.mark)

@@ -37,6 +37,7 @@ def test_tools_are_named_in_a_text_or_a_list(tools: object) -> None:
 
 def test_one_edit_tool_in_a_definition_allows_all_edit_tools() -> None:
     assert offered({"tools": "Edit"}, "edit", "apply_patch", "write") == ["edit", "apply_patch"]
+    assert offered({"tools": "apply_patch"}, "edit", "multi_edit", "write") == ["edit", "multi_edit"]
     assert offered({"disallowedTools": ["Edit", "Write"]}, "edit", "apply_patch", "write", "read") == ["read"]
 
 
@@ -80,9 +81,9 @@ def test_description_is_one_bounded_line() -> None:
         ("a b", PLAIN, "name of an agent"),
         ("a", {"description": "x"}, "prompt is missing"),
         ("a", {"prompt": "x", "description": " "}, "description is missing"),
-        ("a", {**PLAIN, "tools": "LSP, Monitor"}, "qcode has none of them"),
-        ("a", {**PLAIN, "tools": []}, "qcode has none of them"),
-        ("a", {**PLAIN, "tools": "Agent"}, "qcode has none of them"),
+        ("a", {**PLAIN, "tools": "LSP, Monitor"}, "a sub-agent can use none of them"),
+        ("a", {**PLAIN, "tools": []}, "a sub-agent can use none of them"),
+        ("a", {**PLAIN, "tools": "Task, ExitPlanMode"}, r"a sub-agent can use none of them \(Task, ExitPlanMode\)"),
         ("a", {**PLAIN, "tools": 3}, "tools must be"),
         ("a", {**PLAIN, "model": 3}, "model must be"),
         ("a", {**PLAIN, "maxTurns": True}, "maxTurns must be"),
@@ -129,7 +130,7 @@ def test_files_in_the_forms_of_real_agents_load(tmp_path: Path) -> None:
         ("You review.", "a.md:1: no front matter"),
         ("---\nname: a\n---\nx", "description is missing"),
         ("---\ndescription: 123\n---\nx", "a.md:2: `description` must be a string; quote it"),
-        ("---\ndescription: x\ntools: LSP\n---\nx", "a.md:3: tools: qcode has none of them (LSP)"),
+        ("---\ndescription: x\ntools: LSP\n---\nx", "a.md:3: tools: a sub-agent can use none of them (LSP)"),
         ("---\ndescription: x\nmaxTurns: many\n---\nx", "a.md:3: `maxTurns` must be a whole number"),
         ("---\nname: a b\ndescription: x\n---\nx", "a.md:2: the name of an agent"),
         ("---\ndescription: x\n---\n", "the prompt is missing"),

@@ -206,7 +206,7 @@ def test_import_names_the_lost_part_of_each_setting(full: Place) -> None:
     assert why["gemini", "tools.sandbox"] == "has no equivalent"
     assert why["opencode", "allow bash npm *"] == "a later rule decides"
     assert "value from a file" in why["opencode", "file"]
-    assert "qcode has none of them" in why["opencode", "silent"]
+    assert "a sub-agent can use none of them" in why["opencode", "silent"]
     assert items["claude", "CLAUDE.md"]["status"] == "read"
 
 

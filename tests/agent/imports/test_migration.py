@@ -163,7 +163,7 @@ def test_failed_import_leaves_no_file(root: Path, monkeypatch: pytest.MonkeyPatc
 
     foreign = read_file(write(root.parent / "s.jsonl", claude_records(str(root))))
     with monkeypatch.context() as patched, pytest.raises(SessionError, match="No space left"):
-        patched.setattr("qcode.agent.sessions.file.RecordFile.write", full)
+        patched.setattr(os, "write", full)
         migration(root).run(foreign)
     assert list(store_of(root).folder.iterdir()) == []
     assert migration(root).run(foreign).status == "imported"

@@ -15,6 +15,7 @@ from tests.agent.sessions.conversations import CONVERSATION, PROMPT, Clock, begi
 
 REAL_WRITE = os.write
 UNSAVED = "this session cannot be saved ({}); it continues in memory"
+UNSYNCED = "this session is written, but may not survive a power failure ({})"
 SAVED_AGAIN = "this session is saved again, including everything that was missing"
 
 
@@ -71,6 +72,35 @@ def test_pending_records_are_written_in_order_once_there_is_space(
     session.close()
     loaded = store.load(session.session_id)
     assert (loaded.messages, loaded.notices) == (CONVERSATION, ())
+
+
+def test_second_failure_after_a_recovery_is_reported_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = begin(make_store(tmp_path), PROMPT)
+    disk = Disk(monkeypatch)
+    for _ in range(2):
+        disk.room = 0
+        session.append(PROMPT)
+        assert session.take_warnings() == (UNSAVED.format("No space left on device"),)
+        disk.room = 1 << 30
+        session.append(PROMPT)
+        assert session.take_warnings() == (SAVED_AGAIN,)
+    session.close()
+
+
+def test_lock_file_that_cannot_be_removed_releases_the_session_silently(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    store = make_store(tmp_path)
+    session = begin(store, PROMPT)
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", refuse)
+        session.close()
+    assert session.take_warnings() == ()
+    again, _ = store.resume(session.session_id)
+    again.close()
 
 
 def test_partial_record_that_cannot_be_removed_does_not_join_the_next(
@@ -158,7 +188,20 @@ def test_failed_fsync_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     session.sync()
     session.sync()
     session.close()
-    assert session.take_warnings() == (UNSAVED.format("Input/output error"),)
+    assert session.take_warnings() == (UNSYNCED.format("Input/output error"),)
+    assert session.is_saved
+
+
+def test_failed_close_of_the_file_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def close(handle: int) -> None:
+        real_close(handle)
+        raise OSError(errno.EIO, "Input/output error")
+
+    session = begin(make_store(tmp_path), PROMPT)
+    real_close = os.close
+    monkeypatch.setattr(os, "close", close)
+    session.close()
+    assert session.take_warnings() == (UNSYNCED.format("Input/output error"),)
 
 
 def test_sync_calls_fsync_only_after_a_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
