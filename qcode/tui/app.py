@@ -259,6 +259,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
                 self._agent.release("prompt_input_exit" if code == 0 else "other")
         if self._opening_error is not None:
             raise self._opening_error
+        signal_code = self._signals.exit_code if self._signals is not None else None
+        if signal_code is not None and (code is None or self._crash is not None):
+            return signal_code  # an error after a signal follows from it, as from the end of the terminal
         if self._crash is not None:
             sys.stderr.write(crash_text(self._crash, self._resumable_session_id()))
             return 1
@@ -578,8 +581,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
         environ = {"TERM": "headless"} if self.is_headless else os.environ
         history_file = self.options.history_file
-        folder = history_file.parent if history_file is not None else None
-        return Clipboard(environ, sys.platform, self.write_sequence, folder).copy(text)
+        return Clipboard(environ, sys.platform, self.write_sequence, history_file and history_file.parent).copy(text)
 
     def survives(self, error: Exception) -> bool:
         """Report an error of a widget; return False if the app must end instead."""

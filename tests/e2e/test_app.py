@@ -136,7 +136,10 @@ def test_escape_interrupts_and_keeps_the_shown_text(cli: CliRunner) -> None:
 def test_app_without_a_key_opens_the_demo_and_says_how_to_add_one(cli: CliRunner) -> None:
     with Terminal(cli) as terminal:
         terminal.wait_for("Connect a model")
-        # A prompt instead of a choice continues with the demo.
+        terminal.press("\x1b")
+        terminal.wait_for("Theme")
+        terminal.press("\x1b")
+        terminal.wait_for("? keys")
         terminal.press("/help demo\r")
         terminal.wait_for("run ls")
         # The list is longer than its panel, which scrolls while the prompt has the keys.

@@ -82,7 +82,7 @@ def test_unreachable_address_is_named(cli: CliRunner) -> None:
         (("--max-output-tokens", "many"), "whole number"),
         (("-o", "xml"), "stream-json"),
         (("--permission-mode", "free"), "accept-edits"),
-        (("-m",), "--model"),
+        (("-m",), "-m needs a value"),
         (("-c", "-r", "abc"), "-r"),
         (("--yolo", "--permission-mode", "plan"), "--yolo"),
     ],

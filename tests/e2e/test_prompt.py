@@ -72,7 +72,7 @@ def test_escape_cancels_a_shell_command(cli: CliRunner) -> None:
         terminal.press("!echo begun; sleep 600\r")
         terminal.wait_for("│ begun")
         terminal.press("\x1b")
-        terminal.wait_for("cancelled")
+        terminal.wait_for("stopped")
         terminal.press("\x04")
         assert terminal.wait_for_end() == 0
 

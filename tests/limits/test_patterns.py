@@ -25,15 +25,15 @@ TEXTS, SAMPLED_TEXTS = 40, 4
 """Hostile texts of each pattern, in the broad run and in the quick one."""
 
 BOUNDED = {
-    "qcode.engine.reply.seam._PLAIN": "matched at one place, in the first hundred characters",
+    "qcode.engine.reply.seam._LEAD_IN": "matched at one place, in the first hundred characters",
     "qcode.providers.demo.edits._REPLACE": "searched in the last 2,000 characters of a prompt",
     "qcode.providers.demo.scene._FILE": "searched in the last 2,000 characters of a prompt",
     "qcode.providers.demo.scenarios._COMMAND": "searched in the last 2,000 characters of a prompt",
     "qcode.providers.demo.scene._TAGGED": "searched in the first 20,000 characters of a prompt without tools",
     "qcode.providers.demo.scene._FENCED": "searched in the first 20,000 characters of a prompt without tools",
     "qcode.providers.text_calls.forms._FENCE_BEGUN": "searched in the last characters of a text",
-    "qcode.safety.redaction._BEGUN": "searched in the last 2,000 characters of a text",
-    "qcode.safety.shell.languages._JQ_AFTER": "matched at one place of a command of limited length",
+    "qcode.safety.redaction._PARTIAL_SECRET": "searched in the last 2,000 characters of a text",
+    "qcode.safety.shell.languages._JQ_STRING_REST": "matched at one place of a command of limited length",
     "qcode.tui.prompt.labels._IMAGE_PATH": "searched in pasted text of limited length",
 }
 

@@ -114,7 +114,7 @@ def test_command_with_a_refused_argument_stays_in_the_prompt_with_its_reason(com
     [
         (
             "openai needs a key: set OPENAI_API_KEY, or store one with qcode auth login openai",
-            "Openai needs a key: set OPENAI_API_KEY, or add one with /connect openai.",
+            "OpenAI needs a key: set OPENAI_API_KEY, or add one with /connect openai.",
         ),
         (
             "there is no key for it; store one with qcode auth login, or name another model with -m PROVIDER/MODEL",

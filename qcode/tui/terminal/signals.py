@@ -60,6 +60,13 @@ class EndingSignals:
         signal.set_wakeup_fd(self._write_end, warn_on_full_buffer=False)
         threading.Thread(target=self._watch, name="qcode-signals", daemon=True).start()
 
+    @property
+    def exit_code(self) -> ExitCode | None:
+        """The exit code after the first signal; None before it."""
+        if self.number is None:
+            return None
+        return ExitCode.INTERRUPTED if self.number == signal.SIGINT else ExitCode.TERMINATED
+
     def close(self, seconds: float = 0.0) -> None:
         """Stop handling signals, because the app has ended.
 
@@ -108,7 +115,7 @@ class EndingSignals:
             thread = threading.Thread(target=step, daemon=True)
             thread.start()
             thread.join(RESCUE_S)
-        os._exit(ExitCode.INTERRUPTED if self.number == signal.SIGINT else ExitCode.TERMINATED)
+        os._exit(self.exit_code or ExitCode.TERMINATED)
 
     def _restore_terminal(self) -> None:
         """Restore the terminal's modes. Nothing here may wait for the terminal."""
