@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import shutil
 from collections.abc import AsyncIterator, Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -13,9 +14,19 @@ import pytest
 from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.history import StoredMessage
 from qcode.agent.sessions.store import SessionStore
-from qcode.protocol.approvals import NO_OPTIONS, Allow, Answer, Deny, Question, TurnApproval, TurnOptions
+from qcode.protocol.approvals import (
+    NO_OPTIONS,
+    Allow,
+    Answer,
+    Deny,
+    Question,
+    Revise,
+    ToolApproval,
+    TurnApproval,
+    TurnOptions,
+)
 from qcode.protocol.errors import ErrorKind, ProviderError
-from qcode.protocol.events import ApiCalls, ToolStarted, TurnEvent
+from qcode.protocol.events import ApiCalls, ApprovalRequested, ToolStarted, TurnEvent
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.reply import StopReason, TextDelta
 from qcode.protocol.usage import Usage
@@ -312,6 +323,51 @@ def test_call_that_a_crash_interrupted_is_shown_without_the_text_for_the_model(t
     assert "✗ Read   a  not run" in text
     assert "before you run it again" not in text
     assert "qcode ended before this call" not in text
+
+
+def rows_after_a_crash_at_the_question(base: Path, reply: Steps, revision: str = "") -> list[str]:
+    """Return the rows of a session whose process was killed while a question was open; `revision` edits its call."""
+    talked = talk(base, reply, is_attended=True)
+    conversation, killed = talked.conversation, base / "killed"
+
+    async def body() -> None:
+        async for event in conversation.submit("please"):
+            match event:
+                case ApprovalRequested(approval=ToolApproval(is_revised=False) as approval) if revision:
+                    conversation.answer(approval.id, Revise(revision))
+                case ApprovalRequested():
+                    shutil.copytree(base / "state", killed / "state")
+                    conversation.cancel()
+                case _:
+                    pass
+
+    asyncio.run(body())
+    conversation.release()
+    again = talk(killed, resumes=conversation.session_id, is_attended=True, work=talked.work)
+    rows = replayed_rows(again)
+    again.conversation.release()
+    return rows
+
+
+WRITE = Call("write", {"path": "cart.py", "content": "a = 1\nb = 2\n"}, "c1")
+RUN = Call("shell", {"command": "make dist"}, "c1")
+
+
+def test_edit_whose_question_was_open_at_a_crash_keeps_its_diff(tmp_path: Path) -> None:
+    rows = rows_after_a_crash_at_the_question(tmp_path, calls_reply(WRITE, text="I write it."))
+    at = rows.index("✗ Write  cart.py  not run · qcode ended before you answered")
+    assert [row.strip() for row in rows[at + 1 : at + 3]] == ["1 + a = 1", "2 + b = 2"]
+
+
+@pytest.mark.parametrize(("revision", "shown"), [("", "make dist"), ("make all", "make all")])
+def test_command_whose_question_was_open_at_a_crash_is_shown_as_asked(
+    revision: str, shown: str, tmp_path: Path
+) -> None:
+    rows = rows_after_a_crash_at_the_question(tmp_path, calls_reply(RUN), revision)
+    (row,) = [row for row in rows if row.startswith("✗ Run")]
+    assert row.startswith(f"✗ Run    {shown}  not run · ")
+    assert ("edited by you" in row) == bool(revision)
+    assert "qcode ended before you answered" in row
 
 
 def test_resumed_session_fills_the_status_line() -> None:

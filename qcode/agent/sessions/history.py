@@ -124,6 +124,19 @@ class Thought:
     seconds: float
 
 
+@dataclass(frozen=True, slots=True)
+class ShownQuestion:
+    """An open question about a call, stored before the user answers, so that a crash does not lose the diff shown.
+
+    `diff` is the diff of an edit, otherwise empty. `arguments` are those of a call that the user or a hook edited, as
+    JSON, otherwise empty.
+    """
+
+    call_id: str
+    diff: str = ""
+    arguments: str = ""
+
+
 JOB_RUNNING = "running"
 JOB_ENDED_WITH_QCODE = "stopped when qcode ended"
 
@@ -151,6 +164,7 @@ ShownEvent: TypeAlias = (
     | WebSearched
     | TurnEnded
     | ShownPrompt
+    | ShownQuestion
     | Thought
     | StoredJob
 )
@@ -209,6 +223,11 @@ class StoredMessage:
     def shown_prompt(self) -> str:
         """The text shown for a prompt, empty if it is the text of the message."""
         return next((item.event.text for item in self.shown_events if isinstance(item.event, ShownPrompt)), "")
+
+    def question_about(self, call_id: str) -> ShownQuestion | None:
+        """Return the last question about a call; None if the user was not asked."""
+        questions = (item.event for item in reversed(self.shown_events) if isinstance(item.event, ShownQuestion))
+        return next((question for question in questions if question.call_id == call_id), None)
 
     @property
     def typed_prompt(self) -> str:

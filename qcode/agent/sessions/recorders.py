@@ -10,11 +10,13 @@ from qcode.agent.sessions.history import (
     JOB_RUNNING,
     ShownItem,
     ShownPrompt,
+    ShownQuestion,
     StoredJob,
     Thought,
 )
-from qcode.agent.sessions.session import Session
+from qcode.agent.sessions.session import Session, shortened_diff
 from qcode.protocol.approvals import (
+    CallApproval,
     ImpossibleCall,
     PlanApproval,
     Question,
@@ -126,6 +128,8 @@ class ShownRecorder:
                 return replace(event, seconds=self._clock() - self._tool_starts.pop(call.call_id))
             case Notice() | Compacted():
                 self._record([ShownItem(event)])
+            case ApprovalRequested(approval=approval):
+                self._record_question(approval)
             case TurnEnded():
                 ended = replace(event, seconds=self._clock() - self._begin_time - self._waited_s)
                 self._record([ShownItem(ended)])
@@ -166,6 +170,19 @@ class ShownRecorder:
         # A call whose sub-agent asks the user counts as running, but it only waits.
         is_waiting = bool(self._asked_calls) and len(running) <= sum(self._asked_calls.values())
         self._waits_since = self._clock() if is_waiting or is_limit_question else None
+
+    def _record_question(self, approval: CallApproval) -> None:
+        """Record a question about a call before the user answers it, for the case that qcode is killed meanwhile."""
+        call = approval.call
+        match approval:
+            case ToolApproval(agent=""):
+                diff = shortened_diff(approval.detail) if approval.kind == "edit" else ""
+                question = ShownQuestion(call.call_id, diff, call.arguments if approval.is_revised else "")
+            case RepeatedCall(agent="") | ImpossibleCall(agent="") | Question(server="") | PlanApproval():
+                question = ShownQuestion(call.call_id)
+            case _:
+                return  # a sub-agent or a tool server asks during a call that runs
+        self._record([ShownItem(question)])
 
     def _record_reply_event(self, event: TurnEvent) -> None:
         match event:

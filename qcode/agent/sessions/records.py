@@ -27,6 +27,7 @@ from qcode.agent.sessions.history import (
     SessionHistory,
     ShownItem,
     ShownPrompt,
+    ShownQuestion,
     ShownResult,
     StoredJob,
     StoredMessage,
@@ -406,6 +407,7 @@ _SHOWN_FIELDS: Mapping[str, tuple[type[Any], Mapping[str, type]]] = {
     "compacted": (Compacted, {"before_tokens": int, "after_tokens": int, "kind": str}),
     "thought": (Thought, {"seconds": float}),
     "prompt": (ShownPrompt, {"text": str}),
+    "question": (ShownQuestion, {"call_id": str, "diff": str, "arguments": str}),
     "job": (StoredJob, {"number": int, "since": int, "state": str, "output": str}),
 }
 """Classes of items whose fields are plain values, by their name in the file."""
@@ -451,6 +453,9 @@ def shown_to_json(item: ShownItem, redact: Callable[[str], str]) -> JsonObject:
         case WebSearched():
             sources: list[Json] = [[source.url, source.title] for source in event.sources]
             record = {"type": "searched", "queries": [redact(query) for query in event.queries], "sources": sources}
+        case ShownQuestion():
+            arguments = redact_call(ToolCall("", "", event.arguments), redact).arguments
+            record = {"type": "question", "call_id": event.call_id, "diff": redact(event.diff), "arguments": arguments}
         case _:
             name = _SHOWN_TYPE_NAMES[type(event)]
             values = {field: getattr(event, field) for field in _SHOWN_FIELDS[name][1]}

@@ -14,6 +14,7 @@ from qcode.agent.sessions.history import (
     JOB_ENDED_WITH_QCODE,
     JOB_RUNNING,
     AgentWork,
+    ShownQuestion,
     ShownResult,
     StoredJob,
     StoredMessage,
@@ -44,6 +45,9 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.tools.dialog import plan_of
 from qcode.tools.shell import background_job
 from qcode.values import dataclass
+
+ENDED_UNANSWERED = "qcode ended before you answered"
+"""Why a call did not run if qcode was killed while the question about it was open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +137,22 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
     for call in stored.entry.message.calls:
         result = results.get(call.call_id) or stored.results.get(call.call_id)
         stored_result = stored.shown_results.get(call.call_id)
-        edited = stored.edited_arguments.get(call.call_id) if stored_result is None else stored_result.ran_arguments
+        question = stored.question_about(call.call_id)
+        if stored_result is not None:
+            edited = stored_result.ran_arguments
+        else:
+            asked = "" if question is None else question.arguments
+            edited = stored.edited_arguments.get(call.call_id, asked)
         if edited:
             call = replace(call, arguments=edited)
         if stored_result is None or stored_result.state not in ("denied", "rejected"):
             yield ToolStarted(call)
         yield from _agent_events(call.call_id, stored)
-        finished = _finished(call, result, stored_result, has_begun=call.call_id in stored.intents)
+        has_begun = call.call_id in stored.intents
+        if stored_result is None and _is_interrupted(result):
+            finished = _interrupted(call, question, is_revised=bool(edited), has_begun=has_begun)
+        else:
+            finished = _finished(call, result, stored_result)
         ended = ended_job(finished.outcome.summary, stored.jobs)
         yield from [finished] if ended is None else _job_events(finished, ended)
 
@@ -168,15 +181,22 @@ def _job_events(finished: ToolFinished, job: StoredJob) -> Iterator[ReplayItem]:
         yield ToolFinished(call, ToolOutcome(output, state == "failed", job.state, shown=output), state)
 
 
-def _finished(
-    call: ToolCall, result: ToolResult | None, stored_result: ShownResult | None, *, has_begun: bool
-) -> ToolFinished:
-    # The text that a resumed session adds as the result of an interrupted call is for the model only.
-    is_unknown = result is None or (result.is_error and result.content.startswith((INTERRUPTED, NEVER_RUN)))
-    if is_unknown and stored_result is None:
-        if not has_begun:
-            return ToolFinished(call, ToolOutcome("", is_error=True, shown=""), "rejected")
-        return ToolFinished(call, ToolOutcome("", is_error=True, summary=INTERRUPTED_TEXT, shown=""), "failed")
+def _is_interrupted(result: ToolResult | None) -> bool:
+    """Whether a call has no result, or only the text for the model that a resumed session adds."""
+    return result is None or (result.is_error and result.content.startswith((INTERRUPTED, NEVER_RUN)))
+
+
+def _interrupted(call: ToolCall, question: ShownQuestion | None, *, is_revised: bool, has_begun: bool) -> ToolFinished:
+    """Return the end of a call during which qcode was killed; `question` is the one that was asked about it."""
+    diff = "" if question is None else question.diff
+    if has_begun:
+        outcome = ToolOutcome("", is_error=True, summary=INTERRUPTED_TEXT, diff=diff, shown="")
+        return ToolFinished(call, outcome, "failed", is_revised=is_revised)
+    outcome = ToolOutcome("", is_error=True, diff=diff, shown="" if question is None else ENDED_UNANSWERED)
+    return ToolFinished(call, outcome, "rejected", is_revised=is_revised)
+
+
+def _finished(call: ToolCall, result: ToolResult | None, stored_result: ShownResult | None) -> ToolFinished:
     content, is_error = (result.content, result.is_error) if result is not None else ("", False)
     if stored_result is None:
         return ToolFinished(call, ToolOutcome(content, is_error), "failed" if is_error else "done")

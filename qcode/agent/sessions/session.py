@@ -59,6 +59,11 @@ MAX_DIFF_CHARS = 400_000
 """A longer diff is cut at a line. The checkpoints have both versions of the file."""
 
 
+def shortened_diff(diff: str) -> str:
+    """Return a diff with at most `MAX_DIFF_CHARS` characters, cut at the end of a line."""
+    return diff if len(diff) <= MAX_DIFF_CHARS else diff[: diff.rindex("\n", 0, MAX_DIFF_CHARS) + 1]
+
+
 class Session:
     """A session that can be appended to. It holds the lock of its file until `close`.
 
@@ -258,8 +263,7 @@ class Session:
             clean = redact_block(result, self.redact)
             record: JsonObject = {"kind": "result", "at": self._now(), **block_to_json(clean)}
             if display is not None:
-                if len(display.diff) > MAX_DIFF_CHARS:
-                    display = replace(display, diff=display.diff[: display.diff.rindex("\n", 0, MAX_DIFF_CHARS) + 1])
+                display = replace(display, diff=shortened_diff(display.diff))
                 record["shown"] = result_to_json(display, self.redact(result.content), self.redact)
                 self.history.show_result(result.call_id, display)
             self._write(record)
