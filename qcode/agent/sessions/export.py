@@ -131,6 +131,12 @@ def _as_json(turns: Iterable[SessionTurn], heading: ExportHeading, *, has_tools:
         summary: JsonObject = {"number": turn.number, "models": [*turn.models], "usage": usage_to_json(turn.usage)}
         if turn.cost is not None:
             summary["cost_usd"] = float(turn.cost)
+        if turn.ended is not None:
+            summary["outcome"] = turn.ended.outcome
+            if turn.ended.seconds is not None:
+                summary["seconds"] = round(turn.ended.seconds, 3)
+        if turn.ending_note:
+            summary["note"] = turn.ending_note
         summaries.append(summary)
     document: JsonObject = {
         "qcode": __version__,
@@ -219,7 +225,7 @@ def _markdown_step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> 
                     yield from _markdown_agent(step.agents.get(block.call_id, ()))
                 case _:
                     pass
-    for note in (step.recovery, step.entry.note):
+    for note in (step.recovery, step.entry.note, step.ending_note):
         if note:
             yield f"*{' '.join(note.split())}*\n"
 

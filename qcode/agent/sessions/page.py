@@ -91,7 +91,7 @@ def _step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> Iterator[
                     yield _card(turn.view(step, block), _agent(step.agents.get(block.call_id, ())))
                 case _:
                     pass
-    for note in (step.recovery, step.entry.note):
+    for note in (step.recovery, step.entry.note, step.ending_note):
         if note:
             yield f'<p class="note">{_text(note)}</p>'
 

@@ -15,13 +15,15 @@ from itertools import takewhile
 
 from qcode.agent.call_titles import is_in_title, main_argument, verb
 from qcode.agent.context.attachments import Attachment, split_attached
-from qcode.agent.outcomes import requests_note
+from qcode.agent.outcomes import ending_notice, requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
-from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult, typed_prompt
+from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult, StoredMessage, typed_prompt
 from qcode.agent.sessions.loader import assemble
 from qcode.agent.sessions.records import is_a_prompt, redact_message
 from qcode.engine.synthetic import MARKER_KEY
+from qcode.protocol.events import TurnEnded
 from qcode.protocol.messages import Image, Message, Text, ToolCall, ToolResult
+from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Price, Usage
 from qcode.text.clean import plain_line, single_spaced
 from qcode.text.json import JsonObject, parse_object
@@ -108,6 +110,10 @@ class SessionStep:
     """The results of the calls as they were shown, by call id."""
     shown_prompt: str = ""
     """The text shown for a prompt, empty if it is the text of the message."""
+    ended: TurnEnded | None = None
+    """The end of the turn if it followed this message."""
+    ending_note: str = ""
+    """Why the turn stopped early, such as an error or a limit; empty if the note of the message already says it."""
 
     @property
     def prompt(self) -> PromptParts:
@@ -154,11 +160,34 @@ class SessionTurn:
         return replace(view, output=_without_reply(view.output, step.agents.get(call.call_id, ())))
 
     @property
+    def ended(self) -> TurnEnded | None:
+        """The end of the turn; None if the process ended first, or an earlier version stored the session.
+
+        It is the first one: a `/compact` after the turn ends a second time.
+        """
+        return next((step.ended for step in self.steps if step.ended is not None), None)
+
+    @property
+    def ending_note(self) -> str:
+        return next((step.ending_note for step in self.steps if step.ending_note), "")
+
+    @property
+    def seconds(self) -> float | None:
+        """The duration without the time in which the turn waited for the user.
+
+        If the end of the turn is not stored, it is the time between the first message and the last.
+        """
+        if self.ended is not None and self.ended.seconds is not None:
+            return self.ended.seconds
+        return _seconds_between(self.steps[0].entry.at, self.steps[-1].entry.at)
+
+    @property
     def facts(self) -> tuple[str, ...]:
-        """Duration, tokens, cost and models of the turn, if known."""
-        seconds = _seconds_between(self.steps[0].entry.at, self.steps[-1].entry.at)
-        duration = (duration_text(seconds),) if seconds is not None and seconds >= 1 else ()
-        return (*duration, *usage_facts(self.usage, self.cost), *self.models)
+        """`interrupted` if the user interrupted the turn, then duration, tokens, cost and models, if known."""
+        is_interrupted = self.ended is not None and self.ended.outcome is Outcome.CANCELLED
+        duration = (duration_text(self.seconds),) if self.seconds is not None and self.seconds >= 1 else ()
+        ending = ("interrupted",) if is_interrupted else ()
+        return (*ending, *duration, *usage_facts(self.usage, self.cost), *self.models)
 
 
 def session_turns(
@@ -202,12 +231,20 @@ def _step(
             for call, result in (stored.shown_results if stored is not None else {}).items()
         },
         redact(stored.shown_prompt) if stored is not None else "",
+        *(_ending(stored, entry, redact) if stored is not None else ()),
     )
     attempts = list(entry.attempts)
     if stored is not None:
         outside = (attempt for _, named in stored.named_requests for attempt in named)
         attempts = [*stored.turn_requests, *outside]
     return step, [recorded_usage("", attempts, model, price_of)] if attempts else []
+
+
+def _ending(stored: StoredMessage, entry: HistoryEntry, redact: Callable[[str], str]) -> tuple[TurnEnded | None, str]:
+    """Return the end of the turn that followed a message, and its note."""
+    ended = next((item.event for item in stored.shown_events if isinstance(item.event, TurnEnded)), None)
+    notice = ending_notice(ended, is_explained=bool(entry.note)) if ended is not None else None
+    return ended, redact(notice.text) if notice is not None else ""
 
 
 def total_cost(used: Sequence[TurnUsage | SessionTurn]) -> Decimal | None:

@@ -22,14 +22,17 @@ from qcode.agent.sessions.history import (
     HistoryEntry,
     InnerMessage,
     SessionHistory,
+    ShownItem,
     ShownResult,
     StoredMessage,
 )
 from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.turns import SessionTurn, session_turns
 from qcode.engine.synthetic import marker_arguments
-from qcode.protocol.events import AttemptRecord
+from qcode.protocol.errors import ErrorInfo
+from qcode.protocol.events import ApiCalls, AttemptRecord, TurnEnded
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult, assistant, user
+from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Price, Usage
 from qcode.safety.redaction import Redactor
 from qcode.text.fences import fenced
@@ -450,3 +453,40 @@ def test_fence_is_longer_than_any_in_the_text() -> None:
     assert text.startswith("``````\n")
     assert text.endswith("\n``````")
     assert "\x1b" not in written("md")
+
+
+def ended_turns(outcome: Outcome, error: ErrorInfo | None = None) -> tuple[SessionTurn, ...]:
+    """Return a turn of 5 seconds between messages that are 15 seconds apart, and the `/compact` after it."""
+    history = history_of(SAID[:4])
+    for seconds in (5.0, 70.0):
+        ended = TurnEnded(
+            outcome, None, "", "Done.", 2, Usage(), None, ApiCalls(initial=2), error=error, seconds=seconds
+        )
+        history.show([ShownItem(ended)])
+    return turns_of(history)
+
+
+@pytest.mark.parametrize("form", ["md", "html"])
+def test_turn_shows_the_time_it_worked_without_the_wait_for_the_user(form: ExportForm) -> None:
+    text = export_turns(ended_turns(Outcome.END_TURN), ABOUT, ExportRequest(form))
+    assert "5 s" in text
+    assert "15 s" not in text
+    assert "interrupted" not in text
+
+
+@pytest.mark.parametrize("form", ["md", "html"])
+def test_turn_shows_that_it_was_interrupted(form: ExportForm) -> None:
+    assert "interrupted · 5 s" in export_turns(ended_turns(Outcome.CANCELLED), ABOUT, ExportRequest(form))
+
+
+@pytest.mark.parametrize("form", EXPORT_FORMS)
+def test_turn_shows_the_error_that_ended_it_without_secrets(form: ExportForm) -> None:
+    failed = ended_turns(Outcome.ERROR, ErrorInfo("auth", f"The provider rejected the key {KEY}."))
+    text = export_turns(failed, ABOUT, ExportRequest(form))
+    assert "The provider rejected the key" in text
+    assert KEY not in text
+
+
+def test_json_turn_has_its_outcome_and_duration() -> None:
+    (turn,) = json.loads(export_turns(ended_turns(Outcome.CANCELLED), ABOUT, ExportRequest("json")))["turns"]
+    assert (turn["outcome"], turn["seconds"]) == ("cancelled", 5.0)
