@@ -111,11 +111,11 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             is_opening=context.options.resume is not None and context.options.permission_mode is None,
         )
         sent = PromptHistory(self.options.history_file, welcome.folder)
-        self.parts = Widgets(status, sent, ui.show_thinking, self.options.clock)
+        self.widgets = Widgets(status, sent, ui.show_thinking, self.options.clock)
         self.terminal_title = TerminalTitle(
             welcome.folder, self.write_sequence, self._ring, has_title=ui.title, has_bell=ui.bell
         )
-        self.parts.status.on_countdown = self.terminal_title.count_down
+        self.widgets.status.on_countdown = self.terminal_title.count_down
         self._opening_error: QcodeError | None = None
         self.is_ready = False
         """Whether the agent is open and the objects behind keys and commands exist."""
@@ -147,15 +147,15 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         from qcode.tui.view import AppView, SessionName
 
         self.add_themes()
-        agent, parts, clock = self.agent, self.parts, self.options.clock
-        finder = AttachmentFinder(agent, notify=parts.transcript.add_notice, on_index_change=self._offer_new_files)
-        self.session_name = SessionName(agent.sessions, self.terminal_title.name, parts.status.add_turn)
+        agent, widgets, clock = self.agent, self.widgets, self.options.clock
+        finder = AttachmentFinder(agent, notify=widgets.transcript.add_notice, on_index_change=self._offer_new_files)
+        self.session_name = SessionName(agent.sessions, self.terminal_title.name, widgets.status.add_turn)
         self._add_runners()
-        self.server_watch = ServerWatch(agent.servers, parts, self.turns)
+        self.server_watch = ServerWatch(agent.servers, widgets, self.turns)
         self.view = AppView(
             self,
             agent,
-            parts,
+            widgets,
             self.turns,
             self.shell,
             finder,
@@ -171,23 +171,23 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.commands = CommandContext(agent, commands, self.view.model_use, self.view, self.view)
         keys = self.context.settings.ui.keys
         set_bindings(self, bindings(keys, COMMANDS))
-        parts.prompt.set_sources(self._sources(finder))
-        show_start(self.commands, parts)
+        widgets.prompt.set_sources(self._sources(finder))
+        show_start(self.commands, widgets)
         self.session_name.refresh()
         self.view.failures.watch(self._call_in_app)
         self.is_ready = True
         for problem in self.all_theme_problems():
-            parts.transcript.add_notice("warning", problem)
+            widgets.transcript.add_notice("warning", problem)
 
     def _add_runners(self) -> None:
         """Create the objects that run turns and the user's `!` lines. A turn waits for these lines."""
         from qcode.tui.shell_lines import ShellLines
         from qcode.tui.turns import Turns
 
-        parts, clock = self.parts, self.options.clock
+        widgets, clock = self.widgets, self.options.clock
         self.turns = Turns(
             self.agent,
-            parts,
+            widgets,
             clock,
             spawn=self._spawn,
             announce=self._announce,
@@ -196,9 +196,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         )
         self.shell = ShellLines(
             self.agent,
-            parts.transcript,
+            widgets.transcript,
             spawn=self._spawn_shell,
-            show=parts.status.show_shell_line,
+            show=widgets.status.show_shell_line,
             on_end=lambda is_stopped: self.turns.send_queued(is_interrupted=is_stopped),
             clock=clock,
         )
@@ -219,12 +219,12 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def compose(self) -> ComposeResult:
         """Yield the widgets of the first paint; panels are mounted after it."""
-        parts = self.parts
-        yield parts.transcript
+        widgets = self.widgets
+        yield widgets.transcript
         with Horizontal(id="prompt-row"):
             yield Static("›", id="prompt-mark", markup=False)
-            yield parts.prompt
-        yield parts.status
+            yield widgets.prompt
+        yield widgets.status
 
     def run(
         self,
@@ -271,7 +271,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _farewell(self) -> str:
         """Return the lines that stay in the terminal after the app."""
-        conversation, totals = self.agent.conversation if self.is_ready else None, self.parts.status.run_totals
+        conversation, totals = self.agent.conversation if self.is_ready else None, self.widgets.status.run_totals
         if conversation is None or not conversation.messages:
             return ""
         replies = (stored.text for stored in reversed(conversation.messages) if stored.role == "assistant")
@@ -291,14 +291,14 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         if not self.is_headless:
             self._signals = EndingSignals(self._leave_on_signal, self._save_before_kill)
         self.terminal_title.begin()
-        self.parts.transcript.add_welcome(self.welcome.lines())
+        self.widgets.transcript.add_welcome(self.welcome.lines())
         if not self.context.is_trusted:
             from qcode.agent.trust import RESTRICTED_NOTICE
 
-            self.parts.transcript.add_notice("info", RESTRICTED_NOTICE)
-        self.parts.prompt.focus()
-        self.watch(self.parts.prompt, "scroll_y", self._show_prompt_scroll)
-        self.parts.prompt.replace_text(self.options.draft)
+            self.widgets.transcript.add_notice("info", RESTRICTED_NOTICE)
+        self.widgets.prompt.focus()
+        self.watch(self.widgets.prompt, "scroll_y", self._show_prompt_scroll)
+        self.widgets.prompt.replace_text(self.options.draft)
         self.call_after_refresh(self._after_first_paint)
 
     async def on_event(self, event: events.Event) -> None:
@@ -328,7 +328,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     @on(SearchClosed)
     def _focus_after_search(self) -> None:
-        (self.parts.approval if self.parts.approval.request is not None else self.parts.prompt).focus()
+        (self.widgets.approval if self.widgets.approval.request is not None else self.widgets.prompt).focus()
 
     @on(Transcript.LinkClicked)
     def _open_link(self, event: Transcript.LinkClicked) -> None:
@@ -366,9 +366,9 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         """Move the last queued text back into the prompt; with an empty queue, recall the history."""
         queued_text = self.turns.take_back() if self.is_ready else ""
         if queued_text:
-            self.parts.prompt.replace_text(queued_text)
+            self.widgets.prompt.replace_text(queued_text)
         else:
-            self.parts.prompt.walk_older()
+            self.widgets.prompt.walk_older()
 
     @on(ApprovalDecided)
     def _answer(self, event: ApprovalDecided) -> None:
@@ -378,14 +378,14 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def on_key(self, event: events.Key) -> None:
         """Send keys to the widget that should have the focus if none has it, as after a click on the transcript."""
         # `had_focus`: a widget had the focus when the key arrived, and left it unused, such as Alt+Y in the prompt.
-        if self.had_focus or self.focused not in (None, self.parts.prompt) or len(self.screen_stack) > 1:
+        if self.had_focus or self.focused not in (None, self.widgets.prompt) or len(self.screen_stack) > 1:
             return
-        if self.is_ready and self.parts.approval.request is not None:
-            self.parts.approval.focus()
+        if self.is_ready and self.widgets.approval.request is not None:
+            self.widgets.approval.focus()
             return
-        self.parts.prompt.focus()
+        self.widgets.prompt.focus()
         if event.is_printable and event.character:
-            self.parts.prompt.insert(event.character)
+            self.widgets.prompt.insert(event.character)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Give a key to the open screen, or to the prompt if the key's command does not apply now."""
@@ -402,7 +402,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _show_conversation(self, notices: tuple[Notice, ...]) -> None:
         """Show the messages of a resumed conversation, and the notices of the start."""
-        transcript, conversation = self.parts.transcript, self.agent.conversation
+        transcript, conversation = self.widgets.transcript, self.agent.conversation
         if conversation.messages:
             from qcode.tui.transcript.replay import is_shown_by_resume, show_resumed
 
@@ -420,7 +420,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     async def _after_first_paint(self) -> None:
         if not self.screen.is_attached or self.return_value is not None:
             return  # the user quit before the first paint
-        await self.mount(*self.parts.add_panels(self.options.clock), before="#prompt-row")
+        await self.mount(*self.widgets.add_panels(self.options.clock), before="#prompt-row")
         if self.options.on_first_paint is not None:
             self.options.on_first_paint()
         self._open()
@@ -434,10 +434,10 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self._opening_error = error
             self.exit(1)
             return
-        if not self.parts.prompt.is_attached:
+        if not self.widgets.prompt.is_attached:
             return  # the user quit, or the terminal went away
         agent = self.agent
-        self.parts.status.change(
+        self.widgets.status.change(
             model=agent.conversation.model,
             mode=agent.conversation.mode,
             is_opening=False,
@@ -466,8 +466,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         is_choosing = options.picks_session or bool(options.busy_session)
         if not is_choosing:
             self._send_first_prompt()
-        if not self._events_before_ready and self.parts.prompt.restore_draft():
-            self.parts.transcript.add_notice("info", "Restored the prompt that was not sent before qcode ended.")
+        if not self._events_before_ready and self.widgets.prompt.restore_draft():
+            self.widgets.transcript.add_notice("info", "Restored the prompt that was not sent before qcode ended.")
         for event in self._events_before_ready:
             self.post_message(event)
         if is_choosing:
@@ -487,7 +487,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     async def show_sandbox(self) -> None:
         """Find out whether a sandbox works here, and show in the status line if there is none."""
         has_sandbox = await asyncio.to_thread(self.agent.toolbox.has_sandbox)
-        self.parts.status.change(has_no_sandbox=not has_sandbox)
+        self.widgets.status.change(has_no_sandbox=not has_sandbox)
 
     def _connect_first(self) -> None:
         """Open the connect screen of the first start, unless an early Enter has sent a prompt to the demo model."""
@@ -495,7 +495,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             self.agent.keys.finish("")
             return
         # Each step waits in a queue behind the held-back keys: in the app's, in the prompt's, in the app's again.
-        self.call_later(self.parts.prompt.call_later, self.call_later, self.view.connect, "")
+        self.call_later(self.widgets.prompt.call_later, self.call_later, self.view.connect, "")
 
     def _run_in_background(self, work: Callable[[], Coroutine[Any, Any, None]], group: str) -> None:
         """Run `work()` as a worker; show a notice if it raises an error. A closing app may never call `work`."""
@@ -516,7 +516,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _offer_new_files(self) -> None:
         """Update the open completion menu, because the file index has more files. Called from a thread."""
-        self._call_in_app(lambda: self.parts.prompt.offer(has_new_files=True))
+        self._call_in_app(lambda: self.widgets.prompt.offer(has_new_files=True))
 
     def _call_in_app(self, work: Callable[[], object]) -> None:
         """Run `work` in the app's thread. May be called from any thread, even while the app ends."""
@@ -532,7 +532,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _save_before_kill(self) -> None:
         """Save the draft and release the agent. Called from another thread if the app hangs when it must end."""
-        self.parts.prompt.keep_draft()
+        self.widgets.prompt.keep_draft()
         if self._agent is not None:
             self._agent.release()
 
@@ -543,7 +543,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         return apply_setting(
             setting,
             self.terminal_title,
-            self.parts,
+            self.widgets,
             show_theme=self.apply_theme,
             use_mode=self.commands.use_mode,
         )
@@ -589,7 +589,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         return can_show and self.view.failures.survive(error, self.call_later)
 
     def report_crash(self, error: Exception) -> None:
-        self.parts.prompt.keep_draft()
+        self.widgets.prompt.keep_draft()
         if self._crash is None:
             from qcode.agent.crash import report_crash
 

@@ -118,12 +118,12 @@ MEMORY = (
 class Filled(App):
     def on_ready(self):
         if sys.argv[1:]:
-            transcript = self.parts.transcript
+            transcript = self.widgets.transcript
             for number in range(1_000):
                 transcript.append_text("".join(f"- {number} line {line} with **bold** text\\n" for line in range(8)))
                 transcript.settle()
             transcript.plain_text()
-        self.parts.transcript.add_notice("info", "all-there")
+        self.widgets.transcript.add_notice("info", "all-there")
 
 app(Filled).run()
 """

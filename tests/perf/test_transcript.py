@@ -17,7 +17,7 @@ from textual.pilot import Pilot
 
 from qcode.tui.transcript.markdown import MarkdownStream
 from tests.perf.conftest import Bars
-from tests.tui.transcript.stage import TranscriptApp, fill, settle
+from tests.tui.transcript.transcript_app import TranscriptApp, fill, settle
 
 pytestmark = [pytest.mark.perf, pytest.mark.timeout(600)]
 

@@ -16,7 +16,7 @@ from qcode.tui.app import AppOptions, QcodeApp
 from qcode.tui.terminal.textual_internals import NOT_SHOWN
 from qcode.tui.welcome import Welcome
 from tests.tui.scripted import FixedClock, ScriptedConversation
-from tests.tui.stage import WELCOME, Services, StagedAgent, StagedApp, run_context
+from tests.tui.staged_app import WELCOME, Services, StagedAgent, StagedApp, run_context
 
 if TYPE_CHECKING:
     from qcode.agent.conversation import Conversation
@@ -40,16 +40,16 @@ class Running:
     @property
     def text(self) -> str:
         """The transcript."""
-        return self.app.parts.transcript.plain_text()
+        return self.app.widgets.transcript.plain_text()
 
     @property
     def status(self) -> str:
-        plain: str = self.app.parts.status.render().plain
+        plain: str = self.app.widgets.status.render().plain
         return plain
 
     async def type(self, text: str) -> None:
         """Insert `text` into the prompt at the cursor. Tests of single keys press them instead."""
-        self.app.parts.prompt.insert(text)
+        self.app.widgets.prompt.insert(text)
         await self.pilot.pause()
 
     async def send(self, text: str) -> None:
@@ -58,7 +58,7 @@ class Running:
 
     async def type_over(self, text: str) -> None:
         """Send `text` in place of a refused command, which is selected in the prompt."""
-        prompt = self.app.parts.prompt
+        prompt = self.app.widgets.prompt
         await self.until(lambda: prompt.is_refilled)
         prompt.replace(text, *prompt.selection)
         await self.pilot.press("enter")
@@ -80,7 +80,7 @@ class Running:
         """Wait until the turn has ended and the transcript shows its result."""
         await self.until(lambda: not self.app.turns.is_running)
         await self.pilot.pause()
-        await self.until(lambda: not self.app.parts.transcript.is_frame_due)
+        await self.until(lambda: not self.app.widgets.transcript.is_frame_due)
         await self.pilot.pause()
 
 
@@ -109,7 +109,7 @@ def make_app(
     return StagedApp(make_agent(conversation, **given), welcome, options)
 
 
-async def at_work(app: QcodeApp, pilot: Pilot[int]) -> None:
+async def until_ready(app: QcodeApp, pilot: Pilot[int]) -> None:
     """Wait until the app handles keys and commands."""
     while not app.is_ready:
         await pilot.pause()
@@ -127,7 +127,7 @@ async def running(
     clock = FixedClock()
     app = make_app(conversation, clock, **given)
     async with app.run_test(size=size) as pilot:
-        await at_work(app, pilot)
+        await until_ready(app, pilot)
         yield Running(app, pilot, cast("ScriptedConversation", conversation), clock)
         if app.screen_stack:
             assert may_hide or NOT_SHOWN not in rows_of(app), rows_of(app)

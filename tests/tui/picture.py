@@ -20,9 +20,9 @@ from qcode.protocol.events import (
 from qcode.protocol.reply import StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
-from tests.tui.harness import at_work, make_app
+from tests.tui.harness import make_app, until_ready
 from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, reply
-from tests.tui.stage import WELCOME
+from tests.tui.staged_app import WELCOME
 
 PICTURE = Path(__file__).parents[2] / "docs" / "app.svg"
 SIZE = (96, 38)
@@ -69,13 +69,13 @@ async def draw() -> str:
         welcome=replace(WELCOME, model=(name,), instructions=()),
     )
     async with app.run_test(size=SIZE) as pilot:
-        await at_work(app, pilot)
-        app.parts.prompt.insert("make greet nicer to use")
+        await until_ready(app, pilot)
+        app.widgets.prompt.insert("make greet nicer to use")
         await pilot.press("enter")
-        while app.parts.approval.request is None:
+        while app.widgets.approval.request is None:
             await pilot.pause()
         await pilot.pause()
-        app.parts.transcript.flush()
+        app.widgets.transcript.flush()
         await pilot.pause()
         picture = app.export_screenshot(title="qcode")
     return re.sub(r"terminal-\d+", "terminal", picture).rstrip() + "\n"

@@ -71,7 +71,7 @@ def _finished() -> ReplyFinished:
 
 async def _until_asked(run: Running) -> None:
     await run.send("look")
-    await run.until(lambda: run.app.parts.approval.request is not None)
+    await run.until(lambda: run.app.widgets.approval.request is not None)
     await run.pilot.pause()
 
 
@@ -81,9 +81,9 @@ async def _answer(run: Running, *keys: str) -> None:
     run.clock.now += GUARD_SECONDS
     await run.pilot.press(*keys)
     await run.until_idle()
-    assert run.app.parts.approval.request is None, keys
-    assert not run.app.parts.approval.display
-    assert run.app.focused is run.app.parts.prompt
+    assert run.app.widgets.approval.request is None, keys
+    assert not run.app.widgets.approval.display
+    assert run.app.focused is run.app.widgets.prompt
 
 
 def _decisions(
@@ -199,18 +199,18 @@ def test_text_typed_while_an_approval_opens_goes_to_the_draft() -> None:
         await gate.reached.wait()
         await run.pilot.press("a")
         gate.open()
-        await run.until(lambda: run.app.parts.approval.request is not None)
+        await run.until(lambda: run.app.widgets.approval.request is not None)
         for key in ("n", "y", "space", "w", "x", "backspace", "enter", "a", "y"):
             await run.pilot.press(key)
             run.clock.now += 0.1
         assert conversation.answers == []
-        assert run.app.parts.prompt.text == "any way"
+        assert run.app.widgets.prompt.text == "any way"
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("y")
         await run.until_idle()
         assert conversation.answers == [("c1", Allow())]
-        assert run.app.parts.prompt.text == "any way"
-        assert run.app.parts.prompt.region.height > 0
+        assert run.app.widgets.prompt.text == "any way"
+        assert run.app.widgets.prompt.region.height > 0
 
     drive(test, conversation)
 
@@ -226,17 +226,17 @@ def test_text_typed_at_a_question_is_shown_and_never_answers() -> None:
                 await run.pilot.press(key)
 
         await run.send("look")
-        await run.until(lambda: run.app.parts.approval.request is not None)
+        await run.until(lambda: run.app.widgets.approval.request is not None)
         await type_slowly("w", "h", "y", "space", "1", "enter")
         assert conversation.answers == []
-        assert run.app.parts.prompt.text == "why 1"
+        assert run.app.widgets.prompt.text == "why 1"
         await run.until(lambda: "Typing your next message: why 1" in run.screen)
         assert "typing your next message · Esc" in run.screen
         assert "›" not in "\n".join(_choices(run))
         await type_slowly("down", "enter")
         await run.until_idle()
         assert conversation.answers == [("c1", Allow())]
-        assert run.app.parts.prompt.text == "why 1"
+        assert run.app.widgets.prompt.text == "why 1"
 
     drive(test, conversation)
 
@@ -253,7 +253,7 @@ def test_letter_answers_nothing_if_text_follows(text: str, monkeypatch: pytest.M
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("enter")
         assert conversation.answers == []
-        assert run.app.parts.prompt.text == text
+        assert run.app.widgets.prompt.text == text
         await run.until(lambda: f"{text[-10:]}  ↑ or ↓" in run.screen)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("down", "enter")
@@ -328,7 +328,7 @@ def test_draft_is_shown_as_the_question_opens_and_backspace_begins_typing() -> N
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("y", "1", "enter")
         assert conversation.answers == []
-        assert run.app.parts.prompt.text == "also dy1"
+        assert run.app.widgets.prompt.text == "also dy1"
         await run.pilot.press("down")
         await run.until(lambda: "› 1 Yes (y)" in run.screen and "Kept for your next message: also dy1" in run.screen)
         await run.pilot.press("enter")
@@ -346,7 +346,7 @@ def test_editing_keys_of_the_prompt_edit_the_draft_at_a_question() -> None:
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("x")
         await run.type("words to cut here")
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await run.pilot.press("ctrl+w")
         assert prompt.text == "xwords to cut "
         await run.pilot.press("alt+backspace")
@@ -414,7 +414,7 @@ def test_words_typed_for_the_prompt_do_not_answer() -> None:
             await run.pilot.press(key)
             run.clock.now += 0.1
         assert conversation.answers == []
-        assert run.app.parts.prompt.text == "use yarn"
+        assert run.app.widgets.prompt.text == "use yarn"
         await run.pilot.press("escape")
         await run.until_idle()
 
@@ -428,7 +428,7 @@ def test_wheel_over_a_question_that_fits_scrolls_the_transcript() -> None:
 
     async def test(run: Running) -> None:
         await _until_asked(run)
-        transcript = run.app.parts.transcript
+        transcript = run.app.widgets.transcript
         await run.until(lambda: transcript.is_anchored and transcript.scroll_y > 20)
         before = transcript.scroll_y
         for part in ("#approval-options", "#approval-text"):
@@ -494,7 +494,7 @@ def test_call_edited_with_ctrl_g_is_judged_and_shown_again(tmp_path: Path, monke
         assert len(conversation.answers) == 1, "no key answers until the edited call is shown"
         assert "touch one" in run.screen
         judged.open()
-        await run.until(lambda: run.app.parts.approval.request == revised)
+        await run.until(lambda: run.app.widgets.approval.request == revised)
         await run.pilot.pause()
         assert "touch two" in run.screen
         assert "edited by you" in run.screen
@@ -524,7 +524,7 @@ def test_refused_edit_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         await _until_asked(run)
         await run.pilot.press("ctrl+g")
         await run.until(lambda: "Your edit was not used" in run.text)
-        await run.until(lambda: run.app.parts.approval.draft is not None)
+        await run.until(lambda: run.app.widgets.approval.draft is not None)
         assert "touch one" in run.screen
         await run.pilot.press("ctrl+g")
         await run.until(lambda: (tmp_path / "seen").read_text().count("\n") >= 2)
@@ -582,8 +582,8 @@ def test_paste_and_the_enter_after_it_are_never_an_answer() -> None:
     async def test(run: Running) -> None:
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
-        run.app.parts.approval.post_message(events.Paste("y"))
-        await run.until(lambda: run.app.parts.prompt.text == "y")
+        run.app.widgets.approval.post_message(events.Paste("y"))
+        await run.until(lambda: run.app.widgets.prompt.text == "y")
         await run.pilot.press("enter")
         assert conversation.answers == []
         assert "Typing your next message: y" in run.screen
@@ -604,7 +604,7 @@ def test_second_approval_has_its_own_300_ms() -> None:
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("y", "y")
         assert conversation.answers == [("c1", Allow())]
-        assert run.app.parts.approval.request == second
+        assert run.app.widgets.approval.request == second
         run.clock.now += 2 * GUARD_SECONDS
         await run.pilot.press("n")
         await run.until_idle()
@@ -622,7 +622,7 @@ def test_limit_question_names_the_end_and_is_answered_like_an_approval() -> None
     async def test(run: Running) -> None:
         for key, answer in rows:
             await _until_asked(run)
-            asked = run.app.parts.approval.request
+            asked = run.app.widgets.approval.request
             assert asked is not None
             assert asked.question.endswith("(in 2 h 10 min) and continue?")
             run.clock.now += GUARD_SECONDS
@@ -644,7 +644,7 @@ def test_escape_denies_and_cancels_the_turn() -> None:
         await run.until_idle()
         assert conversation.answers == [("c1", Deny())]
         assert conversation.cancels == 1
-        assert not run.app.parts.approval.display
+        assert not run.app.widgets.approval.display
         assert "interrupted" in run.text
 
     drive(test, conversation)
@@ -657,7 +657,7 @@ def test_escape_in_the_reason_returns_to_the_choices_and_keeps_the_text() -> Non
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("t", "y", "escape")
-        assert not run.app.parts.approval.is_writing_text
+        assert not run.app.widgets.approval.is_writing_text
         assert conversation.answers == []
         assert conversation.cancels == 0
         await run.pilot.press("t", "o", "enter")
@@ -678,14 +678,14 @@ def test_transcript_scrolls_and_the_prompt_keeps_its_text_during_an_approval() -
         await gate.reached.wait()
         await run.type("draft")
         gate.open()
-        await run.until(lambda: run.app.parts.approval.request is not None)
-        transcript = run.app.parts.transcript
+        await run.until(lambda: run.app.widgets.approval.request is not None)
+        transcript = run.app.widgets.transcript
         await run.until(lambda: transcript.max_scroll_y > 20)
         await run.pilot.press("ctrl+home")
         assert transcript.scroll_offset.y == 0
         await run.pilot.press("pagedown")
         assert transcript.scroll_offset.y > 0
-        assert run.app.parts.prompt.text == "draft"
+        assert run.app.widgets.prompt.text == "draft"
         await run.pilot.press("escape")
         await run.until_idle()
 
@@ -701,7 +701,7 @@ def test_approval_answered_elsewhere_is_withdrawn() -> None:
         await _until_asked(run)
         gate.open()
         await run.until_idle()
-        assert not run.app.parts.approval.display
+        assert not run.app.widgets.approval.display
         assert conversation.answers == []
 
     drive(test, conversation)
@@ -857,7 +857,7 @@ def test_choices_are_in_view_on_the_smallest_screens(size: tuple[int, int], appr
     async def test(run: Running) -> None:
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
-        options = run.app.parts.approval.options
+        options = run.app.widgets.approval.options
         for number in range(1, len(options) + 1):
             rows = [row.strip("▌ ") for row in _screen(run)]
             shown = [
@@ -907,7 +907,7 @@ def test_changed_lines_come_first_if_the_change_does_not_fit(size: tuple[int, in
         rows = [match[1] for row in _screen(run) if (match := re.match(r"▌ +\d+ ([-+ ]) ", row))]
         assert set(signs) <= set(rows), run.screen
         assert "cart.py" in _screen(run)[-size[1] :][0] or size[1] > 8, run.screen
-        assert run.app.parts.approval.highlighted.label == "Yes"
+        assert run.app.widgets.approval.highlighted.label == "Yes"
 
     drive(test, conversation, size=size)
 
@@ -941,9 +941,9 @@ def test_resize_fits_the_approval_to_the_new_size() -> None:
         await _until_asked(run)
         await run.pilot.resize_terminal(100, 50)
         await run.until(lambda: "# the end" in "\n".join(_screen(run)))
-        assert not run.app.parts.approval.view.has_more
+        assert not run.app.widgets.approval.view.has_more
         await run.pilot.resize_terminal(40, 14)
-        await run.until(lambda: run.app.parts.approval.view.has_more)
+        await run.until(lambda: run.app.widgets.approval.view.has_more)
         assert "No, and say why" in "\n".join(_screen(run))
         await run.pilot.press("escape")
         await run.until_idle()
@@ -1019,7 +1019,7 @@ def test_keys_pressed_as_a_question_opens_do_not_choose_an_answer() -> None:
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("1")
         assert conversation.answers == []
-        assert run.app.parts.prompt.text == "1nyny1"
+        assert run.app.widgets.prompt.text == "1nyny1"
         await run.pilot.press("up", "1")
         await run.until_idle()
         assert conversation.answers == [("c1", Answer("Red"))]
@@ -1081,7 +1081,7 @@ def test_shift_tab_approves_an_open_plan_with_the_mode_that_follows() -> None:
         await run.pilot.press("t", "shift+tab")  # back from the reason to the choices
         assert conversation.answers == []
         assert conversation.mode == "plan"
-        assert not run.app.parts.approval.is_writing_text
+        assert not run.app.widgets.approval.is_writing_text
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("shift+tab")
         await run.until_idle()
@@ -1100,7 +1100,7 @@ def test_escape_and_a_digit_in_one_read_stop_the_turn_and_keep_the_digit() -> No
         await run.until_idle()
         assert conversation.cancels == 1
         assert conversation.answers == [("c1", Deny())]
-        await run.until(lambda: run.app.parts.prompt.text == "2")
+        await run.until(lambda: run.app.widgets.prompt.text == "2")
 
     drive(test, conversation)
 
@@ -1132,7 +1132,7 @@ def test_status_line_shows_the_mode_of_an_approved_plan() -> None:
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("2")
         await run.until_idle()
-        assert run.app.parts.status.status.mode == "accept-edits"
+        assert run.app.widgets.status.status.mode == "accept-edits"
 
     drive(test, conversation)
 
@@ -1206,7 +1206,7 @@ def test_cursor_of_the_terminal_is_in_the_reason_from_the_start_and_after_a_resi
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("t")
-        field = run.app.parts.approval.query_one(AnswerField)
+        field = run.app.widgets.approval.query_one(AnswerField)
         await run.until(lambda: run.app.cursor_position == field.content_region.offset != (0, 0))
         await run.pilot.resize_terminal(60, 20)
         await run.until(lambda: run.app.cursor_position == field.content_region.offset)
@@ -1220,7 +1220,7 @@ def test_draft_typed_while_a_question_opens_shows_no_menu_over_it() -> None:
         await _until_asked(run)
         await run.pilot.press(*"/di")
         await run.pilot.pause()
-        assert run.app.parts.prompt.text == "/di"
+        assert run.app.widgets.prompt.text == "/di"
         assert "Show the file changes" not in "\n".join(_screen(run))
         await run.pilot.press("escape")
         await run.until_idle()

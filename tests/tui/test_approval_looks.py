@@ -13,7 +13,7 @@ from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.reply import StopReason
 from qcode.text.diff import unified_diff
 from qcode.tui.app import QcodeApp
-from tests.tui.harness import at_work, make_app
+from tests.tui.harness import make_app, until_ready
 from tests.tui.scripted import ScriptedConversation, UntilAnswered, call, reply
 from tests.tui.test_approval import FOUR_REQUEST, RUNNER
 
@@ -118,12 +118,12 @@ def test_approval_looks_as_recorded(
 
     async def run(pilot: Pilot[int]) -> None:
         assert isinstance(pilot.app, QcodeApp)
-        await at_work(pilot.app, pilot)
-        while pilot.app.parts.approval.request is None:
+        await until_ready(pilot.app, pilot)
+        while pilot.app.widgets.approval.request is None:
             await pilot.pause()
         app.options.clock.now += 1  # type: ignore[attr-defined]  # the clock of the test
         await pilot.press(*keys)
-        app.parts.transcript.flush()
+        app.widgets.transcript.flush()
         await pilot.pause()
         rows = app.screen._compositor.render_strips()
         texts[:] = ["".join(segment.text for segment in row) for row in rows]

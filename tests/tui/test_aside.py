@@ -42,7 +42,7 @@ def drive(
 
 def shown(run: Running) -> str:
     """The text of the panel, empty if it is not visible."""
-    panel = run.app.parts.aside
+    panel = run.app.widgets.aside
     return panel.plain if panel.is_open else ""
 
 
@@ -62,7 +62,7 @@ def test_aside_is_shown_in_a_panel_and_closed_without_a_trace(tmp_path: Path) ->
         await pressed(run, "escape")
         assert shown(run) == ""
         assert it.conversation.messages == ()
-        assert run.app.parts.prompt.is_empty
+        assert run.app.widgets.prompt.is_empty
 
     drive(tmp_path, test, text_reply("It is a [parser].", usage=Usage(1_000, 100)))
 
@@ -125,7 +125,7 @@ def test_added_aside_goes_with_the_next_message(tmp_path: Path) -> None:
         await pressed(run, "ctrl+s")
         assert shown(run) == ""
         assert "Delete the label to remove it." in run.status
-        assert run.app.parts.prompt.text == "[Aside #1 which?] "
+        assert run.app.widgets.prompt.text == "[Aside #1 which?] "
         await run.send("then do it")
         await run.until_idle()
         assert "> [Aside #1 which?] then do it" in run.text
@@ -145,9 +145,9 @@ def test_added_aside_is_removed_with_its_label(tmp_path: Path) -> None:
         await run.until(lambda: "Ctrl+S" in run.screen)
         await run.type("before ")
         await pressed(run, "ctrl+s")
-        assert run.app.parts.prompt.text == "before [Aside #1 which one?] "
+        assert run.app.widgets.prompt.text == "before [Aside #1 which one?] "
         await pressed(run, "backspace", "backspace")
-        assert run.app.parts.prompt.text == "before "
+        assert run.app.widgets.prompt.text == "before "
         await run.send("after")
         await run.until_idle()
         assert it.provider.requests[1].messages[-1].blocks == (Text("before after"),)
@@ -208,7 +208,7 @@ def test_question_and_help_take_the_place_of_the_panel(tmp_path: Path) -> None:
         await pressed(run, "escape")
         assert "An answer" in shown(run)
         await run.send("write it")
-        await run.until(lambda: run.app.parts.approval.request is not None)
+        await run.until(lambda: run.app.widgets.approval.request is not None)
         await run.pilot.pause()
         assert shown(run) == ""
         await pressed(run, "escape")
@@ -227,7 +227,7 @@ def test_long_answer_leaves_room_for_the_prompt_and_is_read_from_its_beginning(
         await run.until(lambda: "Ctrl+S" in run.screen and "row 0" in run.screen)
         assert "row 99" not in run.screen
         assert "›" in run.screen
-        assert run.app.parts.aside.size.height <= size[1] * 0.6
+        assert run.app.widgets.aside.size.height <= size[1] * 0.6
         await pressed(run, "pagedown")
         await run.until(lambda: "row 0" not in run.screen)
         await pressed(run, "ctrl+end")

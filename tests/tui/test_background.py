@@ -29,7 +29,7 @@ def test_long_running_command_shows_the_background_key_which_moves_it() -> None:
         await gate.reached.wait()
         assert "background" not in run.text
         run.clock.now += 4
-        run.app.parts.transcript.content.tick()
+        run.app.widgets.transcript.content.tick()
         assert "running 4 s \u00b7 Ctrl+B to run in background" in run.text
         await run.pilot.press("ctrl+b")
         await run.until(lambda: bool(conversation.background.moved))
@@ -49,7 +49,7 @@ def test_call_that_cannot_be_moved_shows_no_background_key() -> None:
         await run.send("go")
         await gate.reached.wait()
         run.clock.now += 4
-        run.app.parts.transcript.content.tick()
+        run.app.widgets.transcript.content.tick()
         assert "running 4 s" in run.text
         assert "background" not in run.text
 
@@ -60,7 +60,7 @@ def test_background_key_moves_the_cursor_and_bg_reports_that_nothing_can_be_move
     async def test(run: Running) -> None:
         await run.type("ab")
         await run.pilot.press("ctrl+b")
-        assert run.app.parts.prompt.cursor_location == (0, 1)
+        assert run.app.widgets.prompt.cursor_location == (0, 1)
         await run.pilot.press("ctrl+e", "ctrl+u")
         await run.send("/bg")
         await run.pilot.pause()
@@ -92,13 +92,13 @@ def test_background_key_makes_a_job_of_the_users_own_command(tmp_path: Path) -> 
             await run.send("!echo begun; read line < pipe; echo got $line")
             await run.until(lambda: "│ begun" in run.text)
             run.clock.now += 4
-            run.app.parts.transcript.content.tick()
+            run.app.widgets.transcript.content.tick()
             assert "running 4 s · Esc to interrupt · Ctrl+B to run in background" in run.text
             await run.pilot.press("ctrl+b")
             await run.until(lambda: "1 job " in run.status)
             await run.until(lambda: "in background, /jobs 1 shows its output" in run.text)
             run.clock.now += 8
-            run.app.parts.transcript.content.tick()
+            run.app.widgets.transcript.content.tick()
             assert "● ! echo begun" in run.text
             assert "running 12 s · in background" in run.text
             assert "the user moved it" not in run.text
@@ -121,7 +121,7 @@ def test_background_key_makes_a_job_of_the_users_own_command(tmp_path: Path) -> 
             assert "✓ ! echo begun" in run.text
             assert "exit 0, /jobs 1 shows its output · 12 s" in run.text
             assert "│ got it" in run.text
-            assert not run.app.parts.transcript.content.has_running
+            assert not run.app.widgets.transcript.content.has_running
         await it.conversation.close()
 
     asyncio.run(body())

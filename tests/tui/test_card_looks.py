@@ -14,9 +14,9 @@ from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assista
 from qcode.protocol.reply import StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.app import QcodeApp
-from tests.tui.harness import at_work, make_app
+from tests.tui.harness import make_app, until_ready
 from tests.tui.scripted import Script, ScriptedConversation, ended, reply
-from tests.tui.stage import StagedApp
+from tests.tui.staged_app import StagedApp
 from tests.tui.test_approval import FOUR
 from tests.tui.test_approval_looks import LOOKS
 
@@ -85,10 +85,10 @@ def shown_rows(app: QcodeApp) -> list[str]:
 
 
 async def until_shown(app: StagedApp, pilot: Pilot[int], word: str) -> None:
-    await at_work(app, pilot)
-    while word not in app.parts.transcript.plain_text() or app.turns.is_running:
+    await until_ready(app, pilot)
+    while word not in app.widgets.transcript.plain_text() or app.turns.is_running:
         await pilot.pause()
-    app.parts.transcript.flush()
+    app.widgets.transcript.flush()
     await pilot.pause()
 
 
@@ -139,7 +139,7 @@ def test_resumed_turn_looks_as_recorded(snap_compare: Callable[..., bool], theme
     assert_shows(
         rows, ("+ src/cart.py 21 lines", "! nofile.txt not found", "✓ Plan approved · asks before each change"), size
     )
-    text = " ".join(app.parts.transcript.plain_text().split())
+    text = " ".join(app.widgets.transcript.plain_text().split())
     assert "✓ Read src/cart.py call written as text · 21 lines" in text
     assert "✓ Run pytest -x edited by you · exit 0" in text
 
@@ -168,7 +168,7 @@ def test_chosen_card_looks_as_recorded(snap_compare: Callable[..., bool], theme:
     async def run(pilot: Pilot[int]) -> None:
         await until_shown(app, pilot, "Done.")
         await pilot.press("alt+o", "g", "j", "j", "enter")
-        app.parts.transcript.flush()
+        app.widgets.transcript.flush()
         await pilot.pause()
         rows[:] = shown_rows(app)
 

@@ -20,7 +20,7 @@ from tests.tui.harness import Running, drive
 from tests.tui.sample_project import Project
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says
 from tests.tui.scripted_models import ScriptedModelsService
-from tests.tui.stage import run_context
+from tests.tui.staged_app import run_context
 
 
 def _panel(run: Running) -> str:
@@ -64,8 +64,8 @@ def test_command_without_arguments_refuses_one_and_keeps_the_text() -> None:
         await run.pilot.pause()
         assert "/new takes no argument. Type /new without “session please”." in run.text
         assert "hello" in run.text
-        assert run.app.parts.prompt.text == "/new session please"
-        run.app.parts.prompt.text = ""
+        assert run.app.widgets.prompt.text == "/new session please"
+        run.app.widgets.prompt.text = ""
         await run.send("/todos alll")
         await run.pilot.pause()
         assert "Unknown argument 'alll'. Type /todos or /todos all." in run.text
@@ -97,11 +97,11 @@ def test_command_without_arguments_refuses_one_and_keeps_the_text() -> None:
 )
 def test_command_with_a_refused_argument_stays_in_the_prompt_with_its_reason(command: str, tmp_path: Path) -> None:
     async def test(run: Running) -> None:
-        run.app.parts.prompt.text = ""
+        run.app.widgets.prompt.text = ""
         before = run.text
         await run.send(command)
-        await run.until(lambda: run.app.parts.prompt.text == command)
-        assert run.app.parts.prompt.selected_text == command
+        await run.until(lambda: run.app.widgets.prompt.text == command)
+        assert run.app.widgets.prompt.selected_text == command
         assert len(run.app.screen_stack) == 1
         assert run.text.removeprefix(before).count("!") == 1, run.text
 
@@ -132,7 +132,7 @@ def test_advice_about_a_model_names_commands_of_the_app(reason: str, shown: str)
 
     async def test(run: Running) -> None:
         await run.send("/model x/y")
-        await run.until(lambda: run.app.parts.prompt.text == "/model x/y")
+        await run.until(lambda: run.app.widgets.prompt.text == "/model x/y")
         assert shown in " ".join(run.text.split())
         await run.type_over("/hooks")
         await run.until(lambda: "`!qcode help hooks.EVENT` shows the keys" in " ".join(run.text.split()))
@@ -145,7 +145,7 @@ def test_command_that_needs_an_argument_waits_for_it_in_the_prompt() -> None:
     async def test(run: Running) -> None:
         run.app.agent.sessions.rename = refuse_name  # type: ignore[method-assign]  # as the real one
         await run.send("/rename")
-        await run.until(lambda: run.app.parts.prompt.text == "/rename ")
+        await run.until(lambda: run.app.widgets.prompt.text == "/rename ")
         assert "A name is needed: /rename NAME." in run.text
 
     def refuse_name(session_id: str, title: str) -> None:
@@ -160,7 +160,7 @@ def test_command_with_an_argument_that_cannot_run_during_a_turn_stays_in_the_pro
         await run.until(lambda: run.app.turns.is_running)
         await run.send("/compact keep the names")
         await run.until(lambda: "A turn is running." in run.text)
-        assert run.app.parts.prompt.text == "/compact keep the names"
+        assert run.app.widgets.prompt.text == "/compact keep the names"
         gate.open()
         await run.until_idle()
 
@@ -175,7 +175,7 @@ def test_unknown_command_names_the_nearest_and_keeps_the_text() -> None:
         await run.send("/thme light")
         await run.pilot.pause()
         assert "Unknown command /thme. Did you mean /theme?" in run.text
-        assert run.app.parts.prompt.text == "/thme light"
+        assert run.app.widgets.prompt.text == "/thme light"
         assert conversation.prompts == []
 
     drive(test, conversation)
@@ -248,7 +248,7 @@ def test_clear_and_its_alias_start_a_new_session() -> None:
             assert conversation.clears == 1
             assert "old words" not in run.text
             assert "qcode 0.1.0" in run.text
-            assert run.app.parts.status.status.tokens == 0
+            assert run.app.widgets.status.status.tokens == 0
 
         drive(test, conversation)
 
@@ -382,7 +382,7 @@ def test_ctrl_z_suspends_on_an_empty_prompt_and_undoes_otherwise(
         await run.pilot.press("ctrl+z")
         await run.pilot.pause()
         assert len(seen) == suspensions
-        assert run.app.parts.prompt.text == left
+        assert run.app.widgets.prompt.text == left
 
     drive(test)
 
@@ -464,7 +464,7 @@ def test_unknown_command_without_a_near_name_suggests_nothing() -> None:
 
 def test_page_keys_move_in_the_menu_by_a_page_and_stop_at_its_ends() -> None:
     async def test(run: Running) -> None:
-        menu = run.app.parts.menu
+        menu = run.app.widgets.menu
         await run.pilot.press("slash")
         await run.until(lambda: menu.is_open)
         count = len(menu.choices)

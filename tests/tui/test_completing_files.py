@@ -72,7 +72,7 @@ def test_completed_mention_attaches_that_file(tmp_path_factory: pytest.TempPathF
 
 def test_file_is_found_by_letters_and_inserted_with_enter() -> None:
     async def test(run: Running) -> None:
-        prompt, menu = run.app.parts.prompt, run.app.parts.menu
+        prompt, menu = run.app.widgets.prompt, run.app.widgets.menu
         await run.pilot.press(*"see @", *"mai")
         await run.pilot.pause()
         assert [choice.text for choice in menu.choices] == ["@src/main.py", "@src/deep/test_main.py"]
@@ -87,12 +87,12 @@ def test_file_is_found_by_letters_and_inserted_with_enter() -> None:
 
 def test_completed_folder_can_be_continued_and_names_with_blanks_are_quoted() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await run.pilot.press("@", *"my")
         await run.pilot.press("tab")
         assert prompt.text == '@"my dir/'
         await run.pilot.pause()
-        assert [choice.text for choice in run.app.parts.menu.choices] == ['@"my dir/a b.py"']
+        assert [choice.text for choice in run.app.widgets.menu.choices] == ['@"my dir/a b.py"']
         await run.pilot.press("a", "tab")
         await run.pilot.pause()
         assert prompt.text == '@"my dir/a b.py" '
@@ -103,10 +103,10 @@ def test_completed_folder_can_be_continued_and_names_with_blanks_are_quoted() ->
 def test_mention_in_the_middle_is_completed_in_place() -> None:
     async def test(run: Running) -> None:
         await run.type("fix @read please")
-        run.app.parts.prompt.move_cursor((0, 9))
+        run.app.widgets.prompt.move_cursor((0, 9))
         await run.pilot.pause()
         await run.pilot.press("tab")
-        assert run.app.parts.prompt.text == "fix @README.md please"
+        assert run.app.widgets.prompt.text == "fix @README.md please"
 
     drive(test, files=Finder(*FILES))
 
@@ -123,8 +123,8 @@ def test_fully_typed_name_is_sent_with_one_enter() -> None:
 def test_escape_closes_the_menu_and_keeps_the_text() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("@", "s", "escape")
-        assert not run.app.parts.menu.is_open
-        assert run.app.parts.prompt.text == "@s"
+        assert not run.app.widgets.menu.is_open
+        assert run.app.widgets.prompt.text == "@s"
 
     drive(test, files=Finder(*FILES))
 
@@ -132,8 +132,8 @@ def test_escape_closes_the_menu_and_keeps_the_text() -> None:
 def test_files_that_are_found_later_join_the_open_menu() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("@", *"late")
-        await run.until(lambda: run.app.parts.menu.is_open)
-        assert run.app.parts.menu.choices[0].text == "@late.py"
+        await run.until(lambda: run.app.widgets.menu.is_open)
+        assert run.app.widgets.menu.choices[0].text == "@late.py"
         assert finder.refreshes == 1
 
     finder = Finder(*FILES, more=("late.py", "later.py"))
@@ -147,7 +147,7 @@ def test_files_of_recent_calls_are_completed_first() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("@")
         await run.pilot.pause()
-        assert run.app.parts.menu.choices[0].text == "@src/deep/test_main.py"
+        assert run.app.widgets.menu.choices[0].text == "@src/deep/test_main.py"
 
     assert recent_paths(messages) == ("src/deep/test_main.py",)
     drive(test, ScriptedConversation(messages=messages), files=Finder(*FILES))

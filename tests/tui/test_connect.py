@@ -206,7 +206,7 @@ def test_first_start_opens_connect_and_esc_skips_every_step(tmp_path: Path) -> N
         await run.pilot.press("escape")
         await closed(run)
         assert run.app.theme == before
-        assert run.app.focused is run.app.parts.prompt
+        assert run.app.focused is run.app.widgets.prompt
         assert (connecting.finished, connecting.kept, choices.theme) == (1, [], "")
         assert screen_text.step == "theme"
 
@@ -275,7 +275,7 @@ def test_esc_in_a_running_session_returns_without_asking_for_a_theme() -> None:
         await at(run, "provider")
         await run.pilot.press("escape")
         await closed(run)
-        assert run.app.focused is run.app.parts.prompt
+        assert run.app.focused is run.app.widgets.prompt
 
     drive(test, connect=ScriptedKeysService(wants_theme=True))
 

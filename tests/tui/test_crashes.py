@@ -36,7 +36,7 @@ from qcode.tui.transcript.entries import PLAIN_LABEL
 from qcode.tui.transcript.line import Line
 from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.widgets import HangingText
-from tests.tui.harness import Running, at_work, drive, make_app
+from tests.tui.harness import Running, drive, make_app, until_ready
 from tests.tui.scripted import Gate, Script, ScriptedConversation, Step, UntilAnswered, call, ended, reply
 from tests.tui.scripted_keys import ScriptedKeysService
 
@@ -140,7 +140,7 @@ class Waiting(ScriptedKeysService):
 async def _send(pilot: Pilot[Any], text: str) -> None:
     app = pilot.app
     assert isinstance(app, QcodeApp)
-    app.parts.prompt.insert(text)
+    app.widgets.prompt.insert(text)
     await pilot.press("enter")
 
 
@@ -205,11 +205,11 @@ def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
             await pilot.press("escape")
             await pilot.pause()
         # The app still works: a prompt starts a turn.
-        app.parts.prompt.clear()
+        app.widgets.prompt.clear()
         await _send(pilot, "again")
         while "again" not in conversation.prompts or app.turns.is_running:
             await pilot.pause()
-        seen.append(app.parts.transcript.plain_text())
+        seen.append(app.widgets.transcript.plain_text())
         app.exit(0)
 
     with breaking(group, at) as made:
@@ -268,12 +268,12 @@ def test_error_in_a_widget_is_a_notice_and_keeps_draft_and_turn(monkeypatch: pyt
     async def test(run: Running) -> None:
         await run.send("go")
         await gate.reached.wait()
-        run.app.parts.prompt.insert("my draft")
+        run.app.widgets.prompt.insert("my draft")
         await run.pilot.press("ctrl+z")
         await run.until(lambda: "Internal error: BrokeError: in a widget" in run.text)
-        run.app.parts.prompt.post_message(events.Paste("lost"))
+        run.app.widgets.prompt.post_message(events.Paste("lost"))
         await run.pilot.press("!")
-        assert run.app.parts.prompt.text == "my draft!"
+        assert run.app.widgets.prompt.text == "my draft!"
         assert run.app.turns.is_running
         gate.open()
         await run.until(lambda: "kept" in run.text)
@@ -295,7 +295,7 @@ def failing(when: Callable[..., bool] = lambda *_: True) -> Callable[..., Any]:
 async def _works(run: Running, gate: Gate) -> None:
     """The error became a notice, the draft is kept, and the turn continues to its end."""
     await run.until(lambda: "Internal error: BrokeError: in a widget" in run.text)
-    assert run.app.parts.prompt.text == "my draft"
+    assert run.app.widgets.prompt.text == "my draft"
     assert run.app.turns.is_running
     gate.open()
     await run.until(lambda: "kept" in run.text)
@@ -309,7 +309,7 @@ def _while_working(break_it: Callable[[Running], Awaitable[None]], *steps: Step)
     async def test(run: Running) -> None:
         await run.send("go")
         await gate.reached.wait()
-        run.app.parts.prompt.insert("my draft")
+        run.app.widgets.prompt.insert("my draft")
         await break_it(run)
         await _works(run, gate)
 
@@ -319,7 +319,7 @@ def _while_working(break_it: Callable[[Running], Awaitable[None]], *steps: Step)
 def test_widget_that_cannot_be_painted_says_so_in_its_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     async def break_it(run: Running) -> None:
         monkeypatch.setattr(StatusLine, "render", failing())
-        run.app.parts.status.change(hint="now")
+        run.app.widgets.status.change(hint="now")
         await run.until(lambda: run.screen.rstrip().endswith(NOT_SHOWN) and "> go" in run.screen)
 
     _while_working(break_it)
@@ -335,7 +335,7 @@ def test_row_that_cannot_be_painted_leaves_the_other_rows(monkeypatch: pytest.Mo
 
     async def break_it(run: Running) -> None:
         monkeypatch.setattr(Transcript, "render_line", render_line)
-        run.app.parts.transcript.refresh()
+        run.app.widgets.transcript.refresh()
         await run.until(lambda: run.screen.split("\n")[5].strip() == NOT_SHOWN)
         assert run.screen.count(NOT_SHOWN) == 1
 
@@ -365,7 +365,7 @@ def test_screen_that_cannot_be_built_is_closed(monkeypatch: pytest.MonkeyPatch, 
 
 def test_callback_that_fails_is_reported() -> None:
     async def break_it(run: Running) -> None:
-        run.app.parts.transcript.call_next(failing())
+        run.app.widgets.transcript.call_next(failing())
 
     _while_working(break_it)
 
@@ -440,8 +440,8 @@ def test_endlessly_repeated_error_ends_the_app_and_keeps_the_draft(
     app = make_app(ScriptedConversation(), history_file=tmp_path / "history.jsonl")
 
     async def pilot(pilot: Pilot[Any]) -> None:
-        await at_work(app, pilot)
-        app.parts.prompt.insert("my draft")
+        await until_ready(app, pilot)
+        app.widgets.prompt.insert("my draft")
         await pilot.press("ctrl+z")
 
     assert app.run(headless=True, size=(80, 24), auto_pilot=pilot) == 1
@@ -462,7 +462,7 @@ def test_queued_prompts_of_a_killed_process_are_restored_below_the_draft_and_not
         await run.send("second")
         await run.send("third")
         await run.type("my draft")
-        run.app.parts.prompt.keep_draft()
+        run.app.widgets.prompt.keep_draft()
         assert stored() == "my draft\n\nsecond\n\nthird"
         shutil.copytree(drafts, tmp_path / "killed")
         run.app.turns.show_steering("second")
@@ -472,7 +472,7 @@ def test_queued_prompts_of_a_killed_process_are_restored_below_the_draft_and_not
 
     async def next_start(run: Running) -> None:
         await run.until(lambda: "Restored the prompt that was not sent before qcode ended." in run.text)
-        assert run.app.parts.prompt.text == "my draft\n\nsecond\n\nthird"
+        assert run.app.widgets.prompt.text == "my draft\n\nsecond\n\nthird"
         assert run.conversation.prompts == []
 
     drive(test, ScriptedConversation([gate, ended()]), history_file=tmp_path / "history.jsonl")
@@ -525,7 +525,7 @@ def test_error_at_any_await_of_the_start_is_one_line_in_a_restored_terminal(
             while app.is_running and not (made and made[0].is_over):
                 await pilot.pause()
             if app.is_running and not made[0].has_broken:
-                await at_work(app, pilot)
+                await until_ready(app, pilot)
                 app.exit(0)
 
         with breaking("opening", at) as made:

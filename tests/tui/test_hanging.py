@@ -57,7 +57,7 @@ def test_one_long_left_side_does_not_move_the_other_right_columns() -> None:
 def test_help_scrolls_to_its_end_at_every_width(width: int) -> None:
     async def test(run: Running) -> None:
         await run.send("/help")
-        await run.until(lambda: run.app.parts.help.is_open)
+        await run.until(lambda: run.app.widgets.help.is_open)
         scroll = run.app.query_one("#help-scroll")
         assert scroll.max_scroll_y > 0
         while scroll.scroll_y < scroll.max_scroll_y:
@@ -78,8 +78,8 @@ def test_help_uses_the_rows_of_the_screen(size: tuple[int, int], rows: int) -> N
         await run.pilot.pause()
         scroll = run.app.query_one("#help-scroll")
         assert scroll.size.height == rows
-        run.app.parts.prompt.replace_text("\n" * 20)
-        status = run.app.parts.status
+        run.app.widgets.prompt.replace_text("\n" * 20)
+        status = run.app.widgets.status
         await run.until(lambda: scroll.size.height < rows and status.region.bottom == size[1])
 
     drive(test, size=size)

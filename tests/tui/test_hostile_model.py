@@ -21,9 +21,9 @@ from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply
 from tests.safety.hostile.attempts import MODES
 from tests.safety.hostile.canaries import MARK, CanaryFolders, filled, make_canaries
 from tests.safety.hostile.sandboxes import KINDS, connections_to, sandbox_of
-from tests.tui.harness import Running, at_work
+from tests.tui.harness import Running, until_ready
 from tests.tui.scripted import FixedClock, ScriptedConversation
-from tests.tui.stage import WELCOME
+from tests.tui.staged_app import WELCOME
 
 Outcome: TypeAlias = Literal["runs", "asks", "denied"]
 
@@ -115,9 +115,9 @@ async def play(context: RunContext, provider: ScriptedProvider) -> Played:
     played, clock = Played(), FixedClock()
     app = QcodeApp(context, select_at_start(context), WELCOME, AppOptions(clock=clock))
     async with app.run_test(size=(100, 30)) as pilot:
-        await at_work(app, pilot)
+        await until_ready(app, pilot)
         run = Running(app, pilot, ScriptedConversation(), clock)
-        approval = app.parts.approval
+        approval = app.widgets.approval
         await run.send("Go.")
         await run.until(lambda: app.turns.is_running)
         while True:

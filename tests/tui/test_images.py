@@ -28,7 +28,7 @@ def read(path: str) -> Picture:
 
 
 async def paste(run: Running, text: str) -> None:
-    run.app.parts.prompt.post_message(events.Paste(text))
+    run.app.widgets.prompt.post_message(events.Paste(text))
     await run.pilot.pause()
 
 
@@ -56,7 +56,7 @@ def test_pasted_path_becomes_an_image_that_is_sent() -> None:
 
     async def test(run: Running) -> None:
         await paste(run, "'/tmp/shot.png'")
-        assert run.app.parts.prompt.text == f"{LABEL} "
+        assert run.app.widgets.prompt.text == f"{LABEL} "
         await run.send("what is this")
         await run.until_idle()
         assert conversation.prompts == [f"{LABEL} what is this"]
@@ -73,7 +73,7 @@ def test_image_of_a_line_that_takes_none_stays_in_the_prompt_and_the_reason_is_s
         await paste(run, "/tmp/shot.png")
         await run.send("")
         await run.pilot.pause()
-        assert run.app.parts.prompt.text == f"{line}{LABEL} "
+        assert run.app.widgets.prompt.text == f"{line}{LABEL} "
         assert "cannot take images or asides. Delete the label, or send it" in " ".join(run.text.split())
 
     drive(test, read_picture=read)
@@ -112,7 +112,7 @@ def test_deleted_label_sends_no_image_and_undo_brings_it_back() -> None:
 def test_path_of_another_file_stays_text() -> None:
     async def test(run: Running) -> None:
         await paste(run, "/tmp/other.png")
-        assert run.app.parts.prompt.text == "/tmp/other.png"
+        assert run.app.widgets.prompt.text == "/tmp/other.png"
 
     drive(test, read_picture=read)
 
@@ -134,7 +134,7 @@ def test_ctrl_v_pastes_image_or_text_or_reports_reason(tmp_path: Path) -> None:
     clips = [Clip(png(3, 2)), Clip(text="some text"), Clip(problem="reading the clipboard needs xclip")]
 
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await run.pilot.press("ctrl+v")
         await run.until(lambda: prompt.text == "[Image #1 clipboard 3x2] ")
         await run.pilot.press("alt+v")

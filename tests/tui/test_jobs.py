@@ -17,7 +17,7 @@ from qcode.tools.shell import started_outcome
 from qcode.tui.screens.jobs import JobOutput, JobsScreen, QuitPicker
 from tests.tui.harness import Running, drive, make_agent
 from tests.tui.scripted import ScriptedConversation, call, ended, says
-from tests.tui.stage import StagedAgent
+from tests.tui.staged_app import StagedAgent
 from tests.tui.test_linear import Typed, linear
 
 

@@ -23,7 +23,7 @@ def test_enter_sends_the_prompt_and_empties_it() -> None:
         await run.send("hello there")
         await run.until_idle()
         assert conversation.prompts == ["hello there"]
-        assert run.app.parts.prompt.text == ""
+        assert run.app.widgets.prompt.text == ""
         assert "Good morning." in run.text
         assert "hello there" in run.text
 
@@ -46,7 +46,7 @@ def test_four_keys_insert_a_new_line_and_send_nothing() -> None:
 
     async def test(run: Running) -> None:
         await run.pilot.press("a", "shift+enter", "b", "alt+enter", "c", "ctrl+j", "d", "backslash", "enter", "e")
-        assert run.app.parts.prompt.text == "a\nb\nc\nd\ne"
+        assert run.app.widgets.prompt.text == "a\nb\nc\nd\ne"
         assert conversation.prompts == []
 
     drive(test, conversation)
@@ -125,12 +125,12 @@ def test_double_escape_clears_the_prompt_and_up_restores_it() -> None:
     async def test(run: Running) -> None:
         await run.type("draft")
         await run.pilot.press("escape")
-        assert run.app.parts.prompt.text == "draft"
+        assert run.app.widgets.prompt.text == "draft"
         assert "press Esc again to clear the prompt" in run.status
         await run.pilot.press("escape")
-        assert run.app.parts.prompt.text == ""
+        assert run.app.widgets.prompt.text == ""
         await run.pilot.press("up")
-        assert run.app.parts.prompt.text == "draft"
+        assert run.app.widgets.prompt.text == "draft"
 
     drive(test)
 
@@ -147,7 +147,7 @@ def test_hint_to_clear_the_prompt_ends_with_the_draft(key: str) -> None:
         await run.until(lambda: "press Esc again" not in run.status)
         await run.pilot.press("escape")
         await run.pilot.pause()
-        assert run.app.parts.prompt.text == {"ctrl+u": "", "up": "earlier"}[key]
+        assert run.app.widgets.prompt.text == {"ctrl+u": "", "up": "earlier"}[key]
 
     drive(test)
 
@@ -162,9 +162,9 @@ def test_ctrl_c_interrupts_then_clears_then_quits_on_the_second_press() -> None:
         await run.pilot.press("ctrl+c")
         await run.until_idle()
         assert conversation.cancels == 1
-        assert run.app.parts.prompt.text == "next"
+        assert run.app.widgets.prompt.text == "next"
         await run.pilot.press("ctrl+c")
-        assert run.app.parts.prompt.text == ""
+        assert run.app.widgets.prompt.text == ""
         await run.pilot.press("ctrl+c")
         assert "press Ctrl+C again to quit" in run.status
         assert run.app.is_running
@@ -222,7 +222,7 @@ def test_ctrl_c_copies_a_selection_instead_of_clearing_it() -> None:
         await run.type("draft")
         await run.pilot.press("shift+home", "ctrl+c")
         assert run.app.clipboard == "draft"
-        assert run.app.parts.prompt.text == "draft"
+        assert run.app.widgets.prompt.text == "draft"
 
     drive(test)
 
@@ -230,7 +230,7 @@ def test_ctrl_c_copies_a_selection_instead_of_clearing_it() -> None:
 def test_ctrl_d_quits_only_on_an_empty_prompt() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("a", "b", "left", "ctrl+d")
-        assert run.app.parts.prompt.text == "a"
+        assert run.app.widgets.prompt.text == "a"
         assert run.app.return_value is None
         await run.pilot.press("backspace", "ctrl+d")
         await run.until(lambda: run.app.return_value is not None)
@@ -283,10 +283,10 @@ def test_question_mark_and_f1_show_and_hide_the_keys() -> None:
     async def test(run: Running) -> None:
         for key in ("question_mark", "f1"):
             await run.pilot.press(key)
-            assert run.app.parts.help.is_open
-            assert run.app.parts.prompt.text == ""
+            assert run.app.widgets.help.is_open
+            assert run.app.widgets.prompt.text == ""
             await run.pilot.press(key)
-            assert not run.app.parts.help.is_open
+            assert not run.app.widgets.help.is_open
 
     drive(test)
 
@@ -294,8 +294,8 @@ def test_question_mark_and_f1_show_and_hide_the_keys() -> None:
 def test_question_mark_in_a_prompt_is_a_character() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("a", "question_mark")
-        assert run.app.parts.prompt.text == "a?"
-        assert not run.app.parts.help.is_open
+        assert run.app.widgets.prompt.text == "a?"
+        assert not run.app.widgets.help.is_open
 
     drive(test)
 
@@ -307,7 +307,7 @@ def test_escape_closes_help_before_it_interrupts() -> None:
         await run.send("go")
         await gate.reached.wait()
         await run.pilot.press("f1", "escape")
-        assert not run.app.parts.help.is_open
+        assert not run.app.widgets.help.is_open
         assert conversation.cancels == 0
         gate.open()
         await run.until_idle()
@@ -319,7 +319,7 @@ def test_page_keys_scroll_the_transcript_while_the_prompt_has_the_focus() -> Non
     conversation = ScriptedConversation(messages=said("\n\n".join(f"line {number}" for number in range(100))))
 
     async def test(run: Running) -> None:
-        transcript = run.app.parts.transcript
+        transcript = run.app.widgets.transcript
         await run.until(lambda: transcript.max_scroll_y > 50)
         await run.pilot.press("ctrl+home")
         assert transcript.scroll_offset.y == 0
@@ -346,7 +346,7 @@ def test_ctrl_p_opens_the_palette_which_handles_its_own_keys() -> None:
         await run.until(lambda: len(run.app.screen_stack) == 2)
         await run.pilot.press("escape")
         await run.until(lambda: len(run.app.screen_stack) == 1)
-        assert run.app.focused is run.app.parts.prompt
+        assert run.app.focused is run.app.widgets.prompt
 
     drive(test, conversation)
 
@@ -372,7 +372,7 @@ def test_text_typed_without_focus_goes_to_the_prompt() -> None:
     async def test(run: Running) -> None:
         run.app.set_focus(None)
         await run.pilot.press("h", "i")
-        assert run.app.parts.prompt.text == "hi"
+        assert run.app.widgets.prompt.text == "hi"
 
     drive(test)
 
@@ -387,10 +387,10 @@ def test_prompt_during_a_turn_steers_it() -> None:
         await run.send("also tests")
         await run.pilot.pause()
         assert conversation.steered == ["also tests"]
-        queued = [run.app.parts.queue.texts]
+        queued = [run.app.widgets.queue.texts]
         gate.open()
         await taken.reached.wait()
-        queued.append(run.app.parts.queue.texts)
+        queued.append(run.app.widgets.queue.texts)
         assert queued == [("also tests",), ()]
         assert "also tests" in run.text
         taken.open()
@@ -415,7 +415,7 @@ def test_queued_prompt_is_sent_after_the_turn() -> None:
         await run.until_idle()
         assert conversation.prompts[1] == "more\n\nand more"
         assert "two" in run.text
-        assert run.app.parts.queue.texts == ()
+        assert run.app.widgets.queue.texts == ()
 
     drive(test, conversation)
 
@@ -440,7 +440,7 @@ def test_queued_prompt_returns_to_prompt_after_interrupt_or_error() -> None:
             gate.open()
             await run.until_idle()
             assert conversation.prompts == ["go"]
-            assert run.app.parts.prompt.text == "more"
+            assert run.app.widgets.prompt.text == "more"
 
         drive(test, conversation)
 
@@ -452,7 +452,7 @@ def test_ctrl_o_expands_and_collapses_output() -> None:
     async def test(run: Running) -> None:
         await run.send("go")
         await run.until_idle()
-        transcript = run.app.parts.transcript
+        transcript = run.app.widgets.transcript
         await run.until(lambda: "Run" in run.screen)
         folded = transcript.virtual_size.height
         assert folded < 300
@@ -472,7 +472,7 @@ def test_ctrl_o_without_output_in_view_says_what_it_changes() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("ctrl+o")
         assert "nothing to unfold yet" in run.status
-        assert not run.app.parts.transcript.content.is_unfolded
+        assert not run.app.widgets.transcript.content.is_unfolded
         await run.send("go")
         await run.until_idle()
         assert "line 59" in run.screen
@@ -497,17 +497,17 @@ def test_new_text_below_is_announced_above_the_prompt_with_the_key_that_shows_it
         await run.send("go")
         await gate.reached.wait()
         await run.until(lambda: "row 59" in run.screen)
-        height = run.app.parts.transcript.size.height
+        height = run.app.widgets.transcript.size.height
         await run.pilot.press("home")
         assert "row 2" in run.screen
         gate.open()
         await run.until(lambda: "↓ new text below · Ctrl+End" in run.screen)
-        assert run.app.parts.transcript.size.height == height
+        assert run.app.widgets.transcript.size.height == height
         await run.type("x")
         await run.pilot.press("end")
-        assert not run.app.parts.transcript.is_anchored
+        assert not run.app.widgets.transcript.is_anchored
         await run.pilot.press("backspace", "end")
-        await run.until(lambda: run.app.parts.transcript.is_anchored)
+        await run.until(lambda: run.app.widgets.transcript.is_anchored)
         await run.until(lambda: "new text below" not in run.screen)
 
     drive(test, conversation)
@@ -547,16 +547,16 @@ def test_answer_of_a_command_is_shown_above_the_prompt_while_the_user_reads_else
         first_row = run.screen.split("\n")[0]
         await run.send("/mode nonsense")
         await run.until(lambda: "nonsense" in run.screen)
-        assert run.app.parts.help.heading == "Warning"
+        assert run.app.widgets.help.heading == "Warning"
         gate.open()
         await run.until_idle()
         assert run.screen.split("\n")[0] == first_row
         assert "nonsense" in run.screen
-        run.app.parts.transcript.add_notice("info", "a job has ended")
+        run.app.widgets.transcript.add_notice("info", "a job has ended")
         await run.pilot.press("escape", "delete", "end")
         await run.send("/mode bypass")
         await run.until(lambda: "Cannot switch to bypass here" in run.screen)
-        assert not run.app.parts.help.is_open
+        assert not run.app.widgets.help.is_open
 
     drive(test, conversation)
 

@@ -53,7 +53,7 @@ from tests.agent.context.folders import make_executable
 from tests.tui.harness import make_agent
 from tests.tui.sample_project import Project
 from tests.tui.scripted import FixedClock, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said, says
-from tests.tui.stage import WELCOME
+from tests.tui.staged_app import WELCOME
 from tests.tui.test_todos import listed
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -402,7 +402,7 @@ from qcode.protocol.events import ApprovalRequested
 from qcode.protocol.reply import TextDelta
 from tests.tui.harness import make_agent
 from tests.tui.scripted import Gate, ScriptedConversation, UntilAnswered, call, ended, says
-from tests.tui.stage import WELCOME
+from tests.tui.staged_app import WELCOME
 
 ask = ApprovalRequested(ToolApproval(call(), "Run ls?", "ls", "shell(ls)"))
 conversation = ScriptedConversation(

@@ -24,7 +24,7 @@ def test_title_is_requested_after_the_turn_and_its_cost_counts() -> None:
         await run.send("go")
         await run.until(lambda: bool(named) and named[-1] == "Dates in the parser")
         await run.pilot.pause()
-        assert run.app.parts.status.status.cost == Decimal("0.0121")
+        assert run.app.widgets.status.status.cost == Decimal("0.0121")
         await run.send("/rename x")
         await run.pilot.pause()
         assert named[-1] == "x"
@@ -56,8 +56,8 @@ def test_terminal_title_counts_down_while_the_turn_waits_for_a_limit() -> None:
     conversation = ScriptedConversation([LimitReached(limit, 7_800), waiting, *says("hi"), ended()])
 
     async def test(run: Running) -> None:
-        assert run.app.parts.status.on_countdown == run.app.terminal_title.count_down
-        run.app.parts.status.on_countdown = left.append
+        assert run.app.widgets.status.on_countdown == run.app.terminal_title.count_down
+        run.app.widgets.status.on_countdown = left.append
         await run.send("go")
         await waiting.reached.wait()
         assert left == ["2 h 10 min"]

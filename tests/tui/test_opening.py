@@ -16,10 +16,10 @@ from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.messages import Text, assistant, user
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.connect import ConnectScreen
-from tests.tui.harness import at_work, make_agent
+from tests.tui.harness import make_agent, until_ready
 from tests.tui.scripted import ScriptedConversation
 from tests.tui.scripted_keys import ScriptedKeysService
-from tests.tui.stage import WELCOME, StagedAgent, StagedApp
+from tests.tui.staged_app import WELCOME, StagedAgent, StagedApp
 
 pytestmark = pytest.mark.frames
 
@@ -80,16 +80,16 @@ def test_first_screen_is_painted_before_the_conversation_opens() -> None:
         while not gate.threads:
             await pilot.pause()
         assert not app.is_ready
-        assert "qcode 0.1.0" in app.parts.transcript.plain_text()
-        status = app.parts.status.render().plain
+        assert "qcode 0.1.0" in app.widgets.transcript.plain_text()
+        status = app.widgets.status.render().plain
         assert "demo/soon" in status
         assert "plan" in status
         await pilot.press("h", "i")
-        assert app.parts.prompt.text == "hi"
+        assert app.widgets.prompt.text == "hi"
         gate.let.set()
-        await at_work(app, pilot)
-        assert "demo/scripted" in app.parts.status.render().plain
-        assert app.parts.prompt.text == "hi"
+        await until_ready(app, pilot)
+        assert "demo/scripted" in app.widgets.status.render().plain
+        assert app.widgets.prompt.text == "hi"
 
     drive(gate, test)
     assert gate.threads != [threading.main_thread()]
@@ -106,7 +106,7 @@ def test_input_before_the_agent_is_open_is_handled_in_order() -> None:
         await pilot.pause()
         assert gate.conversation.prompts == []
         gate.let.set()
-        await at_work(app, pilot)
+        await until_ready(app, pilot)
         while len(gate.conversation.prompts) < 2:
             await pilot.pause()
         assert gate.conversation.prompts == ["one", "two three"]
@@ -124,11 +124,11 @@ def test_text_typed_before_the_prompt_has_the_focus_stays_in_front_of_its_enter(
         app.post_message(events.Key("enter", "\r"))
         await pilot.pause()
         gate.let.set()
-        await at_work(app, pilot)
+        await until_ready(app, pilot)
         while not gate.conversation.prompts:
             await pilot.pause()
         assert gate.conversation.prompts == ["fail"]
-        assert app.parts.prompt.text == ""
+        assert app.widgets.prompt.text == ""
 
     drive(gate, test)
 
@@ -139,8 +139,8 @@ def test_command_typed_before_the_conversation_opens_runs() -> None:
     async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
         await pilot.press("slash", "h", "e", "l", "p", "enter")
         gate.let.set()
-        await at_work(app, pilot)
-        while not app.parts.help.is_open:
+        await until_ready(app, pilot)
+        while not app.widgets.help.is_open:
             await pilot.pause()
 
     drive(gate, test)
@@ -152,10 +152,10 @@ def test_text_typed_before_connect_screen_is_in_prompt_afterwards() -> None:
     async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
         await pilot.press(*"hi", "space", *"all")
         gate.let.set()
-        await at_work(app, pilot)
+        await until_ready(app, pilot)
         while not isinstance(app.screen, ConnectScreen):
             await pilot.pause()
-        assert app.parts.prompt.text == "hi all"
+        assert app.widgets.prompt.text == "hi all"
         assert gate.conversation.prompts == []
 
     drive(gate, test)
@@ -168,7 +168,7 @@ def test_prompt_sent_before_connect_screen_skips_it() -> None:
     async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
         await pilot.press(*"hi", "space", *"all", "enter")
         gate.let.set()
-        await at_work(app, pilot)
+        await until_ready(app, pilot)
         while not gate.conversation.prompts:
             await pilot.pause()
         assert gate.conversation.prompts == ["hi all"]
@@ -182,10 +182,10 @@ def test_resumed_conversation_is_shown_once_it_is_loaded() -> None:
     gate = Gate(ScriptedConversation(messages=(user("earlier"), assistant(Text("an answer")))))
 
     async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
-        assert "an answer" not in app.parts.transcript.plain_text()
+        assert "an answer" not in app.widgets.transcript.plain_text()
         gate.let.set()
-        await at_work(app, pilot)
-        assert "an answer" in app.parts.transcript.plain_text()
+        await until_ready(app, pilot)
+        assert "an answer" in app.widgets.transcript.plain_text()
 
     drive(gate, test)
 

@@ -18,7 +18,7 @@ from qcode.tui.screens.jobs import JobsScreen
 from qcode.tui.status import render_status
 from tests.fakes.conversation import talk
 from tests.fakes.scripted import text_reply
-from tests.tui.harness import at_work, make_app, rows_of
+from tests.tui.harness import make_app, rows_of, until_ready
 from tests.tui.scripted import Gate, Script, ScriptedConversation
 from tests.tui.test_jobs import start
 from tests.tui.test_todos import listed
@@ -49,12 +49,12 @@ def test_todos_look_as_recorded(
         assert isinstance(pilot.app, QcodeApp)
         while not gate.reached.is_set():
             await pilot.pause()
-        pilot.app.parts.transcript.flush()
+        pilot.app.widgets.transcript.flush()
         await pilot.pause()
 
     assert snap_compare(app, run_before=wait, terminal_size=size)
-    assert app.parts.todos.is_open
-    assert [item.state for item in app.parts.todos.items] == ["done", "in_progress", "pending", "pending"]
+    assert app.widgets.todos.is_open
+    assert [item.state for item in app.widgets.todos.items] == ["done", "in_progress", "pending", "pending"]
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
@@ -68,13 +68,13 @@ def test_status_looks_as_recorded(
     app = make_app(conversation, prompt="hello", **stated, **changes)
 
     async def wait(pilot: Pilot[int]) -> None:
-        while not gate.reached.is_set() or not app.parts.status.status.has_no_sandbox:
+        while not gate.reached.is_set() or not app.widgets.status.status.has_no_sandbox:
             await pilot.pause()
         await pilot.pause()
 
     assert snap_compare(app, run_before=wait, terminal_size=size)
     # The line as rendered for the width inside its padding.
-    text = render_status(app.parts.status.status, size[0] - 2, 1_000.0).plain
+    text = render_status(app.widgets.status.status, size[0] - 2, 1_000.0).plain
     assert ("restricted  scripted" in text) is (size[0] >= 80)
     assert ("no key set" in text) is (size[0] > 80)
     assert text.startswith("ask  ⠋ waiting for the model · Esc ")
@@ -90,13 +90,13 @@ def test_background_jobs_look_as_recorded(
     screens: list[str] = []
 
     async def show(pilot: Pilot[int]) -> None:
-        await at_work(app, pilot)
+        await until_ready(app, pilot)
         jobs = app.agent.toolbox.jobs
         running = start(jobs, "echo building [it]; read line < pipe", tmp_path)
         ended = start(jobs, "echo 3 failed; exit 1", tmp_path)
         while ended.is_running or not running.recent:
             await pilot.pause()
-        app.parts.prompt.insert("/jobs")
+        app.widgets.prompt.insert("/jobs")
         await pilot.press("enter")
         while not isinstance(app.screen, JobsScreen) or "building" not in rows_of(app):
             await pilot.pause()
@@ -119,8 +119,8 @@ def test_aside_looks_as_recorded(
     screens: list[str] = []
 
     async def ask(pilot: Pilot[int]) -> None:
-        await at_work(app, pilot)
-        app.parts.prompt.insert("/btw what is cart.py?")
+        await until_ready(app, pilot)
+        app.widgets.prompt.insert("/btw what is cart.py?")
         await pilot.press("enter")
         while "Ctrl+S" not in rows_of(app) or "keeps the order" not in rows_of(app):
             await pilot.pause()
@@ -142,8 +142,8 @@ def test_vim_mode_looks_as_recorded(
     screens: list[str] = []
 
     async def write(pilot: Pilot[int]) -> None:
-        await at_work(app, pilot)
-        app.parts.prompt.insert("rename the cart\nand its tests")
+        await until_ready(app, pilot)
+        app.widgets.prompt.insert("rename the cart\nand its tests")
         await pilot.press(*keys.split(","))
         await pilot.pause()
         screens.append(rows_of(app))

@@ -15,7 +15,7 @@ from tests.tui.scripted import ScriptedConversation
 
 
 async def _paste(run: Running, text: str) -> None:
-    run.app.parts.prompt.post_message(events.Paste(text))
+    run.app.widgets.prompt.post_message(events.Paste(text))
     await run.pilot.pause()
 
 
@@ -24,7 +24,7 @@ def test_paste_with_line_breaks_never_sends() -> None:
 
     async def test(run: Running) -> None:
         await _paste(run, "one\r\ntwo\rthree\n")
-        assert run.app.parts.prompt.text == "one\ntwo\nthree\n"
+        assert run.app.widgets.prompt.text == "one\ntwo\nthree\n"
         assert conversation.prompts == []
 
     drive(test, conversation)
@@ -37,7 +37,7 @@ def test_large_paste_is_collapsed_and_sent_completely() -> None:
     async def test(run: Running) -> None:
         await run.type("see ")
         await _paste(run, lines)
-        assert run.app.parts.prompt.text == "see [Pasted text #1 +120 lines]"
+        assert run.app.widgets.prompt.text == "see [Pasted text #1 +120 lines]"
         await run.pilot.press("enter")
         await run.until_idle()
         assert conversation.prompts == [f"see {lines}"]
@@ -50,13 +50,13 @@ def test_large_paste_is_collapsed_and_sent_completely() -> None:
 def test_tab_expands_a_paste_and_backspace_removes_all_of_it() -> None:
     async def test(run: Running) -> None:
         await _paste(run, "x" * 2_000)
-        assert run.app.parts.prompt.text == "[Pasted text #1 +2,000 chars]"
+        assert run.app.widgets.prompt.text == "[Pasted text #1 +2,000 chars]"
         await run.pilot.press("backspace")
-        assert run.app.parts.prompt.text == ""
+        assert run.app.widgets.prompt.text == ""
         await _paste(run, "y" * 2_000)
-        assert run.app.parts.prompt.text == "[Pasted text #2 +2,000 chars]"
+        assert run.app.widgets.prompt.text == "[Pasted text #2 +2,000 chars]"
         await run.pilot.press("tab")
-        assert run.app.parts.prompt.text == "y" * 2_000
+        assert run.app.widgets.prompt.text == "y" * 2_000
 
     drive(test)
 
@@ -74,7 +74,7 @@ def test_tab_expands_the_last_paste_before_the_cursor_or_the_next_one(cursor: tu
     first, second = "a\n" * 12, "b\n" * 12
 
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await run.type("one ")
         prompt.paste_text(first)
         await run.type(" two ")
@@ -113,7 +113,7 @@ def test_all_line_endings_become_line_feeds() -> None:
 
 def test_up_and_down_walk_the_history_and_keep_the_draft() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         for text in ("first", "second"):
             await run.send(text)
             await run.until_idle()
@@ -135,9 +135,9 @@ def test_up_moves_inside_the_text_before_it_recalls_history() -> None:
         await run.send("old")
         await run.until_idle()
         await run.pilot.press("a", "ctrl+j", "b", "up")
-        assert run.app.parts.prompt.text == "a\nb"
+        assert run.app.widgets.prompt.text == "a\nb"
         await run.pilot.press("up")
-        assert run.app.parts.prompt.text == "old"
+        assert run.app.widgets.prompt.text == "old"
 
     drive(test)
 
@@ -186,7 +186,7 @@ def test_slash_menu_has_a_narrow_left_column_frequent_commands_first_and_a_count
     size: tuple[int, int],
 ) -> None:
     async def test(run: Running) -> None:
-        menu = run.app.parts.menu
+        menu = run.app.widgets.menu
         await run.type("/")
         assert [choice.label for choice in menu.choices[:4]] == ["/help", "/model", "/clear", "/resume"]
         assert max(len(choice.left_column) for choice in menu.choices) == 24
@@ -202,7 +202,7 @@ def test_slash_menu_has_a_narrow_left_column_frequent_commands_first_and_a_count
 
 def test_typed_command_shows_its_argument_as_a_hint_that_no_key_inserts() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         seen = {}
         for typed in ("/mode", "l", " ", "x", "y"):
             await run.type(typed)
@@ -219,7 +219,7 @@ def test_typed_command_shows_its_argument_as_a_hint_that_no_key_inserts() -> Non
 
 def test_slash_menu_follows_the_typed_text() -> None:
     async def test(run: Running) -> None:
-        menu = run.app.parts.menu
+        menu = run.app.widgets.menu
         await run.type("/")
         assert len(menu.choices) >= 8
         await run.type("mo")
@@ -237,10 +237,10 @@ def test_tab_completes_a_command_and_then_its_argument() -> None:
     async def test(run: Running) -> None:
         await run.type("/th")
         await run.pilot.press("tab")
-        assert run.app.parts.prompt.text == "/theme "
+        assert run.app.widgets.prompt.text == "/theme "
         await run.type("li")
         await run.pilot.press("tab")
-        assert run.app.parts.prompt.text == "/theme light"
+        assert run.app.widgets.prompt.text == "/theme light"
         await run.pilot.press("enter")
         await run.pilot.pause()
         assert run.app.theme == "light"
@@ -253,17 +253,17 @@ def test_enter_on_a_menu_row_runs_it_opens_its_screen_or_offers_its_choices() ->
         await run.type("/k")
         await run.pilot.press("enter")
         await run.pilot.pause()
-        assert run.app.parts.help.is_open
+        assert run.app.widgets.help.is_open
         await run.type("/the")
         await run.pilot.press("enter")
         await run.until(lambda: isinstance(run.app.screen, ThemePicker))
-        assert run.app.parts.prompt.text == ""
+        assert run.app.widgets.prompt.text == ""
         await run.pilot.press("escape")
         await run.until(lambda: len(run.app.screen_stack) == 1)
         await run.type("/expo")
         await run.pilot.press("enter")
-        assert run.app.parts.prompt.text == "/export "
-        assert run.app.parts.menu.is_open
+        assert run.app.widgets.prompt.text == "/export "
+        assert run.app.widgets.menu.is_open
 
     drive(test)
 
@@ -281,7 +281,7 @@ def test_path_is_not_a_command() -> None:
 
 def test_prompt_grows_to_a_third_of_the_screen() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         assert prompt.size.height == 1
         await run.pilot.press("a", "ctrl+j", "b", "ctrl+j", "c")
         await run.pilot.pause()
@@ -289,7 +289,7 @@ def test_prompt_grows_to_a_third_of_the_screen() -> None:
         await run.pilot.press(*(["ctrl+j"] * 30))
         await run.pilot.pause()
         assert prompt.size.height == 10
-        assert run.app.parts.transcript.size.height >= 15
+        assert run.app.widgets.transcript.size.height >= 15
 
     drive(test, size=(80, 30))
 
@@ -299,20 +299,20 @@ def test_text_after_unknown_command_is_kept() -> None:
         await run.pilot.press("slash", "h", "l", "p", "x", "enter", "a", "b")
         await run.pilot.pause()
         assert "Unknown command /hlpx. Did you mean /help?" in run.text
-        assert run.app.parts.prompt.text in ("/hlpx\nab", "ab")
+        assert run.app.widgets.prompt.text in ("/hlpx\nab", "ab")
 
     drive(test)
 
 
 def test_enter_right_after_typing_sends_the_complete_text() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await run.pilot.press("slash", "h", "e")
-        await run.until(lambda: run.app.parts.menu.is_open)
+        await run.until(lambda: run.app.widgets.menu.is_open)
         for character in "lp demo":
             prompt.post_message(events.Key("space" if character == " " else character, character))
         prompt.post_message(events.Key("enter", "\r"))
-        await run.until(lambda: run.app.parts.help.heading == "Demo model")
+        await run.until(lambda: run.app.widgets.help.heading == "Demo model")
         assert prompt.text == ""
 
     drive(test)
@@ -320,7 +320,7 @@ def test_enter_right_after_typing_sends_the_complete_text() -> None:
 
 def test_refilled_text_is_replaced_by_typing_and_kept_by_a_movement() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         for keys, text in [
             (("slash", "r"), "/r"),
             (("backspace",), ""),
@@ -345,7 +345,7 @@ def test_refilled_text_is_replaced_by_typing_and_kept_by_a_movement() -> None:
 
 def test_text_is_refilled_for_editing_in_vim_mode() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         prompt.use_vim(True)
         prompt.refill("hello")
         await run.pilot.press("slash", "r")

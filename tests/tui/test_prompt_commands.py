@@ -33,7 +33,7 @@ def test_history_search_follows_the_typed_text(tmp_path: Path) -> None:
     path = history_of(tmp_path / "h", "fix the parser", "run tests", "Fix the docs", "say hello")
 
     async def test(run: Running) -> None:
-        prompt, search = run.app.parts.prompt, run.app.parts.history
+        prompt, search = run.app.widgets.prompt, run.app.widgets.history
         await run.type("my draft")
         await run.pilot.press("ctrl+r", *"fix")
         assert prompt.text == "Fix the docs"
@@ -61,7 +61,7 @@ def test_ctrl_c_cancels_the_search_and_a_cursor_key_accepts_the_match(tmp_path: 
     path = history_of(tmp_path / "h", "one two")
 
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await run.type("draft")
         await run.pilot.press("ctrl+r", *"one", "ctrl+c")
         assert prompt.text == "draft"
@@ -135,14 +135,14 @@ def test_up_on_an_empty_prompt_recalls_the_last_queued_text() -> None:
         await run.send("second")
         await run.pilot.press("up")
         await run.pilot.pause()
-        assert run.app.parts.prompt.text == "second"
-        assert (conversation.steered, run.app.parts.queue.texts) == (["first"], ("first",))
+        assert run.app.widgets.prompt.text == "second"
+        assert (conversation.steered, run.app.widgets.queue.texts) == (["first"], ("first",))
         await run.pilot.press("ctrl+u", "up")
         await run.pilot.pause()
-        assert run.app.parts.prompt.text == "first"
+        assert run.app.widgets.prompt.text == "first"
         await run.pilot.press("ctrl+u", "up")
         await run.pilot.pause()
-        assert run.app.parts.prompt.text == "second"
+        assert run.app.widgets.prompt.text == "second"
         gate.open()
         await run.until_idle()
         assert conversation.prompts == ["go"]
@@ -161,7 +161,7 @@ def test_prompt_that_joined_the_turn_is_not_recalled() -> None:
         conversation.joined.add("late")
         await run.pilot.press("up")
         await run.pilot.pause()
-        assert run.app.parts.queue.texts == ("late",)
+        assert run.app.widgets.queue.texts == ("late",)
         gate.open()
         await run.until_idle()
         assert conversation.prompts == ["go"]
@@ -180,7 +180,7 @@ def test_queued_prompt_that_is_part_of_another_stays_queued() -> None:
         await run.send("also test it")
         gate.open()
         await taken.reached.wait()
-        assert run.app.parts.queue.texts == ("test",)
+        assert run.app.widgets.queue.texts == ("test",)
         taken.open()
         await run.until(lambda: len(conversation.prompts) == 2)
         await run.until_idle()
@@ -222,7 +222,7 @@ def test_custom_command_is_in_menu_and_help_and_sends_its_prompt() -> None:
 
     async def test(run: Running) -> None:
         await run.type("/rev")
-        assert [choice.left_column for choice in run.app.parts.menu.choices] == ["/git:review [path]"]
+        assert [choice.left_column for choice in run.app.widgets.menu.choices] == ["/git:review [path]"]
         await run.pilot.press("tab")
         await run.type("src\nand tests")
         await run.pilot.press("enter")
@@ -232,7 +232,7 @@ def test_custom_command_is_in_menu_and_help_and_sends_its_prompt() -> None:
         assert "/git:review src" in run.text
         await run.send("/help git:review")
         await run.pilot.pause()
-        assert run.app.parts.help.heading == "/git:review [path]"
+        assert run.app.widgets.help.heading == "/git:review [path]"
 
     drive(test, conversation, commands=(REVIEW,))
 
@@ -289,7 +289,7 @@ def test_rebound_key_is_removed_from_its_old_command() -> None:
 def test_rebound_key_runs_only_its_new_command() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("ctrl+l")
-        assert run.app.parts.help.is_open
+        assert run.app.widgets.help.is_open
 
     drive(test, keys={"keys": "ctrl+l"})
 
@@ -308,7 +308,7 @@ def test_menu_shows_the_whole_help_of_a_highlighted_row_that_is_cut() -> None:
     async def test(run: Running) -> None:
         await run.type("/com")
         await run.until(lambda: "/compact" in run.screen)
-        menu, text = run.app.parts.menu, " ".join(run.screen.split())
+        menu, text = run.app.widgets.menu, " ".join(run.screen.split())
         assert menu.chosen is not None
         assert "…" in text
         assert text.count(menu.chosen.help) == 1
@@ -320,7 +320,7 @@ def test_menu_keeps_its_height_when_the_highlight_moves_to_a_row_that_is_not_cut
     async def test(run: Running) -> None:
         await run.type("/co")
         await run.until(lambda: "/compact" in run.screen)
-        menu = run.app.parts.menu
+        menu = run.app.widgets.menu
         height = menu.size.height
         assert height == len(menu.choices) + 1
         await run.pilot.press("down")
@@ -335,7 +335,7 @@ def test_menu_on_a_low_screen_has_no_rows_below_its_list() -> None:
     async def test(run: Running) -> None:
         await run.type("/co")
         await run.until(lambda: "/compact" in run.screen)
-        menu = run.app.parts.menu
+        menu = run.app.widgets.menu
         assert menu.size.height == len(menu.choices)
 
     drive(test, size=(80, 19))
@@ -344,7 +344,7 @@ def test_menu_on_a_low_screen_has_no_rows_below_its_list() -> None:
 def test_menu_follows_pointer_wheel_and_clicks() -> None:
     async def test(run: Running) -> None:
         await run.type("/mo")
-        menu = run.app.parts.menu
+        menu = run.app.widgets.menu
         assert menu.chosen is not None
         assert menu.chosen.label == "/model"
         await run.pilot.hover("#menu", offset=(5, 1))
@@ -364,7 +364,7 @@ def test_placeholder_of_a_choice_is_not_sent() -> None:
     async def test(run: Running) -> None:
         await run.type("/permissions deny sh")
         await run.pilot.press("enter")
-        assert run.app.parts.prompt.text == "/permissions deny shell("
+        assert run.app.widgets.prompt.text == "/permissions deny shell("
         await run.type("rm *)")
         await run.pilot.press("enter")
         await run.until(lambda: "deny shell(rm *) applies" in run.text)

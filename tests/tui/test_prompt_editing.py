@@ -20,11 +20,11 @@ LABEL = "[Pasted text #1 +50 lines]"
 async def keys(run: Running, *pressed: str) -> str:
     await run.pilot.press(*pressed)
     await run.pilot.pause()
-    return run.app.parts.prompt.text
+    return run.app.widgets.prompt.text
 
 
 async def paste(run: Running, text: str) -> None:
-    run.app.parts.prompt.post_message(events.Paste(text))
+    run.app.widgets.prompt.post_message(events.Paste(text))
     await run.pilot.pause()
 
 
@@ -46,11 +46,11 @@ def test_words_are_killed_and_yanked_as_in_a_shell() -> None:
 def test_rest_of_a_line_is_killed_and_then_the_line_break() -> None:
     async def test(run: Running) -> None:
         await run.type("one\ntwo")
-        run.app.parts.prompt.move_cursor((0, 1))
+        run.app.widgets.prompt.move_cursor((0, 1))
         assert await keys(run, "ctrl+k") == "o\ntwo"
         assert await keys(run, "ctrl+k") == "otwo"
         assert await keys(run, "ctrl+y") == "one\ntwo"
-        run.app.parts.prompt.move_cursor((1, 0))
+        run.app.widgets.prompt.move_cursor((1, 0))
         assert await keys(run, "ctrl+u") == "onetwo"
 
     drive(test)
@@ -58,7 +58,7 @@ def test_rest_of_a_line_is_killed_and_then_the_line_break() -> None:
 
 def test_cursor_moves_by_words_and_to_line_ends() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await run.type("alpha beta.gamma")
         seen = []
         for key in ("alt+b", "alt+b", "ctrl+left", "alt+f", "ctrl+right", "ctrl+a", "ctrl+e", "ctrl+b"):
@@ -85,7 +85,7 @@ def test_undo_and_redo_cover_edits_completions_and_history() -> None:
         await run.until_idle()
         await run.type("draft")
         await run.pilot.press("up")
-        assert run.app.parts.prompt.text == "sent before"
+        assert run.app.widgets.prompt.text == "sent before"
         assert await keys(run, "ctrl+z") == "draft"
         assert await keys(run, "alt+z") == "sent before"
         assert await keys(run, "ctrl+underscore") == "draft"
@@ -96,7 +96,7 @@ def test_undo_and_redo_cover_edits_completions_and_history() -> None:
 
 def test_cursor_moves_by_grapheme() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await run.type(f"a{FAMILY}e\u0301🇩🇪🇫🇷")
         for left in (f"a{FAMILY}e\u0301🇩🇪", f"a{FAMILY}e\u0301", f"a{FAMILY}", "a"):
             await run.pilot.press("backspace")
@@ -118,7 +118,7 @@ NINE_LINES = "\n".join(f"line {number}" for number in range(9))
 
 def test_undo_and_redo_keep_the_draft_when_the_scroll_bar_appears_and_disappears() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         has_bar = []
         await paste(run, NINE_LINES)
         has_bar.append(prompt.show_vertical_scrollbar)
@@ -138,7 +138,7 @@ def test_undo_and_redo_keep_the_draft_when_the_scroll_bar_appears_and_disappears
 def test_mark_shows_that_rows_of_the_prompt_are_above_its_view(size: tuple[int, int]) -> None:
     async def test(run: Running) -> None:
         assert "› Ask" in run.screen
-        run.app.parts.prompt.post_message(events.Paste(NINE_LINES))
+        run.app.widgets.prompt.post_message(events.Paste(NINE_LINES))
         await run.until(lambda: "↑ " in run.screen)
         assert "›" not in run.screen
         await run.pilot.press(*["up"] * 8)
@@ -151,7 +151,7 @@ def test_mark_shows_that_rows_of_the_prompt_are_above_its_view(size: tuple[int, 
 
 def test_undo_restores_a_recalled_prompt_and_the_draft_before_it_in_a_scrolled_prompt() -> None:
     async def test(run: Running) -> None:
-        run.app.parts.prompt.prompt_history.add(NINE_LINES)
+        run.app.widgets.prompt.prompt_history.add(NINE_LINES)
         await run.type("draft")
         assert await keys(run, "up") == NINE_LINES
         await run.pilot.press("ctrl+a", "shift+down", "shift+down", "shift+end")
@@ -191,7 +191,7 @@ def test_alt_with_a_letter_is_a_key_in_terminals_that_report_the_letter_too() ->
         async def press(letter: str) -> str:
             run.app.post_message(events.Key(f"alt+{letter}", letter))
             await run.pilot.pause()
-            return run.app.parts.prompt.text
+            return run.app.widgets.prompt.text
 
         for text in ("one", "two"):
             await run.pilot.press(*text, "ctrl+u")
@@ -233,7 +233,7 @@ def test_cursor_stops_at_the_same_positions_in_both_directions(line: str) -> Non
 
 def test_label_is_skipped_and_deleted_as_one_character() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await run.type("see ")
         await paste(run, BIG)
         await run.type(" end")
@@ -261,7 +261,7 @@ def test_label_is_skipped_and_deleted_as_one_character() -> None:
 
 def test_double_click_selects_a_word_or_a_label_and_triple_click_the_line() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await run.type("open src/app.py now\nand ")
         await paste(run, BIG)
         for offset, times, selected in (
@@ -279,7 +279,7 @@ def test_double_click_selects_a_word_or_a_label_and_triple_click_the_line() -> N
 
 def test_kill_through_a_label_removes_all_of_it() -> None:
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await paste(run, BIG)
         await run.type("tail")
         prompt.selection = type(prompt.selection)((0, 5), (0, len(LABEL) + 1))
@@ -307,7 +307,7 @@ def test_restored_label_keeps_its_text() -> None:
         await run.until_idle()
         assert run.conversation.prompts == [BIG]
         await run.pilot.press("up")
-        assert run.app.parts.prompt.text == LABEL
+        assert run.app.widgets.prompt.text == LABEL
         await run.pilot.press("enter")
         await run.until_idle()
         assert run.conversation.prompts == [BIG, BIG]
@@ -329,7 +329,7 @@ def test_consecutive_kills_are_joined_until_other_input() -> None:
 def test_control_characters_in_a_paste_are_removed_and_tabs_kept() -> None:
     async def test(run: Running) -> None:
         await paste(run, "a\tb\x1b[31mred\x1b[0m\x07\x00\r\nc")
-        assert run.app.parts.prompt.text == "a\tbred\nc"
+        assert run.app.widgets.prompt.text == "a\tbred\nc"
 
     drive(test)
 
@@ -352,7 +352,7 @@ def test_terminal_cursor_follows_the_prompt() -> None:
     """Input methods draw at it; a resize and rows above or below the prompt move the prompt."""
 
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await run.type("hello")
         for size in ((60, 30), (100, 20)):
             await run.pilot.resize_terminal(*size)

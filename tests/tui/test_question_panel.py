@@ -55,7 +55,7 @@ def _script(*approvals: CallApproval, text: str = TEXT) -> ScriptedConversation:
 
 async def _until_asked(run: Running, *, is_late: bool = True) -> None:
     await run.send("look")
-    await run.until(lambda: run.app.parts.approval.request is not None)
+    await run.until(lambda: run.app.widgets.approval.request is not None)
     await run.pilot.pause()
     if is_late:
         run.clock.now += GUARD_SECONDS
@@ -68,7 +68,7 @@ async def _stop(run: Running) -> None:
 
 
 def _field(run: Running) -> AnswerField:
-    return run.app.parts.approval.query_one(AnswerField)
+    return run.app.widgets.approval.query_one(AnswerField)
 
 
 async def _click(run: Running, words: str) -> None:
@@ -102,14 +102,14 @@ def test_text_typed_while_a_free_question_opens_goes_to_the_draft() -> None:
             await run.pilot.press(key)
             run.clock.now += 0.1
         _field(run).post_message(events.Paste(" this"))
-        await run.until(lambda: run.app.parts.prompt.text == "also this")
+        await run.until(lambda: run.app.widgets.prompt.text == "also this")
         assert _field(run).text == ""
         assert "Typing your next message: also this" in run.screen
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("o", "k", "enter")
         await run.until_idle()
         assert conversation.answers == [("c1", Answer("ok"))]
-        assert run.app.parts.prompt.text == "also this"
+        assert run.app.widgets.prompt.text == "also this"
 
     drive(test, conversation)
 
@@ -124,8 +124,8 @@ def test_escape_at_a_free_question_stops_the_turn_and_keeps_the_text() -> None:
         await run.until_idle()
         assert conversation.cancels == 1
         assert conversation.answers == [("c1", Deny())]
-        assert run.app.parts.prompt.text == "tiny"
-        assert run.app.focused is run.app.parts.prompt
+        assert run.app.widgets.prompt.text == "tiny"
+        assert run.app.focused is run.app.widgets.prompt
 
     drive(test, conversation)
 
@@ -140,11 +140,11 @@ def test_reason_that_was_not_sent_is_kept_if_the_turn_is_stopped_and_dropped_aft
         await run.until(lambda: "4 No, and say why (t)  “why”" in run.screen)
         await run.pilot.press("y")
         await run.until_idle()
-        assert run.app.parts.prompt.text == ""
+        assert run.app.widgets.prompt.text == ""
         await _until_asked(run)
         await run.pilot.press("t", *"why", "escape", "escape")
         await run.until_idle()
-        assert run.app.parts.prompt.text == "why"
+        assert run.app.widgets.prompt.text == "why"
 
     drive(test, conversation)
 
@@ -208,7 +208,7 @@ def test_tab_moves_between_the_choices_and_the_text(key: str) -> None:
 
     async def test(run: Running) -> None:
         await _until_asked(run)
-        panel = run.app.parts.approval
+        panel = run.app.widgets.approval
         await run.pilot.press("tab", "g")
         assert panel.is_writing_text
         assert "› 3 Other" in run.screen
@@ -259,11 +259,11 @@ def test_double_click_selects_a_word_of_the_text_field_and_of_the_prompt() -> No
     async def test(run: Running) -> None:
         await run.type("some draft_text here")
         await run.pilot.click("#prompt", offset=(7, 0), times=2)
-        assert run.app.parts.prompt.selected_text == "draft_text"
+        assert run.app.widgets.prompt.selected_text == "draft_text"
         await run.pilot.click("#prompt", offset=(7, 0), times=3)
-        assert run.app.parts.prompt.selected_text == "some draft_text here"
+        assert run.app.widgets.prompt.selected_text == "some draft_text here"
         await run.pilot.press("enter")
-        await run.until(lambda: run.app.parts.approval.request is not None)
+        await run.until(lambda: run.app.widgets.approval.request is not None)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press(*"one two", "space", *"three")
         await run.pilot.click("#approval-answer", offset=(5, 0), times=2)
@@ -288,7 +288,7 @@ def test_page_keys_scroll_a_long_command_and_the_counts_follow() -> None:
 
     async def test(run: Running) -> None:
         await _until_asked(run)
-        transcript = run.app.parts.transcript
+        transcript = run.app.widgets.transcript
         before = transcript.scroll_y
         first, last = _shown_range(run)
         assert first == 0
@@ -329,7 +329,7 @@ def test_page_keys_scroll_the_question_while_a_reason_is_written() -> None:
 def test_page_keys_scroll_the_transcript_if_the_question_is_in_view() -> None:
     async def test(run: Running) -> None:
         await _until_asked(run)
-        transcript = run.app.parts.transcript
+        transcript = run.app.widgets.transcript
         before = transcript.scroll_y
         await run.pilot.press("pageup")
         await run.until(lambda: transcript.scroll_y < before)
@@ -341,7 +341,7 @@ def test_page_keys_scroll_the_transcript_if_the_question_is_in_view() -> None:
 def test_wheel_over_any_part_of_a_long_question_scrolls_it() -> None:
     async def test(run: Running) -> None:
         await _until_asked(run)
-        transcript = run.app.parts.transcript
+        transcript = run.app.widgets.transcript
         before = transcript.scroll_y
         for part in ("#approval-question", "#approval-options", "#approval-preview"):
             first = _shown_range(run)[0]
@@ -547,7 +547,7 @@ def test_text_typed_while_a_card_is_chosen_goes_to_the_text_field() -> None:
         await _until_asked(run)
         await run.pilot.press("a", "alt+o", "b", "c")
         await run.until(lambda: _field(run).text == "abc")
-        assert run.app.parts.prompt.text == ""
+        assert run.app.widgets.prompt.text == ""
         await _stop(run)
 
     drive(test, ScriptedConversation(script))

@@ -469,7 +469,7 @@ def test_app_keeps_the_view_while_earlier_messages_are_added(tmp_path: Path) -> 
 
     async def body() -> None:
         async with running(talked.conversation, sessions=talked.sessions) as run:
-            transcript = run.app.parts.transcript
+            transcript = run.app.widgets.transcript
             await run.until(lambda: "question 0\n" in run.text)
             assert "Answer 299." in run.screen
             transcript.stop_following()

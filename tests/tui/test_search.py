@@ -22,8 +22,8 @@ def conversation() -> ScriptedConversation:
 
 
 def bar(run: Running) -> str:
-    strips = run.app.parts.search.screen._compositor.render_strips()
-    return "".join(segment.text for segment in strips[run.app.parts.search.region.y])
+    strips = run.app.widgets.search.screen._compositor.render_strips()
+    return "".join(segment.text for segment in strips[run.app.widgets.search.region.y])
 
 
 async def asked(run: Running) -> None:
@@ -35,7 +35,7 @@ async def asked(run: Running) -> None:
 def test_typing_searches_and_escape_returns(size: tuple[int, int]) -> None:
     async def test(run: Running) -> None:
         await asked(run)
-        transcript = run.app.parts.transcript
+        transcript = run.app.widgets.transcript
         before = transcript.scroll_y
         await run.pilot.press("ctrl+f", *"needle1")
         await run.pilot.pause()
@@ -52,10 +52,10 @@ def test_typing_searches_and_escape_returns(size: tuple[int, int]) -> None:
         assert "no match" in bar(run)
         await run.pilot.press("escape")
         await run.pilot.pause()
-        assert not run.app.parts.search.is_open
+        assert not run.app.widgets.search.is_open
         assert transcript.scroll_y == before
         assert transcript.is_anchored
-        assert run.app.focused is run.app.parts.prompt
+        assert run.app.focused is run.app.widgets.prompt
 
     drive(test, conversation(), size=size)
 
@@ -91,14 +91,14 @@ def test_second_press_of_the_search_key_stays_at_the_match() -> None:
         await asked(run)
         await run.pilot.press("ctrl+f", *"needle7")
         await run.pilot.pause()
-        there = run.app.parts.transcript.scroll_y
+        there = run.app.widgets.transcript.scroll_y
         await run.pilot.press("ctrl+f")
         await run.pilot.pause()
-        assert not run.app.parts.search.is_open
-        assert run.app.parts.transcript.scroll_y == there
+        assert not run.app.widgets.search.is_open
+        assert run.app.widgets.transcript.scroll_y == there
         await run.pilot.press("ctrl+f")
         await run.pilot.pause()
-        field = run.app.parts.search.query_one(SearchField)
+        field = run.app.widgets.search.query_one(SearchField)
         assert field.value == "needle7"
         await run.pilot.press("9")
         assert field.value == "9"
@@ -110,9 +110,9 @@ def test_keys_of_an_empty_prompt_are_letters_in_the_search_field() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("ctrl+f", "question_mark", "slash", "ctrl+d")
         await run.pilot.pause()
-        assert run.app.parts.search.query_one(SearchField).value == "?/"
+        assert run.app.widgets.search.query_one(SearchField).value == "?/"
         assert run.app.is_running
-        assert not run.app.parts.help.is_open
+        assert not run.app.widgets.help.is_open
 
     drive(test)
 
@@ -136,7 +136,7 @@ def test_escape_closes_the_search_before_it_interrupts_the_turn() -> None:
 def test_copied_selection_is_confirmed_in_the_footer() -> None:
     async def test(run: Running) -> None:
         await asked(run)
-        transcript = run.app.parts.transcript
+        transcript = run.app.widgets.transcript
         await run.pilot.click(transcript, offset=(16, transcript.size.height - 1), times=2)
         await run.pilot.pause()
         assert "Ctrl+C copies" in run.status
@@ -157,7 +157,7 @@ def test_text_replaced_after_it_was_selected_is_copied_while_the_hint_says_so() 
     async def test(run: Running) -> None:
         await run.send("go")
         await run.until(selected.reached.is_set)
-        transcript = run.app.parts.transcript
+        transcript = run.app.widgets.transcript
         await run.pilot.click(transcript, offset=(3, transcript.size.height - 1), times=2)
         await run.pilot.pause()
         assert "Ctrl+C copies 5 characters" in run.status
@@ -180,12 +180,12 @@ def test_keys_jump_to_user_messages() -> None:
         await asked(run)
         await run.pilot.press("alt+up")
         await run.pilot.pause()
-        assert "> go" in run.app.parts.transcript.render_line(0).text
+        assert "> go" in run.app.widgets.transcript.render_line(0).text
         await run.pilot.press("alt+up")
         assert "no earlier message" in run.status
         await run.pilot.press("alt+down")
         await run.pilot.pause()
-        assert run.app.parts.transcript.is_anchored
+        assert run.app.widgets.transcript.is_anchored
 
     drive(test, conversation())
 
@@ -193,7 +193,7 @@ def test_keys_jump_to_user_messages() -> None:
 def test_link_is_copied_without_a_visible_browser() -> None:
     async def test(run: Running) -> None:
         await asked(run)
-        transcript = run.app.parts.transcript
+        transcript = run.app.widgets.transcript
         await run.pilot.click(transcript, offset=(3, transcript.size.height - 1))
         await run.pilot.pause()
         assert run.app.clipboard == "https://e.example/x"

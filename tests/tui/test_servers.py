@@ -16,7 +16,7 @@ from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.screens.arguments import ArgumentsForm
 from qcode.tui.widgets import HangingText
-from tests.tui.harness import Running, at_work, drive, make_app
+from tests.tui.harness import Running, drive, make_app, until_ready
 from tests.tui.scripted import Gate, ScriptedConversation, UntilAnswered, call, ended
 
 READY = ServerStatus(
@@ -81,14 +81,14 @@ class ScriptedServers:
 
 
 def panel_text(run: Running) -> str:
-    return run.app.parts.help.query_one(HangingText).plain
+    return run.app.widgets.help.query_one(HangingText).plain
 
 
 def test_server_approval_is_asked_once_and_answered_with_a_key() -> None:
     servers = ScriptedServers(WAITING, asks=(QUESTION,))
 
     async def test(run: Running) -> None:
-        panel = run.app.parts.approval
+        panel = run.app.widgets.approval
         await run.until(lambda: panel.request is not None)
         assert [option.label for option in panel.options] == ["Yes, from now on", "No, not in this session"]
         servers.changed()
@@ -101,7 +101,7 @@ def test_server_approval_is_asked_once_and_answered_with_a_key() -> None:
         await run.pilot.pause()
         assert servers.answers == [("k1", Allow())]
         assert panel.request is None
-        assert run.app.focused is run.app.parts.prompt
+        assert run.app.focused is run.app.widgets.prompt
         assert run.conversation.answers == []
 
     drive(test, servers=servers)
@@ -111,7 +111,7 @@ def test_esc_postpones_a_server_approval_and_mcp_asks_again() -> None:
     servers = ScriptedServers(WAITING, asks=(QUESTION,))
 
     async def test(run: Running) -> None:
-        panel = run.app.parts.approval
+        panel = run.app.widgets.approval
         await run.until(lambda: panel.request is not None)
         await run.pilot.press("escape")
         await run.pilot.pause()
@@ -135,9 +135,9 @@ def test_interrupted_turn_keeps_the_server_approval_open() -> None:
     conversation = ScriptedConversation([asked, gate, UntilAnswered("c1"), ended()])
 
     async def test(run: Running) -> None:
-        panel = run.app.parts.approval
+        panel = run.app.widgets.approval
         await run.until(lambda: panel.request is not None)
-        run.app.parts.prompt.post_message(Prompt.Submitted("go", "go"))
+        run.app.widgets.prompt.post_message(Prompt.Submitted("go", "go"))
         await run.until(lambda: len(panel.open_ids) == 2)
         assert run.app.turns.stop()
         await run.until_idle()
@@ -151,7 +151,7 @@ def test_stale_server_question_is_withdrawn_and_notices_are_shown() -> None:
     servers = ScriptedServers(WAITING, asks=(QUESTION,))
 
     async def test(run: Running) -> None:
-        panel = run.app.parts.approval
+        panel = run.app.widgets.approval
         await run.until(lambda: panel.request is not None)
         servers.asks = (replace(QUESTION, id="k2"),)
         servers.notices = (Notice("warning", "tool servers: git failed: [red]no"),)
@@ -188,7 +188,7 @@ def test_enter_after_restart_names_a_server_before_it_restarts_one_of_several() 
 
     async def test(run: Running) -> None:
         await run.send("/mcp restart")
-        assert run.app.parts.prompt.text == "/mcp restart git"
+        assert run.app.widgets.prompt.text == "/mcp restart git"
         assert servers.restarts == []
         await run.pilot.press("enter")
         assert servers.restarts == ["git"]
@@ -210,7 +210,7 @@ def test_server_approval_is_readable_at_forty_columns() -> None:
     servers = ScriptedServers(WAITING, asks=(QUESTION,))
 
     async def test(run: Running) -> None:
-        await run.until(lambda: run.app.parts.approval.request is not None)
+        await run.until(lambda: run.app.widgets.approval.request is not None)
         await run.pilot.pause()
         screen = painted(run)
         assert "Start the tool server theirs?" in screen
@@ -224,13 +224,13 @@ def test_server_approval_looks_as_recorded(snap_compare: Callable[..., bool]) ->
     app = make_app(ScriptedConversation(), servers=ScriptedServers(WAITING, asks=(QUESTION,)))
 
     async def wait(pilot: Pilot[int]) -> None:
-        await at_work(app, pilot)
-        while app.parts.approval.request is None:
+        await until_ready(app, pilot)
+        while app.widgets.approval.request is None:
             await pilot.pause()
         await pilot.pause()
 
     assert snap_compare(app, run_before=wait)
-    assert app.parts.approval.request == QUESTION
+    assert app.widgets.approval.request == QUESTION
 
 
 LISTING = ServerListing(
@@ -243,7 +243,7 @@ def test_prompts_of_a_server_join_the_menu_when_it_lists_them() -> None:
     servers = ScriptedServers(READY)
 
     async def test(run: Running) -> None:
-        prompt, menu = run.app.parts.prompt, run.app.parts.menu
+        prompt, menu = run.app.widgets.prompt, run.app.widgets.menu
         await run.pilot.press(*"/docs")
         assert not menu.is_open
         await run.pilot.press("backspace")
@@ -284,7 +284,7 @@ def test_form_asks_for_several_missing_arguments() -> None:
         await run.pilot.press(*"/docs:review", "enter")
         await run.until(lambda: isinstance(run.app.screen, ArgumentsForm))
         await run.pilot.press("escape")
-        await run.until(lambda: run.app.parts.prompt.text == "/docs:review")
+        await run.until(lambda: run.app.widgets.prompt.text == "/docs:review")
 
     drive(test, servers=servers)
 
@@ -294,7 +294,7 @@ def test_resources_of_a_server_are_completed_in_a_mention() -> None:
     servers.listing = LISTING
 
     async def test(run: Running) -> None:
-        prompt, menu = run.app.parts.prompt, run.app.parts.menu
+        prompt, menu = run.app.widgets.prompt, run.app.widgets.menu
         await run.pilot.press(*"see @do", "tab")
         assert prompt.text == "see @docs:"
         assert [row.label for row in menu.choices][:2] == ["docs:memo://today", "docs:memo://"]

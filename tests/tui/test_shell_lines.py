@@ -191,7 +191,7 @@ def test_prompt_that_waits_for_a_shell_command_comes_back(key: str) -> None:
         await run.send("fix the failures")
         await run.until(lambda: "queued: fix the failures" in run.screen)
         await run.pilot.press(key)
-        await run.until(lambda: run.app.parts.prompt.text == "fix the failures")
+        await run.until(lambda: run.app.widgets.prompt.text == "fix the failures")
         shell.gate.set()
         await run.until(lambda: bool(conversation.kept))
         assert conversation.prompts == []

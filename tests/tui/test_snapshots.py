@@ -34,7 +34,7 @@ from qcode.tui.app import QcodeApp
 from qcode.tui.screens.connect import ConnectScreen, KeyField
 from qcode.tui.screens.palette import ThemePicker
 from qcode.tui.screens.picker import Finder
-from tests.tui.harness import at_work, make_app
+from tests.tui.harness import make_app, until_ready
 from tests.tui.scripted import Gate, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said
 from tests.tui.scripted_keys import CHOICES, ScriptedKeysService
 
@@ -55,11 +55,11 @@ def _when(holds: Callable[[QcodeApp], bool]) -> Callable[[Pilot[int]], Awaitable
     async def wait(pilot: Pilot[int]) -> None:
         app = pilot.app
         assert isinstance(app, QcodeApp)
-        await at_work(app, pilot)
+        await until_ready(app, pilot)
         while not holds(app):
             await pilot.pause()
         await pilot.pause()
-        app.parts.transcript.flush()
+        app.widgets.transcript.flush()
         await pilot.pause()
 
     return wait
@@ -74,7 +74,7 @@ def _is_over(app: QcodeApp) -> bool:
 
 
 def _shown(app: QcodeApp) -> str:
-    return app.parts.transcript.plain_text()
+    return app.widgets.transcript.plain_text()
 
 
 def test_empty_app_looks_as_recorded(snap_compare: Compare) -> None:
@@ -96,8 +96,8 @@ def test_approval_looks_as_recorded(snap_compare: Compare) -> None:
     approval = ToolApproval(edit, "Edit app.py?", DIFF, "edit(app.py)", kind="edit", offers=("edits",))
     script: Script = [StepStarted(1), TextDelta(0, "I change one line."), reply("", edit), ApprovalRequested(approval)]
     app = _app([*script, UntilAnswered("c1")])
-    assert snap_compare(app, run_before=_when(lambda app: app.parts.approval.request is not None))
-    assert app.parts.approval.request == approval
+    assert snap_compare(app, run_before=_when(lambda app: app.widgets.approval.request is not None))
+    assert app.widgets.approval.request == approval
 
 
 QUESTION = Question(
@@ -116,8 +116,8 @@ def test_question_looks_as_recorded(snap_compare: Compare) -> None:
         ApprovalRequested(QUESTION),
     ]
     app = _app([*script, UntilAnswered("c1")])
-    assert snap_compare(app, run_before=_when(lambda app: app.parts.approval.request is not None))
-    assert [option.label for option in app.parts.approval.options] == [
+    assert snap_compare(app, run_before=_when(lambda app: app.widgets.approval.request is not None))
+    assert [option.label for option in app.widgets.approval.options] == [
         "In memory",
         "In a file of the project's own folder",
         "Other: write an answer",
@@ -126,9 +126,9 @@ def test_question_looks_as_recorded(snap_compare: Compare) -> None:
 
 def test_question_in_forty_columns_looks_as_recorded(snap_compare: Compare) -> None:
     app = _app([StepStarted(1), reply("", QUESTION.call), ApprovalRequested(QUESTION), UntilAnswered("c1")])
-    asked = _when(lambda app: app.parts.approval.request is not None)
+    asked = _when(lambda app: app.widgets.approval.request is not None)
     assert snap_compare(app, run_before=asked, terminal_size=(40, 20))
-    assert app.parts.approval.request == QUESTION
+    assert app.widgets.approval.request == QUESTION
 
 
 def test_finished_tool_looks_as_recorded(snap_compare: Compare) -> None:
@@ -178,7 +178,7 @@ def test_continued_reply_looks_as_recorded(
     app = _app([*script, TextDelta(0, " sentence goes on here."), gate], **changes)
     assert snap_compare(app, run_before=_at(gate), terminal_size=size)
     assert "continued 1/3" in _shown(app)
-    activity = app.parts.status.status.activity
+    activity = app.widgets.status.status.activity
     assert activity is not None
     assert activity.text.startswith("continued 1/3: ")
 
@@ -264,13 +264,13 @@ def test_app_in_forty_columns_looks_as_recorded(snap_compare: Compare) -> None:
 def test_slash_menu_of_all_commands_looks_as_recorded(snap_compare: Compare, theme: str, size: tuple[int, int]) -> None:
     app = make_app(ScriptedConversation(), theme=theme)
     assert snap_compare(app, press=["slash"], run_before=_when(lambda _: True), terminal_size=size)
-    assert app.parts.menu.choices[0].label == "/help"
+    assert app.widgets.menu.choices[0].label == "/help"
 
 
 def test_slash_menu_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     assert snap_compare(app, press=["slash", "m"], run_before=_when(lambda _: True))
-    assert [choice.text for choice in app.parts.menu.choices] == ["/model ", "/mode ", "/memory ", "/mcp "]
+    assert [choice.text for choice in app.widgets.menu.choices] == ["/model ", "/mode ", "/memory ", "/mcp "]
 
 
 class _Files(FileIndex):
@@ -290,14 +290,14 @@ class _Files(FileIndex):
 def test_file_menu_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation(), files=_Files())
     assert snap_compare(app, press=["a", "space", "@", "m", "a", "i"], run_before=_when(lambda _: True))
-    assert app.parts.menu.choices[0].text == "@src/main.py"
+    assert app.widgets.menu.choices[0].text == "@src/main.py"
 
 
 def test_file_menu_in_forty_columns_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation(), files=_Files(), theme="light")
     press = ["@", "m", "a", "i", "n"]
     assert snap_compare(app, press=press, run_before=_when(lambda _: True), terminal_size=(40, 20))
-    assert len(app.parts.menu.choices) == 3
+    assert len(app.widgets.menu.choices) == 3
 
 
 async def _shell(line: str, output: Callable[[str], None]) -> ToolOutcome:
@@ -311,13 +311,13 @@ def _ready_to_send(theme: str) -> tuple[QcodeApp, Callable[[Pilot[int]], Awaitab
     app = make_app(ScriptedConversation(), run_line=_shell, read_picture=lambda path: picture, theme=theme)
 
     async def write(pilot: Pilot[int]) -> None:
-        await at_work(app, pilot)
-        app.parts.prompt.insert("!ls")
+        await until_ready(app, pilot)
+        app.widgets.prompt.insert("!ls")
         await pilot.press("enter")
         while "exit 0" not in _shown(app):
             await pilot.pause()
-        app.parts.prompt.paste_text("/shot.png")
-        app.parts.prompt.paste_text("row\n" * 120)
+        app.widgets.prompt.paste_text("/shot.png")
+        app.widgets.prompt.paste_text("row\n" * 120)
         await _when(lambda _: True)(pilot)
 
     return app, write
@@ -326,7 +326,7 @@ def _ready_to_send(theme: str) -> tuple[QcodeApp, Callable[[Pilot[int]], Awaitab
 def test_shell_line_image_and_paste_looks_as_recorded(snap_compare: Compare) -> None:
     app, write = _ready_to_send("dark")
     assert snap_compare(app, run_before=write)
-    assert app.parts.prompt.text == "[Image #1 shot.png 1200x800] [Pasted text #1 +120 lines]"
+    assert app.widgets.prompt.text == "[Image #1 shot.png 1200x800] [Pasted text #1 +120 lines]"
 
 
 def test_shell_line_image_and_paste_in_forty_columns_looks_as_recorded(snap_compare: Compare) -> None:
@@ -338,22 +338,22 @@ def test_shell_line_image_and_paste_in_forty_columns_looks_as_recorded(snap_comp
 def test_history_search_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     for text in ("fix the parser", "run the tests", "fix the docs"):
-        app.parts.prompt.prompt_history.add(text)
+        app.widgets.prompt.prompt_history.add(text)
     assert snap_compare(app, press=["ctrl+r", "f", "i", "x"], run_before=_when(lambda _: True))
-    assert app.parts.prompt.text == "fix the docs"
+    assert app.widgets.prompt.text == "fix the docs"
 
 
 def test_shell_mode_looks_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     press = ["exclamation_mark", "l", "s"]
     assert snap_compare(app, press=press, run_before=_when(lambda _: True), terminal_size=(40, 20))
-    assert app.parts.prompt.text == "!ls"
+    assert app.widgets.prompt.text == "!ls"
 
 
 def test_keys_look_as_recorded(snap_compare: Compare) -> None:
     app = make_app(ScriptedConversation())
     assert snap_compare(app, press=["f1"], run_before=_when(lambda _: True), terminal_size=(100, 36))
-    assert app.parts.help.heading == "Keys"
+    assert app.widgets.help.heading == "Keys"
 
 
 def _connect_step(step: str) -> Callable[[Pilot[int]], Awaitable[None]]:
@@ -414,7 +414,7 @@ def test_search_looks_as_recorded(snap_compare: Compare, changes: dict[str, Any]
     async def wait(pilot: Pilot[int]) -> None:
         await _when(lambda _: True)(pilot)
         await pilot.press("ctrl+f", *"fix")
-        await _when(lambda app: app.parts.search.position.count > 0)(pilot)
+        await _when(lambda app: app.widgets.search.position.count > 0)(pilot)
 
     assert snap_compare(app, run_before=wait, terminal_size=size)
-    assert app.parts.search.position.count == 2
+    assert app.widgets.search.position.count == 2

@@ -24,7 +24,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.connect import ConnectScreen
-from tests.tui.harness import at_work, make_app
+from tests.tui.harness import make_app, until_ready
 from tests.tui.scripted import Gate, ScriptedCheckpoints, ScriptedConversation, ScriptedLibrary, Step, ended, reply
 from tests.tui.scripted_keys import ScriptedKeysService
 from tests.tui.test_servers import READY, WAITING, ScriptedServers
@@ -88,7 +88,7 @@ def _is_open(app: QcodeApp) -> bool:
 
 
 def _has_panel(app: QcodeApp) -> bool:
-    return app.parts.help.is_open
+    return app.widgets.help.is_open
 
 
 def _is_over(app: QcodeApp) -> bool:
@@ -110,15 +110,15 @@ class State:
     async def __call__(self, pilot: Pilot[int]) -> None:
         app = pilot.app
         assert isinstance(app, QcodeApp)
-        await at_work(app, pilot)
+        await until_ready(app, pilot)
         if self.command:
-            app.parts.prompt.insert(self.command)
+            app.widgets.prompt.insert(self.command)
             await pilot.press("enter")
         async with asyncio.timeout(20):
             while not self.holds(app):
                 await pilot.pause()
         await pilot.pause()
-        app.parts.transcript.flush()
+        app.widgets.transcript.flush()
         await pilot.pause()
         rows = app.screen._compositor.render_strips()
         self.shown[:] = ["".join(segment.text for segment in row) for row in rows]
@@ -142,7 +142,7 @@ def _failing(kind: str, message: str) -> Callable[[], ScriptedConversation]:
 
 def _activity(word: str) -> Callable[[QcodeApp], bool]:
     def holds(app: QcodeApp) -> bool:
-        activity = app.parts.status.status.activity
+        activity = app.widgets.status.status.activity
         return activity is not None and word in activity.text
 
     return holds

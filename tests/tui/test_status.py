@@ -227,12 +227,12 @@ def test_tokens_and_cost_add_up_over_the_turns_of_a_session() -> None:
         assert "1.5k tokens  $0.0021" in run.status
         await run.send("two")
         await gate.reached.wait()
-        status = run.app.parts.status.status
+        status = run.app.widgets.status.status
         assert (status.tokens, status.cost) == (4_000, Decimal("0.0121"))
         assert (status.context_tokens, status.context_window) == (2_500, 10_000)
         gate.open()
         await run.until_idle()
-        assert (run.app.parts.status.status.tokens, run.app.parts.status.status.cost) == (6_000, Decimal("0.0221"))
+        assert (run.app.widgets.status.status.tokens, run.app.widgets.status.status.cost) == (6_000, Decimal("0.0221"))
 
     drive(test, conversation)
 
@@ -243,7 +243,7 @@ def test_timer_runs_only_while_something_changes() -> None:
     conversation = ScriptedConversation([ToolStarted(call()), running, request, asking, ended()])
 
     async def test(run: Running) -> None:
-        line = run.app.parts.status
+        line = run.app.widgets.status
         seen = [(line.is_ticking, run.status.strip().split("  ")[1])]
         await run.send("go")
         await running.reached.wait()
@@ -390,7 +390,7 @@ def test_rate_limit_counts_down_and_ends() -> None:
     async def test(run: Running) -> None:
         await run.send("one")
         await run.until_idle()
-        line = run.app.parts.status
+        line = run.app.widgets.status
         assert "rate limited, 5 min 00 s" in run.status
         assert line.is_ticking
         run.clock.now += 61
@@ -451,7 +451,7 @@ def test_totals_of_a_run_span_its_sessions_without_earlier_turns() -> None:
     usage = Usage(input=100, output=20)
 
     async def test(run: Running) -> None:
-        status = run.app.parts.status
+        status = run.app.widgets.status
         status.add_turns([(Usage(input=5_000, output=1), Decimal(1))])
         assert (status.run_totals.tokens, status.status.tokens) == (0, 5_001)
         status.add_turn(usage, Decimal("0.5"))

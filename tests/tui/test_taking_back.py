@@ -34,7 +34,7 @@ def test_prompt_of_a_turn_without_output_returns_and_is_sent_once(tmp_path: Path
         await run.until(lambda: bool(it.provider.requests))
         await run.pilot.press(key)
         await run.until_idle()
-        assert run.app.parts.prompt.text == "make it so"
+        assert run.app.widgets.prompt.text == "make it so"
         assert it.conversation.messages == ()
         assert "make it so" not in run.text
         assert "interrupted" not in run.text
@@ -59,13 +59,13 @@ def test_prompt_stays_sent_if_there_was_output_or_something_new_is_typed(tmp_pat
         await run.until(lambda: "I beg" in run.text)
         await run.pilot.press("escape")
         await run.until_idle()
-        assert run.app.parts.prompt.is_empty
+        assert run.app.widgets.prompt.is_empty
         await run.send("two")
         await run.until(lambda: len(it.provider.requests) == 2)
         await run.type("next idea")
         await run.pilot.press("escape")
         await run.until_idle()
-        assert run.app.parts.prompt.text == "next idea"
+        assert run.app.widgets.prompt.text == "next idea"
         assert [message.text for message in it.conversation.messages if message.role == "user"] == ["one", "two"]
 
     drive(it, tmp_path, test)

@@ -37,7 +37,7 @@ SCRIPT = """
 import sys
 from dataclasses import replace
 from tests.tui.harness import make_app
-from tests.tui.stage import WELCOME
+from tests.tui.staged_app import WELCOME
 from tests.tui.scripted import Gate, ScriptedConversation, ended, says
 from qcode.protocol.reply import TextDelta
 

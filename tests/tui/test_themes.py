@@ -82,7 +82,7 @@ def styles_of(name: str) -> dict[tuple[str, ...], Style]:
     inks |= {("diff-add", "diff-add-word"), ("diff-remove", "diff-remove-word"), ("heading", "heading-1")}
 
     async def test(run: Running) -> None:
-        palette = Palette(run.app.parts.transcript)
+        palette = Palette(run.app.widgets.transcript)
         found.update({slots: palette.style(ink(*slots)) for slots in inks})
 
     drive(test, theme=name)
@@ -156,7 +156,7 @@ def test_text_on_a_changed_line_contrasts_with_its_ground_in_every_color_depth(n
 
     async def test(run: Running) -> None:
         run.app.console._color_system = system
-        palette = Palette(run.app.parts.transcript)
+        palette = Palette(run.app.widgets.transcript)
         for slots in (*ON_GROUNDS, *((slot,) for slot in TEXT_SLOTS)):
             style = palette.style(ink(*slots))
             assert style.color is not None
@@ -176,7 +176,7 @@ def test_terminal_theme_has_no_dark_blue_and_no_dim_comment_on_a_changed_line() 
     dim: list[bool | None] = []
 
     async def test(run: Running) -> None:
-        palette = Palette(run.app.parts.transcript)
+        palette = Palette(run.app.widgets.transcript)
         dim.extend(palette.style(ink("code-comment", change)).dim for change in CHANGED)
 
     drive(test, theme="terminal")

@@ -36,7 +36,7 @@ def stored(call: ToolCall, *, is_error: bool = False) -> tuple[Message, ...]:
 
 def panel(run: Running) -> list[str]:
     """Return the rows of the panel on the screen, empty if it is hidden."""
-    widget = run.app.parts.todos
+    widget = run.app.widgets.todos
     if not widget.display:
         return []
     lines = run.app.screen._compositor.render_strips()
@@ -181,7 +181,7 @@ def test_key_reports_a_missing_list_and_the_command_shows_the_full_one() -> None
     async def read(run: Running) -> None:
         await run.send("/todos all")
         await run.pilot.pause()
-        assert run.app.parts.help.heading == "Todos"
+        assert run.app.widgets.help.heading == "Todos"
 
     drive(read, ScriptedConversation(messages=stored(todo(*ITEMS))))
 

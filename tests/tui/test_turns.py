@@ -29,7 +29,7 @@ def test_crashed_turn_ends_in_a_notice_and_the_app_continues() -> None:
         await run.until_idle()
         assert "some" in run.text
         assert "Internal error: RuntimeError: wires crossed⏎badly" in run.text.replace("\n  ", " ")
-        assert run.app.parts.status.status.activity is None
+        assert run.app.widgets.status.status.activity is None
         await run.send("two")
         await run.until_idle()
         assert "fine" in run.text
@@ -116,7 +116,7 @@ def test_provider_that_never_waits_does_not_block_keys() -> None:
         apps.append(run.app)
         run.app.turns.submit(Submission("go", "go"))
         await run.until_idle()
-        assert run.app.parts.prompt.text == "x"
+        assert run.app.widgets.prompt.text == "x"
         assert 0 < len(sent) < 1_000
 
     drive(test, ScriptedConversation(flood()))
@@ -184,12 +184,12 @@ def test_prompt_that_a_hook_blocks_is_back_in_the_prompt() -> None:
         await run.type("next")
         gate.open()
         await run.until_idle()
-        assert run.app.parts.prompt.text == "my secret is 42\nnext"
+        assert run.app.widgets.prompt.text == "my secret is 42\nnext"
         assert "no secrets" in run.text
         # Only once: the next turn that fails for another reason gives nothing back.
         await run.pilot.press("enter")
         await run.until_idle()
-        assert run.app.parts.prompt.text == ""
+        assert run.app.widgets.prompt.text == ""
 
     blocked: list[Step] = [gate, replace(ended(Outcome.ERROR), error=error)]
     drive(test, ScriptedConversation(blocked, [ended(Outcome.ERROR)]))

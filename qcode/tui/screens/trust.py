@@ -66,21 +66,21 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         self._env = context.env
         self._crash: str | None = None
         self._signals: EndingSignals | None = None
-        self.parts = Widgets(Status(model="", mode="default"), PromptHistory(), ui.show_thinking, clock)
+        self.widgets = Widgets(Status(model="", mode="default"), PromptHistory(), ui.show_thinking, clock)
 
     def compose(self) -> ComposeResult:
-        parts = self.parts
-        panels = parts.add_panels(self._clock)
-        yield parts.transcript
+        widgets = self.widgets
+        panels = widgets.add_panels(self._clock)
+        yield widgets.transcript
         yield from panels
         with Horizontal(id="prompt-row") as row:
             row.display = False  # the prompt only collects what is typed
-            yield parts.prompt
+            yield widgets.prompt
         yield Static(key_hints(_KEYS, self.size.width or 80), id="trust-foot", markup=False)
 
     def on_mount(self) -> None:
         self._signals = EndingSignals(self._leave_on_signal, lambda: None)
-        self.parts.transcript.add_welcome(("qcode", ""))
+        self.widgets.transcript.add_welcome(("qcode", ""))
         self.call_after_refresh(self._ask)
 
     def _leave_on_signal(self, number: int) -> None:
@@ -89,13 +89,13 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         self.exit(signal_code(number))
 
     def _ask(self) -> None:
-        self.parts.approval.ask(self._question)
-        self.parts.approval.focus()
+        self.widgets.approval.ask(self._question)
+        self.widgets.approval.focus()
 
     @on(ApprovalDecided)
     def _decide(self, event: ApprovalDecided) -> None:
         self.answer = event.decision
-        self.draft = self.parts.prompt.portable_text
+        self.draft = self.widgets.prompt.portable_text
         self.exit(0)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -106,7 +106,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         self.exit(0)
 
     def action_show_all(self) -> None:
-        panel = self.parts.approval
+        panel = self.widgets.approval
         if panel.view.has_more:
             self.push_screen(PagerScreen(panel.heading, panel.view.all_rows))
 

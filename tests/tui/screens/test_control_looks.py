@@ -16,7 +16,7 @@ from qcode.protocol.events import ApprovalRequested, StepStarted
 from qcode.protocol.reply import TextDelta
 from qcode.tui.app import QcodeApp
 from qcode.tui.widgets import HangingText
-from tests.tui.harness import at_work, make_app
+from tests.tui.harness import make_app, until_ready
 from tests.tui.sample_project import Project
 from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, reply
 
@@ -56,8 +56,8 @@ def _doing(seen: list[str], command: str, *keys: str) -> Callable[[Pilot[int]], 
     async def do(pilot: Pilot[int]) -> None:
         app = pilot.app
         assert isinstance(app, QcodeApp)
-        await at_work(app, pilot)
-        app.parts.prompt.insert(command)
+        await until_ready(app, pilot)
+        app.widgets.prompt.insert(command)
         await pilot.press("enter")
         while len(app.screen_stack) == 1:
             await pilot.pause()
@@ -142,14 +142,14 @@ def test_plan_question_looks_as_recorded(snap_compare: Compare, changes: dict[st
     app = make_app(ScriptedConversation(script, mode="plan"), prompt="make it faster", **changes)
 
     async def until_asked(pilot: Pilot[int]) -> None:
-        await at_work(app, pilot)
-        while app.parts.approval.request is None:
+        await until_ready(app, pilot)
+        while app.widgets.approval.request is None:
             await pilot.pause()
-        app.parts.transcript.flush()
+        app.widgets.transcript.flush()
         await pilot.pause()
-        app.parts.transcript.flush()
+        app.widgets.transcript.flush()
         await pilot.pause()
-        text = app.parts.approval.query_one("#approval-text", Static)
+        text = app.widgets.approval.query_one("#approval-text", Static)
         rows.extend(text.render_line(y).text.rstrip() for y in range(text.size.height))
 
     rows: list[str] = []

@@ -196,7 +196,7 @@ def test_effort_applies_only_to_models_that_think() -> None:
 
 def test_effort_is_shown_only_for_models_that_think() -> None:
     async def test(run: Running) -> None:
-        run.app.parts.status.change(context_tokens=50_000, context_window=200_000)
+        run.app.widgets.status.change(context_tokens=50_000, context_window=200_000)
         await run.send("/effort high")
         assert run.conversation.effort == "high"
         assert "context 25%" in run.status

@@ -72,8 +72,8 @@ def test_command_with_choices_asks_for_one() -> None:
         await run.pilot.press(*"/help", "enter")
         await run.until(lambda: isinstance(run.app.screen, ArgumentPicker))
         await run.pilot.press(*"demo", "enter")
-        await run.until(lambda: run.app.parts.help.is_open)
-        assert run.app.parts.help.heading == "Demo model"
+        await run.until(lambda: run.app.widgets.help.is_open)
+        assert run.app.widgets.help.heading == "Demo model"
 
     drive(test)
 
@@ -84,8 +84,8 @@ def test_command_with_an_optional_argument_runs_without_one() -> None:
         await run.pilot.press(*"/help", "enter")
         await run.until(lambda: isinstance(run.app.screen, ArgumentPicker))
         await run.pilot.press("enter")
-        await run.until(lambda: run.app.parts.help.is_open)
-        assert run.app.parts.help.heading == "Help"
+        await run.until(lambda: run.app.widgets.help.is_open)
+        assert run.app.widgets.help.heading == "Help"
 
     drive(test)
 
@@ -104,9 +104,9 @@ def test_command_that_needs_an_argument_is_put_into_the_prompt() -> None:
         await run.type("half a thought")
         await opened(run)
         await run.pilot.press(*"/rename", "enter")
-        await run.until(lambda: run.app.parts.prompt.text == "/rename ")
+        await run.until(lambda: run.app.widgets.prompt.text == "/rename ")
         await run.pilot.press("ctrl+c", "up")
-        assert run.app.parts.prompt.text in ("/rename ", "half a thought")
+        assert run.app.widgets.prompt.text in ("/rename ", "half a thought")
 
     drive(test)
 
@@ -129,7 +129,7 @@ def test_closing_runs_nothing(key: str) -> None:
         await opened(run)
         await run.pilot.press(key)
         await run.until(lambda: len(run.app.screen_stack) == 1)
-        assert run.app.focused is run.app.parts.prompt
+        assert run.app.focused is run.app.widgets.prompt
 
     drive(test)
 

@@ -29,9 +29,9 @@ from qcode.tui.screens.rewind import OutsideChangesPicker, RewindPicker, RewindS
 from qcode.tui.screens.sessions import OpenElsewherePicker, SessionPicker, preview_of
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Hang, begun, call_reply, text_reply
-from tests.tui.harness import Running, at_work, drive, make_agent, running
+from tests.tui.harness import Running, drive, make_agent, running, until_ready
 from tests.tui.scripted import FixedClock, ScriptedConversation
-from tests.tui.stage import StagedApp
+from tests.tui.staged_app import StagedApp
 
 
 def played(base: Path, test: Callable[[Running, Talk], Awaitable[None]], size: tuple[int, int] = (80, 24)) -> None:
@@ -62,7 +62,7 @@ def test_double_escape_on_an_empty_prompt_rewinds_to_a_message(tmp_path: Path, s
         await run.pilot.press("enter")
         await run.until(lambda: "Rewound" in run.text)
         assert list(it.work.iterdir()) == []
-        assert run.app.parts.prompt.text == "write it"
+        assert run.app.widgets.prompt.text == "write it"
         assert "Written." not in run.text
 
     played(tmp_path, test, size)
@@ -389,7 +389,7 @@ def test_words_after_sessions_are_searched_in_all_of_them(tmp_path: Path, comman
         await run.until(lambda: "found: Written." in run.screen)
         await run.pilot.press("enter")
         await run.until(lambda: it.conversation.session_id == first)
-        assert not run.app.parts.prompt.text
+        assert not run.app.widgets.prompt.text
 
     played(tmp_path, test)
 
@@ -531,7 +531,7 @@ def test_start_with_a_session_that_is_open_elsewhere_offers_a_copy_or_a_new_one(
 
     async def body() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
-            await at_work(app, pilot)
+            await until_ready(app, pilot)
             run = Running(app, pilot, it.conversation, FixedClock())  # type: ignore[arg-type]  # a real one
             await run.until(lambda: isinstance(app.screen, OpenElsewherePicker))
             await run.until(lambda: "Esc new session" in run.screen)
@@ -573,10 +573,10 @@ def test_export_names_its_file(tmp_path: Path) -> None:
 def test_context_and_cost_open_as_panels(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/context")
-        assert run.app.parts.help.heading == "Context"
+        assert run.app.widgets.help.heading == "Context"
         await run.pilot.press("escape")
         await run.send("/cost")
-        assert run.app.parts.help.heading == "Usage"
+        assert run.app.widgets.help.heading == "Usage"
         assert "compact" in context_text(it.conversation.context_report())
 
     played(tmp_path, test)

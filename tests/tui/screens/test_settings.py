@@ -129,7 +129,7 @@ def test_choices_cycle_back_to_the_default(file: Path) -> None:
             seen.append(cells(screen, "ui.show_thinking"))
         expanded, hidden, folded = ("expanded", "yours"), ("hidden", "yours"), ("folded", "yours")
         assert seen == [expanded, hidden, folded, hidden, ("folded", "default")]
-        assert run.app.parts.transcript.content.thinking == "folded"
+        assert run.app.widgets.transcript.content.thinking == "folded"
         assert file.read_text() == FILE
 
     play(test, configuring(file), "ui.show_thinking")

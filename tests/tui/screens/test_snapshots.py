@@ -12,10 +12,10 @@ from textual.pilot import Pilot
 from qcode.agent.settings import Setting, SettingsService
 from qcode.tui.app import QcodeApp
 from qcode.tui.screens.picker import ListScreen
-from tests.tui.harness import at_work, make_app
+from tests.tui.harness import make_app, until_ready
 from tests.tui.scripted import ScriptedConversation
 from tests.tui.scripted_models import ANTHROPIC, FULL, ScriptedModelsService
-from tests.tui.stage import WELCOME
+from tests.tui.staged_app import WELCOME
 
 Compare: TypeAlias = Callable[..., bool]
 
@@ -32,7 +32,7 @@ def opened(command: str, seen: list[Any], *keys: str) -> Callable[[Pilot[int]], 
     async def run(pilot: Pilot[int]) -> None:
         app = pilot.app
         assert isinstance(app, QcodeApp)
-        await at_work(app, pilot)
+        await until_ready(app, pilot)
         app.action_command(command)
         while not isinstance(app.screen, ListScreen):
             await pilot.pause()

@@ -50,7 +50,7 @@ def test_escape_clears_the_filter_and_then_closes_with_the_old_theme(tmp_path: P
         await run.pilot.pause()
         assert run.app.theme == "dark"
         assert not isinstance(run.app.screen, ThemePicker)
-        assert run.app.focused is run.app.parts.prompt
+        assert run.app.focused is run.app.widgets.prompt
         assert choices.theme == ""
 
     drive(test, choices=choices)

@@ -14,7 +14,7 @@ from qcode.tui.panels.choices import FolderTrust
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.trust import TrustApp
 from tests.tui.scripted import FixedClock
-from tests.tui.stage import run_context
+from tests.tui.staged_app import run_context
 
 _FILES = (
     "First time in this folder:\n\n  /home/you/project\n\nIt contains:\n\n  AGENTS.md  instructions, given to the model"
@@ -31,7 +31,7 @@ def drive(
 
     async def body() -> None:
         async with app.run_test(size=size) as pilot:
-            while not (hasattr(app.parts, "approval") and app.parts.approval.request):
+            while not (hasattr(app.widgets, "approval") and app.widgets.approval.request):
                 await pilot.pause()
             await pilot.pause()
             await test(app, pilot, clock)
@@ -97,7 +97,7 @@ def test_changes_that_do_not_fit_open_in_the_pager() -> None:
         assert "+line 59" in screen(app)
         await pilot.press("escape")
         await pilot.pause()
-        assert app.parts.approval.request is not None
+        assert app.widgets.approval.request is not None
         clock.now += GUARD_SECONDS * 2
         await pilot.press("a")
 

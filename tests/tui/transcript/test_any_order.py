@@ -8,7 +8,7 @@ import pytest
 from textual.pilot import Pilot
 
 from qcode.tui.transcript.cards import STATES, CardUpdate
-from tests.tui.transcript.stage import TranscriptApp, play, settle
+from tests.tui.transcript.transcript_app import TranscriptApp, play, settle
 
 TEXTS = ("word ", "\n\n", "```\n", "- a\n", "| a | b |\n|--|--|\n", "long text " * 30, "x\n" * 20, "   \n", "[/] [x]")
 SHOWING = "text text text text reason settle restart restore mark notice card state output user"

@@ -95,7 +95,7 @@ def test_escape_returns_to_the_prompt_and_does_not_interrupt() -> None:
         await run.pilot.press("escape")
         await run.pilot.pause()
         assert marked(run) == []
-        assert run.app.focused is run.app.parts.prompt
+        assert run.app.focused is run.app.widgets.prompt
         assert "Esc close" not in run.status
         assert conversation.cancels == 0
         gate.open()
@@ -109,12 +109,12 @@ def test_typing_and_pasting_return_to_the_prompt_with_the_text() -> None:
     async def test(run: Running) -> None:
         await begin(run)
         await run.pilot.press("h", "e", "j")
-        assert run.app.parts.prompt.text == "hej"
+        assert run.app.widgets.prompt.text == "hej"
         assert marked(run) == []
         await run.pilot.press("alt+o")
-        run.app.parts.transcript.post_message(events.Paste(" two words"))
-        await run.until(lambda: run.app.parts.prompt.text == "hej two words")
-        assert run.app.focused is run.app.parts.prompt
+        run.app.widgets.transcript.post_message(events.Paste(" two words"))
+        await run.until(lambda: run.app.widgets.prompt.text == "hej two words")
+        assert run.app.focused is run.app.widgets.prompt
 
     drive(test, ScriptedConversation([*READS, ended()]))
 
@@ -129,13 +129,13 @@ def test_question_that_opens_takes_the_focus() -> None:
         await gate.reached.wait()
         await run.pilot.press("alt+o")
         gate.open()
-        await run.until(lambda: run.app.parts.approval.request is not None)
-        await run.until(lambda: run.app.focused is run.app.parts.approval)
+        await run.until(lambda: run.app.widgets.approval.request is not None)
+        await run.until(lambda: run.app.focused is run.app.widgets.approval)
         assert marked(run) == []
         await run.pilot.press("alt+o", "k")
         await run.until(lambda: bool(marked(run)))
         await run.pilot.press("escape")
-        await run.until(lambda: run.app.focused is run.app.parts.approval)
+        await run.until(lambda: run.app.focused is run.app.widgets.approval)
         assert conversation.answers == []
         await run.pilot.press("escape")
         await run.until_idle()
@@ -163,7 +163,7 @@ def test_hint_says_that_there_is_no_card_to_choose() -> None:
     async def test(run: Running) -> None:
         await run.pilot.press("alt+o")
         assert "no cards yet" in run.status
-        assert run.app.focused is run.app.parts.prompt
+        assert run.app.focused is run.app.widgets.prompt
 
     drive(test)
 
@@ -171,9 +171,9 @@ def test_hint_says_that_there_is_no_card_to_choose() -> None:
 def test_new_session_ends_choosing() -> None:
     async def test(run: Running) -> None:
         await begin(run)
-        run.app.parts.transcript.clear()
+        run.app.widgets.transcript.clear()
         await run.pilot.press("j", "x")
-        assert run.app.parts.prompt.text == "jx"
+        assert run.app.widgets.prompt.text == "jx"
 
     drive(test, ScriptedConversation([*READS, ended()]))
 

@@ -10,7 +10,7 @@ from textual.pilot import Pilot
 from qcode.tui.transcript.cards import CardState, CardUpdate
 from qcode.tui.transcript.content import Content, ThinkingMode
 from qcode.tui.transcript.line import ink
-from tests.tui.transcript.stage import TranscriptApp, fill, play, settle
+from tests.tui.transcript.transcript_app import TranscriptApp, fill, play, settle
 
 
 def rows(app: TranscriptApp) -> list[str]:

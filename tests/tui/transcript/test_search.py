@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from qcode.tui.transcript.cards import CardUpdate
 from qcode.tui.transcript.line import ink
 from qcode.tui.transcript.transcript import SearchPosition
-from tests.tui.transcript.stage import TranscriptApp, fill, play, settle
+from tests.tui.transcript.transcript_app import TranscriptApp, fill, play, settle
 
 
 def test_search_goes_up_from_the_current_position_and_scrolls_to_each_match() -> None:

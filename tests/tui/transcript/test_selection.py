@@ -11,7 +11,7 @@ from textual.selection import SELECT_ALL, Selection
 
 from qcode.tui.transcript.cards import CardUpdate
 from qcode.tui.transcript.line import word_at
-from tests.tui.transcript.stage import TranscriptApp, fill, play, settle
+from tests.tui.transcript.transcript_app import TranscriptApp, fill, play, settle
 
 
 def test_drag_selects_the_text_under_it() -> None:

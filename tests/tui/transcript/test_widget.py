@@ -11,7 +11,7 @@ from textual.theme import Theme
 
 from qcode.providers.demo.scenarios import guide
 from qcode.tui.transcript.cards import CardUpdate
-from tests.tui.transcript.stage import TranscriptApp, fill, play, settle
+from tests.tui.transcript.transcript_app import TranscriptApp, fill, play, settle
 
 pytestmark = pytest.mark.frames
 

@@ -29,7 +29,7 @@ def drive_vim(
 async def press(run: Running, *keys: str) -> str:
     await run.pilot.press(*keys)
     await run.pilot.pause()
-    return run.app.parts.prompt.text
+    return run.app.widgets.prompt.text
 
 
 async def normal(run: Running, text: str, cursor: tuple[int, int] = (0, 0)) -> None:
@@ -37,12 +37,12 @@ async def normal(run: Running, text: str, cursor: tuple[int, int] = (0, 0)) -> N
     await run.type(text)
     await press(run, "escape")
     run.clock.now += 1
-    run.app.parts.prompt.move_cursor(cursor)
+    run.app.widgets.prompt.move_cursor(cursor)
     await run.pilot.pause()
 
 
 async def paste(run: Running, text: str) -> None:
-    run.app.parts.prompt.post_message(events.Paste(text))
+    run.app.widgets.prompt.post_message(events.Paste(text))
     await run.pilot.pause()
 
 
@@ -51,7 +51,7 @@ def is_open(widget: SlashMenu | HistorySearch) -> bool:
 
 
 def cursor(run: Running) -> tuple[int, int]:
-    return run.app.parts.prompt.cursor_location
+    return run.app.widgets.prompt.cursor_location
 
 
 def test_prompt_without_vim_mode_types_letters_and_shows_no_mode() -> None:
@@ -121,7 +121,7 @@ def test_escape_in_insert_mode_never_interrupts_a_turn_and_in_normal_mode_does()
         run.clock.now += 1
         await press(run, "escape")
         await run.until_idle()
-        assert run.app.parts.prompt.text == "more"
+        assert run.app.widgets.prompt.text == "more"
 
     drive_vim(test, conversation)
 
@@ -145,7 +145,7 @@ def test_enter_sends_in_every_mode_and_the_next_prompt_begins_in_insert_mode() -
         assert run.status.startswith("INSERT")
         assert await press(run, *"second") == "second"
         await press(run, "escape", "u")
-        assert run.app.parts.prompt.text == "", "undo does not bring back what was sent"
+        assert run.app.widgets.prompt.text == "", "undo does not bring back what was sent"
 
     drive_vim(test)
 
@@ -165,12 +165,12 @@ def test_slash_at_and_bang_begin_typing_in_an_empty_prompt() -> None:
 def test_slash_menu_opens_while_typing_and_escape_closes_it_into_normal_mode() -> None:
     async def test(run: Running) -> None:
         await press(run, *"/he")
-        assert is_open(run.app.parts.menu)
+        assert is_open(run.app.widgets.menu)
         await press(run, "escape")
-        assert not is_open(run.app.parts.menu)
+        assert not is_open(run.app.widgets.menu)
         assert run.status.startswith("NORMAL")
         assert await press(run, "h", "l") == "/he"
-        assert not is_open(run.app.parts.menu)
+        assert not is_open(run.app.widgets.menu)
 
     drive_vim(test)
 
@@ -230,7 +230,7 @@ def test_wide_characters_and_accents_are_one_character_for_commands() -> None:
 def test_cursor_of_normal_mode_rests_on_a_character_after_moves_outside_vim() -> None:
     async def test(run: Running) -> None:
         await normal(run, "one\n\nthree")
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         prompt.move_cursor((0, 3))
         assert cursor(run) == (0, 2)
         prompt.move_cursor((1, 0))
@@ -247,9 +247,9 @@ def test_selection_by_mouse_or_shift_continues_in_visual_mode() -> None:
     async def test(run: Running) -> None:
         await normal(run, "one two three", (0, 4))
         await press(run, "shift+right", "shift+right", "shift+right")
-        assert run.app.parts.prompt.selected_text == "two"
+        assert run.app.widgets.prompt.selected_text == "two"
         assert await press(run, "U") == "one TWO three"
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         prompt.selection = type(prompt.selection)((0, 7), (0, 4))
         assert await press(run, "d") == "one  three"
 
@@ -260,7 +260,7 @@ def test_visual_selection_is_painted_copied_and_left_by_ctrl_c() -> None:
     async def test(run: Running) -> None:
         await normal(run, "one two\n\nlast line", (0, 4))
         await press(run, "v", "j", "j")
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         assert prompt.selected_text == "two\n\nlast "
         painted = [prompt.get_line(row).spans for row in range(3)]
         assert all(painted), painted
@@ -280,7 +280,7 @@ def test_paste_is_inserted_in_every_mode_and_undone() -> None:
     async def test(run: Running) -> None:
         await normal(run, "one two", (0, 4))
         await paste(run, "pasted ")
-        assert run.app.parts.prompt.text == "one pasted two"
+        assert run.app.widgets.prompt.text == "one pasted two"
         assert run.status.startswith("NORMAL")
         assert await press(run, "u") == "one two"
         await press(run, "v", "e")
@@ -308,14 +308,14 @@ def test_ctrl_r_searches_the_history_while_typing_and_redoes_in_normal_mode() ->
         await run.send("needle")
         await run.until_idle()
         await press(run, "ctrl+r", *"need")
-        assert is_open(run.app.parts.history)
+        assert is_open(run.app.widgets.history)
         await press(run, "escape")
-        assert not is_open(run.app.parts.history)
+        assert not is_open(run.app.widgets.history)
         assert run.status.startswith("INSERT"), "Esc leaves the search only"
         await normal(run, "one")
         await press(run, "x", "u")
         assert await press(run, "ctrl+r") == "ne"
-        assert not is_open(run.app.parts.history)
+        assert not is_open(run.app.widgets.history)
 
     drive_vim(test)
 
@@ -340,11 +340,11 @@ def test_resize_in_visual_mode_keeps_the_selection_and_40_columns_show_the_mode(
     async def test(run: Running) -> None:
         await normal(run, "word " * 40, (0, 5))
         await press(run, "v", "3", "w")
-        before = run.app.parts.prompt.selected_text
+        before = run.app.widgets.prompt.selected_text
         for size in ((40, 20), (20, 6), (160, 50), (40, 12)):
             await run.pilot.resize_terminal(*size)
             await run.pilot.pause()
-            assert run.app.parts.prompt.selected_text == before
+            assert run.app.widgets.prompt.selected_text == before
         assert run.status.startswith("VISUAL")
         assert await press(run, "d") == "word " + "ord " + "word " * 35
 
@@ -358,7 +358,7 @@ def test_huge_prompt_stays_editable() -> None:
         started = loop.time()
         await press(run, "G", "d", "d", "g", "g", "d", "a", "p", "u", "v", "j", "d", "u", "i", "x", "escape", "u")
         assert loop.time() - started < 10
-        assert run.app.parts.prompt.document.line_count == 4_000
+        assert run.app.widgets.prompt.document.line_count == 4_000
 
     drive_vim(test)
 
@@ -370,6 +370,6 @@ def test_question_changes_neither_the_prompt_nor_its_vim_mode(size: tuple[int, i
         await press(run, "f1")
         await press(run, "escape")
         assert run.status.startswith("NORMAL")
-        assert run.app.parts.prompt.text == "a draft"
+        assert run.app.widgets.prompt.text == "a draft"
 
     drive_vim(test, size=size)
