@@ -68,9 +68,9 @@ def test_typed_letters_are_shown_before_the_search_lays_out_anything(monkeypatch
     async def test(run: Running) -> None:
         def watched_steps(transcript: Transcript) -> Iterator[None]:
             shown_at_start.append(bar(run))
-            entries = transcript.column.entries
+            entries = transcript.row_layout.entries
             for _ in steps(transcript):
-                laid_out.append(sum(entry.is_laid_out(transcript.column.width) for entry in entries))
+                laid_out.append(sum(entry.is_laid_out(transcript.row_layout.width) for entry in entries))
                 yield
 
         await asked(run)

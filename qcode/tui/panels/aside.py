@@ -225,7 +225,7 @@ class _AsideText(Transcript):
     def after_changes(self) -> None:
         super().after_changes()
         limit = max(_MIN_ROWS, int(self.app.size.height * _SCREEN_SHARE))
-        self.styles.height = max(1, min(self.column.height, limit))
-        was_long, self.is_long = self.is_long, self.column.height > limit
+        self.styles.height = max(1, min(self.row_layout.height, limit))
+        was_long, self.is_long = self.is_long, self.row_layout.height > limit
         if self.is_long and not was_long and self.is_anchored:
-            self.go_to(ReadingPosition(self.column.entries[0], 0))
+            self.go_to(ReadingPosition(self.row_layout.entries[0], 0))

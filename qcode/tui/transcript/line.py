@@ -27,9 +27,9 @@ TAB = 4
 _TAB_HEAD, _TAB_REST = "\U0010ff09", "\U0010ff20"
 _TABS_TO_SPACES = {ord(_TAB_HEAD): " ", ord(_TAB_REST): " "}
 _TABS_TO_SOURCE = {ord(_TAB_HEAD): "\t", ord(_TAB_REST): ""}
-GAP_CLASS = rf"[\s{_TAB_HEAD}{_TAB_REST}]"
+SPACE_CLASS = rf"[\s{_TAB_HEAD}{_TAB_REST}]"
 """A regular expression for one white space character in the text of lines, including those of expanded tabs."""
-_CONTENT = lazy_pattern(f"[^{GAP_CLASS[1:]}")
+_CONTENT = lazy_pattern(f"[^{SPACE_CLASS[1:]}")
 
 
 class Ink(NamedTuple):

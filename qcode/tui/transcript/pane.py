@@ -51,7 +51,7 @@ class Pane(ScrollView):
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(id=id, classes=classes)
         self.content = content
-        self.column = RowLayout(self.content.entries, self._report)
+        self.row_layout = RowLayout(self.content.entries, self._report)
         self.palette = Palette(self)
         self._strips: LRUCache[Line, Strip] = LRUCache(1024)
         self._reading_position: ReadingPosition | None = None
@@ -85,9 +85,9 @@ class Pane(ScrollView):
 
     def stop_following(self) -> None:
         """Stop following the end, and keep the view where it is."""
-        if self._reading_position is None and self.column.entries:
-            index, row = self.column.find(round(self.scroll_y))
-            self._reading_position = ReadingPosition(self.column.entries[index], row)
+        if self._reading_position is None and self.row_layout.entries:
+            index, row = self.row_layout.find(round(self.scroll_y))
+            self._reading_position = ReadingPosition(self.row_layout.entries[index], row)
             self._seen_arrivals = self.content.arrivals
 
     def go_to(self, position: ReadingPosition) -> None:
@@ -111,9 +111,9 @@ class Pane(ScrollView):
 
     def lay_out_all(self) -> None:
         """Lay out all entries, and keep the text at the top of the view."""
-        self.column.invalidate(0)
+        self.row_layout.invalidate(0)
         self.cover()
-        self.column.lay_out_all()
+        self.row_layout.lay_out_all()
         self.flush()
 
     def before_resize(self) -> None:
@@ -158,8 +158,8 @@ class Pane(ScrollView):
     def show_content(self, content: Content) -> None:
         """Show another content, at its end."""
         self.content = content
-        self.column = RowLayout(content.entries, self._report)
-        self.column.width = max(1, self.text_width)
+        self.row_layout = RowLayout(content.entries, self._report)
+        self.row_layout.width = max(1, self.text_width)
         self._strips.clear()
         self._reading_position = self._chosen_entry = None
         self._seen_arrivals = content.arrivals
@@ -169,17 +169,17 @@ class Pane(ScrollView):
 
     def cover(self) -> None:
         """Drop as many rows of a superseded attempt as the new attempt has; do nothing without such an attempt."""
-        content, column = self.content, self.column
+        content, layout = self.content, self.row_layout
         if content.superseded is None:
             return
-        column.invalidate(content.rewrite_start)
-        superseded_index = column.index(content.superseded) or 0
+        layout.invalidate(content.rewrite_start)
+        superseded_index = layout.index(content.superseded) or 0
         rows = 0
         for index in range(content.rewrite_start, superseded_index):
-            column.lay_out(index)
-            rows += column.entries[index].height(column.width)
-        if content.superseded.cover(rows, column.width):
-            column.lay_out(superseded_index)
+            layout.lay_out(index)
+            rows += layout.entries[index].height(layout.width)
+        if content.superseded.cover(rows, layout.width):
+            layout.lay_out(superseded_index)
         else:
             content.drop_superseded()
 
@@ -209,7 +209,7 @@ class Pane(ScrollView):
     def render_line(self, y: int) -> Strip:
         """Return row `y` of the view, with the padding at its right."""
         row, width = round(self.scroll_y) + y, self.text_width
-        line = self.column.line(row)
+        line = self.row_layout.line(row)
         if line is None:
             return Strip.blank(width, self.palette.base).extend_cell_length(self.region.width, self.palette.padding)
         selection = self.text_selection
@@ -254,22 +254,22 @@ class Pane(ScrollView):
 
     def _show_changes(self) -> None:
         """Lay out the rows around the view, scroll the view to its position, and repaint the rows that differ."""
-        column = self.column
-        is_resized = column.width != self.text_width
+        layout = self.row_layout
+        is_resized = layout.width != self.text_width
         if is_resized:
             self._remember_letters()
             self.before_resize()
             self._strips.clear()
-            column.width = self.text_width
-            column.invalidate(0)
+            layout.width = self.text_width
+            layout.invalidate(0)
         self.cover()
         changed = self.content.take_changed()
         if changed is not None:
-            column.invalidate(changed)
+            layout.invalidate(changed)
         if is_resized:
             self.after_resize()
         target = self._find_target_row(is_resized)
-        first = column.take_first_changed_row()
+        first = layout.take_first_changed_row()
         height = self.virtual_size.height
         self._move_to(target)
         if self.content.take_moved() or is_resized or self.virtual_size.height < height:
@@ -287,27 +287,27 @@ class Pane(ScrollView):
         Example: the user reads row 2 of the fifth entry, at row 42. If an entry above has 3 rows more than estimated,
         the result is 45, so that the text stays where it is. A view that follows the end gets the last rows.
         """
-        column, view = self.column, self.size.height
+        layout, view = self.row_layout, self.size.height
         position, replaced = self._reading_position, self.content.take_replaced()
-        if position is None or not column.entries:
-            column.lay_out_up(len(column.entries), 2 * view)
-            return max(0, column.height - view)
-        index = column.index(position.entry)
+        if position is None or not layout.entries:
+            layout.lay_out_up(len(layout.entries), 2 * view)
+            return max(0, layout.height - view)
+        index = layout.index(position.entry)
         is_rewritten = self.content.superseded is not None and index is not None and index >= self.content.rewrite_start
         if index is None and replaced is not None and position.entry in replaced.entries:
             index, position = self._position_after(position, replaced)
             self._reading_position = position
         elif index is None or (is_rewritten and not is_resized):
             # The entry is gone or its rows are being replaced one for one: stay at the same height.
-            index, row = column.find(round(self.scroll_y))
-            letters = position.letters if position.entry is column.entries[index] and position.is_in(row) else None
-            self._reading_position = position = ReadingPosition(column.entries[index], row, letters)
-        column.lay_out(index)
+            index, row = layout.find(round(self.scroll_y))
+            letters = position.letters if position.entry is layout.entries[index] and position.is_in(row) else None
+            self._reading_position = position = ReadingPosition(layout.entries[index], row, letters)
+        layout.lay_out(index)
         if is_resized and position.letters is not None:
             position.row = position.entry.row_of_letter(position.letters)
-        column.lay_out_down(index, 2 * view)
-        column.lay_out_up(index, 2 * view)
-        return column.top(index) + max(0, min(position.row, position.entry.height(column.width) - 1))
+        layout.lay_out_down(index, 2 * view)
+        layout.lay_out_up(index, 2 * view)
+        return layout.top(index) + max(0, min(position.row, position.entry.height(layout.width) - 1))
 
     def _position_after(self, position: ReadingPosition, replaced: Replacement) -> tuple[int, ReadingPosition]:
         """Return the position, and the index of its entry, in the entries that replace the one of `position`.
@@ -315,19 +315,19 @@ class Pane(ScrollView):
         Count rows from the first of them: `scroll_y` also counts entries above, whose heights may have been estimates
         while a fast reply was received, and become exact when it is replaced.
         """
-        column, old = self.column, replaced.entries
-        above = sum(len(entry.rows(column.width)) for entry in old[: old.index(position.entry)])
-        last = len(position.entry.rows(column.width)) - 1
+        layout, old = self.row_layout, replaced.entries
+        above = sum(len(entry.rows(layout.width)) for entry in old[: old.index(position.entry)])
+        last = len(position.entry.rows(layout.width)) - 1
         if position.letters is not None:
             position.row = position.entry.row_of_letter(position.letters)
         row = above + max(0, min(position.row, last))
-        index = min(replaced.first_index, len(column.entries) - 1)
-        column.lay_out(index)
-        while index < len(column.entries) - 1 and row >= column.entries[index].height(column.width):
-            row -= column.entries[index].height(column.width)
+        index = min(replaced.first_index, len(layout.entries) - 1)
+        layout.lay_out(index)
+        while index < len(layout.entries) - 1 and row >= layout.entries[index].height(layout.width):
+            row -= layout.entries[index].height(layout.width)
             index += 1
-            column.lay_out(index)
-        return index, ReadingPosition(column.entries[index], row)
+            layout.lay_out(index)
+        return index, ReadingPosition(layout.entries[index], row)
 
     def _remember_letters(self) -> None:
         """Remember which text is at the top of the view, before a new width changes the rows."""
@@ -340,7 +340,7 @@ class Pane(ScrollView):
         self._is_placing = True
         try:
             # Set without its watcher: the height of the text changes only the scroll bar, not the screen's layout.
-            self.set_reactive(Pane.virtual_size, Size(self.text_width, self.column.height))
+            self.set_reactive(Pane.virtual_size, Size(self.text_width, self.row_layout.height))
             self._move_thumb(target)
             self.scroll_y = self.scroll_target_y = target
         finally:
@@ -353,7 +353,7 @@ class Pane(ScrollView):
 
         While a long reply is written, most frames move the thumb by less than an eighth of a cell.
         """
-        bar, height = self.vertical_scrollbar, self.column.height
+        bar, height = self.vertical_scrollbar, self.row_layout.height
         before = _thumb(bar)
         bar.set_reactive(ScrollBar.window_virtual_size, height)
         bar.set_reactive(ScrollBar.position, bar.validate_position(min(target, max(0, height - self.size.height))))
@@ -368,15 +368,15 @@ class Pane(ScrollView):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """React to the user's scrolling; scrolling by the pane itself is ignored."""
         super().watch_scroll_y(old_value, new_value)
-        if self._is_placing or not self.is_attached or not self.column.entries:
+        if self._is_placing or not self.is_attached or not self.row_layout.entries:
             return
         if round(new_value) >= self.max_scroll_y:
             self.follow()
         else:
-            index, row = self.column.find(round(new_value))
+            index, row = self.row_layout.find(round(new_value))
             if self._reading_position is None:
                 self._seen_arrivals = self.content.arrivals
-            self._reading_position = ReadingPosition(self.column.entries[index], row)
+            self._reading_position = ReadingPosition(self.row_layout.entries[index], row)
             self._show_changes()
 
     def reveal(self, y: int) -> None:

@@ -83,7 +83,7 @@ class SelectablePane(Pane):
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         pointer = self._pointer_offset(event)
-        if event.button != 1 or not 0 <= pointer.x < self.text_width or not self.column.entries:
+        if event.button != 1 or not 0 <= pointer.x < self.text_width or not self.row_layout.entries:
             return
         self._press_anchor = self._anchor_at(*self._character_at(pointer))
         self._is_dragging = False
@@ -121,7 +121,7 @@ class SelectablePane(Pane):
         if not 0 <= pointer.x < self.text_width or event.button != 1:
             return
         y, x = self._character_at(pointer)
-        line = self.column.line(y)
+        line = self.row_layout.line(y)
         if event.chain >= 2:
             event.prevent_default()
             if line is not None:
@@ -136,8 +136,8 @@ class SelectablePane(Pane):
         if href := href_at(line, x):
             self.post_message(self.LinkClicked(href))
             return
-        index, row = self.column.find(y)
-        entry = self.column.entries[index]
+        index, row = self.row_layout.find(y)
+        entry = self.row_layout.entries[index]
         if isinstance(entry, Foldable) and (row == entry.gap or line.is_decoration):
             self.toggle(entry)
 
@@ -161,8 +161,8 @@ class SelectablePane(Pane):
     def get_selection(self, selection: Selection) -> tuple[str, str] | None:
         """Return the source text of the selection, without gutters and with wrapped lines joined."""
         start = selection.start or Offset(0, 0)
-        end = selection.end or Offset(-1, self.column.height - 1)
-        lines = list(self.column.lines(start.y, end.y + 1))
+        end = selection.end or Offset(-1, self.row_layout.height - 1)
+        lines = list(self.row_layout.lines(start.y, end.y + 1))
         self.flush()
         return source_text(lines, start.x, None if end.x < 0 else end.x), "\n"
 
@@ -205,10 +205,10 @@ class SelectablePane(Pane):
 
     def _find_anchor(self, anchor: WidthFreeAnchor) -> Anchor | None:
         """Return the anchor at the current width, None if its text is not there."""
-        index = self.column.index(anchor.entry)
+        index = self.row_layout.index(anchor.entry)
         if index is None:
             return None
-        self.column.lay_out(index)
+        self.row_layout.lay_out(index)
         rows = anchor.entry.shown_rows()
         text, positions = content_positions(rows)
         if not positions or _context_around(text, anchor.count) != anchor.context:
@@ -237,25 +237,25 @@ class SelectablePane(Pane):
     def _character_at(self, cell: Offset) -> tuple[int, int]:
         """Return the row of the transcript and the index of the character at a cell of the view, or the nearest."""
         view = max(0, min(cell.y, self.size.height - 1))
-        y = max(0, min(round(self.scroll_y) + view, self.column.height - 1))
-        line = self.column.line(y)
+        y = max(0, min(round(self.scroll_y) + view, self.row_layout.height - 1))
+        line = self.row_layout.line(y)
         return y, character_at(line, cell.x) if line is not None else 0
 
     def _anchor_at(self, y: int, x: int) -> Anchor:
         """Return the anchor of the character `x` in row `y` of the transcript."""
-        index, row = self.column.find(y)
-        line = self.column.line(y)
-        return Anchor(self.column.entries[index], row, x, line.text[:x] if line is not None else "")
+        index, row = self.row_layout.find(y)
+        line = self.row_layout.line(y)
+        return Anchor(self.row_layout.entries[index], row, x, line.text[:x] if line is not None else "")
 
     def _offset_of(self, anchor: Anchor) -> Offset | None:
         """Return the current position of `anchor`, None if its text is gone."""
-        index = self.column.index(anchor.entry)
+        index = self.row_layout.index(anchor.entry)
         if index is None:
             return None
-        line = anchor.entry.line(anchor.row, self.column.width)
+        line = anchor.entry.line(anchor.row, self.row_layout.width)
         if line is None or line.text[: anchor.x] != anchor.before:
             return None
-        return Offset(anchor.x, self.column.top(index) + anchor.row)
+        return Offset(anchor.x, self.row_layout.top(index) + anchor.row)
 
     def _extend_selection(self) -> None:
         """Select from the pressed character to the pointer, both included."""
@@ -283,15 +283,15 @@ class SelectablePane(Pane):
 
     def _line_length(self, y: int) -> int:
         """Return the number of characters in row `y` of the transcript."""
-        line = self.column.line(y)
+        line = self.row_layout.line(y)
         return len(line.text) if line is not None else 0
 
     def _rows_of_source_line(self, y: int) -> tuple[int, int]:
         """Return the first and last row of the source line that contains row `y`."""
         first = last = y
-        while (line := self.column.line(first)) is not None and line.joint is not None:
+        while (line := self.row_layout.line(first)) is not None and line.joint is not None:
             first -= 1
-        while (line := self.column.line(last + 1)) is not None and line.joint is not None:
+        while (line := self.row_layout.line(last + 1)) is not None and line.joint is not None:
             last += 1
         return first, last
 

@@ -18,7 +18,7 @@ from textual.geometry import Offset
 from qcode.tui.transcript.content import Content, ThinkingMode
 from qcode.tui.transcript.entries import Entry, Foldable, PromptEntry
 from qcode.tui.transcript.layout import ReadingPosition, RowLayout
-from qcode.tui.transcript.line import GAP_CLASS, Line, shown_text
+from qcode.tui.transcript.line import SPACE_CLASS, Line, shown_text
 from qcode.tui.transcript.selection import SelectablePane
 from qcode.values import dataclass
 
@@ -69,8 +69,8 @@ class SearchingPane(SelectablePane):
 
     def begin_search(self) -> None:
         """Remember the current position."""
-        bottom = min(self.column.height, round(self.scroll_y) + self.size.height) - 1
-        last_row = self.column.find(max(0, bottom)) if self.column.entries else (0, 0)
+        bottom = min(self.row_layout.height, round(self.scroll_y) + self.size.height) - 1
+        last_row = self.row_layout.find(max(0, bottom)) if self.row_layout.entries else (0, 0)
         self._search = _Search(self.reading_position, last_row)
         self._unfolded_entries = []
 
@@ -79,14 +79,14 @@ class SearchingPane(SelectablePane):
 
         The view stays where it is. A search after the last step lays out only entries that arrived meanwhile.
         """
-        column, index = self.column, 0
-        while index < len(column.entries):
-            if not column.entries[index].is_laid_out(column.width):
-                column.lay_out(index)
+        layout, index = self.row_layout, 0
+        while index < len(layout.entries):
+            if not layout.entries[index].is_laid_out(layout.width):
+                layout.lay_out(index)
                 self.flush()
                 yield
             index += 1
-            column = self.column  # another one if the content was replaced
+            layout = self.row_layout  # another one if the content was replaced
 
     def search(self, text: str) -> SearchPosition:
         """Search for `text`. Show the last match in or above the view at the start of the search, or the last."""
@@ -134,7 +134,7 @@ class SearchingPane(SelectablePane):
         if self._search is None or not self._search.text.strip():
             return []
         self.lay_out_all()
-        return find_all(self.column, self._search.text)
+        return find_all(self.row_layout, self._search.text)
 
     def _go_to(self, hits: list[Hit], index: int) -> SearchPosition:
         search = self._search
@@ -144,18 +144,18 @@ class SearchingPane(SelectablePane):
         hit = search.current = hits[index]
         if isinstance(hit.entry, Foldable) and not hit.entry.is_unfolded:
             self._unfold_for(hit.entry, hit)
-        entry_index = self.column.index(hit.entry) or 0
-        top = self.column.top(entry_index)
+        entry_index = self.row_layout.index(hit.entry) or 0
+        top = self.row_layout.top(entry_index)
         self.reveal(top + hit.row)
         # Scrolling may have changed the heights of entries above.
-        top = self.column.top(entry_index)
+        top = self.row_layout.top(entry_index)
         self.select(Offset(hit.start, top + hit.row), Offset(hit.end, top + hit.end_row))
         return SearchPosition(index + 1, len(hits))
 
     def _unfold_for(self, entry: Foldable, hit: Hit) -> None:
         """Unfold `entry`, unless the match is in its visible part."""
         rows = entry.shown_rows()
-        full = entry.full_rows(self.column.width)
+        full = entry.full_rows(self.row_layout.width)
         if rows == full or (hit.row < len(rows) and _has_same_text(rows[: hit.end_row + 1], full)):
             return
         self.content.unfold(entry, True)
@@ -164,7 +164,7 @@ class SearchingPane(SelectablePane):
 
     def _order(self) -> dict[Entry, int]:
         """Return the index of each entry."""
-        return {entry: index for index, entry in enumerate(self.column.entries)}
+        return {entry: index for index, entry in enumerate(self.row_layout.entries)}
 
 
 def _has_same_text(some: list[Line], rows: list[Line]) -> bool:
@@ -188,7 +188,7 @@ class CardChoosingPane(SearchingPane):
         does with the marked card: `unfold`, `fold`, or an empty text for nothing.
         """
         bottom = round(self.scroll_y) + self.size.height
-        cards = [index for index in self._cards() if self.column.top(index) < bottom]
+        cards = [index for index in self._cards() if self.row_layout.top(index) < bottom]
         chosen_index = cards[-1] if cards else next(iter(self._cards()), None)
         if chosen_index is None:
             return False
@@ -230,7 +230,7 @@ class CardChoosingPane(SearchingPane):
         event.stop()
         event.prevent_default()
         entry = self._chosen_entry
-        chosen_index = self.column.index(entry) if entry is not None else None
+        chosen_index = self.row_layout.index(entry) if entry is not None else None
         cards = self._cards()
         if chosen_index is None or not cards:
             self.leave_cards()
@@ -244,7 +244,7 @@ class CardChoosingPane(SearchingPane):
                 self._mark_card(cards[0])
             case "G" | "end":
                 self._mark_card(cards[-1])
-            case "enter" | "space" if isinstance(entry, Foldable) and entry.has_two_forms(self.column.width):
+            case "enter" | "space" if isinstance(entry, Foldable) and entry.has_two_forms(self.row_layout.width):
                 self.toggle(entry)
                 self._mark_card(chosen_index)
             case "q" | "tab":
@@ -256,21 +256,21 @@ class CardChoosingPane(SearchingPane):
 
     def _cards(self) -> list[int]:
         """Return the indexes of the entries that can be unfolded and have rows."""
-        width = self.column.width
+        width = self.row_layout.width
         return [
             index
-            for index, entry in enumerate(self.column.entries)
+            for index, entry in enumerate(self.row_layout.entries)
             if isinstance(entry, Foldable) and not (entry.is_laid_out(width) and not entry.shown_rows())
         ]
 
     def _mark_card(self, index: int) -> None:
-        self.column.lay_out(index)
-        entry = self.column.entries[index]
+        self.row_layout.lay_out(index)
+        entry = self.row_layout.entries[index]
         self.mark(entry)
         if self._report_mark is not None and isinstance(entry, Foldable):
             action = "fold" if entry.is_unfolded else "unfold"
-            self._report_mark(action if entry.has_two_forms(self.column.width) else "")
-        self.reveal(self.column.top(index) + self.column.entries[index].gap)
+            self._report_mark(action if entry.has_two_forms(self.row_layout.width) else "")
+        self.reveal(self.row_layout.top(index) + self.row_layout.entries[index].gap)
 
 
 _WIDTH_BEFORE_MOUNT = 80
@@ -362,7 +362,7 @@ class Transcript(CardChoosingPane):
     @property
     def has_folds(self) -> bool:
         """Whether any entry can be folded."""
-        return any(isinstance(entry, Foldable) for entry in self.column.entries)
+        return any(isinstance(entry, Foldable) for entry in self.row_layout.entries)
 
     def toggle_folds(self) -> bool:
         """Unfold all reasoning, output and diffs, or fold them again; return whether that changed rows in view."""
@@ -374,7 +374,7 @@ class Transcript(CardChoosingPane):
 
     def _rows_in_view(self) -> list[str]:
         top = round(self.scroll_y)
-        return [line.text for line in self.column.lines(top, top + self.size.height)]
+        return [line.text for line in self.row_layout.lines(top, top + self.size.height)]
 
     def show_thinking(self, thinking: ThinkingMode) -> None:
         """Set how reasoning is shown from now on: folded, expanded or hidden."""
@@ -402,11 +402,13 @@ class Transcript(CardChoosingPane):
 
         After the last prompt, scroll to the end.
         """
-        prompt_indexes = [index for index, entry in enumerate(self.column.entries) if isinstance(entry, PromptEntry)]
+        prompt_indexes = [
+            index for index, entry in enumerate(self.row_layout.entries) if isinstance(entry, PromptEntry)
+        ]
         if not prompt_indexes:
             return False
-        index, row = self.column.find(round(self.scroll_y))
-        entry = self.column.entries[index]
+        index, row = self.row_layout.find(round(self.scroll_y))
+        entry = self.row_layout.entries[index]
         is_at_start = row <= entry.gap
         if step < 0:
             before = [
@@ -424,33 +426,33 @@ class Transcript(CardChoosingPane):
                 return True
         if target is None:
             return False
-        self.go_to(ReadingPosition(self.column.entries[target], self.column.entries[target].gap))
+        self.go_to(ReadingPosition(self.row_layout.entries[target], self.row_layout.entries[target].gap))
         return True
 
     def _all_lines(self) -> list[Line]:
-        column = self.column
+        layout = self.row_layout
         if not self.text_width:
-            column.width = _WIDTH_BEFORE_MOUNT
+            layout.width = _WIDTH_BEFORE_MOUNT
         self.lay_out_all()
-        return [row for entry in column.entries for row in entry.rows(column.width)]
+        return [row for entry in layout.entries for row in entry.rows(layout.width)]
 
 
 def pattern_of(text: str) -> re.Pattern[str] | None:
     """Return the pattern for `text`, ignoring case and the amount of white space; None if `text` is blank."""
     words = text.split()
-    return re.compile(f"{GAP_CLASS}+".join(map(re.escape, words)), re.IGNORECASE) if words else None
+    return re.compile(f"{SPACE_CLASS}+".join(map(re.escape, words)), re.IGNORECASE) if words else None
 
 
-def find_all(column: RowLayout, text: str) -> list[Hit]:
-    """Return all matches from top to bottom. All entries of `column` must be laid out."""
+def find_all(layout: RowLayout, text: str) -> list[Hit]:
+    """Return all matches from top to bottom. All entries of `layout` must be laid out."""
     pattern = pattern_of(text)
     if pattern is None:
         return []
     hits: list[Hit] = []
-    for entry in column.entries:
+    for entry in layout.entries:
         rows = entry.shown_rows()
         if isinstance(entry, Foldable) and not entry.is_unfolded and pattern.search(entry.source()):
-            rows = entry.full_rows(column.width)
+            rows = entry.full_rows(layout.width)
         hits += [Hit(entry, *match) for match in find_matches(rows, pattern)]
     return hits
 

@@ -98,10 +98,10 @@ def test_double_click_selects_a_word_and_triple_click_a_line() -> None:
 
 async def _resize(app: TranscriptApp, pilot: Pilot[None], width: int, height: int = 12) -> None:
     """Resize the terminal, and wait until the rows have the new width: the size arrives with some later message."""
-    before = app.transcript.column.width
+    before = app.transcript.row_layout.width
     await pilot.resize_terminal(width, height)
     async with asyncio.timeout(5):
-        while app.transcript.column.width == before:
+        while app.transcript.row_layout.width == before:
             await pilot.pause()
 
 
@@ -113,7 +113,7 @@ def test_selection_survives_a_resize(has_anchors: bool) -> None:
         transcript.append_text(" ".join(f"word{number}," for number in range(30)) + "\n\n- first\n- second item\n")
         transcript.settle()
         await settle(app, pilot)
-        rows = [line.text for line in transcript.column.lines(0, transcript.column.height)]
+        rows = [line.text for line in transcript.row_layout.lines(0, transcript.row_layout.height)]
         first = next(index for index, row in enumerate(rows) if "word9" in row)
         last = next(index for index, row in enumerate(rows) if "second" in row)
         start, end = Offset(rows[first].index("word9") + 2, first), Offset(rows[last].index("item") + 2, last)

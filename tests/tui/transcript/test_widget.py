@@ -398,17 +398,17 @@ def test_resize_lays_out_only_the_part_of_a_long_reply_that_is_near_the_view() -
         transcript.append_text(guide(60_000))
         transcript.settle()
         transcript.lay_out_all()
-        transcript.scroll_to(y=transcript.column.height // 2, immediate=True)
+        transcript.scroll_to(y=transcript.row_layout.height // 2, immediate=True)
         await settle(app, pilot)
-        top = next(transcript.column.lines(app.top, app.top + 1)).text
-        before = transcript.column.width
+        top = next(transcript.row_layout.lines(app.top, app.top + 1)).text
+        before = transcript.row_layout.width
         await pilot.resize_terminal(52, 12)
         async with asyncio.timeout(5):
-            while transcript.column.width == before:
+            while transcript.row_layout.width == before:
                 await pilot.pause()
-        entries = transcript.column.entries
-        current = [entry for entry in entries if entry.is_laid_out(transcript.column.width)]
+        entries = transcript.row_layout.entries
+        current = [entry for entry in entries if entry.is_laid_out(transcript.row_layout.width)]
         assert 0 < len(current) < len(entries) / 4
-        assert next(transcript.column.lines(app.top, app.top + 1)).text.startswith(top[:20])
+        assert next(transcript.row_layout.lines(app.top, app.top + 1)).text.startswith(top[:20])
 
     play(scene)
