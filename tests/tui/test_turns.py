@@ -105,7 +105,7 @@ def test_provider_that_never_waits_does_not_block_keys() -> None:
 
     def flood() -> Iterator[Step]:
         """Streams text without a pause until a key was echoed."""
-        while apps[0].parts.prompt.text != "x" and len(sent) < 50_000:
+        while apps[0].widgets.prompt.text != "x" and len(sent) < 50_000:
             sent.append(len(sent))
             if len(sent) == 1:
                 apps[0].post_message(events.Key("x", "x"))

@@ -426,7 +426,7 @@ class Transcript(CardChoosingPane):
                 return True
         if target is None:
             return False
-        self.go_to(ReadingPosition(self.row_layout.entries[target], self.row_layout.entries[target].gap))
+        self.go_to(ReadingPosition(entries[target], entries[target].gap))
         return True
 
     def _all_lines(self) -> list[Line]:
