@@ -1,6 +1,6 @@
 """Converts the colors of command output (SGR sequences) to inks, and removes all other control sequences.
 
-Blinking and concealed text are ignored, because output must stay legible. The name of a slot is `sgr-` and the
+The attributes blinking and concealed are ignored, because output must stay legible. A slot is named `sgr-` and the
 parameters of the sequence, such as `sgr-31` or `sgr-38;5;208`; `palette` turns slots into styles.
 """
 
@@ -79,8 +79,8 @@ def output_rows(text: str, width: int) -> list[Line]:
 
 def _apply_parameters(pen: Pen, parameters: str) -> Pen:
     """Return `pen` as one sequence changes it. A missing or invalid parameter counts as 0, which resets the pen."""
-    parts = parameters.replace(":", ";").split(";")
-    codes = [int(part) if part.isdigit() and len(part) <= 3 else 0 for part in parts]
+    fields = parameters.replace(":", ";").split(";")
+    codes = [int(field) if field.isdigit() and len(field) <= 3 else 0 for field in fields]
     remaining = iter(codes)
     for code in remaining:
         match code:
@@ -124,5 +124,6 @@ def _extended_color(code: int, codes: Iterator[int]) -> str:
 def _same_color(color: str, background: str) -> bool:
     """Whether text and background have the same color, as `31` and `41` or `38;5;208` and `48;5;208` do."""
     if ";" in background:
+        # Compare what follows the 38 of the color and the 48 of the background.
         return color[2:] == background[2:] and ";" in color
     return color.isdigit() and int(color) + 10 == int(background)

@@ -285,7 +285,8 @@ def fit_columns(natural_widths: Sequence[int], width: int) -> list[int] | None:
     """Return column widths that fit into `width`, shrinking the widest columns first; None if they get too narrow.
 
     `natural_widths` are the widths at which no cell is wrapped. Example: `fit_columns([30, 10], 33)` is `[20, 10]`,
-    because the gap between two columns takes 3 cells.
+    because the gap between two columns takes 3 cells. `fit_columns([30, 20, 10], 52)` is `[18, 18, 10]`: the first
+    column is shrunk to 20, then both columns of 20 are.
     """
     available = width - _COLUMN_GAP * (len(natural_widths) - 1)
     if available < sum(min(cells, _MIN_COLUMN_CELLS) for cells in natural_widths):
@@ -323,7 +324,8 @@ def _table_row(table: Table, cells: Sequence[Cell], widths: Sequence[int]) -> li
             before, after = _padding(widths[index] - line.width, table.alignments[index])
             spans += [(" " * before, table.base), *line.spans, (" " * after, table.base)]
             spans.append(separator)
-        lines.append(Line(tuple(span for span in spans[:-1] if span[0])))
+        spans.pop()  # no separator follows the last column
+        lines.append(Line(tuple(span for span in spans if span[0])))
     return lines
 
 
@@ -337,6 +339,7 @@ def _padding(free_cells: int, align: Align) -> tuple[int, int]:
 def _records(table: Table, width: int) -> list[Line]:
     """Return each row as a record, with one line for each cell: the name of the column, a colon, and the cell."""
     lines: list[Line] = []
+    # A table without rows shows its header as a record of empty cells.
     for row in table.rows or [[[] for _ in table.header]]:
         if lines:
             lines.append(Line((("─" * min(width, 8), add_slot(table.base, "rule")),), is_decoration=True))

@@ -67,7 +67,8 @@ _MIN_FOLD = 2
 # A command such as `yes` sends 100,000 lines a second; all of them would fill the memory and slow down every frame.
 _MAX_LIVE_LINES = 2_000
 _LIVE_HEAD, _LIVE_TAIL = 500, 1_000
-_MAX_LIVE_LINE = 20_000
+"""Longer live output keeps this many lines at its start and end."""
+_MAX_LIVE_LINE_CHARS = 20_000
 _INDENT: Span = ("  ", ink())
 _GUTTER: Span = ("  │ ", ink("dim"))
 _MIN_SHOWN_S = 1.0
@@ -107,13 +108,16 @@ class Omission:
     """The numbers in a line such as `[... 12 lines, 340 characters omitted ...]` of the output."""
 
     lines: int
-    """The number of omitted lines; 0 if only characters inside one line are omitted."""
+    """The number of lines that are omitted as a whole; 0 if only characters inside one line are omitted."""
     chars: int
     """The number of characters omitted inside one line; 0 if whole lines are omitted."""
 
     @classmethod
     def from_match(cls, match: re.Match[str]) -> Omission:
-        """Return the omission of a match of `OMISSION`. The two parts of a line around it count as one line."""
+        """Return the omission of a match of `OMISSION`.
+
+        The match counts the omitted line breaks. Three breaks between two shown parts omit two whole lines.
+        """
         if match["lines"]:
             return cls(_parse_number(match["lines"]) - 1, 0)
         return cls(0, _parse_number(match["chars"]))
@@ -272,7 +276,7 @@ class Card(Foldable):
         """Shorten live output that is too long; the complete output replaces it when the call ends."""
         if len(self._output) > _MAX_LIVE_LINES:
             self._omit_middle()
-        if len(self._partial_line) <= _MAX_LIVE_LINE:
+        if len(self._partial_line) <= _MAX_LIVE_LINE_CHARS:
             return
         overwritten, has_return, line = self._partial_line.rpartition("\r")
         if has_return and line:
@@ -283,7 +287,11 @@ class Card(Foldable):
             self._append_output("\n")
 
     def _omit_middle(self) -> None:
-        """Replace the middle of long live output by a line that counts the lines left out."""
+        """Replace the middle of long live output by a line that counts the lines left out.
+
+        Example: of 2,001 lines, the 501 lines from index 500 up to 1,001 are replaced by one line. The line at index
+        1,001 is then at 501, so the indexes in `_pens` and `_omissions` are 500 lower.
+        """
         first, last = _LIVE_HEAD, len(self._output) - _LIVE_TAIL
         lines, chars = self._count_hidden(first, last)
         chars += sum(
@@ -308,22 +316,23 @@ class Card(Foldable):
 
     def _status(self) -> str:
         """Return the status text: state, elapsed time if notable, summary."""
-        parts = [_STATE_TEXTS[self.state]] if self.state in _STATE_TEXTS else []
+        texts = [_STATE_TEXTS[self.state]] if self.state in _STATE_TEXTS else []
         if self.state == "running" and self._started_at is not None:
             seconds = self._clock() - self._started_at
-            parts = [f"running {duration_text(seconds)}"]
+            texts = [f"running {duration_text(seconds)}"]
             if self._hint and seconds >= _HINT_AFTER_S:
-                parts.append(self._hint)
+                texts.append(self._hint)
         if self._summary:
             # A job that ended with qcode is `stopped when qcode ended`, which is the state and its reason.
             says_state = self.state in ("cancelled", "stopped") and self._summary.startswith("stopped")
-            parts = [self._summary] if says_state else [*parts, self._summary]
+            texts = [self._summary] if says_state else [*texts, self._summary]
         if self._seconds is not None and self._seconds >= _MIN_SHOWN_S:
-            parts.append(duration_text(self._seconds))
-        return " · ".join(parts)
+            texts.append(duration_text(self._seconds))
+        return " · ".join(texts)
 
     def _can_be_one_row(self, width: int) -> bool:
         """Whether one row is enough: always, except for a failure whose reason would be cut."""
+        # The icon and a blank, a blank before the argument, and two before the status take 5 cells.
         used = 5 + cell_len(self._name) + cell_len(self._argument) + cell_len(self._status())
         return self._slot() != "card-failed" or used <= width
 
@@ -332,6 +341,7 @@ class Card(Foldable):
         status = self._status()
         status = crop(f"  {status}", max(0, width - 2 - cell_len(self._name))) if status else ""
         spans: list[Span] = [(f"{_ICONS[self.state]} ", ink(self._slot())), (self._name, ink("card-title"))]
+        # The icon and a blank, and a blank before the argument, take 3 cells.
         available_width = width - 3 - cell_len(self._name) - cell_len(status)
         if self._argument and available_width > 1:
             spans.append((f" {crop(self._argument.replace(chr(10), ' '), available_width)}", ink("card-argument")))
@@ -358,6 +368,7 @@ class Card(Foldable):
         if not status:
             return lines
         paint = ink("card-failed" if self._slot() == "card-failed" else "dim")
+        # Two blanks before the status and one after it take 3 cells.
         if len(lines) == 1 and lines[0].width + 3 + len(status) <= width:
             lines[0].spans += (("  " + status, paint),)
             return lines
@@ -390,7 +401,10 @@ class Card(Foldable):
         return prefix(rows, _GUTTER, _GUTTER)
 
     def _hidden_lines_row(self, first: int, last: int) -> Line:
-        """Return the row that replaces the lines from `first` up to `last`; it counts lines that they omit, too."""
+        """Return the row that replaces the lines from `first` up to `last`, such as `… 12 more lines`.
+
+        It also counts the lines that the replaced lines report as omitted.
+        """
         lines, chars = self._count_hidden(first, last)
         return _fold_line(lines, "line", f" and {chars:,} characters" if chars else "")
 

@@ -54,6 +54,7 @@ class Chunk:
         """Return whether `line` closes this code chunk."""
         marker = line.strip()
         is_fence = len(marker) >= len(self.fence) and marker == self.fence[0] * len(marker)
+        # A marker that is indented by more than three spaces, or by a tab, is a line of the code.
         return is_fence and len(line) - len(line.lstrip(" ")) <= 3 and not line.lstrip(" ").startswith("\t")
 
     def add(self, line: str) -> None:
@@ -156,6 +157,7 @@ class Splitter:
         """Return whether `line` ends the open prose `chunk`."""
         if chunk.is_single_line:
             return True
+        # After a blank line, an indented line continues a list item, and four spaces continue indented code.
         if self._is_after_blank and indent <= (0 if chunk.is_list else 3):
             return True
         if indent == 0 and _HEADING.match(line):
@@ -165,6 +167,7 @@ class Splitter:
             return False
         if chunk.is_list:
             return indent == 0
+        # In Markdown only a bullet or the number 1, followed by text, ends a paragraph without a blank line.
         return bool(item.group(4)) and item.group(3) in (None, "1")
 
     def _number(self, number: int) -> int:
@@ -178,30 +181,30 @@ class Splitter:
 class PartFinder:
     """Finds where to divide a long text: between two chunks, so that both parts can be rendered separately.
 
-    `size` is the minimum length of a part in characters; `tail` is the number of characters at the end of the text
-    that belong to the next part. Example: with a `size` of 8, "# Title\\nSome text\\n\\nMore" is divided before
-    "Some text", and `tail` is 15. The next part starts after a heading, with no blank line between.
+    `min_chars` is the minimum length of a part. Example: with 8, "# Title\\nSome text\\n\\nMore" is divided before
+    "Some text", and `tail` is 15.
     """
 
-    def __init__(self, start: PartStart, size: int) -> None:
+    def __init__(self, start: PartStart, min_chars: int) -> None:
         self.tail = 0
+        """The number of characters at the end of the text that belong to the next part."""
         self._splitter = Splitter(start)
-        self._size = size
+        self._min_chars = min_chars
         self._partial_line = ""
         self._fed_chars = 0
 
     def feed(self, text: str) -> PartStart | None:
         """Add text; return the start of the next part if it begins in this text. Do not add more after that."""
-        *complete, rest = (self._partial_line + text).split("\n")
-        remaining_chars = sum(len(line) + 1 for line in complete) + len(rest)
+        *complete, partial_line = (self._partial_line + text).split("\n")
+        remaining_chars = sum(len(line) + 1 for line in complete) + len(partial_line)
         for line in complete:
             self._splitter.feed(self._splitter.clean_line(line))
-            if self._fed_chars >= self._size and (start := self._splitter.start_of_open_chunk()) is not None:
+            if self._fed_chars >= self._min_chars and (start := self._splitter.start_of_open_chunk()) is not None:
                 self.tail = remaining_chars
                 return start
             self._fed_chars += len(line) + 1
             remaining_chars -= len(line) + 1
-        self._partial_line = rest
+        self._partial_line = partial_line
         return None
 
 
@@ -273,7 +276,9 @@ class GrowingLines:
     def _find_cut(self, lines: Sequence[str]) -> int | None:
         """Return the index of the line before which the open end can be divided, None while it is short.
 
-        The best division is before an item or after a blank line; otherwise it is as near the end as possible.
+        The best division is before an item or after a blank line; otherwise it is as near the end as possible. Both
+        sides of it have at least `MIN_OPEN_CHARS`. Example: with 800, 30 lines of 100 characters without items are
+        divided before line 22, because the 8 lines from there on have 800 characters.
         """
         open_chars = 0
         latest = None

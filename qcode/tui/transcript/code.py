@@ -21,7 +21,7 @@ _CONTINUATION_MARGIN: Span = ("↳", _LABEL)
 Token = tuple[int, Any, str]
 """A token of Pygments: its index in the text, its type, and its text."""
 _MAX_LINE_CHARS = 2_000
-"""Lines are highlighted together, and only if none of them is longer."""
+"""Lines that are highlighted together stay plain if one of them is longer."""
 _MAX_BLOCK_CHARS = 200_000
 """A longer block is not highlighted, or only up to this length while it grows."""
 _MIN_CACHED_CHARS = 5_000
@@ -55,6 +55,7 @@ class Highlighter:
 
     def __init__(self, language: str) -> None:
         self._lexer = lexer_of(language)
+        # The text of a growing block so far, and the states of the lexer after it, the innermost one last.
         self._text = ""
         self._stack = ["root"]
 
@@ -114,10 +115,10 @@ class CodeBlock:
 
         The last line may be incomplete, so it is not highlighted yet.
         """
-        done = len(self._complete_lines)
-        if self._complete_lines != list(source[:done]):
-            self._highlighter, self._complete_lines, self._rows, done = Highlighter(self._language), [], [], 0
-        new_lines = list(source[done:-1])
+        old_count = len(self._complete_lines)
+        if self._complete_lines != list(source[:old_count]):
+            self._highlighter, self._complete_lines, self._rows, old_count = Highlighter(self._language), [], [], 0
+        new_lines = list(source[old_count:-1])
         if new_lines:
             self._rows += self._lay_out(self._highlighter.highlight_next(new_lines))
             self._complete_lines += new_lines

@@ -30,13 +30,17 @@ ThinkingMode = Literal["folded", "expanded", "hidden"]
 """How finished reasoning is shown."""
 
 _PROMPT = (PromptEntry, AttachmentsEntry)
-_NOTICE_MARKS = {"info": "• ", "warning": "! ", "error": "✗ "}
+_NOTICE_SYMBOLS = {"info": "• ", "warning": "! ", "error": "✗ "}
 
 
 class Replacement(NamedTuple):
-    """Entries that were removed, and the index of the entries that now show the same rows, or new rows one for one."""
+    """A replacement of entries by others that show the same rows, or that replace them row by row.
+
+    A user who reads one of the removed entries stays at the same row.
+    """
 
     first_index: int
+    """The index of the first new entry."""
     entries: Sequence[Entry]
     """The removed entries."""
 
@@ -49,9 +53,10 @@ class Content:
         self.entries: list[Entry] = []
         self.is_unfolded = False
         self.arrivals = 0
-        """The number of additions to replies and cards, and of errors, for the label that reports new text below."""
+        """A count of what arrived: additions to replies, reasoning and the last card, new cards, and errors. While it
+        grows and the user reads elsewhere, a label reports new text below."""
         self.superseded: SupersededEntry | None = None
-        """The rest of the old text while a new attempt replaces a reply, below the new attempt; otherwise None."""
+        """The old text that is left below a new attempt, which replaces it; None if there is no such text."""
         self.rewrite_start = 0
         """The index of the first entry of the new attempt, if `superseded` is not None."""
         self._clock = clock
@@ -101,7 +106,8 @@ class Content:
         self._add(WelcomeEntry(lines))
 
     def add_user(self, text: str) -> None:
-        # Only with the first prompt, because a change above makes the positions of all entries stale.
+        # The welcome collapses once, with the first prompt: a change at the top makes the positions of all entries
+        # stale.
         if self.entries and isinstance(self.entries[0], WelcomeEntry) and self.entries[0].collapse():
             self._mark_changed(0)
         self._add(PromptEntry(text, ink("user-band", "user"), "> ", ink("user-band", "user-mark")))
@@ -118,11 +124,11 @@ class Content:
         last = self.entries[-1] if self.entries else None
         # An error often arrives instead of a reply, so it counts as one.
         self.arrivals += level == "error"
-        if isinstance(last, NoticeEntry) and last.repeats(level, text):
+        if isinstance(last, NoticeEntry) and last.count_repetition(level, text):
             self._touch(last)
         else:
             is_about_prompt = level == "warning" and isinstance(last, _PROMPT)
-            self._add(NoticeEntry(level, text, _NOTICE_MARKS[level]), gap=0 if is_about_prompt else 1)
+            self._add(NoticeEntry(level, text, _NOTICE_SYMBOLS[level]), gap=0 if is_about_prompt else 1)
 
     def append_text(self, text: str) -> None:
         if not text:
@@ -176,7 +182,7 @@ class Content:
         self._touch(self._text)
 
     def settle(self) -> None:
-        """Close the live blocks."""
+        """End the live blocks, and remove the text of a superseded attempt."""
         self._end_reasoning()
         for entry in self._live:
             if isinstance(entry, ReplyEntry):
@@ -242,8 +248,10 @@ class Content:
         card = self._cards.get(call_id)
         if card is None:
             return
+        # Output of an earlier card appears above the end, so it is not new text below the view.
         self.arrivals += card is self._last_card
         card.change(update)
+        # A call that is still being written is removed with its attempt; a complete one stays.
         if card.state != "writing":
             self._live = [entry for entry in self._live if entry is not card]
         elif card not in self._live:

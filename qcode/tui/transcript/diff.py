@@ -48,7 +48,7 @@ class DiffRow:
     number: int = 0
     """The line number in the new file, or in the old file for a removed line; 0 if it is unknown."""
     changed: tuple[tuple[int, int], ...] = ()
-    """The ranges of characters that differ from the line which replaces this one, or which this one replaces."""
+    """The ranges of characters that differ between a removed line and the added line that replaces it."""
     has_line_end: bool = True
     """Whether the line ends with a line break."""
     old_number: int = 0
@@ -103,7 +103,7 @@ def _file_name(line: str) -> str:
 
 
 def _mark_words(rows: Sequence[DiffRow]) -> None:
-    """Compare each removed line with the added line at the same position of the change."""
+    """Mark the words that differ between each removed line and the added line at the same position of the change."""
     index = 0
     while index < len(rows):
         removed = _rows_of_kind(rows, index, "remove")
@@ -226,7 +226,7 @@ def render_diff(rows: Sequence[DiffRow], width: int, digits: int = 0) -> list[Li
     index = 0
     while index < len(rows):
         row = rows[index]
-        used = 1
+        consumed = 1  # the number of diff rows that these screen rows show
         if row.kind == "file":
             if shows_names:
                 lines.append(Line(((crop(row.text, width), ink("diff-hunk")),)))
@@ -238,12 +238,12 @@ def render_diff(rows: Sequence[DiffRow], width: int, digits: int = 0) -> list[Li
         elif is_wide and row.number:
             removed = _rows_of_kind(rows, index, "remove")
             added = _rows_of_kind(rows, index + len(removed), "add")
-            used = len(removed) + len(added) or 1
+            consumed = len(removed) + len(added) or 1
             pairs = zip_longest(removed, added) if removed or added else [(row, row)]
             lines += [line for before, after in pairs for line in _side_by_side(before, after, digits, width)]
         else:
             lines += _render_row(row, row.number, digits, width)
-        index += used
+        index += consumed
     return lines
 
 
@@ -307,7 +307,7 @@ def _highlight(rows: Sequence[DiffRow]) -> None:
     """Set `code` of the rows that were never rendered."""
     file_name = ""
     hunk: list[DiffRow] = []
-    # The added row ends the last hunk.
+    # The row after the last one stands for the end, so that the loop highlights the last hunk, too.
     for row in (*rows[:_MAX_HIGHLIGHTED], DiffRow("file", "")):
         if row.kind in ("file", "hunk"):
             _highlight_hunk(hunk, file_name)

@@ -39,15 +39,15 @@ PLAIN_LABEL = "! Shown as plain text because of an internal error."
 _THINKING_GUTTER: Span = ("│ ", ink("thinking-title"))
 _MIN_SHOWN_S = 0.5
 """Reasoning that took less time is shown without a duration."""
-_LONG_REST_ROWS = 12
-"""If more rows of a superseded attempt are left, the last of them is the label again."""
-_PART_CHARS = 2_000
+_MAX_UNLABELED_ROWS = 12
+"""If more rows of a superseded attempt are left, their label is repeated in the last of them."""
+_MIN_PART_CHARS = 2_000
 """The minimum length of an entry of a divided reply."""
-_SLICE_CHARS = 2 * _PART_CHARS
+_SLICE_CHARS = 2 * _MIN_PART_CHARS
 """Longer text is added to a reply in slices, because each addition begins at most one new entry."""
 _LONG_LINE_CHARS = 2_000
 _LABEL = lazy_pattern("· |\\S+ {2,}| {2,}")
-"""The label of a welcome line, below which wrapped text is not indented: `model  `, a bullet, or an indent."""
+"""The label at the start of a welcome line: `model  `, a bullet, or an indent. Wrapped rows are indented as far."""
 _Item = tuple[Literal["text", "mark"], str]
 """A piece of text, or the label of a mark at this place in the text."""
 
@@ -90,7 +90,7 @@ class Entry:
         return self._is_current and self._width == width
 
     def update(self, width: int) -> int:
-        """Update the rows; return the index of the first row that may have changed."""
+        """Update the rows; return the index of the first row that may have changed, or their number if none has."""
         if self.is_laid_out(width):
             return self.gap + len(self._lines)
         self._lines, self._width, self._is_current = self.lay_out(width), width, True
@@ -173,14 +173,14 @@ class Foldable(Entry):
 
 
 class TextEntry(Entry):
-    """Plain text that never changes, in one ink, with a mark in the gutter."""
+    """Plain text in one ink, with a symbol such as `> ` in the gutter before its first row."""
 
-    def __init__(self, text: str, paint: Ink, mark: str = "", mark_paint: Ink | None = None) -> None:
+    def __init__(self, text: str, paint: Ink, symbol: str = "", symbol_paint: Ink | None = None) -> None:
         super().__init__()
         self._text = text
         self._paint = paint
-        self._mark = mark
-        self._mark_paint = mark_paint or paint
+        self._symbol = symbol
+        self._symbol_paint = symbol_paint or paint
 
     def size(self) -> tuple[int, int]:
         return len(self._text), self._text.count("\n")
@@ -189,20 +189,20 @@ class TextEntry(Entry):
         return self._text
 
     def lay_out(self, width: int) -> list[Line]:
-        lines = wrap([(tidy(self._text), self._paint)], max(1, width - len(self._mark)))
-        return prefix(lines, (self._mark, self._mark_paint), (" " * len(self._mark), self._paint))
+        lines = wrap([(tidy(self._text), self._paint)], max(1, width - len(self._symbol)))
+        return prefix(lines, (self._symbol, self._symbol_paint), (" " * len(self._symbol), self._paint))
 
 
 class NoticeEntry(TextEntry):
     """A notice of qcode, with a count if the same one came several times in a row."""
 
-    def __init__(self, level: Level, text: str, mark: str) -> None:
-        super().__init__(text, ink(f"notice-{level}"), mark)
+    def __init__(self, level: Level, text: str, symbol: str) -> None:
+        super().__init__(text, ink(f"notice-{level}"), symbol)
         self._notice = (level, text)
         self._count = 1
 
-    def repeats(self, level: Level, text: str) -> bool:
-        """Count a repetition of this notice; return False for another notice."""
+    def count_repetition(self, level: Level, text: str) -> bool:
+        """Count a repetition of this notice; return False, and change nothing, for another notice."""
         if (level, text) != self._notice:
             return False
         self._count += 1
@@ -226,9 +226,9 @@ class AttachmentsEntry(TextEntry):
 
     def lay_out(self, width: int) -> list[Line]:
         texts = tidy(self._text).split("\n")
-        rows = (wrap([(text, self._paint)], max(1, width - len(self._mark))) for text in texts)
-        mark, blank = (self._mark, self._mark_paint), (" " * len(self._mark), self._paint)
-        return [row for lines in rows for row in prefix(lines, mark, blank)]
+        rows_of_texts = (wrap([(text, self._paint)], max(1, width - len(self._symbol))) for text in texts)
+        symbol, blank = (self._symbol, self._symbol_paint), (" " * len(self._symbol), self._paint)
+        return [row for rows in rows_of_texts for row in prefix(rows, symbol, blank)]
 
 
 class WelcomeEntry(Entry):
@@ -254,8 +254,8 @@ class WelcomeEntry(Entry):
         if self._is_collapsed:
             facts = [text[len(label[0]) :] if (label := _LABEL.match(text)) else text for text in self._texts[1:2]]
             title = crop(self._texts[0], width)
-            rest = crop("".join(f" · {fact}" for fact in facts), width - cell_len(title))
-            spans = [(title, ink("welcome-title")), *([(rest, ink("welcome"))] if rest else [])]
+            addition = crop("".join(f" · {fact}" for fact in facts), width - cell_len(title))
+            spans = [(title, ink("welcome-title")), *([(addition, ink("welcome"))] if addition else [])]
             return [Line(tuple(spans))]
         spans = [(text, ink("welcome-title" if index == 0 else "welcome")) for index, text in enumerate(self._texts)]
         return [row for text, paint in spans for row in _wrap_hanging(text, paint, width)]
@@ -303,10 +303,11 @@ class ReplyEntry(Entry):
 
         super().__init__()
         self._start = start or PartStart()
-        self._finder = PartFinder(self._start, _PART_CHARS)
+        self._finder = PartFinder(self._start, _MIN_PART_CHARS)
         self._items: list[_Item] = []
-        self._fed_items = 0
+        # The renderer for the current width, and the number of items that it has received.
         self._stream: MarkdownStream | None = None
+        self._fed_items = 0
         self._is_live = True
 
     def size(self) -> tuple[int, int]:
@@ -316,11 +317,11 @@ class ReplyEntry(Entry):
         return "".join([text for kind, text in self._items if kind == "text"])
 
     def append(self, text: str) -> Sequence[ReplyEntry]:
-        """Add text. Return the entries in which a long text continues: all before the last are settled."""
+        """Add text. Return the new entries in which a long text continues; all before the last one are settled."""
         slices: list[_Item] = [
             ("text", text[start : start + _SLICE_CHARS]) for start in range(0, len(text), _SLICE_CHARS)
         ]
-        pending = slices[::-1]  # a stack
+        pending = slices[::-1]  # a stack, with the next item at its end
         entry, following = self, []
         while pending:
             start = entry.add_item(*pending.pop())
@@ -337,7 +338,11 @@ class ReplyEntry(Entry):
         return self._finder.feed(text) if kind == "text" else None
 
     def take_next_part(self) -> list[_Item]:
-        """Remove the items that belong to the next part, and settle this entry; return the items in reverse."""
+        """Remove the items that belong to the next part, and settle this entry; return the items in reverse.
+
+        Example: of the texts "aaa" and "bbb" the last 4 characters belong to the next part. This entry keeps "aa", and
+        the result is "bbb", "a".
+        """
         remaining_chars, fed_chars = self._finder.tail, 0
         moved: list[_Item] = []
         while remaining_chars > 0:
@@ -402,10 +407,12 @@ class ReasoningEntry(Foldable):
         self._clock = clock
         self._begin_time = clock()
         self._seconds: float | None = None
-        self._parts: list[str] = []
-        self._fed_items = 0
+        self._deltas: list[str] = []
+        # How far the rows of the unfolded live entry are complete: the number of deltas that they include, the text of
+        # the incomplete last line, and the number of rows before it, the header included.
+        self._included_deltas = 0
         self._partial_line = ""
-        self._settled_rows = 0  # the header and the rows of complete lines
+        self._settled_rows = 0
 
     @property
     def is_live(self) -> bool:
@@ -414,10 +421,10 @@ class ReasoningEntry(Foldable):
     def size(self) -> tuple[int, int]:
         if not self.is_unfolded:
             return 0, 0
-        return sum(map(len, self._parts)), 1 + sum(part.count("\n") for part in self._parts)
+        return sum(map(len, self._deltas)), 1 + sum(delta.count("\n") for delta in self._deltas)
 
     def append(self, text: str) -> None:
-        self._parts.append(text)
+        self._deltas.append(text)
         self._is_current = False
 
     def finish(self) -> None:
@@ -428,7 +435,7 @@ class ReasoningEntry(Foldable):
         """End the reasoning, which took `seconds`. Idempotent."""
         if self._seconds is None:
             self._seconds = seconds
-            self._parts = ["".join(self._parts)]
+            self._deltas = ["".join(self._deltas)]
             self.touch()
 
     def unfold(self, is_unfolded: bool) -> None:
@@ -437,10 +444,15 @@ class ReasoningEntry(Foldable):
         super().unfold(is_unfolded)
 
     def update(self, width: int) -> int:
+        """Update the rows. In an unfolded live entry, add those of new text, so that the cost stays constant.
+
+        Example: after "one\\ntwo" the header and "one" are settled, and "two" is the partial line. The next delta
+        " three\\n" makes "two three" a complete line, whose row replaces that of "two".
+        """
         if not self.is_live or not self.is_unfolded:
             return super().update(width)
         if self._width != width or not self._lines:
-            self._fed_items, self._partial_line, self._settled_rows = 0, "", 1
+            self._included_deltas, self._partial_line, self._settled_rows = 0, "", 1
             self._lines = [self._header(width)]
         elif self._is_current:
             return self.gap + len(self._lines)
@@ -448,8 +460,9 @@ class ReasoningEntry(Foldable):
         first = self._settled_rows if header.text == self._lines[0].text else 0
         self._lines[0] = header
         del self._lines[self._settled_rows :]
-        *complete, self._partial_line = (self._partial_line + "".join(self._parts[self._fed_items :])).split("\n")
-        self._fed_items = len(self._parts)
+        new_text = "".join(self._deltas[self._included_deltas :])
+        *complete, self._partial_line = (self._partial_line + new_text).split("\n")
+        self._included_deltas = len(self._deltas)
         for line in complete:
             self._lines += self._body(line, width)
         if len(self._partial_line) > _LONG_LINE_CHARS:
@@ -464,12 +477,12 @@ class ReasoningEntry(Foldable):
         return self.gap + first if first else 0
 
     def source(self) -> str:
-        return "".join(self._parts)
+        return "".join(self._deltas)
 
     def lay_out(self, width: int) -> list[Line]:
         lines = [self._header(width)]
         if self.is_unfolded:
-            lines += [row for line in "".join(self._parts).strip("\n").split("\n") for row in self._body(line, width)]
+            lines += [row for line in self.source().strip("\n").split("\n") for row in self._body(line, width)]
         return lines
 
     def _header(self, width: int) -> Line:
@@ -487,8 +500,8 @@ class ReasoningEntry(Foldable):
     def _last_words(self, width: int) -> str:
         """Return the end of the text in at most `width` cells, from the start of a word."""
         tail = ""
-        for part in reversed(self._parts):
-            tail = part + tail
+        for delta in reversed(self._deltas):
+            tail = delta + tail
             if len(tail) > 2 * width:
                 break
         words = tidy(tail[-2 * max(1, width) :]).split()
@@ -509,7 +522,7 @@ class SupersededEntry(Entry):
     """The dimmed text of a superseded attempt, shown below the new attempt until the new text is as long.
 
     Each row of the new attempt replaces one old row, so nothing moves while the reply is rewritten. Example: after 3
-    new rows over 10 old ones, the mark and old rows 5 to 10 follow.
+    new rows over 10 old ones, a labeled rule takes the place of old row 4, and old rows 5 to 10 follow.
     """
 
     def __init__(self, old: Sequence[Entry], label: str) -> None:
@@ -544,10 +557,10 @@ class SupersededEntry(Entry):
 
     def lay_out(self, width: int) -> list[Line]:
         old = self._old_rows(width)
-        rest = old[self._covered_rows + 1 :]
-        if len(rest) > _LONG_REST_ROWS:
-            rest[-1] = _labeled_rule(f"line {self._covered_rows} of {len(old)} · {self._label}", width)
-        return [_labeled_rule(self._label, width), *rest]
+        remaining = old[self._covered_rows + 1 :]  # the rule takes the place of one more row
+        if len(remaining) > _MAX_UNLABELED_ROWS:
+            remaining[-1] = _labeled_rule(f"line {self._covered_rows} of {len(old)} · {self._label}", width)
+        return [_labeled_rule(self._label, width), *remaining]
 
 
 def _joined(items: Sequence[_Item]) -> list[_Item]:

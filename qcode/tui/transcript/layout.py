@@ -17,17 +17,17 @@ from qcode.values import dataclass
 
 @dataclass(slots=True)
 class ReadingPosition:
-    """A row of an entry. `letters` counts the letters and digits before it, which finds the row at another width.
-
-    Example: 50 letters are above row 2 at a width of 40. At a width of 20, the row with the letter 50 is row 4 or 5.
-    """
+    """A row of an entry, at which the user reads."""
 
     entry: Entry
     row: int
+    """The index of the row in the entry, the blank rows above the entry included."""
     letters: int | None = None
+    """The number of letters and digits in the rows above, by which the row is found at another width. Example: 50
+    letters are above row 2 at a width of 40. At a width of 20, the next letter is in row 4 or 5."""
 
     def is_in(self, row: int) -> bool:
-        """Whether `row` of the last layout has the letter."""
+        """Whether the first letter at this position is in `row` of the last layout."""
         letters, entry = self.letters, self.entry
         return letters is not None and entry.letters_above(row) <= letters < entry.letters_above(row + 1)
 
@@ -46,7 +46,8 @@ class RowLayout:
         self._report = report
         self._bottoms: list[int] = []
         self._current_count = 0  # the number of entries at the start whose `_bottoms` are current
-        # Laid out since `take_first_changed_row`: the index of an entry, and its first row that may have changed.
+        # For each entry laid out since the last call of `take_first_changed_row`: its index, and its first row that
+        # may have changed.
         self._changed_rows: list[tuple[int, int]] = []
 
     def invalidate(self, index: int) -> None:
@@ -106,8 +107,8 @@ class RowLayout:
 
     def take_first_changed_row(self) -> int | None:
         """Return the first row that was laid out again since the last call, None if none was."""
-        fresh, self._changed_rows = self._changed_rows, []
-        return min((self.top(index) + row for index, row in fresh if index < len(self.entries)), default=None)
+        changed, self._changed_rows = self._changed_rows, []
+        return min((self.top(index) + row for index, row in changed if index < len(self.entries)), default=None)
 
     def lay_out_all(self) -> None:
         """Make all entries exact."""

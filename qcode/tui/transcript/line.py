@@ -22,18 +22,22 @@ from qcode.text.pattern import lazy_pattern
 
 TAB = 4
 """The distance between tab stops in cells."""
-# An expanded tab is one head and up to three rest characters, from a private plane of Unicode, so that it is shown as
-# spaces and still copied as a tab.
+# An expanded tab is one head character and up to three rest characters, from a private plane of Unicode. They are shown
+# as spaces, and the head is copied as a tab.
 _TAB_HEAD, _TAB_REST = "\U0010ff09", "\U0010ff20"
 _TABS_TO_SPACES = {ord(_TAB_HEAD): " ", ord(_TAB_REST): " "}
 _TABS_TO_SOURCE = {ord(_TAB_HEAD): "\t", ord(_TAB_REST): ""}
 SPACE_CLASS = rf"[\s{_TAB_HEAD}{_TAB_REST}]"
 """A regular expression for one white space character in the text of lines, including those of expanded tabs."""
-_CONTENT = lazy_pattern(f"[^{SPACE_CLASS[1:]}")
+# One character that is no white space: the class above without its bracket, negated.
+_NOT_SPACE = lazy_pattern(f"[^{SPACE_CLASS[1:]}")
 
 
 class Ink(NamedTuple):
-    """The style of a text by names, which `palette` looks up in the theme."""
+    """The style of a text by names, which `palette` looks up in the theme.
+
+    A variable that holds one is called `paint`, because `ink` is the function that creates one.
+    """
 
     slots: tuple[str, ...] = ()
     """Names of `SLOT_STYLES`. A later one overrides an earlier one: `("code-block", "code-keyword")`."""
@@ -126,15 +130,16 @@ class Line:
         return sum([cell_len(text) for text, _ in self.spans])
 
 
-def prefix(lines: Iterable[Line], first: Span, rest: Span) -> list[Line]:
-    """Return `lines` with decoration in front: `first` on the first line, `rest` on the others."""
+def prefix(lines: Iterable[Line], first: Span, others: Span) -> list[Line]:
+    """Return `lines` with decoration in front: `first` on the first line, `others` on the others."""
     result: list[Line] = []
-    mark = first
+    decoration = first
     for line in lines:
-        spans = (mark, *line.spans) if mark[0] else line.spans
-        searched = None if line.search_start is None else line.search_start + len(mark[0])
-        result.append(Line(spans, line.lead + len(mark[0]), line.joint, line.fill, line.is_decoration, searched))
-        mark = rest
+        spans = (decoration, *line.spans) if decoration[0] else line.spans
+        length = len(decoration[0])
+        search_start = None if line.search_start is None else line.search_start + length
+        result.append(Line(spans, line.lead + length, line.joint, line.fill, line.is_decoration, search_start))
+        decoration = others
     return result
 
 
@@ -153,7 +158,7 @@ def source_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -
 
     `start` is a character index into the first line, `end` into the last one.
     """
-    parts: list[str] = []
+    pieces: list[str] = []
     last = len(lines) - 1
     for index, line in enumerate(lines):
         if line.is_decoration:
@@ -161,10 +166,10 @@ def source_text(lines: Sequence[Line], start: int = 0, end: int | None = None) -
         text = line.text
         begin = max(start if index == 0 else 0, line.lead)
         piece = text[begin : end if index == last else None]
-        if parts:
-            parts.append("\n" if line.joint is None else line.joint)
-        parts.append(piece)
-    text = "".join(parts)
+        if pieces:
+            pieces.append("\n" if line.joint is None else line.joint)
+        pieces.append(piece)
+    text = "".join(pieces)
     return text if text.isascii() else text.translate(_TABS_TO_SOURCE)
 
 
@@ -231,6 +236,7 @@ def break_text(text: str, width: int) -> list[RowRange]:
     if cell_len(text) <= width:
         return [(0, len(text), len(text))]
     rows: list[RowRange] = []
+    # The current row begins at `start`, its last word ends at `end`, and it takes `used` cells.
     start = end = used = 0
     pattern = _PLAIN_WORD if text.isascii() else _word_pattern()
     for match in pattern.finditer(text):
@@ -278,7 +284,8 @@ def break_code(text: str, width: int) -> list[RowRange]:
 def _row_ends(text: str, width: int) -> Callable[[int], int]:
     """Return a function that takes the index at which a row starts and returns the index at which it must end.
 
-    The row is at most `width` cells wide, but has at least one grapheme cluster.
+    The row is at most `width` cells wide, but has at least one grapheme cluster. Example: in "a漢b" with a `width` of
+    2, `edges` is [0, 1, 2, 3] and `cells` is [0, 1, 3, 4]. The row from 0 ends at 1: two clusters would take 3 cells.
     """
     if text.isascii():
         return lambda start: min(len(text), start + width)
@@ -341,7 +348,10 @@ def _split_lines(spans: Sequence[Span]) -> list[list[Span]]:
 
 
 def _split_spans(spans: Sequence[Span], rows: Sequence[RowRange]) -> list[tuple[Span, ...]]:
-    """Split `spans` at the boundaries of `rows`, in one pass."""
+    """Split `spans` at the boundaries of `rows`, in one pass.
+
+    Example: the spans "ab" and "cd ef" with the rows (0, 4, 5) and (5, 7, 7) give ("ab", "cd") and ("ef",).
+    """
     result: list[tuple[Span, ...]] = []
     index = offset = 0
     for start, end, _ in rows:
@@ -451,7 +461,7 @@ def content_positions(rows: Iterable[Line]) -> tuple[str, list[tuple[int, int]]]
     positions: list[tuple[int, int]] = []
     for row, line in enumerate(rows):
         if not line.is_decoration:
-            for match in _CONTENT.finditer(line.text, line.lead):
+            for match in _NOT_SPACE.finditer(line.text, line.lead):
                 text.append(match[0])
                 positions.append((row, match.start()))
     return "".join(text), positions

@@ -20,8 +20,8 @@ from qcode.tui.transcript.line import Line, crop, ink, tidy
 # A line such as "-" or "1." may still become a list item, a fence or a rule. It is not shown before that is certain.
 _UNDECIDED = re.compile(r" {0,3}(?:[`~#*+=|>:-][`~#*+=|>: -]*+|\d{1,9}[.)]?) *")
 
-_MARK_CELLS = 24
-"""The length of a labeled rule with a short label."""
+_MAX_RULE_CELLS = 24
+"""The maximum length of the line after the label of a labeled rule."""
 
 
 class MarkdownStream:
@@ -147,7 +147,8 @@ class MarkdownStream:
 
 def labeled_rule(label: str, width: int) -> Line:
     """Return a thin horizontal line with `label` in it."""
+    # The two dashes and the blank before the label, the blank after it, and at least two dashes take 6 cells.
     text = f"── {crop(tidy(label.replace(chr(10), ' ')), max(1, width - 6))} "
-    rule = "─" * min(_MARK_CELLS, width - cell_len(text))
+    rule = "─" * min(_MAX_RULE_CELLS, width - cell_len(text))
     row = crop(text.rstrip(), width) if width < 8 else text + rule
     return Line(((row, ink("mark")),), is_decoration=True)

@@ -35,7 +35,7 @@ _FRAME_S = 1 / 20
 # After a slow frame the next one waits longer, so that painting takes at most this share of a core.
 _MAX_SHARE = 1 / 6
 _MAX_PAUSE_S = 0.5
-_FOUND_INK = ink("found")
+_MATCH_INK = ink("found")
 _CHOSEN_INK = ink("chosen")
 _CHOSEN_MARK = "›"
 
@@ -46,7 +46,7 @@ class Pane(ScrollView):
     DEFAULT_CSS = CSS
 
     shows_news_label: var[bool] = var(False)
-    """`has_news` as of the last frame, to be watched."""
+    """The value of `has_news` in the last frame. The label above the prompt watches it."""
 
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(id=id, classes=classes)
@@ -58,7 +58,7 @@ class Pane(ScrollView):
         self._seen_arrivals = 0
         self._pattern: re.Pattern[str] | None = None
         self._chosen_entry: Entry | None = None
-        self._is_placing = False
+        self._is_scrolling_itself = False  # whether the pane, and not the user, scrolls at this moment
         self.is_frame_due = False
         self._next_frame = 0.0
         self.ticker: Timer | None = None
@@ -104,8 +104,8 @@ class Pane(ScrollView):
         self._strips.clear()
         self.refresh()
 
-    def mark(self, entry: Entry | None) -> None:
-        """Mark the first row of `entry`, and no other row."""
+    def show_choice(self, entry: Entry | None) -> None:
+        """Highlight the first row of `entry`, which the user chose by key, and no other row; None: no row."""
         self._chosen_entry = entry
         self.refresh()
 
@@ -168,7 +168,10 @@ class Pane(ScrollView):
         self.schedule()
 
     def cover(self) -> None:
-        """Drop as many rows of a superseded attempt as the new attempt has; do nothing without such an attempt."""
+        """Hide as many rows of a superseded attempt as the new attempt has; do nothing if there is none.
+
+        Example: the new attempt has 4 rows, so the first 4 of the 10 old rows are hidden.
+        """
         content, layout = self.content, self.row_layout
         if content.superseded is None:
             return
@@ -230,7 +233,7 @@ class Pane(ScrollView):
         cells = line.width
         if self._pattern is not None:
             for match in self._pattern.finditer(line.text):
-                segments = painted_over(segments, *match.span(), self.palette.style(_FOUND_INK))
+                segments = painted_over(segments, *match.span(), self.palette.style(_MATCH_INK))
         if selected is not None:
             segments = painted_over(segments, *selected, self._selection_style())
         if cells < width:
@@ -312,8 +315,11 @@ class Pane(ScrollView):
     def _position_after(self, position: ReadingPosition, replaced: Replacement) -> tuple[int, ReadingPosition]:
         """Return the position, and the index of its entry, in the entries that replace the one of `position`.
 
-        Count rows from the first of them: `scroll_y` also counts entries above, whose heights may have been estimates
-        while a fast reply was received, and become exact when it is replaced.
+        Example: old entries of 6 and 4 rows are replaced by one entry. The user reads row 1 of the second one, which is
+        row 7 of the old text, so the result is row 7 of the new entry.
+
+        Rows are counted from the first replaced entry, and not from the top of the transcript as in `scroll_y`: the
+        heights of entries above may have been estimates, which become exact now.
         """
         layout, old = self.row_layout, replaced.entries
         above = sum(len(entry.rows(layout.width)) for entry in old[: old.index(position.entry)])
@@ -337,14 +343,14 @@ class Pane(ScrollView):
 
     def _move_to(self, target: int) -> None:
         """Scroll so that the row `target` is at the top of the view."""
-        self._is_placing = True
+        self._is_scrolling_itself = True
         try:
             # Set without its watcher: the height of the text changes only the scroll bar, not the screen's layout.
             self.set_reactive(Pane.virtual_size, Size(self.text_width, self.row_layout.height))
             self._move_thumb(target)
             self.scroll_y = self.scroll_target_y = target
         finally:
-            self._is_placing = False
+            self._is_scrolling_itself = False
         if self._reading_position is not None and target > self.max_scroll_y:
             self.follow()
 
@@ -368,7 +374,7 @@ class Pane(ScrollView):
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         """React to the user's scrolling; scrolling by the pane itself is ignored."""
         super().watch_scroll_y(old_value, new_value)
-        if self._is_placing or not self.is_attached or not self.row_layout.entries:
+        if self._is_scrolling_itself or not self.is_attached or not self.row_layout.entries:
             return
         if round(new_value) >= self.max_scroll_y:
             self.follow()
@@ -380,7 +386,11 @@ class Pane(ScrollView):
             self._show_changes()
 
     def reveal(self, y: int) -> None:
-        """Scroll just far enough to show row `y`, a few rows away from the edge."""
+        """Scroll just far enough to show row `y`, a few rows away from the edge.
+
+        Example: rows 100 to 119 are in view. Row 130 is revealed by scrolling to row 114: the view ends at row 133, so
+        that 3 rows follow row 130.
+        """
         margin = min(3, self.size.height // 3)
         top = round(self.scroll_y)
         if y < top + margin:

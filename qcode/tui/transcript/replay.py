@@ -42,7 +42,7 @@ UNFINISHED = (
 
 
 MAX_MESSAGES_AT_ONCE = 400
-"""The number of messages at the end that are shown in the first paint."""
+"""The maximum number of messages at the end that are shown in the first paint."""
 _ITEMS_PER_SLICE = 200
 """After this many events, the replay lets the app handle keys."""
 
@@ -64,8 +64,8 @@ def first_shown_message(messages: Sequence[StoredMessage]) -> int:
     first = max(0, len(messages) - MAX_MESSAGES_AT_ONCE)
     if not first:
         return 0
-    replies = [at for at in range(first, len(messages)) if messages[at].entry.message.role == "assistant"]
-    prompts = (at for at in range(first, len(messages)) if messages[at].is_turn_start)
+    replies = [index for index in range(first, len(messages)) if messages[index].entry.message.role == "assistant"]
+    prompts = (index for index in range(first, len(messages)) if messages[index].is_turn_start)
     return next(prompts, replies[0] if replies else 0)
 
 
@@ -123,24 +123,27 @@ def is_shown_by_resume(conversation: Conversation, notice: str) -> bool:
 def show_attached(
     text: str, transcript: TranscriptView, jobs: Mapping[int, StoredJob] | None = None, number: int = 0
 ) -> bool:
-    """Show the card of an attached block: a shell line, the output of a job, or an aside; return False for others."""
+    """Show the card of an attached block: a shell line, the output of a job, or an aside; return False for others.
+
+    `number` distinguishes the cards of one message.
+    """
     attached = split_attached(text)
     if attached is None or attached.kind not in ("shell", "job", "aside"):
         return False
-    # This card is never updated, so its id need not match a call. No running line has the same id.
-    card = f"stored {number}"
+    # After this function nothing updates the card, so its id need only differ from those of running lines.
+    card_id = f"stored {number}"
     if attached.kind == "shell":
         state = line_state(attached.result)
-        transcript.add_card(card, "!", one_line(attached.name))
+        transcript.add_card(card_id, "!", one_line(attached.name))
         result = one_line(attached.result) if state != "stopped" else None
         output = shown_output(attached.content)
         if (job := ended_job(attached.result, jobs or {})) is not None:
             state, result, output = job_call_state(job), one_line(job.state), job.output or output
-        transcript.update_card(card, CardUpdate(state=state, output=output, summary=result))
+        transcript.update_card(card_id, CardUpdate(state=state, output=output, summary=result))
         return True
-    transcript.add_card(card, "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
+    transcript.add_card(card_id, "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
     summary = one_line(attached.result)
-    transcript.update_card(card, CardUpdate(state="done", output=attached.content, summary=summary))
+    transcript.update_card(card_id, CardUpdate(state="done", output=attached.content, summary=summary))
     return True
 
 

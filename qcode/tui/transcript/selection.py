@@ -125,10 +125,7 @@ class SelectablePane(Pane):
         if event.chain >= 2:
             event.prevent_default()
             if line is not None:
-                start, end = word_at(line.text, x) if event.chain == 2 else (line.lead, len(line.text))
-                first, last = (y, y) if event.chain == 2 else self._rows_of_source_line(y)
-                begin = line.lead if first != y else start
-                self.select(Offset(begin, first), Offset(end if last == y else self._line_length(last), last))
+                self._select_around(line, y, x, is_whole_line=event.chain > 2)
                 self._report_selection()
             return
         if self.text_selection is not None or line is None:
@@ -140,6 +137,16 @@ class SelectablePane(Pane):
         entry = self.row_layout.entries[index]
         if isinstance(entry, Foldable) and (row == entry.gap or line.is_decoration):
             self.toggle(entry)
+
+    def _select_around(self, line: Line, y: int, x: int, *, is_whole_line: bool) -> None:
+        """Select the word at the character `x` of `line`, which is row `y`, or the whole source line."""
+        if not is_whole_line:
+            start, end = word_at(line.text, x)
+            self.select(Offset(start, y), Offset(end, y))
+            return
+        first, last = self._rows_of_source_line(y)
+        # The rows have the same lead, except that a bullet is copied: it is selected by a click on its own row.
+        self.select(Offset(line.lead, first), Offset(self._line_length(last), last))
 
     def toggle(self, entry: Foldable) -> None:
         """Unfold one entry, or fold it again; the rows above it stay where they are."""
@@ -204,7 +211,11 @@ class SelectablePane(Pane):
         self._saved_anchors = ()
 
     def _find_anchor(self, anchor: WidthFreeAnchor) -> Anchor | None:
-        """Return the anchor at the current width, None if its text is not there."""
+        """Return the anchor at the current width, None if its text is not there.
+
+        Example: the end of a selection after "ab" has `count` 2, so the last selected character is number 1, the "b",
+        and `x` is the index after it. If a wrap now follows "ab", the end thus stays in the row of "ab".
+        """
         index = self.row_layout.index(anchor.entry)
         if index is None:
             return None
@@ -236,8 +247,8 @@ class SelectablePane(Pane):
 
     def _character_at(self, cell: Offset) -> tuple[int, int]:
         """Return the row of the transcript and the index of the character at a cell of the view, or the nearest."""
-        view = max(0, min(cell.y, self.size.height - 1))
-        y = max(0, min(round(self.scroll_y) + view, self.row_layout.height - 1))
+        view_row = max(0, min(cell.y, self.size.height - 1))
+        y = max(0, min(round(self.scroll_y) + view_row, self.row_layout.height - 1))
         line = self.row_layout.line(y)
         return y, character_at(line, cell.x) if line is not None else 0
 

@@ -2,7 +2,7 @@
 
 Every call is cheap and returns before painting; `pane` paints changes with the next frame. A search moves from match
 to match, unfolds the entries it visits, and can return to the old position. It finds text in folded entries and
-across wrapped rows, too. `CardChoosingPane` moves a mark from card to card, to unfold one of them by key.
+across wrapped rows, too. In `CardChoosingPane` the user moves from card to card, to unfold one of them by key.
 """
 
 from __future__ import annotations
@@ -29,22 +29,27 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A match of the search. Rows are those of the unfolded `entry`; `start` and `end` are indexes in their text."""
+    """A match of the search."""
 
     entry: Entry
     row: int
-    """The row in which the match starts."""
+    """The row of the unfolded entry in which the match starts."""
     start: int
+    """The index of the first character of the match in the text of `row`."""
     end_row: int
+    """The row in which the match ends. It differs from `row` if the match crosses a wrap."""
     end: int
+    """The index after the last character of the match in the text of `end_row`."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchPosition:
-    """The number of the current match, counted from the top, and the number of matches; both 0 if there are none."""
+    """The position of a search, for a label such as `2 of 7`."""
 
     number: int = 0
+    """The number of the current match, counted from the top; 0 if there is no match."""
     count: int = 0
+    """The number of matches."""
 
 
 @dataclass(slots=True)
@@ -89,7 +94,10 @@ class SearchingPane(SelectablePane):
             layout = self.row_layout  # another one if the content was replaced
 
     def search(self, text: str) -> SearchPosition:
-        """Search for `text`. Show the last match in or above the view at the start of the search, or the last."""
+        """Search for `text`, and show the last match that was not below the view when the search began.
+
+        If all matches are below it, show the last one of the transcript.
+        """
         search = self._search
         if search is None:
             self.begin_search()
@@ -156,7 +164,7 @@ class SearchingPane(SelectablePane):
         """Unfold `entry`, unless the match is in its visible part."""
         rows = entry.shown_rows()
         full = entry.full_rows(self.row_layout.width)
-        if rows == full or (hit.row < len(rows) and _has_same_text(rows[: hit.end_row + 1], full)):
+        if rows == full or (hit.row < len(rows) and _starts_with(full, rows[: hit.end_row + 1])):
             return
         self.content.unfold(entry, True)
         self._unfolded_entries.append(entry)
@@ -167,36 +175,37 @@ class SearchingPane(SelectablePane):
         return {entry: index for index, entry in enumerate(self.row_layout.entries)}
 
 
-def _has_same_text(some: list[Line], rows: list[Line]) -> bool:
-    return all(line.text == other.text for line, other in zip(some, rows, strict=False))
+def _starts_with(rows: list[Line], first_rows: list[Line]) -> bool:
+    """Whether the text of `rows` begins with that of `first_rows`."""
+    return all(line.text == row.text for line, row in zip(first_rows, rows, strict=False))
 
 
 class CardChoosingPane(SearchingPane):
-    """A pane with the focus while the user chooses a card by key; without it no card is marked."""
+    """A pane in which the user can choose a card by key. It has the focus only while the user chooses."""
 
     _report_leaving: Callable[[str], None] | None = None
-    _report_mark: Callable[[str], None] | None = None
+    _report_choice: Callable[[str], None] | None = None
 
     @property
     def is_choosing(self) -> bool:
         return self._report_leaving is not None
 
-    def choose_card(self, on_leave: Callable[[str], None], on_mark: Callable[[str], None]) -> bool:
-        """Mark the last card in view; return False if there is no card.
+    def choose_card(self, on_leave: Callable[[str], None], on_choose: Callable[[str], None]) -> bool:
+        """Choose the last card in view; return False if there is no card.
 
-        `on_leave` gets the text that the user typed or pasted to leave, which may be empty. `on_mark` gets what Enter
-        does with the marked card: `unfold`, `fold`, or an empty text for nothing.
+        `on_leave` gets the text that the user typed or pasted to leave, which may be empty. `on_choose` gets the effect
+        of Enter on the chosen card: `unfold`, `fold`, or an empty text for none.
         """
         bottom = round(self.scroll_y) + self.size.height
         cards = [index for index in self._cards() if self.row_layout.top(index) < bottom]
         chosen_index = cards[-1] if cards else next(iter(self._cards()), None)
         if chosen_index is None:
             return False
-        self._report_leaving, self._report_mark = on_leave, on_mark
+        self._report_leaving, self._report_choice = on_leave, on_choose
         self.stop_following()
         self.can_focus = True
         self.focus()
-        self._mark_card(chosen_index)
+        self._move_choice_to(chosen_index)
         return True
 
     def leave_cards(self, typed: str = "") -> bool:
@@ -204,7 +213,7 @@ class CardChoosingPane(SearchingPane):
         on_leave, self._report_leaving = self._report_leaving, None
         if on_leave is None:
             return False
-        self.mark(None)
+        self.show_choice(None)
         self.can_focus = False
         if self.scroll_y >= self.max_scroll_y:
             self.follow()
@@ -237,16 +246,16 @@ class CardChoosingPane(SearchingPane):
             return
         match event.key:
             case "j" | "down":
-                self._mark_card(next((index for index in cards if index > chosen_index), chosen_index))
+                self._move_choice_to(next((index for index in cards if index > chosen_index), chosen_index))
             case "k" | "up":
-                self._mark_card(next((index for index in reversed(cards) if index < chosen_index), chosen_index))
+                self._move_choice_to(next((index for index in reversed(cards) if index < chosen_index), chosen_index))
             case "g" | "home":
-                self._mark_card(cards[0])
+                self._move_choice_to(cards[0])
             case "G" | "end":
-                self._mark_card(cards[-1])
+                self._move_choice_to(cards[-1])
             case "enter" | "space" if isinstance(entry, Foldable) and entry.has_two_forms(self.row_layout.width):
                 self.toggle(entry)
-                self._mark_card(chosen_index)
+                self._move_choice_to(chosen_index)
             case "q" | "tab":
                 self.leave_cards()
             case _ if event.is_printable and event.character:
@@ -263,13 +272,13 @@ class CardChoosingPane(SearchingPane):
             if isinstance(entry, Foldable) and not (entry.is_laid_out(width) and not entry.shown_rows())
         ]
 
-    def _mark_card(self, index: int) -> None:
+    def _move_choice_to(self, index: int) -> None:
         self.row_layout.lay_out(index)
         entry = self.row_layout.entries[index]
-        self.mark(entry)
-        if self._report_mark is not None and isinstance(entry, Foldable):
+        self.show_choice(entry)
+        if self._report_choice is not None and isinstance(entry, Foldable):
             action = "fold" if entry.is_unfolded else "unfold"
-            self._report_mark(action if entry.has_two_forms(self.row_layout.width) else "")
+            self._report_choice(action if entry.has_two_forms(self.row_layout.width) else "")
         self.reveal(self.row_layout.top(index) + self.row_layout.entries[index].gap)
 
 
@@ -402,13 +411,12 @@ class Transcript(CardChoosingPane):
 
         After the last prompt, scroll to the end.
         """
-        prompt_indexes = [
-            index for index, entry in enumerate(self.row_layout.entries) if isinstance(entry, PromptEntry)
-        ]
+        entries = self.row_layout.entries
+        prompt_indexes = [index for index, entry in enumerate(entries) if isinstance(entry, PromptEntry)]
         if not prompt_indexes:
             return False
         index, row = self.row_layout.find(round(self.scroll_y))
-        entry = self.row_layout.entries[index]
+        entry = entries[index]
         is_at_start = row <= entry.gap
         if step < 0:
             before = [
@@ -473,24 +481,29 @@ def find_matches(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[i
 def _matches_in_line(
     rows: Sequence[Line], begin: int, end: int, pattern: re.Pattern[str]
 ) -> list[tuple[int, int, int, int]]:
-    """Return the matches in one source line, which fills the rows from `begin` to `end`."""
+    """Return the matches in one source line, which fills the rows from `begin` up to `end`.
+
+    Example: "one two" is wrapped to the rows "one" and "two", whose joint is a space. The rows start at the indexes
+    0 and 4 of the source line, so a match of "two" at index 4 is at index 0 of the second row.
+    """
     if end == begin + 1:
         text, row = rows[begin].text, rows[begin]
         start = row.lead if row.search_start is None else row.search_start
         return [(begin, match.start(), begin, match.end()) for match in pattern.finditer(text, start)]
-    parts: list[str] = []
-    starts: list[int] = []
+    texts: list[str] = []
+    starts: list[int] = []  # the index in the source line at which each row starts
     length = 0
     for index in range(begin, end):
         joint = rows[index].joint or "" if index > begin else ""
         starts.append(length + len(joint))
-        parts += [joint, rows[index].text[rows[index].lead :]]
-        length += len(joint) + len(parts[-1])
+        texts += [joint, rows[index].text[rows[index].lead :]]
+        length += len(joint) + len(texts[-1])
 
     def row_and_index(position: int) -> tuple[int, int]:
-        step = max(index for index, start in enumerate(starts) if start <= position or index == 0)
-        row = rows[begin + step]
-        return begin + step, min(row.lead + position - starts[step], len(row.text))
+        """Return the row that has the character at `position` of the source line, and its index in that row."""
+        offset = max(index for index, start in enumerate(starts) if start <= position or index == 0)
+        row = rows[begin + offset]
+        return begin + offset, min(row.lead + position - starts[offset], len(row.text))
 
-    matches = pattern.finditer("".join(parts))
+    matches = pattern.finditer("".join(texts))
     return [(*row_and_index(match.start()), *row_and_index(match.end())) for match in matches]

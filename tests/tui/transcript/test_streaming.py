@@ -69,7 +69,7 @@ def test_any_split_settles_to_the_same_rows(text: str, cuts: list[int], width: i
 @given(MARKDOWN, CUTS, WIDTHS, st.integers(0, 30))
 def test_text_divided_into_parts_has_the_rows_of_the_whole(text: str, cuts: list[int], width: int, size: int) -> None:
     content = Content(lambda: 0.0)
-    with mock.patch.object(entries, "_PART_CHARS", size):
+    with mock.patch.object(entries, "_MIN_PART_CHARS", size):
         for piece in split(text, cuts):
             content.append_text(piece)
             for entry in content.entries:
@@ -91,7 +91,7 @@ def test_long_reply_is_divided_and_marks_stay_at_their_places() -> None:
                 entry.update(60)
         if number % 9 == 0:
             divided.add_mark(f"MARK {number}")
-    with mock.patch.object(entries, "_PART_CHARS", 10**9):
+    with mock.patch.object(entries, "_MIN_PART_CHARS", 10**9):
         whole = ReplyEntry()
         for number, section in enumerate(sections):
             whole.append(section)
