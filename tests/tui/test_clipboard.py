@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.tui.terminal.clipboard import MAX_TERMINAL_BYTES, Clipboard, osc52, programs_for, run_tool
+from qcode.tui.terminal.clipboard import MAX_TERMINAL_BYTES, Clipboard, osc52, programs_for, run_program
 
 XTERM = {"TERM": "xterm-256color"}
 
@@ -121,7 +121,7 @@ def test_real_tool_gets_the_text_and_a_failure_is_detected(tmp_path: Path, monke
     good.chmod(0o755)
     bad.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    assert run_tool(("good",), b"text")
+    assert run_program(("good",), b"text")
     assert (tmp_path / "got").read_bytes() == b"text"
-    assert not run_tool(("bad",), b"text")
-    assert not run_tool(("no-such-program",), b"text")
+    assert not run_program(("bad",), b"text")
+    assert not run_program(("no-such-program",), b"text")

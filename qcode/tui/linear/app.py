@@ -134,7 +134,7 @@ class LinearApp:
         self,
         agent: Agent,
         welcome: Welcome,
-        lines: LineTerminal,
+        terminal: LineTerminal,
         *,
         commands: tuple[Command, ...] = COMMANDS,
         notices: tuple[Notice, ...] = (),
@@ -142,23 +142,23 @@ class LinearApp:
     ) -> None:
         self.agent = agent
         self._settings = settings = agent.context.settings
-        self.view = LinearView(lines.write_line, settings.ui.show_thinking, clock, lines.columns)
-        self._asker = LinearQuestions(self.view, lines, lambda: self._is_cancelling)
+        self.view = LinearView(terminal.write_line, settings.ui.show_thinking, clock, terminal.columns)
+        self._questions = LinearQuestions(self.view, terminal, lambda: self._is_cancelling)
         self._welcome = welcome
         self._notices = notices
         self.is_over = False
         self.todos: tuple[TodoItem, ...] = ()
-        self._lines = lines
+        self._terminal = terminal
         self._clock = clock
-        self._commands = LinearCommandView(self)
-        self.jobs = JobWatch(agent, clock, say=self._commands.notify)
+        self._command_view = LinearCommandView(self)
+        self.jobs = JobWatch(agent, clock, say=self._command_view.notify)
         self.aside = AsideTalk(agent)
         self._ended_jobs: list[Job] = []
         agent.toolbox.jobs.watcher = self._watch_job
         offered = (*(command for command in commands if not command.needs_screen), self._output_command())
-        model_use = ModelUse(agent, say=self._commands.notify, on_change=lambda: None)
-        self.context = CommandContext(agent, offered, model_use, self._commands)
-        self._questions: list[TurnApproval] = []
+        model_use = ModelUse(agent, say=self._command_view.notify, on_change=lambda: None)
+        self.context = CommandContext(agent, offered, model_use, self._command_view)
+        self._open_approvals: list[TurnApproval] = []
         self._is_cancelling = False
         self.prompt_to_send: tuple[str, TurnOptions] | None = None
         """The prompt that the current command sends after it has run."""
@@ -174,9 +174,9 @@ class LinearApp:
         first_prompt = self.agent.context.options.prompt or ""
         if first_prompt.strip():
             self.view.add_user(first_prompt)
-            await self._turn(first_prompt)
+            await self._run_turn(first_prompt)
         while not self.is_over:
-            text = await self._prompt()
+            text = await self._read_prompt()
             if text is None:
                 await self.leave()
             elif text.strip():
@@ -190,7 +190,7 @@ class LinearApp:
         running = self.jobs.running
         if running:
             self.view.say(f"{leaving_question(running)} {commands_of(running)}")
-            answer = await self._lines.ask("Answer (y/n): ")
+            answer = await self._terminal.ask("Answer (y/n): ")
             if answer is not None and answer.strip().lower() not in ("y", "yes"):
                 return
         self.is_over = True
@@ -236,19 +236,19 @@ class LinearApp:
         """Interrupt the running shell line, aside or turn; return False if none runs, or if it is being interrupted."""
         if self._shell.stop() or self.aside.stop():
             return True
-        if not self._commands.is_turn_running or self._is_cancelling:
+        if not self._command_view.is_turn_running or self._is_cancelling:
             return False
         self._is_cancelling = True
         self.agent.conversation.cancel()
         return True
 
     def ask(self, approval: TurnApproval, position: str) -> None:
-        """Queue the question, which `_show` asks once the event is printed. Its position is not printed."""
-        self._questions.append(approval)
+        """Queue the question, which is asked once the event is printed. The position is not printed."""
+        self._open_approvals.append(approval)
 
     def withdraw(self, approval_id: str) -> bool:
-        is_open = any(approval.id == approval_id for approval in self._questions)
-        self._questions = [approval for approval in self._questions if approval.id != approval_id]
+        is_open = any(approval.id == approval_id for approval in self._open_approvals)
+        self._open_approvals = [approval for approval in self._open_approvals if approval.id != approval_id]
         return is_open
 
     def show_steering(self, text: str) -> None:
@@ -272,11 +272,11 @@ class LinearApp:
         if not are_all_done(self.todos):
             self.view.add_mark(f"todos: {todo_summary(self.todos)}")
 
-    async def _prompt(self) -> str | None:
+    async def _read_prompt(self) -> str | None:
         """Report the jobs that have ended, and return the text that the user types, None at the end of the input."""
         while self._ended_jobs:
             self.jobs.report_change(self._ended_jobs.pop(0))
-        return await self._lines.ask_text("User: ")
+        return await self._terminal.ask_text("User: ")
 
     async def _handle_input(self, text: str) -> None:
         """Run what the user typed: a prompt, a `/command`, or a `!line` for the shell."""
@@ -285,12 +285,12 @@ class LinearApp:
             await self._run_line(text[1:].strip())
             return
         if typed is None:
-            await self._turn(text)
+            await self._run_turn(text)
             return
         name, argument = typed
         command = find_command(name.lower(), self.context.commands)
         if command is None and ":" in name and self.agent.servers is not None:
-            await self._turn(text)  # a prompt such as `/docs:review`, whose tool server may not run yet
+            await self._run_turn(text)  # a prompt such as `/docs:review`, whose tool server may not run yet
         elif command is None and find_command(name.lower(), COMMANDS) is not None:
             self.view.add_notice("warning", f"/{name} is not available in the linear mode. /help lists the commands.")
         elif command is None:
@@ -303,7 +303,7 @@ class LinearApp:
                 await self.pending_work.pop()
             if self.prompt_to_send is not None:
                 (text, options), self.prompt_to_send = self.prompt_to_send, None
-                await self._turn(text, options)
+                await self._run_turn(text, options)
 
     async def _run_line(self, line: str) -> None:
         """Run a line in the shell and wait for its end."""
@@ -312,18 +312,18 @@ class LinearApp:
         while self.pending_work:
             await self.pending_work.pop()
 
-    async def _turn(self, text: str, options: TurnOptions = NO_OPTIONS) -> None:
-        self._commands.is_turn_running = True
+    async def _run_turn(self, text: str, options: TurnOptions = NO_OPTIONS) -> None:
+        self._command_view.is_turn_running = True
         self._is_cancelling = False
         try:
             await self._show(self.agent.conversation.submit(text, options=options))
         except Exception as failure:  # noqa: BLE001  # the app's edge: after any error the session continues
             self._presenter.abandon(report_failure(failure, self.agent.report_crash))
         finally:
-            self._commands.is_turn_running = False
-            self._questions.clear()
+            self._command_view.is_turn_running = False
+            self._open_approvals.clear()
         if self._settings.ui.bell:
-            self._lines.write_line(BELL)
+            self._terminal.write_line(BELL)
 
     async def _show(self, events: AsyncIterator[TurnEvent]) -> None:
         try:
@@ -332,8 +332,8 @@ class LinearApp:
                     self.view.begin_turn_end()
                 self._presenter.present(event)
                 self._show_todo_changes(event)
-                while self._questions:
-                    await self._answer(self._questions[0])
+                while self._open_approvals:
+                    await self._answer(self._open_approvals[0])
                 if isinstance(event, TurnEnded):
                     self.view.end_turn()
                     return
@@ -352,7 +352,7 @@ class LinearApp:
 
     async def _answer(self, approval: TurnApproval) -> None:
         """Ask a question and pass the decision to the conversation."""
-        decision = Deny() if self._is_cancelling else await self._asker.decide(approval)
+        decision = Deny() if self._is_cancelling else await self._questions.decide(approval)
         self.withdraw(approval.id)
         if trusts_folder(decision):
             self.view.add_notice("info", self.agent.trust.accept())

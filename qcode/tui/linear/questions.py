@@ -50,20 +50,20 @@ def matching_options(typed: str, options: Sequence[Option]) -> tuple[Option, ...
 class LinearQuestions:
     """Prints approvals and reads lines until one of them is a decision, or until `is_cancelled` returns True."""
 
-    def __init__(self, view: LinearView, lines: LineTerminal, is_cancelled: Callable[[], bool]) -> None:
+    def __init__(self, view: LinearView, terminal: LineTerminal, is_cancelled: Callable[[], bool]) -> None:
         self._view = view
-        self._lines = lines
+        self._terminal = terminal
         self._is_cancelled = is_cancelled
 
     async def decide(self, approval: TurnApproval) -> Decision:
         """Print the question and return the decision; the end of the input denies."""
-        self._view.pause()
-        self._lines.forget_typed()
+        self._view.print_open_line()
+        self._terminal.forget_typed()
         form = form_of(approval)
         draft = approval.draft if isinstance(approval, ToolApproval) else None
         self._show(approval, form)
         if _has_no_choices(form):
-            return await self._write(form, "")
+            return await self._read_text(form, "")
         self._show_choices(form.options)
         if draft is not None:
             self._view.say(_EDIT_LINE)
@@ -107,7 +107,7 @@ class LinearQuestions:
                 return Deny()
             if not isinstance(chosen, Option):
                 return chosen
-            return await self._write(form, rejected) if chosen.decision is None else chosen.decision
+            return await self._read_text(form, rejected) if chosen.decision is None else chosen.decision
 
     async def _choose(self, form: Form, draft: Draft | None) -> tuple[Option | Decision | None, str]:
         """Return the chosen option, or the decision of a typed text, and the last text that was rejected.
@@ -119,7 +119,7 @@ class LinearQuestions:
         takes_text = form.text_decision is Answer
         label = f"Answer (1 to {len(form.options)}{', or your own words' if takes_text else ''}): "
         while not self._is_cancelled():
-            line = await self._lines.ask(label)
+            line = await self._terminal.ask(label)
             if line is None:
                 break
             typed = line.strip()
@@ -150,14 +150,14 @@ class LinearQuestions:
         note = f" {reason_letter} sends your text." if reason_letter and keeps_text else ""
         self._view.say(f"{quoted} is not one of the choices. {how}{note}" if typed else how)
 
-    async def _write(self, form: Form, rejected: str) -> Decision:
+    async def _read_text(self, form: Form, rejected: str) -> Decision:
         """Read a text and return its decision. An empty line sends `rejected`, a text that was no choice."""
         is_answer = form.text_decision is Answer
         label = "Your answer: " if is_answer else "Why not, or what to do instead? "
         if rejected:
             self._view.say(f"Enter alone sends “{cut(ensure_visible(rejected), _MAX_QUOTED)}”.")
         while not self._is_cancelled():
-            text = await self._lines.ask_text(label)
+            text = await self._terminal.ask_text(label)
             if text is None:
                 break
             text = text.strip() or rejected

@@ -72,10 +72,12 @@ class LinearView:
         self._partial_line = ""
         self._thinking_since: float | None = None
         self._calls: dict[str, _ShownCall] = {}
-        self._finished_calls: dict[str, _ShownCall] = {}
+        # The calls of `_calls` that have ended. Their output may still follow, so they are printed with it, or before
+        # anything else is printed.
+        self._ended_calls: dict[str, _ShownCall] = {}
         self._asked_diffs: dict[str, str] = {}  # by id of the call: the diff that a question has shown
         self._truncated_results: dict[int, str] = {}
-        self._result_count = 0
+        self._truncated_count = 0
         self._is_turn_ending = False
 
     def say(self, text: str) -> None:
@@ -110,10 +112,10 @@ class LinearView:
 
     def truncated_result(self, number: int | None) -> str | None:
         """Return all lines of a truncated result, by default of the last one; None if there is none."""
-        return self._truncated_results.get(self._result_count if number is None else number)
+        return self._truncated_results.get(self._truncated_count if number is None else number)
 
     def add_user(self, text: str) -> None:
-        self._end_calls()
+        self._print_ended_calls()
         self._speaker = ""
         self.say(f"User: {clean(text)}")
 
@@ -122,16 +124,16 @@ class LinearView:
 
     def append_text(self, text: str) -> None:
         self._end_thinking()
-        if self._finished_calls:
-            self._end_calls()
-        self._speak("Assistant:")
+        if self._ended_calls:
+            self._print_ended_calls()
+        self._print_speaker("Assistant:")
         self._append(text)
 
     def append_reasoning(self, text: str) -> None:
         if self._show_thinking == "hidden":
             return
         if self._thinking_since is None:
-            self.pause()
+            self.print_open_line()
             self._thinking_since = self._clock()
             self._speaker = "Thinking:"
             self._say("Thinking:" if self._show_thinking == "expanded" else "Thinking.")
@@ -145,11 +147,11 @@ class LinearView:
 
     def settle(self) -> None:
         self._end_thinking()
-        self.pause()
+        self.print_open_line()
         self._speaker = ""
 
-    def pause(self) -> None:
-        """Print the unfinished line of the streamed text."""
+    def print_open_line(self) -> None:
+        """Print the unfinished last line of the streamed text, because something else is printed next."""
         line, self._partial_line = self._partial_line, ""
         if line.strip():
             self._say(self._wrapped(clean(line)))
@@ -164,14 +166,14 @@ class LinearView:
         self.append_text(text)
 
     def add_mark(self, text: str) -> None:
-        self._end_calls()
+        self._print_ended_calls()
         if self._is_turn_ending:
             self._is_turn_ending = False
             text = f"turn ended: {text}" if text else "turn ended"
         self.say(f"({one_line(text)})")
 
     def add_notice(self, level: Level, text: str) -> None:
-        self._end_calls()
+        self._print_ended_calls()
         self._speaker = ""
         self.say(f"{_LEVELS[level]}: {clean(text)}")
 
@@ -197,10 +199,11 @@ class LinearView:
                 self._print(wrap_command(title, self._columns()))
         if call.state not in _STATES:
             return
+        # An update with a state alone may be followed by one with the output.
         if update.state is None or update.output is not None or update.diff is not None or update.plan is not None:
-            self._finish(call_id, call)
+            self._print_result(call_id, call)
         else:
-            self._finished_calls[call_id] = call
+            self._ended_calls[call_id] = call
 
     def show_activity(self, activity: Activity | None) -> None:
         if activity is not None and activity.until is not None:
@@ -215,14 +218,16 @@ class LinearView:
         """Print nothing: a screen reader would read every change."""
 
     def _print(self, text: str) -> None:
+        """Print text that is no part of the reply, after everything that is not printed yet."""
         self._end_thinking()
-        self._end_calls()
+        self._print_ended_calls()
         self._speaker = ""
         self._say(text)
 
-    def _speak(self, speaker: str) -> None:
+    def _print_speaker(self, speaker: str) -> None:
+        """Print the label of a speaker, unless it is the label above the current text."""
         if self._speaker != speaker:
-            self.pause()
+            self.print_open_line()
             self._speaker = speaker
             self._say(speaker)
 
@@ -241,21 +246,21 @@ class LinearView:
         if self._thinking_since is None:
             return
         seconds, self._thinking_since = self._clock() - self._thinking_since, None
-        self.pause()
+        self.print_open_line()
         self._speaker = ""
         if seconds >= 1:
             self._say(f"Thought for {duration_text(seconds)}.")
 
-    def _end_calls(self) -> None:
-        """Print the state of each call that has not been reported yet."""
-        self.pause()
-        for call_id, call in tuple(self._finished_calls.items()):
-            if call_id in self._finished_calls:
-                self._finish(call_id, call)
+    def _print_ended_calls(self) -> None:
+        """Print the result of each call that has ended, if that is not done yet."""
+        self.print_open_line()
+        for call_id, call in tuple(self._ended_calls.items()):
+            if call_id in self._ended_calls:  # printing a result prints the others before it
+                self._print_result(call_id, call)
 
-    def _finish(self, call_id: str, call: _ShownCall) -> None:
+    def _print_result(self, call_id: str, call: _ShownCall) -> None:
         del self._calls[call_id]
-        self._finished_calls.pop(call_id, None)
+        self._ended_calls.pop(call_id, None)
         result = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")
         if call.plan and call.state == "done":
             lines = clean(call.plan).strip("\n").split("\n")
@@ -275,9 +280,9 @@ class LinearView:
         lines = text.split("\n") if text else []
         left_out = len(lines) - _HEAD_LINES - _TAIL_LINES
         if left_out > 1:
-            self._result_count += 1
-            self._truncated_results[self._result_count] = text
-            self._truncated_results.pop(self._result_count - MAX_KEPT_RESULTS, None)
-            note = f"({count_text(left_out, 'line')} left out; /output {self._result_count} shows all)"
+            self._truncated_count += 1
+            self._truncated_results[self._truncated_count] = text
+            self._truncated_results.pop(self._truncated_count - MAX_KEPT_RESULTS, None)
+            note = f"({count_text(left_out, 'line')} left out; /output {self._truncated_count} shows all)"
             lines = [*lines[:_HEAD_LINES], note, *lines[-_TAIL_LINES:]]
         return [f"  {line}" for line in lines]

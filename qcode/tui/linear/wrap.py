@@ -37,7 +37,7 @@ def wrap_table(text: str, width: int) -> str:
     The rows that continue the right column are indented below it. If too little width is left for the right column, it
     begins on the next row.
     """
-    return "\n".join(_wrap_row(line, width) for line in text.split("\n"))
+    return "\n".join(_wrap_table_line(line, width) for line in text.split("\n"))
 
 
 def wrap_command(command: str, width: int) -> str:
@@ -50,7 +50,7 @@ def _wrap_line(line: str, width: int) -> str:
     return _wrap_after(item_start[0] if item_start is not None else "", line, width)
 
 
-def _wrap_row(line: str, width: int) -> str:
+def _wrap_table_line(line: str, width: int) -> str:
     column = _COLUMN.match(line)
     if column is None or not width or cell_len(line) <= width:
         return _wrap_line(line, width)
@@ -60,7 +60,10 @@ def _wrap_row(line: str, width: int) -> str:
 
 
 def _wrap_after(lead: str, line: str, width: int) -> str:
-    """Wrap a line that begins with `lead`, and indent the rows that continue it by the width of `lead`."""
+    """Wrap a line that begins with `lead`, and indent the rows that continue it by the width of `lead`.
+
+    Example: with 12 cells, the line `- one two three` with the lead `- ` becomes `- one two` and `  three`.
+    """
     if not width or cell_len(line) <= width:
         return line
     text = line[len(lead) :]

@@ -1,6 +1,6 @@
-"""Copy text to the clipboard with a system tool, through the terminal (OSC 52) or, as a last resort, into a file.
+"""Copies text to the clipboard with a program, through the terminal (OSC 52) or, as a last resort, into a file.
 
-A tool is tried only if it reaches the user's machine: over SSH, `xclip` would fill the clipboard of the remote host.
+A program is tried only if it reaches the user's machine: over SSH, `xclip` would fill the clipboard of the remote host.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_TERMINAL_BYTES = 74_994
 _TIMEOUT_S = 2.0
 """The maximum time for a program to copy."""
 _MAX_SCREEN_CHARS = 250
-"""The length of the pieces in which `screen` passes a sequence on to the terminal."""
+"""The length of the pieces in which the program `screen` passes a sequence on to the terminal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def osc52(text: str, environ: Mapping[str, str]) -> str:
         escaped = plain.replace("\x1b", "\x1b\x1b")
         return f"{plain}\x1bPtmux;{escaped}\x1b\\"
     if environ.get("TERM", "").startswith("screen"):
-        pieces = (plain[at : at + _MAX_SCREEN_CHARS] for at in range(0, len(plain), _MAX_SCREEN_CHARS))
+        pieces = (plain[start : start + _MAX_SCREEN_CHARS] for start in range(0, len(plain), _MAX_SCREEN_CHARS))
         return "".join(f"\x1bP{piece}\x1b\\" for piece in pieces)
     return plain
 
@@ -95,29 +95,30 @@ class Clipboard:
         self._platform = platform
         self._write = write
         self._folder = folder
-        self._run_tool = run if run is not None else run_tool
+        self._run_program = run if run is not None else run_program
 
     def copy(self, text: str) -> str:
         """Copy `text` and return the method, as the end of a sentence that starts with "Copied"."""
-        for tool in programs_for(self._environ, self._platform):
-            if self._run_tool(tool.argv, text.encode(tool.encoding, "replace")):
-                return f"with {tool.argv[0]}"
+        for program in programs_for(self._environ, self._platform):
+            if self._run_program(program.argv, text.encode(program.encoding, "replace")):
+                return f"with {program.argv[0]}"
         sequence = osc52(text, self._environ)
         if sequence and has_osc52(self._environ):
             self._write(sequence)
             return "through the terminal (OSC 52)"
         why = "too long for the terminal's clipboard" if not sequence else "this terminal has no clipboard"
-        return self._into_file(text, why)
+        return self._copy_to_file(text, why)
 
-    def _into_file(self, text: str, why: str) -> str:
+    def _copy_to_file(self, text: str, why: str) -> str:
+        """Copy `text` into a file; return where, and `why` the clipboard was not used."""
         try:
-            path = self._file()
+            path = self._make_file()
             path.write_text(text, encoding="utf-8", errors="replace")
         except OSError as error:
             return f"failed: {why}, and no file could be written ({error.strerror})"
         return f"to {path} ({why})"
 
-    def _file(self) -> Path:
+    def _make_file(self) -> Path:
         """Return an empty file that only the user can read."""
         if self._folder is not None:
             self._folder.mkdir(parents=True, exist_ok=True)
@@ -129,7 +130,7 @@ class Clipboard:
         return Path(name)
 
 
-def run_tool(argv: tuple[str, ...], data: bytes) -> bool:
+def run_program(argv: tuple[str, ...], data: bytes) -> bool:
     """Run a program with `data` on its input; return False if it is not installed, fails or takes too long."""
     program = shutil.which(argv[0])
     if program is None:

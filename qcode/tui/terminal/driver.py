@@ -99,11 +99,7 @@ MAX_HOLD_S = 0.5
 
 
 class TerminalApp(PaintingApp, inherit_bindings=False):
-    """An app that can lend the terminal to another program, and that handles keys and pastes in the order typed.
-
-    `_is_handling` is True while a key is on its way to its binding. Input that arrives meanwhile is in `_held_keys`.
-    `_hold_number` counts the keys that were waited for, so that a late timer releases no later key.
-    """
+    """An app that can lend the terminal to another program, and that handles keys and pastes in the order typed."""
 
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
@@ -111,8 +107,11 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     """Whether a widget had the focus when the last key or paste arrived."""
     _is_lent = False
     _is_handling = False
-    _hold_number = 0
+    """Whether a key is on its way to its binding."""
     _held_keys: tuple[events.Key | events.Paste, ...] = ()
+    """The input that arrived while a key was on its way."""
+    _hold_number = 0
+    """The number of keys for which input was held back, so that a late timer does not release the input of another."""
 
     @property
     def has_few_colors(self) -> bool:
@@ -155,7 +154,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
             await self._handle_input(event)
 
     async def _handle_input(self, event: events.Key | events.Paste) -> None:
-        """Handle a key or a paste; what follows a key that the focused widget does not consume is held back."""
+        """Handle a key or a paste. Hold back the input after a key that the focused widget does not consume."""
         self.had_focus = self.focused is not None
         target = self.focused or self.screen
         is_consumed = isinstance(event, events.Paste) or target.check_consume_key(event.key, event.character)
@@ -170,7 +169,7 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
         """Pass through the queues of `nodes`, behind the key, and then handle the input that was held back."""
         for index, node in enumerate(nodes, 1):
             later_nodes = nodes[index:]
-            # Not queued by a widget that is being removed, which handles nothing any more.
+            # A widget that is being removed queues nothing, and handles nothing: the next one is tried.
             if later_nodes:
                 is_queued = node.call_later(self._pass_through_queues, later_nodes)
             else:
@@ -179,13 +178,13 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
                 return
         self._is_handling = False
 
-    def _release(self, generation: int) -> None:
-        """Stop waiting for a key after `MAX_HOLD_S`.
+    def _release(self, number: int) -> None:
+        """Stop waiting for the key `number` after `MAX_HOLD_S`.
 
-        Its handler may itself wait, for example for a screen, or its widget may be removed with the queue unread, such
-        as a screen that Escape closes. Input must never be held for longer because of that.
+        The handler of the key may itself wait, for example for a screen. Or the widget with the key in its queue may be
+        removed, such as a screen that Escape closes. Input is not held for longer because of that.
         """
-        if self._is_handling and generation == self._hold_number:
+        if self._is_handling and number == self._hold_number:
             self.call_later(self._handle_held_input)
 
     async def _handle_held_input(self) -> None:
@@ -202,9 +201,10 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     def suspend_terminal(self) -> Iterator[None]:
         """Lend the terminal to another program, and write nothing to it until the block ends."""
         suspended, driver = self.suspend(), driver_of(self)
-        # Textual says so only after it has suspended the driver, which must not tell the user how to return.
-        is_lending = driver.no_automatic_restart() if driver is not None else contextlib.nullcontext()
-        with self.batch_update(), is_lending:
+        # The driver writes `SUSPENDED` when it suspends with an automatic restart, as after Ctrl+Z. Textual turns the
+        # restart off only after it has suspended the driver, so it is turned off here.
+        no_restart = driver.no_automatic_restart() if driver is not None else contextlib.nullcontext()
+        with self.batch_update(), no_restart:
             suspended.__enter__()
             self._is_lent = True
             try:
@@ -227,11 +227,14 @@ def new_painter(environ: Mapping[str, str]) -> Painter:
 
 
 class HangupSafeFile:
-    """Writes to `file` until a write fails, then discards. `lost` is called once, from the writing thread."""
+    """Text output to `file`, which is discarded after a write has failed.
 
-    def __init__(self, file: IO[str], lost: Callable[[], object]) -> None:
+    `on_lost` is called at the first failure, from the writing thread.
+    """
+
+    def __init__(self, file: IO[str], on_lost: Callable[[], object]) -> None:
         self._file = file
-        self._on_lost = lost
+        self._on_lost = on_lost
         self._is_lost = False
 
     def write(self, text: str) -> int:
@@ -263,11 +266,10 @@ class HangupSafeFile:
 
 
 def survive_hangup(driver: type[Driver], leave: Callable[[int], object]) -> type[Driver]:
-    """Return a subclass of `driver` that resets the style before it gives the terminal back, and survives its end.
+    """Return a subclass of `driver` that calls `leave` with the exit code if the terminal goes away.
 
-    If the terminal goes away, it calls `leave` with the exit code.
-
-    The Windows driver writes to no file; it keeps its behavior.
+    It also resets the style before it gives the terminal back. The Windows driver writes to no file, so there the loss
+    of the terminal is handled as in Textual.
     """
 
     class HangupSafeDriver(driver):  # type: ignore[misc,valid-type]  # the class is chosen at run time
@@ -372,5 +374,5 @@ class TerminalTitle:
     def _show(self) -> None:
         if self.has_title:
             name = shorten(self._title, _TITLE_CELLS) if self._title else "qcode"
-            parts = filter(None, (self._countdown, name, self._folder))
-            self._write(set_title(_TITLE_MARKS[self._state] + " · ".join(parts)))
+            texts = filter(None, (self._countdown, name, self._folder))
+            self._write(set_title(_TITLE_MARKS[self._state] + " · ".join(texts)))

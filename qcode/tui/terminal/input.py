@@ -42,16 +42,16 @@ class AltParser(KeyParser):
     def feed(self, data: str) -> Iterable[Message]:
         if data and self.is_waiting and self._is_escaped and _ALT.match(f"\x1b{data[0]}"):
             yield from self.give_up()
-        done = 0
+        end = 0  # of the last Alt key or Escape
         for pair in _ALT.finditer(data):
-            yield from self._feed_text(data[done : pair.start()])
+            yield from self._feed_text(data[end : pair.start()])
             is_alt = bool(pair[1]) and not self.is_waiting and not self.is_known(pair[0])
             yield from self.alt_keys(pair[1]) if is_alt else super().feed(pair[0])
             if not pair[1]:
                 yield from self.give_up()
-            done = pair.end()
-        if not data or done < len(data):
-            yield from super().feed(data[done:])
+            end = pair.end()
+        if not data or end < len(data):
+            yield from super().feed(data[end:])
         self._is_escaped = data.endswith("\x1b")
 
     def _feed_text(self, text: str) -> Iterable[Message]:
@@ -60,17 +60,17 @@ class AltParser(KeyParser):
 
 
 class PasteParser(AltParser):
-    """A parser with bracketed pastes taken out: each becomes one `Paste` event."""
+    """A parser that turns each bracketed paste into one `Paste` event, before Textual parses the input."""
 
     def __init__(self, debug: bool = False) -> None:
         super().__init__(debug)
-        self._before = ""
-        self._paste_parts: list[str] | None = None
+        self._last_chars = ""  # the end of the keys before this chunk, shorter than the start marker of a paste
+        self._pasted_chunks: list[str] | None = None
 
     @property
     def is_pasting(self) -> bool:
         """Whether a paste has begun and not ended."""
-        return self._paste_parts is not None
+        return self._pasted_chunks is not None
 
     def feed(self, data: str) -> Iterable[Message]:
         """Yield the events in `data`. A paste, and each of its two markers, may arrive in several chunks."""
@@ -78,37 +78,39 @@ class PasteParser(AltParser):
             yield from super().feed(data)
             return
         while data:
-            data = yield from self._rest_of_paste(data) if self._paste_parts is not None else self._keys(data)
+            data = yield from self._end_of_paste(data) if self._pasted_chunks is not None else self._keys(data)
 
     def _keys(self, data: str) -> Generator[Message, None, str]:
-        """Parse keys up to the start of a paste; return the rest."""
-        # The marker may have begun in an earlier chunk, whose last characters are in `_before`.
-        start = (self._before + data).find(PASTE_START)
-        end = len(data) if start < 0 else start + len(PASTE_START) - len(self._before)
+        """Parse keys up to the start marker of a paste; return the data after the marker.
+
+        The marker may have begun in an earlier chunk. Example: after "a" and `ESC [20`, the chunk is `0~text`. With
+        the 5 last characters before it, the marker starts at 1 and has 6 characters, so it ends at 2 of the chunk.
+        """
+        start = (self._last_chars + data).find(PASTE_START)
+        end = len(data) if start < 0 else start + len(PASTE_START) - len(self._last_chars)
         yield from super().feed(data[:end])
-        self._before = (self._before + data)[-len(PASTE_START) + 1 :]
+        self._last_chars = (self._last_chars + data)[-len(PASTE_START) + 1 :]
         if start >= 0:
-            self._before, self._paste_parts = "", []
+            self._last_chars, self._pasted_chunks = "", []
         return data[end:]
 
-    def _rest_of_paste(self, data: str) -> Generator[Message, None, str]:
-        """Collect text up to the end of the paste; return the rest."""
-        pasted = self._paste_parts
-        assert pasted is not None
-        tail = pasted.pop() if pasted else ""
-        at = (tail + data).find(_PASTE_END)
-        if at < 0:
-            whole = tail + data
+    def _end_of_paste(self, data: str) -> Generator[Message, None, str]:
+        """Collect text up to the end marker of the paste; return the data after the marker."""
+        chunks = self._pasted_chunks
+        assert chunks is not None
+        text = (chunks.pop() if chunks else "") + data
+        end = text.find(_PASTE_END)
+        if end < 0:
             # Hold back the last characters: they may be the first half of the end marker, as in `text\x1b[20`.
-            pasted += [whole[: -len(_PASTE_END) + 1], whole[-len(_PASTE_END) + 1 :]]
+            chunks += [text[: -len(_PASTE_END) + 1], text[-len(_PASTE_END) + 1 :]]
             return ""
-        pasted.append((tail + data)[:at])
-        self._paste_parts = None
+        chunks.append(text[:end])
+        self._pasted_chunks = None
         for message in super().feed(_PASTE_END):
             if not isinstance(message, events.Paste):
                 yield message
-        yield events.Paste("".join(pasted).replace("\0", ""))
-        return (tail + data)[at + len(_PASTE_END) :]
+        yield events.Paste("".join(chunks).replace("\0", ""))
+        return text[end + len(_PASTE_END) :]
 
 
 _ASK_BACKGROUND = "\x1b]11;?\x1b\\"
@@ -139,7 +141,7 @@ class TerminalBackgroundChanged(Message):
 
 
 class ReportParser(PasteParser):
-    """The paste parser, which also takes background reports out of the keys; they may arrive in several chunks."""
+    """The paste parser, which also takes background reports out of the keys. A report may arrive in several chunks."""
 
     asked_at = float("-inf")
     """Time of the last query, shared by all instances because Textual creates the parser in a separate thread."""
@@ -158,20 +160,20 @@ class ReportParser(PasteParser):
             yield from super().feed(data)
             return
         data, self.held = self.held + data, ""
-        keys, mark, rest = data.partition(PASTE_START)
-        done = 0
+        keys, paste_start, pasted = data.partition(PASTE_START)
+        end = 0  # of the last report
         for report in _REPORT.finditer(keys):
-            if report.start() > done:
-                yield from super().feed(keys[done : report.start()])
-            done = report.end()
+            if report.start() > end:
+                yield from super().feed(keys[end : report.start()])
+            end = report.end()
             type(self).asked_at = float("-inf")
             yield TerminalBackgroundChanged(is_dark=_is_dark(report))
-        keys = keys[done:]
-        start = None if mark else _REPORT_START.search(keys)
+        keys = keys[end:]
+        start = None if paste_start else _REPORT_START.search(keys)
         if start is not None and (len(start[0]) >= _MIN_CERTAIN_CHARS or self._is_waiting):
             keys, self.held, self._held_at = keys[: start.start()], start[0], self._clock()
-        if keys or mark:
-            yield from super().feed(keys + mark + rest)
+        if keys or paste_start:
+            yield from super().feed(keys + paste_start + pasted)
 
     def tick(self) -> Iterable[Message]:
         """Release held-back characters that did not become a report: they were keys."""

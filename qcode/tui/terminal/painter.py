@@ -40,7 +40,7 @@ MAX_GAP = 4
 MIN_ERASED = 5
 """Blanks at the end of a change that are erased instead of written."""
 MIN_SKIPPED = 11
-"""The same for blanks within a change: after erasing them, the cursor must also move over them."""
+"""Blanks within a change that are erased: more, because the cursor must then also move over them."""
 
 _SURE_RANGES = (
     " ~\u00a0\u00ac\u00ae\u02ff\u0370\u0377\u037a\u037f\u0384\u0482\u048a\u052f\u2010\u2015\u2018\u2027"
@@ -62,7 +62,7 @@ Run: TypeAlias = tuple[str, CellStyle, int]
 
 
 class _Span:
-    """Cells `x` to `end` of a row, with their segments. Its runs are computed when they are needed."""
+    """The cells of a row from column `x` up to `end`, with their segments. Runs are computed when they are needed."""
 
     __slots__ = ("_runs", "_text", "end", "segments", "x")
 
@@ -90,11 +90,17 @@ _Row: TypeAlias = dict[int, _Span]
 
 
 class _Scroll(NamedTuple):
-    """Rows `top` to `bottom` move up by `shift` rows, down if it is negative."""
+    """A scroll of some rows of the screen.
+
+    Example: `_Scroll(0, 19, 1)` moves the rows 1 to 19 up by one row. Row 0 is lost, and row 19 must be written.
+    """
 
     top: int
+    """The first row of the region that scrolls."""
     bottom: int
+    """The last row of the region."""
     shift: int
+    """The number of rows by which text moves up; negative if it moves down."""
 
 
 class Painter:
@@ -126,7 +132,7 @@ class Painter:
         """Return the output that shows `parts`. They must cover the screen if it is not known."""
         before = self._rows if self.knows(width, height) else [None] * height
         terminal_style = self._terminal_style
-        self._rows, self._terminal_style = [], None  # what the terminal shows is unknown after an error
+        self._rows, self._terminal_style = [], None  # after an error below, nothing is known about the screen
         changed = _changed(before, parts)
         colors = COLOR_SYSTEMS[console.color_system or "truecolor"]
         output = _Output(width, colors, terminal_style=terminal_style, erases_color=self._erases_color)
@@ -155,15 +161,19 @@ def _changed(rows: Sequence[_Row | None], parts: Iterable[Part]) -> dict[int, li
         if not 0 <= y < len(rows):
             continue
         row = rows[y]
-        old_cell = row.get(x) if row is not None else None
+        old_span = row.get(x) if row is not None else None
         end, segments = x + strip.cell_length, list(strip)
-        if x < end and (old_cell is None or old_cell.end != end or old_cell.segments != segments):
+        if x < end and (old_span is None or old_span.end != end or old_span.segments != segments):
             changed.setdefault(y, []).append(_Span(x, end, segments))
     return changed
 
 
 def _overlay(before: _Row | None, spans: Sequence[_Span], width: int, colors: ColorSystem) -> _Row:
-    """Return the row `before` with `spans` over it."""
+    """Return the row `before` with `spans` over it.
+
+    Example: a span of columns 10 to 20 over a row with spans 0 to 79 and 79 to 80 gives the spans 0 to 10, 10 to 20,
+    20 to 79 and 79 to 80.
+    """
     if before is None:
         before = {0: _Span(0, width, (), [(" " * width, PLAIN, width)])}
     row = before.copy() if spans else before
@@ -183,18 +193,19 @@ def _overlay(before: _Row | None, spans: Sequence[_Span], width: int, colors: Co
 
 
 def _cut_span(span: _Span, start: int, end: int, colors: ColorSystem) -> _Span:
-    """Return columns `start` to `end` of a span. It has no segments, so it never equals another span.
+    """Return the columns from `start` up to `end` of a span, without segments, so that it equals no span of a frame.
 
     A wide character that the cut would halve becomes a blank.
     """
     texts, styles = _cells(span.runs(colors))
     cut = slice(start - span.x, end - span.x)
-    part = texts[cut]
-    if not part[0]:
-        part[0] = " "
+    cut_texts = texts[cut]
+    # An empty text is the second cell of a wide character: its first cell is before the cut, or inside its end.
+    if not cut_texts[0]:
+        cut_texts[0] = " "
     if texts[cut.stop : cut.stop + 1] == [""]:
-        part[-1] = " "
-    return _Span(start, end, (), _group_runs(part, styles[cut]))
+        cut_texts[-1] = " "
+    return _Span(start, end, (), _group_runs(cut_texts, styles[cut]))
 
 
 def _runs_of(segments: Iterable[Segment], width: int, colors: ColorSystem) -> list[Run]:
@@ -221,6 +232,8 @@ def _runs_of(segments: Iterable[Segment], width: int, colors: ColorSystem) -> li
 
 def _cells(runs: Iterable[Run]) -> tuple[list[str], list[CellStyle]]:
     """Return the text and the style of each cell; the second cell of a wide character has an empty text.
+
+    Example: the texts of a run "a漢b" of 4 cells are "a", "漢", "" and "b".
 
     Characters without width are in the cell before them; at the start of the row they are in the cell after them. Each
     run takes the number of cells it states, even if its characters would have another width next to each other.
@@ -270,7 +283,11 @@ _LOST = -100
 
 
 def _find_scroll(before: Sequence[_Row | None], changed: Mapping[int, Sequence[_Span]]) -> _Scroll | None:
-    """Return the scroll that leaves the least to write, None if none saves much."""
+    """Return the scroll that leaves the least to write, None if none saves much.
+
+    Example: a reply grows at the bottom of 20 rows. Rows 0 to 18 of the new frame have the text of the old rows 1 to
+    19, so they gain their lengths by a shift of 1. The scroll is `_Scroll(0, 19, 1)`, and row 19 is written.
+    """
     if len(changed) < 3 or None in before:
         return None
     # Rows are compared by the text of their widest span: that of the transcript, not of the scroll bar beside it.
@@ -283,7 +300,8 @@ def _find_scroll(before: Sequence[_Row | None], changed: Mapping[int, Sequence[_
     shift = _most_common_shift(old, new, weights)
     if not shift:
         return None
-    gain, first, last = _best_run([_gain(old, new, weights, y, shift) for y in range(len(old))])
+    gain, first, last = _best_range([_gain(old, new, weights, y, shift) for y in range(len(old))])
+    # The rows that the scroll leaves blank: below the range if its text moves up, above it if the text moves down.
     new_rows = range(last + 1, last + shift + 1) if shift > 0 else range(first + shift, first)
     if gain + sum(_LOST for y in new_rows if y not in weights) < MIN_SCROLL_GAIN:
         return None
@@ -292,12 +310,12 @@ def _find_scroll(before: Sequence[_Row | None], changed: Mapping[int, Sequence[_
 
 def _most_common_shift(old: Sequence[str], new: Sequence[str], weights: Mapping[int, int]) -> int:
     """Return by how many rows most of the text has moved up; 0 if it has not."""
-    rows: dict[str, list[int]] = {}
+    rows_of_text: dict[str, list[int]] = {}
     for y, text in enumerate(old):
-        rows.setdefault(text, []).append(y)
+        rows_of_text.setdefault(text, []).append(y)
     shifts: Counter[int] = Counter()
     for y, weight in weights.items():
-        old_rows = rows.get(new[y], ())
+        old_rows = rows_of_text.get(new[y], ())
         # A text in many rows, such as a rule, says little about where it came from.
         if weight and len(old_rows) <= 4:
             for old_row in old_rows:
@@ -307,14 +325,17 @@ def _most_common_shift(old: Sequence[str], new: Sequence[str], weights: Mapping[
 
 def _gain(old: Sequence[str], new: Sequence[str], weights: Mapping[int, int], y: int, shift: int) -> int:
     """Return the cells that a scroll by `shift` saves in row `y`."""
-    is_right = 0 <= y + shift < len(old) and old[y + shift] == new[y]  # after the scroll
+    is_right_after_scroll = 0 <= y + shift < len(old) and old[y + shift] == new[y]
     if y in weights:
-        return weights[y] if is_right else 0
-    return 0 if is_right else _LOST
+        return weights[y] if is_right_after_scroll else 0
+    return 0 if is_right_after_scroll else _LOST
 
 
-def _best_run(gains: Sequence[int]) -> tuple[int, int, int]:
-    """Return the largest sum of consecutive gains, and the first and last index of it."""
+def _best_range(gains: Sequence[int]) -> tuple[int, int, int]:
+    """Return the largest sum of consecutive gains, and the first and last index of it.
+
+    Example: `_best_range([5, -100, 30, 40, 0])` is `(70, 2, 3)`.
+    """
     best = (0, 0, 0)
     total = first = 0
     for index, gain in enumerate(gains):
@@ -339,22 +360,23 @@ def _scrolled(rows: Sequence[_Row | None], scroll: _Scroll) -> list[_Row | None]
 
 def _differences(row: _Row, old: _Row, width: int, colors: ColorSystem) -> list[tuple[int, Sequence[Run]]]:
     """Return what to write so that the terminal shows `row` instead of `old`: columns and runs."""
-    pairs: list[tuple[_Span, _Span]] = []
+    pairs: list[tuple[_Span, _Span]] = []  # new and old spans of the same columns
     for x, span in row.items():
-        other = old.get(x)
-        if other is None or other.end != span.end:
+        old_span = old.get(x)
+        if old_span is None or old_span.end != span.end:
             pairs = [(_merge_row(row, width, colors), _merge_row(old, width, colors))]
             break
-        if span is not other and span.segments != other.segments:
-            pairs.append((span, other))
-    changes = [change for span, other in pairs for change in _span_differences(span, other, colors)]
+        if span is not old_span and span.segments != old_span.segments:
+            pairs.append((span, old_span))
+    changes = [change for span, old_span in pairs for change in _span_differences(span, old_span, colors)]
     if not changes:
         return []
     last, runs = changes[-1]
     unsure = min(_first_unsure(row, colors), _first_unsure(old, colors))
     if last + sum(cells for _, _, cells in runs) <= unsure:
         return changes
-    # No later character is certain to be in its column: write the rest of the row.
+    # A character of uncertain width precedes the last change, and everything after it may be in another column than
+    # planned: write the row from there, or from the first change, to its end.
     start = min(unsure, changes[0][0])
     return [(start, _cut_span(_merge_row(row, width, colors), start, width, colors).runs(colors))]
 
@@ -367,7 +389,8 @@ def _merge_row(row: _Row, width: int, colors: ColorSystem) -> _Span:
 @lru_cache(maxsize=4096)
 def _is_sure(character: str) -> bool:
     """Whether `character` has the same width in every terminal."""
-    # Inside a range, an odd number of limits is before the character. The second limit is the end itself.
+    # In a range, an odd number of limits is not after the character: for "b", only the " " of " ~". For the last
+    # character of a range the number is even, so it is looked up.
     return bisect_right(_SURE_RANGES, character) % 2 == 1 or character in _SURE_RANGES
 
 
@@ -453,12 +476,16 @@ class _Output:
         self._pieces.append(f"\x1b[{top};{bottom}r{move}\x1b[r")
 
     def clear(self, rows: Mapping[int, _Row]) -> None:
-        """Clear `rows` together if that is shorter, as for code on another background than its margins."""
-        runs = [[run for span in row.values() for run in span.runs(self.colors)] for row in rows.values()]
-        fills = {blank_style(row[0][1]) for row in runs}
+        """Clear `rows` together, in the style of their start, if at least two of them have text on another background.
+
+        Example: rows of code, whose margins have the color of the screen. If each row was cleared just before it is
+        written, the style would change more often.
+        """
+        runs_of_rows = [[run for span in row.values() for run in span.runs(self.colors)] for row in rows.values()]
+        fills = {blank_style(runs[0][1]) for runs in runs_of_rows}
         fill = next(iter(fills), PLAIN)
-        others = sum(any(blank_style(style) != fill for _, style, _ in row[:-1]) for row in runs)
-        if len(fills) != 1 or others < 2 or not self._can_erase(fill):
+        mixed_rows = sum(any(blank_style(style) != fill for _, style, _ in runs[:-1]) for runs in runs_of_rows)
+        if len(fills) != 1 or mixed_rows < 2 or not self._can_erase(fill):
             return
         for y in rows:
             self._clear_row(y, fill)

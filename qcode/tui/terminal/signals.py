@@ -39,11 +39,12 @@ class EndingSignals:
     """Calls `leave` in the loop with the number of the first signal, and ends the process by force if that hangs.
 
     The process is ended `LEAVE_S` seconds after the first signal, or at the second one. Before the forced end, `rescue`
-    saves unsent text in a separate thread. `number` is the number of the first signal, None before it.
+    saves unsent text in a separate thread.
     """
 
     def __init__(self, leave: Callable[[int], object], rescue: Callable[[], object]) -> None:
         self.number: int | None = None
+        """The number of the first signal, None before it."""
         self._leave = leave
         self._rescue = rescue
         self._loop = asyncio.get_running_loop()
@@ -97,9 +98,9 @@ class EndingSignals:
                 return
             for number in data:
                 if number in _SIGNALS:
-                    self._handle(number)
+                    self._leave_or_end(number)
 
-    def _handle(self, number: int) -> None:
+    def _leave_or_end(self, number: int) -> None:
         """Ask the app to leave at the first signal; end the process at a later one."""
         now = time.monotonic()
         if self.number is None:

@@ -178,10 +178,10 @@ class CrashApp(App[int], inherit_bindings=False):
             self._fatal = error
             return False
         if isinstance(pump, Widget) and not pump.is_mounted:
-            self.call_later(self._drop, pump if isinstance(pump, Screen) else pump.screen)
+            self.call_later(self._close_screen, pump if isinstance(pump, Screen) else pump.screen)
         return True
 
-    def _drop(self, screen: Screen[Any]) -> None:
+    def _close_screen(self, screen: Screen[Any]) -> None:
         if screen is self.screen and len(self.screen_stack) > 1:
             self.pop_screen()
 
@@ -229,9 +229,9 @@ class _PaintedUpdate(CompositorUpdate):
         width, height = compositor.size
         if isinstance(update, ChopsUpdate) and not self._painter.knows(width, height):
             stack = self._screen.app._background_screens
-            whole = compositor.render_update(full=True, screen_stack=stack)
-            assert isinstance(whole, LayoutUpdate)
-            update = whole
+            full_update = compositor.render_update(full=True, screen_stack=stack)
+            assert isinstance(full_update, LayoutUpdate)
+            update = full_update
         return self._painter.paint(width, height, _parts(update), console)
 
 

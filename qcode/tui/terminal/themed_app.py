@@ -21,24 +21,26 @@ from qcode.tui.theme import AUTO, TERMINAL, TERMINAL_LIGHT, choose_theme, first_
 class ThemedApp(TerminalApp, inherit_bindings=False):
     """An app with qcode's themes.
 
-    `theme_wanted` is the theme that the user set, `user_themes` the folder of the user's theme files. `theme_names` and
-    `theme_problems` are empty until `add_themes` was called. `follows_background`: the theme is `auto` now.
+    `theme_wanted` is the theme in the settings, `user_themes` the folder of the user's theme files.
 
-    With 16 colors or none, only themes of the terminal's colors are shown as they are, and `terminal` for the others:
-    the nearest of 16 colors would make text and background, or added and removed lines, the same.
+    A terminal with 16 colors or none shows only themes that use the terminal's own colors, and `terminal` instead of
+    any other: with the nearest of 16 colors, text would be invisible, and added lines would look like removed ones.
     """
 
     def __init__(self, theme_wanted: str, user_themes: Path) -> None:
         # Before `super().__init__`, which calls `get_driver_class`.
         self.theme_wanted = theme_wanted
         self.follows_background = theme_wanted == AUTO
-        self._background = ""
+        """Whether the theme that is used now is `auto`."""
+        self._background = ""  # `dark` or `light`, once the terminal has reported it
         self._user_themes = user_themes
         repaint_moved_widgets()
         super().__init__()
         self.theme_names: tuple[str, ...] = ()
+        """The names of all themes; empty before `add_themes`."""
         self.theme_problems: tuple[str, ...] = ()
-        self._chosen = theme_wanted
+        """A sentence for each theme file that cannot be used; empty before `add_themes`."""
+        self._chosen = theme_wanted  # the setting, or the theme that the user chose last
         self._apply_first_theme()
 
     def get_driver_class(self) -> type[Driver]:
