@@ -1,6 +1,6 @@
-"""Unexpected errors anywhere in the app: a notice and a crash report; in the worst case the app ends.
+"""Reports unexpected errors anywhere in the app: by a notice and a crash report; in the worst case the app ends.
 
-Together with `turns` this is the only place that catches every exception. Each one is reported.
+Every `except Exception` of the app ends here, so no error is lost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The permission mode, model and effort that the user chooses inside the app or the linear mode, and changed settings.
 
-The effort is kept when the user switches to a model that is known to support reasoning, and is never set on any other
-model without being requested.
+The requested effort is remembered across models. A model that is not known to support reasoning gets it only if the
+user sets it while that model is in use.
 """
 
 from __future__ import annotations
@@ -65,14 +65,14 @@ class ModelUse:
         self._models = agent.models
         self._say = say
         self._on_change = on_change
-        self._wanted_effort: Effort | None = conversation.effort or agent.models.effort
+        self._requested_effort: Effort | None = conversation.effort or agent.models.effort
         if conversation.thinks:
-            conversation.effort = self._wanted_effort
+            conversation.effort = self._requested_effort
 
     @property
     def requested_effort(self) -> Effort | None:
         """The effort that the user asked for, even if the current model does not support it."""
-        return self._wanted_effort
+        return self._requested_effort
 
     def use(self, name: str) -> bool:
         """Switch to a model from the next turn on; show an error and return False if it does not exist."""
@@ -83,12 +83,12 @@ class ModelUse:
             reason = capitalized(str(refusal).rstrip("."))
             self._say("warning", reason if reason.endswith("?") else f"{reason}.")
             return False
-        conversation.effort = self._wanted_effort if conversation.thinks else None
+        conversation.effort = self._requested_effort if conversation.thinks else None
         lines = [f"Model: {conversation.model}, from the next turn."]
         if conversation.effort is not None:
             lines.append(f"Effort: {conversation.effort}.")
-        elif self._wanted_effort is not None:
-            lines.append(f"Effort {self._wanted_effort} is not sent: this model is not known to support reasoning.")
+        elif self._requested_effort is not None:
+            lines.append(f"Effort {self._requested_effort} is not sent: this model is not known to support reasoning.")
         if override_note := self._models.keep_model(conversation.model):
             lines.append(override_note)
         self._on_change()
@@ -101,7 +101,7 @@ class ModelUse:
         If the model does not support reasoning, keep the effort for the next model that does.
         """
         conversation = self._conversation
-        if effort != self._wanted_effort:
+        if effort != self._requested_effort:
             self._save_effort(effort)
             if name == conversation.model:
                 conversation.effort = effort if conversation.thinks else None
@@ -112,7 +112,7 @@ class ModelUse:
             self.use(name)
 
     def _save_effort(self, effort: Effort | None) -> None:
-        self._wanted_effort = effort
+        self._requested_effort = effort
         self._models.keep_effort(effort)
 
     def use_effort(self, effort: Effort | None) -> None:

@@ -129,11 +129,11 @@ class Presenter:
         self._question_numbers: dict[str, int] = {}
         self._streamed_call_ids: set[str] = set()
         self._has_shown_content = False
-        self._reply_note = ""
+        self._reply_note = ""  # the warning about the last reply, which is shown with the next step or at the end
         self._is_end_explained = False
-        self._is_user_turn = False
+        self._is_user_turn = False  # False during `/compact`
         self._pending_restart: Retry | None = None
-        self._recovery = ""
+        self._recovery = ""  # how the reply is being recovered, such as `continued 1/3`; it precedes the activity
         self._activity_text = ""
         self.background_hint = ""
         """Shown on a card whose command can move to the background; empty if no key does that."""
@@ -498,11 +498,13 @@ _NOTABLE_AGENT_CALL_SECONDS = 1.0
 
 @dataclass(slots=True)
 class _Agent:
-    """The state of a running sub-agent: its current step, the start of each running call, and its open questions."""
+    """The state of a running sub-agent."""
 
     steps: int = 0
     started_at: dict[str, float] = field(default_factory=dict)
+    """The start of each running call, by its id."""
     asked_call_ids: set[str] = field(default_factory=set)
+    """The ids of the calls whose question is open."""
 
 
 class AgentCards:
@@ -531,17 +533,15 @@ class AgentCards:
                 self._finish(call_id, agent, inner, call)
             case UsageUpdated(usage=usage):
                 tokens = tokens_text((usage.input or 0) + (usage.output or 0))
-                self._cards.update_card(
-                    call_id, CardUpdate(summary=f"{count_text(agent.steps, 'step')}, {tokens} tokens")
-                )
+                summary = f"{count_text(agent.steps, 'step')}, {tokens} tokens"
+                self._cards.update_card(call_id, CardUpdate(summary=summary))
             case LimitReached(error=error):
                 self._cards.update_card(call_id, CardUpdate(append=f"! {one_line(error.message)}\n"))
             case Notice(text=text) | Waiting(why=text):
                 self._cards.update_card(call_id, CardUpdate(append=f"! {one_line(text)}\n"))
             case WebSearched(queries=queries):
-                self._cards.update_card(
-                    call_id, CardUpdate(append=f"✓ searched the web: {one_line('; '.join(queries))}\n")
-                )
+                line = f"✓ searched the web: {one_line('; '.join(queries))}\n"
+                self._cards.update_card(call_id, CardUpdate(append=line))
             case Compacted():
                 self._cards.update_card(call_id, CardUpdate(append="! conversation compacted\n"))
             case _:
@@ -558,8 +558,8 @@ class AgentCards:
     def end(self, call_id: str) -> bool:
         """Withdraw the open questions of a sub-agent whose call has ended; return whether the call had one."""
         agent = self._agents.pop(call_id, None)
-        for asked in agent.asked_call_ids if agent is not None else ():
-            self._withdraw(asked)
+        for asked_id in agent.asked_call_ids if agent is not None else ():
+            self._withdraw(asked_id)
         return agent is not None
 
     def _finish(self, call_id: str, agent: _Agent, finished: ToolFinished, call: ToolCall) -> None:

@@ -1,4 +1,4 @@
-"""Lines the user runs with `!`: each has a card, and its output is added to the next prompt for the model."""
+"""Runs the lines that the user types after `!`. Each has a card, and its output is added to the next prompt."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
 
 _MAX_PARTIAL_CHARS = 16_000
-"""The model gets at most this many characters of the output of a stopped line: the end of it."""
+"""If the user stops a line, the model gets at most this many characters at the end of its output."""
 _EXIT_NOTE = lazy_pattern(r"\n?\[(?:exit code|ended by signal) \d+\](?=(?:\n\[[^\n]*\])*\Z)")
-"""How a command ended, as the model reads it. Other notes may follow."""
+"""The note that tells the model how a command ended. Other notes may follow."""
 _MAX_SHOWN_CELLS = 24
 _STOPPED = "stopped by the user"
 INTERRUPT_HINT = "Esc to interrupt"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qcode.protocol.usage import Usage
     from qcode.tui.transcript.diff import DiffCount
 
-_FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_PER_SECOND = 8
 _BAR_CELLS = 8
 _GAP = "  "
@@ -44,8 +44,10 @@ _ERROR_SHARE = 0.9
 """The share of the context window from which the figure has the color of an error."""
 _MAX_WHOLE_MODEL_CELLS = 20
 """A model name up to this length keeps its provider: the `m` of `openai/m` would say too little."""
-# "known problem" drops the problem only while a turn runs, "hint" drops all but `Esc` of the keys of an activity, and
-# "details" drops the duration and the last words of the activity.
+# "provider" and "short provider" shorten the model, the second one only if the context is nearly full. "known problem"
+# drops the problem only while a turn runs, "low context" the context only while a turn runs and it is not nearly full,
+# and "nearly full" these words. "hint" drops all but `Esc` of the keys of an activity, "details" its duration and its
+# last words.
 _DROP_ORDER = (
     "branch",
     "bar",
@@ -259,7 +261,7 @@ def _activity(status: Status, now: float, interrupt: str, max_cells: int) -> Con
     if not activity.is_moving:
         words = shorten_to_words(activity.text, max_cells - cell_len(interrupt))
         return Content.assemble((words, "bold $text-warning"), (interrupt, "$muted"))
-    frame = _FRAMES[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_FRAMES)]
+    frame = _SPINNER[int(max(0.0, now - activity.since) * FRAMES_PER_SECOND) % len(_SPINNER)]
     words, elapsed = _activity_words(activity, now, max_cells - len(frame) - 1 - cell_len(interrupt))
     if not words:
         return Content.assemble(
@@ -382,7 +384,7 @@ class StatusLine(Widget):
         if status == self.status:
             return
         self.status = status
-        self._repaint(_repaints_per_second(status))
+        self._set_repaint_rate(_repaints_per_second(status))
         self._tick()
 
     def show_problem(self, problem: str, until: float | None) -> None:
@@ -450,8 +452,8 @@ class StatusLine(Widget):
         totals = self._totals if turn is None else self._totals.plus(_tokens(turn.usage), turn.cost)
         self.change(tokens=totals.tokens, cost=totals.cost, has_unknown_cost=totals.has_unknown_cost)
 
-    def _repaint(self, times_per_second: float) -> None:
-        """Repaint so often from now on; 0 stops the timer."""
+    def _set_repaint_rate(self, times_per_second: float) -> None:
+        """Repaint the line at this rate from now on; 0 stops the timer."""
         if times_per_second == self._repaint_rate:
             return
         self._repaint_rate = times_per_second

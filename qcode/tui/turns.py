@@ -1,4 +1,4 @@
-"""Run turns, one at a time: submit, queue, steer, cancel and answer; pass their events to the presenter.
+"""Runs turns, one at a time: submits, queues, steers, cancels and answers; passes their events to the presenter.
 
 An unexpected error in a turn ends in a notice, never in a crash of the app. `ConnectivityStatus` shows in the status
 line why the model cannot be reached.
@@ -46,8 +46,8 @@ class Turns:
     """The running turn, if any, and the queue of prompts for the next turns.
 
     `spawn` starts a coroutine as a worker, and `announce` gets each new state. `survives` reports an error of a widget
-    and returns whether the turn may continue. While `is_held` returns True, no turn starts: a `!` command is running,
-    and its output belongs to the next prompt.
+    and returns whether the turn may continue. While `is_held` returns True, no turn starts: a `!` line is running, and
+    its output belongs to the next prompt.
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class Turns:
         self._turn_ended: asyncio.Event | None = None  # None while no turn runs
         self._is_cancelling = False
         self._server_question_ids: set[str] = set()
-        self._sent_text = self._blocked_text = ""
+        self._sent_text = ""  # the prompt of the last turn, as the user typed it
+        self._blocked_text = ""  # the same, if it was blocked before it was sent
         self._is_taking_back = self._has_output = False
         self.on_take_back: Callable[[], None] = lambda: None
         """Called after a prompt without output was removed from the conversation, to show the conversation again."""
@@ -125,7 +126,7 @@ class Turns:
         last = self._widgets.queue.last
         if last is None:
             return ""
-        # A prompt that waits for a `!` command was not sent to a turn.
+        # A prompt that waits for a `!` line was not sent to a turn.
         if self.is_running and last.is_steering and not self._conversation.unsteer(last.text):
             return ""
         self._widgets.queue.drop_last()
@@ -244,6 +245,7 @@ class Turns:
         widgets.prompt.put_back(sent_text)
 
     async def _show(self, events: AsyncIterator[TurnEvent]) -> Outcome:
+        """Show the events of a turn and return its outcome."""
         try:
             async for event in events:
                 self._show_event(event)
@@ -263,8 +265,8 @@ class Turns:
         self._has_output = self._has_output or isinstance(event, _OUTPUT_EVENTS)
         try:
             self._presenter.present(event)
-            self._widgets.todos.handle(event)
-            self._connectivity.handle(event)
+            self._widgets.todos.update_from(event)
+            self._connectivity.update_from(event)
             if isinstance(event, ModelFellBack):
                 mark = "" if event.has_returned else " (fallback)"
                 self._widgets.status.change(model=f"{event.to_model}{mark}")
@@ -296,7 +298,7 @@ class Turns:
                 self.submit(submission)
 
     def after_question(self) -> None:
-        """Focus the prompt if no other question is open."""
+        """Focus the prompt if no other question is open, and announce that the turn continues."""
         if self._widgets.approval.request is None:
             self._widgets.prompt.focus()
             if self.is_running:
@@ -330,7 +332,8 @@ class ConnectivityStatus:
         self._status = status
         self._clock = clock
 
-    def handle(self, event: TurnEvent) -> None:
+    def update_from(self, event: TurnEvent) -> None:
+        """Update the status line from an event of the turn."""
         match event:
             case TextDelta() | ReasoningDelta():
                 self._status.end_problem()

@@ -342,10 +342,10 @@ class AppView:
         """Show the conversation as it was seen, and what it has used so far."""
         max_continuations = self._agent.context.settings.output.max_continuations
         stored, transcript, clock = self._agent.conversation.stored_messages, self._widgets.transcript, self._clock
-        end = first_shown_message(stored)
-        replay(stored[end:], transcript, clock, max_continuations=max_continuations)
-        if end:
-            self.run_later(show_earlier(stored[:end], transcript, clock, max_continuations=max_continuations))
+        first = first_shown_message(stored)
+        replay(stored[first:], transcript, clock, max_continuations=max_continuations)
+        if first:
+            self.run_later(show_earlier(stored[:first], transcript, clock, max_continuations=max_continuations))
         self.run_later(self._show_usage())
 
     async def _show_usage(self) -> None:
@@ -447,7 +447,7 @@ class AppView:
         if prompt.undo_deletion():
             return
         if not driver.has_job_control():
-            self.hint("no shell to return to")
+            self.hint("cannot suspend: no shell to return to")
         elif prompt.is_emptied_by_undo or now - self._last_empty_undo < _UNDO_PAUSE_SECONDS:
             prompt.is_emptied_by_undo, self._last_empty_undo = False, now
             self.hint("nothing left to undo; Ctrl+Z after a pause suspends")
@@ -539,12 +539,12 @@ class AppView:
             self.hint("no cards yet")
 
     def _show_card_keys(self, action: str) -> None:
-        """Show the keys for the marked card; `action` is what Enter does with it, if anything."""
+        """Show the keys for the chosen card; `action` is the effect of Enter, empty if it has none."""
         keys = ("j k move", f"Enter {action}" if action else "", "Esc close")
         self._widgets.status.change(hint=" · ".join(filter(None, keys)))
 
     def _end_choosing(self, typed: str) -> None:
-        """Focus the open question, or the prompt, and insert there the text that was typed while a card was marked."""
+        """Focus the open question, or the prompt, and insert there the text with which the user left the cards."""
         widgets = self._widgets
         widgets.status.change(hint="")
         (widgets.approval if widgets.approval.request is not None else widgets.prompt).focus()

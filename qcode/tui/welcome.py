@@ -44,11 +44,11 @@ class Welcome:
 
 
 def resume_hint(session_id: str, latest: str | None) -> str:
-    """Return the line that names the command to resume a session; `latest` is the one that `qcode -c` opens."""
+    """Return the line that names the command to resume a session, for the end of a run.
+
+    `latest` is the session that `qcode -c` opens.
+    """
     return f"Resume with: qcode {'-c' if session_id == latest else f'-r {session_id}'}"
-
-
-"""Printed after the app, if the session can be resumed."""
 
 
 def farewell(seconds: float, tokens: int, cost: str, reply: str, *, resume: str) -> str:

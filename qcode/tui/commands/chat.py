@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from qcode.protocol.approvals import effective_mode, mode_label
 from qcode.protocol.model import EFFORTS, Effort
 from qcode.text.match import unknown
-from qcode.tui.commands.command import Command, CommandContext, find_command, is_prompt_empty
+from qcode.tui.commands.command import TURN_RUNS, Command, CommandContext, find_command, is_prompt_empty
 from qcode.tui.panels.todos import todo_lines, todo_summary
 from qcode.tui.preferences import MODES, meaning_of
 
@@ -175,7 +175,7 @@ def _has_no_answer_field(context: CommandContext) -> bool:
 
 def _clear(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
-        context.refuse("A turn is running. Press Esc to interrupt it, then /clear.")
+        context.refuse(TURN_RUNS)
     else:
         context.agent.conversation.clear()
         context.view.show_new_session()

@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from qcode.tui.view import AppView
 
 
+TURN_RUNS = "A turn is running. Press Esc to interrupt it first."
+"""The refusal of a command that needs an idle conversation."""
+
+
 class View(Protocol):
     """A front end as every command sees it: the app, or the linear mode."""
 
@@ -68,7 +72,7 @@ class View(Protocol):
         ...
 
     def send(self, text: str, typed: str, options: TurnOptions) -> None:
-        """Send `text` as a prompt that is shown as `typed`; if a turn runs, send it after the turn."""
+        """Send `text` as a prompt that is shown as `typed`; if a turn runs, queue it."""
         ...
 
     def run_later(self, work: Coroutine[Any, Any, None]) -> None:

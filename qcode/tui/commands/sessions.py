@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 from qcode.agent.reports import context_text, cost_text_of
 from qcode.agent.sessions.library import OpenElsewhere, UnknownSession
 from qcode.text.clean import one_line
-from qcode.tui.commands.command import Command, CommandContext
+from qcode.tui.commands.command import TURN_RUNS, Command, CommandContext
 
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import RewindPlan, RewindPoint, RewindScope, SessionFileDiff
     from qcode.agent.checkpoints.turn_changes import TurnChanges
     from qcode.tui.screens.changes import ChangePart
-
-_TURN_RUNS = "A turn is running. Press Esc to interrupt it first."
 
 
 def _start_rewind(
@@ -75,7 +73,7 @@ async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[s
 
 def _rewind(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
-        context.refuse(_TURN_RUNS)
+        context.refuse(TURN_RUNS)
         return
     messages = context.agent.conversation.checkpoints.user_prompts()
     if not messages:
@@ -119,14 +117,14 @@ def _pick_rewind_scope(
 
 def _undo(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
-        context.refuse(_TURN_RUNS)
+        context.refuse(TURN_RUNS)
     else:
         _start_rewind(context, context.agent.conversation.checkpoints.plan_undo())
 
 
 def _redo(context: CommandContext, _argument: str) -> None:
     if context.view.is_turn_running:
-        context.refuse(_TURN_RUNS)
+        context.refuse(TURN_RUNS)
     else:
         _start_rewind(context, context.agent.conversation.checkpoints.plan_redo())
 
@@ -168,14 +166,14 @@ async def _show_changes(context: CommandContext) -> None:
 
 def _compact(context: CommandContext, focus: str) -> None:
     if context.view.is_turn_running:
-        context.refuse(_TURN_RUNS)
+        context.refuse(TURN_RUNS)
     else:
         context.screen.turns.compact(focus)
 
 
 def _resume(context: CommandContext, requested: str) -> None:
     if context.view.is_turn_running:
-        context.refuse(_TURN_RUNS)
+        context.refuse(TURN_RUNS)
     elif requested:
         _open_session(context, requested)
     else:

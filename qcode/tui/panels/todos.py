@@ -53,7 +53,7 @@ class TodoPanel(Vertical):
         """Whether the items are visible, rather than the summary line alone."""
         return self._is_open and bool(self.items)
 
-    def handle(self, event: TurnEvent) -> None:
+    def update_from(self, event: TurnEvent) -> None:
         """Update the list from an event of the turn."""
         match event:
             case ToolFinished(call=call, state="done"):
