@@ -91,13 +91,13 @@ def first_change(change: ChangedFile) -> int:
 
 def change_content(changes: Sequence[ChangedFile], diff: str, folder: str) -> list[Json]:
     """Return the diffs of changed files: their whole texts, or their hunks in `diff` if the texts are too large."""
-    whole = [change for change in changes if len(change.old_text or "") + len(change.new_text) <= 2 * _MAX_TEXT]
+    small = [change for change in changes if len(change.old_text or "") + len(change.new_text) <= 2 * _MAX_TEXT]
     content: list[Json] = [
         {"type": "diff", "path": change.path, "oldText": change.old_text, "newText": change.new_text}
-        for change in whole
+        for change in small
     ]
-    whole_paths = {change.path for change in whole}
-    content += [entry for entry in hunks(diff, folder) if entry["path"] not in whole_paths]
+    small_paths = {change.path for change in small}
+    content += [entry for entry in hunks(diff, folder) if entry["path"] not in small_paths]
     diffs: list[Json] = []
     size = 0
     for entry in content:
@@ -116,7 +116,8 @@ def hunks(diff: str, folder: str) -> Iterator[JsonObject]:
     old: list[str] = []
     new: list[str] = []
 
-    def entry() -> Iterator[JsonObject]:
+    def end_hunk() -> Iterator[JsonObject]:
+        """Yield the entry of the hunk that has ended, if there is one."""
         if old or new:
             is_new = source == "/dev/null"
             text = "\n".join(old) + "\n" if old else ""
@@ -132,14 +133,14 @@ def hunks(diff: str, folder: str) -> Iterator[JsonObject]:
     for line in diff_lines(diff.split("\n")):
         match line.kind:
             case "outside":
-                yield from entry()
+                yield from end_hunk()
                 file_header = _FILE_HEADER.match(line.text)
                 if file_header is not None and file_header[1] == "---":
                     source = path = file_header[2]
                 elif file_header is not None and file_header[2] != "/dev/null":
                     path = file_header[2]
             case "hunk":
-                yield from entry()
+                yield from end_hunk()
             case "add":
                 new.append(line.text[1:])
             case "remove":
@@ -149,7 +150,7 @@ def hunks(diff: str, folder: str) -> Iterator[JsonObject]:
                 new.append(line.text[1:])
             case _:
                 pass
-    yield from entry()
+    yield from end_hunk()
 
 
 def text_content(text: str) -> JsonObject:
@@ -190,11 +191,14 @@ def _short(value: Json) -> Json:
 
 @dataclass(slots=True)
 class CallCard:
-    """The card of one call. `call_id` is the id from the model, `card_id` the id for the client."""
+    """The card of one call."""
 
     card_id: str
+    """The id for the client."""
     call_id: str
+    """The id from the model."""
     name: str
+    """The name of the tool."""
     is_over: bool = False
     """Whether its last update was sent."""
     has_begun: bool = False

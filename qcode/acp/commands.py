@@ -58,15 +58,16 @@ class PromptCommand:
     options: TurnOptions = NO_OPTIONS
 
 
-Outcome: TypeAlias = CommandOutput | CompactCommand | PromptCommand
+CommandOutcome: TypeAlias = CommandOutput | CompactCommand | PromptCommand
 
 
 class SessionCommands:
-    """The commands of one session. `count` is the number of texts they have sent."""
+    """The commands of one session."""
 
     def __init__(self, agent: Agent) -> None:
         self._agent = agent
         self.count = 0
+        """The number of texts that the commands have sent."""
 
     def update(self) -> JsonObject:
         """Return the update that lists all commands."""
@@ -121,7 +122,7 @@ class SessionCommands:
         skills = self._agent.skill_commands(self._command_names())
         return next((skill for skill in skills if skill.handle.lower() == name.lower()), None)
 
-    async def run(self, name: str, argument: str) -> Outcome:
+    async def run(self, name: str, argument: str) -> CommandOutcome:
         """Run a command that `match_command` returned; return its outcome."""
         agent = self._agent
         match name:
@@ -156,7 +157,7 @@ class SessionCommands:
                 skill = self._skill(name)
                 return self._custom(name, argument) if skill is None else await self._run_skill(skill, argument)
 
-    async def _skills(self, argument: str) -> Outcome:
+    async def _skills(self, argument: str) -> CommandOutcome:
         skills = self._agent.skills
         if skills is None:
             from qcode.agent.skills.listing import no_skills_text
@@ -166,13 +167,13 @@ class SessionCommands:
             from qcode.agent.skills.listing import list_text
 
             return CommandOutput(list_text(skills))
-        name, _, rest = argument.partition(" ")
+        name, _, skill_argument = argument.partition(" ")
         try:
-            return await self._run_skill(skills.find(name), rest.strip())
+            return await self._run_skill(skills.find(name), skill_argument.strip())
         except Refused as refused:
             return CommandOutput(str(refused))
 
-    async def _run_skill(self, skill: Skill, argument: str) -> Outcome:
+    async def _run_skill(self, skill: Skill, argument: str) -> CommandOutcome:
         try:
             text, options = await self._agent.skill_prompt(skill, argument)
         except QcodeError as refusal:
@@ -199,11 +200,11 @@ class SessionCommands:
         memory = self._agent.memory
         if not argument:
             return memory_text(memory)
-        file, line = split_memory_line(argument, memory.editable_files())
-        if len(file) != 1:
+        files, line = split_memory_line(argument, memory.editable_files())
+        if len(files) != 1:
             return "Choose the file: /memory project: TEXT or /memory yours: TEXT."
         try:
-            return memory.append(file[0].path, line)
+            return memory.append(files[0].path, line)
         except ValueError as refusal:
             return str(refusal)
 
@@ -212,7 +213,7 @@ class SessionCommands:
         trust, folder = self._agent.trust, self._agent.context.folder
         return trust.accept_shown(folder) if argument == "accept" else trust.show(folder)
 
-    def _custom(self, name: str, argument: str) -> Outcome:
+    def _custom(self, name: str, argument: str) -> CommandOutcome:
         match = self._agent.custom_commands(tuple(BUILT_IN)).match_command(f"/{name} {argument}".rstrip())
         if match is None:
             return PromptCommand(f"/{name} {argument}".rstrip())

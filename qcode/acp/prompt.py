@@ -60,33 +60,36 @@ class PdfDocument:
 
 @dataclass(frozen=True, slots=True)
 class PromptBlocks:
-    """The blocks of a prompt as they were sent. `parts` are texts and links in their order."""
+    """The blocks of a prompt as they were sent."""
 
-    parts: tuple[str | Link, ...]
+    texts: tuple[str | Link, ...]
+    """The texts and links in their order."""
     resources: tuple[Resource, ...] = ()
     documents: tuple[PdfDocument, ...] = ()
     images: tuple[Image, ...] = ()
     notes: tuple[str, ...] = ()
+    """A line for each block that cannot be attached."""
 
     @property
     def first_text(self) -> str:
-        return next((part for part in self.parts if isinstance(part, str)), "")
+        return next((text for text in self.texts if isinstance(text, str)), "")
 
 
 @dataclass(frozen=True, slots=True)
 class PromptInput:
-    """A prompt for the conversation. `notices` are lines about files that were not attached."""
+    """A prompt for the conversation."""
 
     text: str
     attached: tuple[Block, ...]
     notices: tuple[str, ...] = ()
+    """A line for each file that was not attached."""
 
 
 def read_prompt(blocks: Json) -> PromptBlocks:
     """Read the blocks of a prompt; raise `WireError` if they are invalid."""
     if not isinstance(blocks, list) or len(blocks) > MAX_BLOCKS:
         raise invalid(f"the prompt must be a list of at most {MAX_BLOCKS:,} blocks")
-    parts: list[str | Link] = []
+    texts: list[str | Link] = []
     resources: list[Resource] = []
     documents: list[PdfDocument] = []
     images: list[Image] = []
@@ -94,17 +97,17 @@ def read_prompt(blocks: Json) -> PromptBlocks:
     for block in map(object_in, blocks):
         match block:
             case {"type": "text", "text": str(text)}:
-                parts.append(text)
+                texts.append(text)
             case {"type": "image", "data": str(data)}:
                 images.append(_image(data))
             case {"type": "resource_link", "uri": str(uri)}:
                 name = block.get("name")
-                parts.append(Link(uri, name if isinstance(name, str) else ""))
+                texts.append(Link(uri, name if isinstance(name, str) else ""))
             case {"type": "resource", "resource": {"uri": str(uri), "text": str(text)}}:
                 resources.append(Resource(uri, text))
-                parts.append(Link(uri, ""))
+                texts.append(Link(uri, ""))
             case {"type": "resource", "resource": {"uri": str(uri), "blob": str(data)}}:
-                parts.append(Link(uri, ""))
+                texts.append(Link(uri, ""))
                 if (document := _document(uri, data)) is not None:
                     documents.append(document)
                     continue
@@ -116,10 +119,10 @@ def read_prompt(blocks: Json) -> PromptBlocks:
                 raise invalid("audio is not supported")
             case _:
                 raise invalid("the prompt has a block that is not valid")
-    has_text = any(isinstance(part, Link) or part.strip() for part in parts)
+    has_text = any(isinstance(text, Link) or text.strip() for text in texts)
     if not has_text and not images:
         raise invalid("the prompt is empty")
-    return PromptBlocks(tuple(parts), tuple(resources), tuple(documents), tuple(images), tuple(notes))
+    return PromptBlocks(tuple(texts), tuple(resources), tuple(documents), tuple(images), tuple(notes))
 
 
 def _document(uri: str, data: str) -> PdfDocument | None:
@@ -173,15 +176,15 @@ def prompt_input(blocks: PromptBlocks, folder: Path, why_not_read: Callable[[Pat
         attached.append(attached_text(label, text))
         embedded[document.uri] = path or Path(label)
     linked: dict[str, Path] = {}
-    for part in blocks.parts:
-        path = file_of(part.uri) if isinstance(part, Link) else None
-        if not isinstance(part, Link) or path is None or part.uri in embedded or part.uri in linked:
+    for link in blocks.texts:
+        path = file_of(link.uri) if isinstance(link, Link) else None
+        if not isinstance(link, Link) or path is None or link.uri in embedded or link.uri in linked:
             continue
-        linked[part.uri] = path
+        linked[link.uri] = path
         block, why_not = _file_block(path, folder, why_not_read)
         attached += [] if block is None else [block]
         notices += [f"not attached: {why_not}"] if why_not else []
-    texts = [_text_of(part, folder) for part in blocks.parts]
+    texts = [_text_of(text, folder) for text in blocks.texts]
     text = without_mentions("".join(texts), folder, {*embedded.values(), *linked.values()})
     return PromptInput(text, (*attached, *blocks.images), tuple(notices))
 
@@ -201,12 +204,12 @@ def _file_block(path: Path, folder: Path, why_not_read: Callable[[Path], str]) -
 def file_of(uri: str) -> Path | None:
     """Return the path of a `file:` address, None for any other address and for other hosts."""
     try:
-        parts = urlsplit(uri)
+        address = urlsplit(uri)
     except ValueError:
         return None
-    if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
+    if address.scheme != "file" or address.netloc not in ("", "localhost"):
         return None
-    path = unquote(parts.path)
+    path = unquote(address.path)
     return Path(path) if path.startswith("/") and "\0" not in path else None
 
 
@@ -214,12 +217,12 @@ def _shown_path(path: Path, folder: Path) -> str:
     return visible(str(path.relative_to(folder)) if path.is_relative_to(folder) else str(path))
 
 
-def _text_of(part: str | Link, folder: Path) -> str:
+def _text_of(text: str | Link, folder: Path) -> str:
     """Return a text unchanged, and a link as its path or name in brackets."""
-    if isinstance(part, str):
-        return part
-    path = file_of(part.uri)
+    if isinstance(text, str):
+        return text
+    path = file_of(text.uri)
     if path is not None:
         return f"[{_shown_path(path, folder)}]"
-    name, uri = one_line(part.name, 200), one_line(part.uri, 2_000)
+    name, uri = one_line(text.name, 200), one_line(text.uri, 2_000)
     return f"[{name}]({uri})" if name else f"[{uri}]"

@@ -48,7 +48,7 @@ async def _serve(options: Options, descriptor: int, output: BinaryIO) -> int:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop, number)
     server = Server(options)
-    wire = EditorWire(descriptor, output, server.handle, on_lost=stopped.set, describe=_describe_failure)
+    wire = EditorWire(descriptor, output, server.call_method, on_lost=stopped.set, describe=_describe_failure)
     server.attach(wire)
     await stopped.wait()
     await server.close()

@@ -81,7 +81,8 @@ class Server:
         """Use this connection; called once, before the first message."""
         self._wire = wire
 
-    async def handle(self, incoming: Incoming) -> MethodResult | None:
+    async def call_method(self, incoming: Incoming) -> MethodResult | None:
+        """Run the method of a request or a notification and return its result; raise `WireError`."""
         if incoming.method == "$/cancel_request":
             request_id = incoming.params.get("requestId")
             if isinstance(request_id, str | int) and not isinstance(request_id, bool):
@@ -406,8 +407,8 @@ def _session_page(cwd: str | None, after: tuple[int, str] | None) -> JsonObject:
     page: JsonObject = {"sessions": rows}
     if len(sessions) > PAGE_SIZE:
         changed, last = sessions[PAGE_SIZE - 1]
-        mark = json.dumps([changed, last.session_id]).encode()
-        page["nextCursor"] = base64.b64encode(mark).decode()
+        cursor = json.dumps([changed, last.session_id]).encode()
+        page["nextCursor"] = base64.b64encode(cursor).decode()
     return page
 
 

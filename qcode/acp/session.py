@@ -19,7 +19,7 @@ from qcode.acp import approvals, commands
 from qcode.acp.cards import text_content
 from qcode.acp.prompt import PromptBlocks, PromptInput, prompt_input, read_prompt
 from qcode.acp.settings import SessionSettings
-from qcode.acp.updates import ClientFeatures, TurnView, chunk, replay, usage_update
+from qcode.acp.updates import MAX_CHUNK, ClientFeatures, TurnView, chunk, replay, usage_update
 from qcode.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, EditorWire, MethodResult, WireError
 from qcode.agent.agent import Agent
 from qcode.agent.outcomes import shortfall, summary
@@ -63,12 +63,13 @@ class EditorClient:
 
 
 class PendingPrompt:
-    """A queued or running prompt. `answer` is its response."""
+    """A queued or running prompt."""
 
     def __init__(self, blocks: PromptBlocks) -> None:
         self.blocks = blocks
         self.is_cancelled = False
         self.answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
+        """The response to the request with this prompt."""
 
     def finish(self, result: JsonObject | WireError) -> None:
         """Answer the prompt, unless it has an answer."""
@@ -100,7 +101,8 @@ class EditorSession:
         self._title = ""
         self._last_commands_update: JsonObject = {}
         self._force_timer: asyncio.TimerHandle | None = None
-        self._background: set[asyncio.Task[None]] = set()
+        """Answers a cancelled prompt if its turn does not end in time."""
+        self._title_tasks: set[asyncio.Task[None]] = set()
         self._model_connections: set[asyncio.Future[ModelClient | None]] = set()
         self.commands = commands.SessionCommands(agent)
         starting = (notice.text for notice in agent.start_notices() if notice.level != "info")
@@ -202,11 +204,12 @@ class EditorSession:
         if self._worker is not None:
             await asyncio.wait([self._worker], timeout=CANCEL_S)
             self._worker.cancel()
-        for task in (*self._question_tasks, *self._background):
+        for task in (*self._question_tasks, *self._title_tasks):
             task.cancel()
         await self.agent.close()
 
     async def _work(self) -> None:
+        """Run the queued prompts, one after the other."""
         while self._queued_prompts:
             prompt = self._queued_prompts.popleft()
             self._current_prompt = prompt
@@ -262,6 +265,7 @@ class EditorSession:
         return None if question.cancelled() else question.result()
 
     async def _run(self, prompt: PendingPrompt) -> None:
+        """Run the command or the turn of a prompt, and answer it."""
         await self._ask_about_servers(prompt)
         if prompt.answer.done() or prompt.is_cancelled:
             prompt.finish(self._without_turn(Outcome.CANCELLED))
@@ -417,9 +421,9 @@ class EditorSession:
     def _send_text(self, text: str) -> None:
         """Send a text of qcode itself, such as the result of a command."""
         self.commands.count += 1
-        for start in range(0, len(text), 100_000):
-            part = text[start : start + 100_000]
-            self.send(chunk("agent_message_chunk", part, f"command-{self.commands.count}"))
+        for start in range(0, len(text), MAX_CHUNK):
+            piece = text[start : start + MAX_CHUNK]
+            self.send(chunk("agent_message_chunk", piece, f"command-{self.commands.count}"))
 
     def _current_state(self) -> tuple[str, str, str | None, bool]:
         conversation = self.agent.conversation
@@ -463,8 +467,8 @@ class EditorSession:
     def _after_turn(self) -> None:
         self._send_title()
         title_task = asyncio.get_running_loop().create_task(self._make_title())
-        self._background.add(title_task)
-        title_task.add_done_callback(self._background.discard)
+        self._title_tasks.add(title_task)
+        title_task.add_done_callback(self._title_tasks.discard)
 
     async def _make_title(self) -> None:
         if await self.agent.sessions.make_title() is not None:

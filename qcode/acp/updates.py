@@ -46,8 +46,10 @@ if TYPE_CHECKING:
     from qcode.agent.sessions.replay import ReplayItem
 
 TEXT_S, OUTPUT_S, TERMINAL_S, USAGE_S = 0.03, 0.5, 0.1, 1.0
-"""Seconds between two updates with text of a reply, with the end of an output, with new output, with usage."""
+"""The minimum seconds between two updates of a kind: with the text of a reply, with the end of the output of a call,
+with new output for a terminal, and with usage."""
 MAX_CHUNK = 100_000
+"""The maximum number of characters in an update; longer text is sent in several."""
 Stream: TypeAlias = Literal["agent_message_chunk", "agent_thought_chunk"]
 Send: TypeAlias = Callable[[JsonObject], None]
 TODO = Todo.spec.name
@@ -56,18 +58,18 @@ SHELL = "shell"
 
 @dataclass(frozen=True, slots=True)
 class ClientFeatures:
-    """Features that the client announced: it shows notices, compactions, and commands in a terminal."""
+    """The features that the client announced."""
 
     has_notices: bool = False
+    """Whether the client shows notices."""
     has_compaction: bool = False
+    """Whether the client shows that a conversation is compacted."""
     has_terminals: bool = False
+    """Whether the client shows the output of commands in a terminal."""
 
 
 class TurnView:
-    """Sends the updates of one turn. `turn` is the number of its prompt in the session, `spent` the cost before it.
-
-    `notices` collects warnings and errors for a client that cannot show them.
-    """
+    """Sends the updates of one turn. `turn` is the number of its prompt in the session, `spent` the cost before it."""
 
     def __init__(
         self, turn: int | str, folder: str, features: ClientFeatures, send: Send, spent: Decimal | None = None
@@ -78,8 +80,8 @@ class TurnView:
         self._send = send
         self._cost_before = spent
         self._step = 0
-        self._thoughts = 1
-        """The number of the attempt whose reasoning is shown; each has a separate message id."""
+        self._attempt = 1
+        """The number of the attempt that is received. The reasoning of each attempt has a separate message id."""
         self._cards = Cards(turn)
         self._stream: Stream = "agent_message_chunk"
         self._text: list[str] = []
@@ -98,6 +100,7 @@ class TurnView:
         self._output_timers: dict[str, asyncio.TimerHandle] = {}
         """The timers that send new output, by the id of the card."""
         self.notices: list[str] = []
+        """The warnings and errors so far, if the client does not show notices."""
 
     # Events
 
@@ -110,7 +113,7 @@ class TurnView:
                 self._add("agent_thought_chunk", text)
             case StepStarted(step=step):
                 self.flush()
-                self._step, self._thoughts, self._has_text, self._blank = step, 1, False, ""
+                self._step, self._attempt, self._has_text, self._blank = step, 1, False, ""
                 self._cards.begin_step(step)
             case Retry():
                 self._retry(event)
@@ -182,8 +185,8 @@ class TurnView:
             self._timer = None
         text, is_thought = "".join(self._text), self._stream == "agent_thought_chunk"
         self._text = []
-        number = "t" if self._thoughts == 1 else f"t{self._thoughts}"
-        message_id = f"{self._turn}.{self._step}{number if is_thought else ''}"
+        thought_suffix = "t" if self._attempt == 1 else f"t{self._attempt}"
+        message_id = f"{self._turn}.{self._step}{thought_suffix if is_thought else ''}"
         for start in range(0, len(text), MAX_CHUNK):
             update = chunk(self._stream, text[start : start + MAX_CHUNK], message_id)
             if self._continuation and not is_thought:
@@ -196,7 +199,7 @@ class TurnView:
         if retry.is_continuation:
             self._continuation = retry.attempt
         else:
-            self._thoughts += 1
+            self._attempt += 1
             self._blank = ""
             self._cards.start_over()
         self._notice("info", retry_text(retry))

@@ -63,11 +63,11 @@ class Incoming:
     is_notification: bool = False
 
 
-Handler: TypeAlias = Callable[[Incoming], Awaitable[MethodResult | None]]
+CallMethod: TypeAlias = Callable[[Incoming], Awaitable[MethodResult | None]]
 
 
 class EditorWire:
-    """One connection. `handle` answers requests, in parallel; their first steps run in the order of arrival.
+    """One connection. `call_method` answers requests, in parallel; their first steps run in the order of arrival.
 
     `on_lost` is called once, when the client has closed its end or no longer reads. `describe` returns the line for an
     unexpected exception.
@@ -77,12 +77,12 @@ class EditorWire:
         self,
         descriptor: int,
         output: BinaryIO,
-        handle: Handler,
+        call_method: CallMethod,
         *,
         on_lost: Callable[[], None],
         describe: Callable[[BaseException], str],
     ) -> None:
-        self._handle = handle
+        self._call_method = call_method
         self._on_lost = on_lost
         self._describe = describe
         self._pipe = Pipe(output)
@@ -94,8 +94,9 @@ class EditorWire:
         self._drain_task: asyncio.Task[None] | None = None
         self._tasks: dict[asyncio.Task[None], RequestId] = {}
         self._open_requests: dict[RequestId, asyncio.Future[JsonObject]] = {}
-        self._next_id = 0
+        self._last_id = 0
         self._unreleased_bytes = 0
+        """The bytes of output for which reading is held back, so that an unread client cannot fill the memory."""
         self._reader = StdinReader(descriptor, on_line=self._handle_line, on_end=lambda _: self.end())
 
     # Output
@@ -105,8 +106,8 @@ class EditorWire:
 
     async def ask(self, method: str, params: JsonObject) -> JsonObject:
         """Send a request and return its result; raise `WireError` if the client answers with an error, or is gone."""
-        self._next_id += 1
-        asked_id = self._next_id
+        self._last_id += 1
+        asked_id = self._last_id
         answer: asyncio.Future[JsonObject] = asyncio.get_running_loop().create_future()
         if self._is_over:
             raise WireError(INTERNAL_ERROR, "the client is gone")
@@ -215,6 +216,7 @@ class EditorWire:
         task.add_done_callback(lambda done: self._tasks.pop(done, None))
 
     def _handle_response(self, asked_id: int, message: JsonObject) -> None:
+        """Complete a request of ours; a response to an unknown or completed one is ignored."""
         answer = self._open_requests.get(asked_id)
         if answer is None or answer.done():
             return
@@ -232,9 +234,10 @@ class EditorWire:
                 task.cancel()
 
     async def _serve(self, incoming: Incoming) -> None:
+        """Answer a request, or carry out a notification."""
         then: Then | None = None
         try:
-            answer = await self._handle(incoming)
+            answer = await self._call_method(incoming)
             if not incoming.is_notification:
                 result = answer.result if answer is not None else {}
                 self._send({"jsonrpc": "2.0", "id": incoming.request_id, "result": result})
@@ -295,10 +298,10 @@ def _without_lone_surrogates(message: JsonObject, line: bytes) -> JsonObject:
     if b"\\u" not in line:
         return message
     text = json.dumps(message, ensure_ascii=False)
-    whole = sendable(text)
-    if whole is text:
+    sendable_text = sendable(text)
+    if sendable_text is text:
         return message
-    cleaned: JsonObject = json.loads(whole)
+    cleaned: JsonObject = json.loads(sendable_text)
     return cleaned
 
 

@@ -68,7 +68,7 @@ class Exchange:
         self._end_reason: str | None = None
         self._current_run: Run | None = None
         self._reader: StdinReader | None = None
-        self._lines = 0
+        self._line_count = 0
         self._has_result = False
         self._finish_tasks: set[asyncio.Task[None]] = set()
         self._interrupts = Interrupts(cancel=self._cancel, force=self._force, flush=self._flush)
@@ -120,7 +120,7 @@ class Exchange:
     # Input
 
     def _handle_line(self, line: bytes | None) -> None:
-        self._lines += 1
+        self._line_count += 1
         incoming = InvalidLine("it is too long") if line is None else self._read(line)
         match incoming:
             case None:
@@ -128,7 +128,7 @@ class Exchange:
             case ControlRequest():
                 self._control(incoming)
             case InvalidLine(reason=reason):
-                self._queue(InvalidLine(f"line {self._lines} of standard input is invalid: {reason}"))
+                self._queue(InvalidLine(f"line {self._line_count} of standard input is invalid: {reason}"))
             case UserMessage():
                 self._queue(replace(incoming, size=len(line or b"")))
         self._queue_changed.set()

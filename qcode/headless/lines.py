@@ -40,12 +40,14 @@ def encode(value: JsonObject) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class InitFacts:
-    """The content of the `init` line. `model` is `provider/model`, `tools` the names of the offered tools."""
+    """The content of the `init` line."""
 
     session_id: str
     cwd: str
     model: str
+    """The model as `provider/model`."""
     tools: tuple[str, ...]
+    """The names of the offered tools."""
     permission_mode: str
     version: str
     mcp_servers: tuple[tuple[str, str], ...] = ()

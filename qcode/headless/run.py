@@ -192,7 +192,7 @@ class RunOutput:
 
 
 class Run:
-    """A running turn and its output. `_end_event` is None until the turn has ended or was ended by force."""
+    """A running turn and its output."""
 
     def __init__(self, output: RunOutput, *, introduces: bool = False) -> None:
         self._conversation = conversation = output.agent.conversation
@@ -208,12 +208,12 @@ class Run:
         self._meter = Meter(output.clock)
         self._progress = Progress()
         self._denied_calls: list[ToolCall] = []
-        self._is_in_tools = False
+        self._is_in_tools = False  # whether the calls of a reply are approved or run, and the next step has not begun
         self._note = ""  # about a problem of the last reply
         self._notice_texts: set[str] = set()
         self._replies = 0
         self._latest_usage = UsageUpdated(Usage(), None, 0, 0)
-        self._end_event: TurnEnded | None = None
+        self._end_event: TurnEnded | None = None  # None until the turn has ended, or was ended by force
         self._has_result = False
         self._is_concluded = False  # the result and the messages for the user were written
         self._introduces = introduces
@@ -240,7 +240,7 @@ class Run:
         """End the turn without waiting for it."""
         self._is_forced.set()
 
-    def _handle_timeout(self) -> None:
+    def _cancel_at_timeout(self) -> None:
         """Cancel the turn at the limit of `--timeout`; end it by force if it has not begun, or hangs."""
         self._is_out_of_time = True
         self._conversation.cancel(Limit.TIME)
@@ -253,7 +253,7 @@ class Run:
         status_task = asyncio.ensure_future(self._refresh_status())
         timeout_s = self._output.agent.context.timeout_s(self._output.turn)
         loop = asyncio.get_running_loop()
-        timer = None if timeout_s is None else loop.call_later(timeout_s, self._handle_timeout)
+        timer = None if timeout_s is None else loop.call_later(timeout_s, self._cancel_at_timeout)
         try:
             await asyncio.wait({work, force}, return_when=asyncio.FIRST_COMPLETED)
             ended = work.result() if work.done() else await self._interrupt(work)
@@ -315,8 +315,8 @@ class Run:
 
     async def _handle_event(self, event: TurnEvent) -> None:
         self._answer.handle(event)
-        self._meter.handle(event)
-        self._progress.handle(event)
+        self._meter.update_from(event)
+        self._progress.update_from(event)
         self._spending.handle(event)
         if self._lines is not None and (lines := self._lines.lines(event)):
             await self._output.write(b"".join(map(self.encode, lines)))
@@ -390,10 +390,8 @@ class Run:
 
     async def _write_result(self) -> None:
         await self._stderr.clear_status()
-        if not self._has_result:
-            await self._pipe.write(self._result())
-        else:
-            await self._pipe.write(b"")
+        # The empty write completes a write of the result that was interrupted.
+        await self._pipe.write(b"" if self._has_result else self._result())
 
     def _result(self) -> bytes:
         """Return the last bytes of stdout. The caller must write them, because there is only one result."""
@@ -488,7 +486,7 @@ FORCED_EXIT_S = 0.75
 
 
 class Interrupts:
-    """Handles SIGINT, SIGTERM and SIGHUP while a turn runs. `number` is the first signal received.
+    """Handles SIGINT, SIGTERM and SIGHUP while a turn runs.
 
     `cancel` cancels the turn; `force` ends it after `GRACE_S` or on the second signal. After a third signal, or
     `FORCED_EXIT_S`, `flush` writes without blocking and the program exits.
@@ -496,7 +494,7 @@ class Interrupts:
     """
 
     def __init__(self, *, cancel: Callable[[], None], force: Callable[[], object], flush: Callable[[], None]) -> None:
-        self.number: int | None = None
+        self.number: int | None = None  # of the first signal received
         self._cancel = cancel
         self._force = force
         self._flush = flush

@@ -113,14 +113,14 @@ class StderrWriter:
 
 
 class Progress:
-    """Describes the activity of a turn in `status`, without text of the model. `handle` must get every event."""
+    """Describes the activity of a turn in `status`, without text of the model. `update_from` must get every event."""
 
     def __init__(self) -> None:
         self.status = "starting"
         self._size = 0
         """The number of characters of the current reply."""
 
-    def handle(self, event: TurnEvent) -> None:
+    def update_from(self, event: TurnEvent) -> None:
         match event:
             case ev.StepStarted(step=step):
                 self._size = 0
@@ -204,22 +204,24 @@ def warning_message(event: TurnEvent) -> str:
 
 
 class Meter:
-    """The durations of a turn. `handle` must get every event. API time runs from a request to the end of its reply.
+    """The duration of a turn, and its API time, from each request to the end of the reply. `update_from` must get
+    every event.
 
-    Backoff between retries is excluded. The time of sub-agents is added, so with parallel sub-agents it may exceed the
-    elapsed time.
+    Backoff between retries is excluded: a request at 10 s, a wait from 12 to 15 s and the end of the reply at 20 s are
+    7 s of API time. The time of sub-agents is added, so with parallel sub-agents the API time may exceed the duration.
     """
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._started_at = clock()
+        # The start of the running request, moved later by each wait that has ended; None while none runs.
         self._request_start: float | None = None
         self._wait_start: float | None = None
         self._api_s = 0.0
         """The API time of finished requests."""
         self._subagent_meters: dict[str, Meter] = {}
 
-    def handle(self, event: TurnEvent) -> None:
+    def update_from(self, event: TurnEvent) -> None:
         now = self._clock()
         if self._wait_start is not None and self._request_start is not None:
             self._request_start += now - self._wait_start
@@ -233,7 +235,7 @@ class Meter:
             case ReplyFinished() | TurnEnded():
                 self._stop(now)
             case AgentEvent(call_id=call_id, event=inner):
-                self._subagent_meters.setdefault(call_id, Meter(self._clock)).handle(inner)
+                self._subagent_meters.setdefault(call_id, Meter(self._clock)).update_from(inner)
             case _:
                 pass
 
@@ -249,7 +251,7 @@ class Meter:
     @property
     def api_ms(self) -> int:
         running = 0.0 if self._request_start is None else (self._wait_start or self._clock()) - self._request_start
-        return round((self._api_s + running) * 1000) + sum(item.api_ms for item in self._subagent_meters.values())
+        return round((self._api_s + running) * 1000) + sum(meter.api_ms for meter in self._subagent_meters.values())
 
     def _stop(self, now: float) -> None:
         if self._request_start is not None:

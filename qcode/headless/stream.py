@@ -56,7 +56,7 @@ class StreamLines:
             case ev.SteeringAdded(text=text):
                 return [self._user([content_block(Text(text))])]
             case ev.AgentEvent():
-                return self._agent(event)
+                return self._agent_lines(event)
             case _:
                 self._update_state(event)
                 body = report_body(event)
@@ -92,8 +92,12 @@ class StreamLines:
         usage = self.usage(usage_json(reply_usage(event.attempts)))
         content: list[Json] = [self.block(block) for block in message.blocks]
         # A truncated call has no arguments to stream, and was never run.
-        whole = [part for part, block in zip(content, message.blocks, strict=True) if not is_truncated(block)]
-        streamed = self._message.end(whole, stop, usage) if self._has_deltas else []
+        complete = [
+            content_of_block
+            for content_of_block, block in zip(content, message.blocks, strict=True)
+            if not is_truncated(block)
+        ]
+        streamed = self._message.end(complete, stop, usage) if self._has_deltas else []
         line = self.with_ids(
             {
                 "type": "assistant",
@@ -131,7 +135,7 @@ class StreamLines:
             {"type": "user", "message": {"role": "user", "content": content}, "parent_tool_use_id": self.parent}
         )
 
-    def _agent(self, event: ev.AgentEvent) -> list[JsonObject]:
+    def _agent_lines(self, event: ev.AgentEvent) -> list[JsonObject]:
         """Return the lines for an event of a sub-agent. Its deltas are not sent, so nothing refers to them."""
         inner, call_id = event.event, event.call_id
         if call_id not in self._agents:
@@ -165,8 +169,8 @@ class _MessageEvents:
         """Begin a new message. The one before it is complete, or superseded by a retry."""
         self._id = f"msg_{line_id().replace('-', '')}"
         self._is_started = False
-        self._open: tuple[int, str] | None = None
-        self._index = -1
+        self._open: tuple[int, str] | None = None  # the number and the kind of the block that gets deltas
+        self._index = -1  # of the last block in the lines
 
     def envelope(self, content: list[Json], stop: str | None, usage: JsonObject) -> JsonObject:
         """Return a message in the form of Anthropic's API."""
@@ -198,9 +202,9 @@ class _MessageEvents:
         for block in content:
             if isinstance(block, dict) and block["type"] == "tool_use":
                 arguments = json.dumps(block["input"], ensure_ascii=False)
-                whole: JsonObject = {"type": "input_json_delta", "partial_json": arguments}
+                delta: JsonObject = {"type": "input_json_delta", "partial_json": arguments}
                 events.append(self._begin({**block, "input": {}}))
-                events += [self._delta(whole), {"type": "content_block_stop", "index": self._index}]
+                events += [self._delta(delta), {"type": "content_block_stop", "index": self._index}]
         ending: JsonObject = {"stop_reason": stop, "stop_sequence": None}
         return [
             *events,

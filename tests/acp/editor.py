@@ -230,7 +230,7 @@ class InThread:
         over = asyncio.Event()
         server = Server(self._options)
         with os.fdopen(self._out, "wb", buffering=0) as output:
-            wire = EditorWire(self._at_agent, output, server.handle, on_lost=over.set, describe=repr)
+            wire = EditorWire(self._at_agent, output, server.call_method, on_lost=over.set, describe=repr)
             server.attach(wire)
             await over.wait()
             await server.close()

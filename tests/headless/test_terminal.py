@@ -127,5 +127,5 @@ def test_foreign_messages_become_one_clean_line() -> None:
 )
 def test_status_line_describes_the_current_event(event: TurnEvent, status: str) -> None:
     progress = Progress()
-    progress.handle(event)
+    progress.update_from(event)
     assert progress.status == status

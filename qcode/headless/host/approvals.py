@@ -255,17 +255,17 @@ def _suggestions(approval: ToolApproval) -> list[JsonObject]:
 
 def claude_rule(rule: str) -> JsonObject | None:
     """Return a rule of qcode in the form of Claude Code, None if it has no equivalent."""
-    kind, bracket, rest = rule.partition("(")
-    body = rest.removesuffix(")")
+    kind, bracket, after_bracket = rule.partition("(")
+    pattern = after_bracket.removesuffix(")")
     if kind == "mcp":
-        server, _, tool = body.partition("/")
+        server, _, tool = pattern.partition("/")
         return {"toolName": f"mcp__{server}" if tool in ("", "*") else f"mcp__{server}__{tool}"} if server else None
     name = _TOOLS.get(kind)
     if name is None:
         return None
     if not bracket:
         return {"toolName": name}
-    return {"toolName": name, "ruleContent": f"domain:{body}" if kind == "fetch" else body}
+    return {"toolName": name, "ruleContent": f"domain:{pattern}" if kind == "fetch" else pattern}
 
 
 def _rule_text(rule: Json) -> str:
@@ -280,7 +280,10 @@ def _rule_text(rule: Json) -> str:
 
 
 def _answer(question: Question, values: JsonObject) -> Answer:
-    """Return the answer of the host to this question; without one, its first answer."""
+    """Return the answer to this question. The host sends answers by the text of their questions.
+
+    If no text fits, the first answer is returned.
+    """
     answers = values.get("answers")
     typed = answers if isinstance(answers, dict) else {}
     arguments = question.call.arguments

@@ -37,7 +37,7 @@ _HARMLESS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Handshake:
-    """The request that begins host mode. `ignored_fields` are its fields without effect."""
+    """The request that begins host mode."""
 
     request_id: Json
     hooks: JsonObject = field(default_factory=dict)
@@ -47,10 +47,15 @@ class Handshake:
     append_system_prompt: str = ""
     schema: JsonObject | None = None
     title: str = ""
+    """The title of a new session."""
     forwards_text: bool = False
+    """Whether the host also gets the text of sub-agents."""
     skills: tuple[str, ...] | None = None
+    """The names of the skills to enable; None enables all."""
     plan_instructions: str = ""
+    """Instructions to the model for plan mode."""
     ignored_fields: tuple[str, ...] = ()
+    """The names of the fields without effect."""
 
     @classmethod
     def read(cls, request_id: Json, request: JsonObject) -> Handshake:

@@ -34,6 +34,7 @@ CLAUDE_CODE_VERSION = "2.1.330"
 """The version of Claude Code whose protocol this implements."""
 MAX_LINE_CHARS = 1_000_000
 _FIRST_LIMIT = 400_000
+"""The length to which texts are shortened first; then to a quarter of it, and so on, until the line is short enough."""
 _SHORTENED = "… [{count:,} more characters are left out of this line]"
 _NO_IMAGE = "[an image is left out of this line, which is too long]"
 _AGENT, _LISTED_AGENT = "Agent", "Task"
@@ -48,10 +49,12 @@ _SUBTYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """Translates calls for the host. `folder` makes paths absolute; `server_tools` are the names given by servers."""
+    """Translates the names and arguments of calls for the host."""
 
     folder: str
+    """The folder of the session, which makes relative paths absolute."""
     server_tools: Mapping[str, str]
+    """The name that a tool server gives its tool, by the name in qcode."""
 
     def tool_name(self, name: str) -> str:
         """Return the name of a tool in calls."""
@@ -138,8 +141,8 @@ class HostLines(StreamLines):
 
     def results(self, message: Message) -> list[JsonObject]:
         """Return a line for each result, because a line has one `tool_use_result`."""
-        parts = [Message(message.role, (block,)) for block in message.blocks]
-        return [line for part in parts for line in super(HostLines, self).results(part)]
+        single_results = [Message(message.role, (block,)) for block in message.blocks]
+        return [line for single_result in single_results for line in super(HostLines, self).results(single_result)]
 
 
 def status_line(status: str | None, mode: str) -> JsonObject:

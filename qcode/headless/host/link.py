@@ -103,7 +103,7 @@ class HostLink:
         async def forward_messages() -> None:
             async for message in from_session:
                 body = message.message.model_dump(by_alias=True, exclude_unset=True, mode="json")
-                task = asyncio.ensure_future(self._exchange(name, body, to_session))
+                task = asyncio.ensure_future(self._send_to_server(name, body, to_session))
                 send_tasks.add(task)
                 task.add_done_callback(send_tasks.discard)
 
@@ -120,7 +120,7 @@ class HostLink:
             for stream in (to_server, from_server, to_session, from_session):
                 stream.close()
 
-    async def _exchange(
+    async def _send_to_server(
         self, name: str, body: JsonObject, to_session: MemoryObjectSendStream[SessionMessage | Exception]
     ) -> None:
         """Send a message to a server, and give its response to the session."""

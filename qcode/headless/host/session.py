@@ -141,7 +141,7 @@ class HostSession(Exchange):
             case _:
                 self._invalid_count += 1
                 if self._invalid_count <= MAX_INVALID:
-                    text = f"line {self._lines} of standard input is not a JSON object with a type"
+                    text = f"line {self._line_count} of standard input is not a JSON object with a type"
                     last = "; further ones are not reported" if self._invalid_count == MAX_INVALID else ""
                     self.controls.notice(Notice("warning", f"{text}{last}"))
                 return None

@@ -218,7 +218,7 @@ class LinearView:
         """Print nothing: a screen reader would read every change."""
 
     def _print(self, text: str) -> None:
-        """Print text that is no part of the reply, after everything that is not printed yet."""
+        """Print text outside the reply, after everything that is not printed yet."""
         self._end_thinking()
         self._print_ended_calls()
         self._speaker = ""

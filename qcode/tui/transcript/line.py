@@ -29,7 +29,7 @@ _TABS_TO_SPACES = {ord(_TAB_HEAD): " ", ord(_TAB_REST): " "}
 _TABS_TO_SOURCE = {ord(_TAB_HEAD): "\t", ord(_TAB_REST): ""}
 SPACE_CLASS = rf"[\s{_TAB_HEAD}{_TAB_REST}]"
 """A regular expression for one white space character in the text of lines, including those of expanded tabs."""
-# One character that is no white space: the class above without its bracket, negated.
+# Any other character: the class above without its bracket, negated.
 _NOT_SPACE = lazy_pattern(f"[^{SPACE_CLASS[1:]}")
 
 
