@@ -108,18 +108,18 @@ def passages(path: Path) -> tuple[Passage, ...]:
 
 def _of_code(name: str, text: str) -> Iterator[Passage]:
     docstrings: set[int] = set()
-    tree = ast.parse(text)
-    for node in ast.walk(tree):
+    nodes = tuple(ast.walk(ast.parse(text)))
+    for node in nodes:
         for child in getattr(node, "body", ()) if not isinstance(node, ast.Lambda | ast.IfExp) else ():
             value = child.value if isinstance(child, ast.Expr) else None
             if isinstance(value, ast.Constant) and isinstance(value.value, str):
                 docstrings.add(id(value))
                 yield Passage(name, child.lineno, "docstring", _dedented(value.value))
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.JoinedStr):
             docstrings.update(id(part) for part in node.values)
             yield from _message(name, node.lineno, "".join(_literal(part) for part in node.values))
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
             yield from _message(name, node.lineno, node.value)
 
