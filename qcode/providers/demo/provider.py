@@ -159,7 +159,7 @@ class DemoProvider:
         self._refused_histories.add(messages)
         raise ProviderError(
             ErrorKind.RATE_LIMIT,
-            "Too many requests (simulated by the demo model; the retry will succeed).",
+            "Too many requests (simulated).",
             status=429,
             retry_after=_RETRY_AFTER_S,
         )
