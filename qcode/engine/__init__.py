@@ -40,8 +40,8 @@ The course of a turn. `Turn.phase` and `Reply.phase` are values: print them to s
        or reached a limit. `TurnEnded` is emitted.
 
 Where to look:
-    turn              the next step, the end of a turn and its outcome
-    effects           all inputs and effects, the settings of a turn, the check of its answer
+    turn              the next step, the end of a turn and its outcome; the phases of a turn
+    effects           all inputs and effects, the settings of a turn, the check of its answer, the steering queue
     calls             the order in which calls run, and the results of calls that do not run
     plan_mode         the result of a plan that the user approved or rejected
     reply/recovery    the decision after an attempt: one pure function, tested as a table

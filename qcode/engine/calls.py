@@ -23,7 +23,28 @@ from qcode.text.json import JsonObject, parse_object
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
+CallEnding: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelled"]
+OpenState: TypeAlias = Literal["asked", "repeating", "impossible", "running"]
+"""A call without a result runs, or waits for an answer: `asked` for its approval, `repeating` because the same call
+already gave the same result, `impossible` because it cannot run."""
+
 MAX_SAME_CALLS = 3
+MAX_SAME_REJECTIONS = 5
+CANCELLED_TEXT = "Cancelled by the user while it ran; it may have been partly done."
+NOT_RUN_TEXT = "Cancelled by the user; it was not run."
+RECORDED_TEXT = "Recorded."
+
+# The path in truncated arguments, with its key, or in the header of a patch.
+_PATH = lazy_pattern(r'"(?:file_?|notebook_?)?path"\s*:\s*"(?:[^"\\]|\\.)*"|\*\*\* \w+ File: (?:[^"\\]|\\[^n])*')
+_NO_SUCH_TOOL = "there is no such tool"
+_MAX_NAME = 80
+_ISSUES: dict[CallState, str] = {"incomplete": "cut", "malformed": "malformed", "damaged": "damaged"}
+"""The name of each state in `ToolPayloadRepair.issue`, before `_arguments`."""
+_PROBLEMS: dict[CallState, str] = {
+    "incomplete": "was truncated by the output limit",
+    "damaged": "was damaged in transit",
+}
+"""What is wrong with a call, in the note that ends the turn."""
 
 
 @dataclass(slots=True)
@@ -54,47 +75,31 @@ def _call_key(call: ToolCall) -> tuple[str, str]:
     return call.name, json.dumps(parse_object(call.arguments), sort_keys=True)
 
 
-CallEnding: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelled"]
-
-MAX_SAME_REJECTIONS = 5
-OpenState: TypeAlias = Literal["asked", "repeating", "impossible", "running"]
-"""A call without a result runs, or waits for an answer: `asked` for its approval, `repeating` because the same call
-already gave the same result, `impossible` because it cannot run."""
-# The path in truncated arguments, with its key, or in the header of a patch.
-_PATH = lazy_pattern(r'"(?:file_?|notebook_?)?path"\s*:\s*"(?:[^"\\]|\\.)*"|\*\*\* \w+ File: (?:[^"\\]|\\[^n])*')
-CANCELLED_TEXT = "Cancelled by the user while it ran; it may have been partly done."
-NOT_RUN_TEXT = "Cancelled by the user; it was not run."
-RECORDED_TEXT = "Recorded."
-_NO_SUCH_TOOL = "there is no such tool"
-_MAX_NAME = 80
-_ISSUES: dict[CallState, str] = {"incomplete": "cut", "malformed": "malformed", "damaged": "damaged"}
-_PROBLEMS: dict[CallState, str] = {
-    "incomplete": "was truncated by the output limit",
-    "damaged": "was damaged in transit",
-}
-
-
 @dataclass(slots=True)
 class CallLimits:
-    """The call counters of a turn. For a sub-agent, `parent` holds the counters of the calling turn.
-
-    `end` names the limit that ends the turn, None until one does; `note` explains it to the user.
-    """
+    """The call counters of a turn."""
 
     max_calls: int | None = None
     max_repairs: int = 1
     calls: int = 0
+    """How many calls ran."""
     repairs: int = 0
+    """How many replies in a row had a call that must be sent again, because it was cut, malformed or damaged."""
     last_rejected: tuple[str, str] | None = None
+    """The tool and the target of the last rejected write."""
     rejections: int = 0
+    """How many times in a row that write was rejected."""
     end: Literal["tool_calls", "cut", "malformed", "impossible", "denied", "stopped"] | None = None
+    """The limit that ends the turn, None until one does."""
     note: str = ""
+    """Explains to the user why the limit `end` ended the turn."""
     impossible: int = 0
     """Replies in a row in which no call ran, and at least one had an unknown tool or lacked a required argument."""
     denial_counts: dict[tuple[str, str], int] = field(default_factory=dict)
     """How often each call was denied since the last call that ran."""
     repetition: Repetition = field(default_factory=Repetition)
     parent: CallLimits | None = None
+    """For a sub-agent, the counters of the calling turn."""
 
     def count_call(self) -> bool:
         """Count a call that is about to run; return False if the call budget of the prompt is used up."""
@@ -157,28 +162,31 @@ class CallLimits:
 
 @dataclass(slots=True)
 class CallRound:
-    """The calls of one reply, from approval to result. `results` has their order and is complete when `is_over`.
-
-    `is_strict`: a call of an unknown tool fails the turn, and no call of the reply runs; signals are still recorded.
-    """
+    """The calls of one reply, from approval to result."""
 
     calls: Sequence[ReceivedCall]
+    """The calls in the order in which the model made them. `results` has the same order."""
     tools: Mapping[str, ToolSpec]
     limits: CallLimits
     is_strict: bool = False
+    """A call of an unknown tool fails the turn, and no call of the reply runs; signals are still recorded."""
     denials: list[Denial] = field(default_factory=list)
     signals: list[Signal] = field(default_factory=list)
     _results: dict[int, ToolResult] = field(default_factory=dict)
     _open: dict[int, OpenState] = field(default_factory=dict)
     """The calls that have begun and have no result yet, by their index in `calls`, as in all fields below."""
     _begun_count: int = 0
+    """How many calls, from the first one on, were asked about, run or rejected."""
     _checked_count: int = 0
     """How many calls, from the first one on, were passed to the repetition check."""
     _ran: set[int] = field(default_factory=set)
+    """The calls that were run and have their result."""
     _edited_calls: dict[int, tuple[ToolCall, str]] = field(default_factory=dict)
     """The calls that were edited before they ran, with their edited arguments and the editor (`user` or `hook`)."""
     _has_counted_repair: bool = False
+    """This reply was already counted with `CallLimits.count_repair`."""
     _has_impossible: bool = False
+    """The reply has a call that cannot run."""
 
     @property
     def results(self) -> list[Block]:
@@ -195,7 +203,10 @@ class CallRound:
 
     @property
     def runs_together(self) -> bool:
-        """Whether the calls may run in parallel: all of them only read."""
+        """Whether the calls may run in parallel: all of them only read, and their ids differ.
+
+        Some hosts repeat an id. An outcome is matched by its id, so such calls run one after another.
+        """
         ids = {pending.call.call_id for pending in self.calls}
         return len(ids) == len(self.calls) and all(self._only_reads(pending.call) for pending in self.calls)
 
@@ -339,7 +350,7 @@ class CallRound:
         call = self.calls[index].call
         obstacle = self._obstacle(call, parse_object(call.arguments) or {})
         text = self._impossible_text(call, obstacle, is_last=False)
-        if answer.is_allowed or answer.reason:
+        if answer.is_allowed or answer.reason:  # a denial with a reason is advice for the next attempt
             self.limits.impossible = 0
             return self._reject(index, f"{text} The user says: {answer.reason}" if answer.reason else text)
         self.limits.fail_on_impossible(
@@ -351,7 +362,7 @@ class CallRound:
         """Return the result of a call that cannot run. `is_last`: another such reply ends the turn."""
         name = _short_name(call.name)
         if is_last:
-            tools = "; ".join(f"`{name}`{_with_required(spec)}" for name, spec in sorted(self._callable.items()))
+            tools = "; ".join(f"`{tool}`{_with_required(spec)}" for tool, spec in sorted(self._callable.items()))
             return (
                 f"The `{name}` call was not run: {obstacle}. {MAX_SAME_CALLS} replies in a row had no call that can "
                 f"run; one more ends the turn. Answer in plain text, or call one of these tools: {tools}."
@@ -362,6 +373,7 @@ class CallRound:
 
     @property
     def _callable(self) -> dict[str, ToolSpec]:
+        """The tools that qcode runs; the host itself runs a hosted tool."""
         return {name: spec for name, spec in self.tools.items() if not spec.is_hosted}
 
     def _reject_broken(self, index: int, *, writes_files: bool) -> list[Effect]:

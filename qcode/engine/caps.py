@@ -1,6 +1,6 @@
 """Output caps: the cap of the first request, the escalated cap, and how both are clamped to the context window.
 
-The constants are the defaults of the keys of `[output]` in the configuration, which have the same names in lower case.
+The user's `[output]` settings (`qcode.config.settings`) replace some of the constants.
 """
 
 from __future__ import annotations
@@ -12,17 +12,26 @@ from typing import Literal
 from qcode.values import dataclass
 
 CAPPED_DEFAULT_MAX_TOKENS = 8_000
+"""The cap of a first request."""
 ESCALATED_MAX_TOKENS = 64_000
+"""The escalated cap of a model whose output limit is unknown."""
 MAX_OUTPUT_RECOVERY_ATTEMPTS = 3
+"""The default number of continuations of one reply."""
 MIN_ESCALATION_GAIN = 1.25
 MAX_TOOL_REPAIR_ATTEMPTS = 1
 MAX_RESUMED_CALL_REQUESTS = 3
+"""How often the rest of one truncated call is requested."""
 MIN_TOTAL_OUTPUT_CHARS = 120_000
+"""The smallest default for the characters of a reply over all its attempts."""
 DEFAULT_CONTEXT_WINDOW = 200_000
+"""The window of a model whose window is unknown, in tokens."""
 MIN_USEFUL_OUTPUT = 1_024
+"""A request is not sent if the window leaves less output than this."""
 MAX_LEARNED_FIRST_CAP = 16_000
 MAX_KEPT_LENGTHS = 200
+"""A first cap is learned from this many of the latest replies."""
 MIN_LENGTHS = 50
+"""No first cap is learned from fewer replies than this."""
 
 _MARGIN_FLOOR, _MARGIN_SHARE = 1_024, 0.02
 _ESTIMATED_MARGIN_FLOOR, _ESTIMATED_MARGIN_SHARE = 2_048, 0.05
@@ -33,12 +42,10 @@ _HIT_FLOOR, _HIT_SHARE = 2, 0.005
 
 @dataclass(frozen=True, slots=True)
 class OutputSettings:
-    """The user's settings for output limits; `override` is a cap from a flag, a config file or the environment.
-
-    `is_append_only`: the front end cannot remove text that it showed, so a reply with text never starts over.
-    """
+    """The user's settings for output limits."""
 
     override: int | None = None
+    """A cap from a flag, a config file or the environment; None if it is not set."""
     can_escalate: bool = True
     max_continuations: int = MAX_OUTPUT_RECOVERY_ATTEMPTS
     policy: Literal["escalate", "continue"] = "escalate"
@@ -49,15 +56,18 @@ class OutputSettings:
     min_escalation_gain: float = MIN_ESCALATION_GAIN
     learn_first_cap: bool = True
     is_append_only: bool = False
+    """The front end cannot remove text that it showed, so a reply with text never starts over."""
 
 
 @dataclass(frozen=True, slots=True)
 class FirstCap:
-    """A first cap learned from a model's replies: `longer` of its last `replies` replies exceeded the default cap."""
+    """A first cap in tokens, learned from a model's replies."""
 
     tokens: int
     longer: int
+    """How many of these replies exceeded the default cap."""
     replies: int
+    """How many replies the cap was learned from."""
 
 
 def learn_first_cap(lengths: Sequence[int]) -> FirstCap | None:
@@ -82,13 +92,16 @@ def learn_first_cap(lengths: Sequence[int]) -> FirstCap | None:
 
 @dataclass(frozen=True, slots=True)
 class Caps:
-    """The caps of one reply, before they are clamped to the window. `escalation` is None if escalation cannot help."""
+    """The caps of one reply, before they are clamped to the window."""
 
     first: int
     escalation: int | None
+    """The cap of the second request; None if escalation is off or would gain too little."""
     continuation: int
     total_tokens: int
+    """The output tokens of the reply over all its attempts."""
     total_chars: int
+    """The characters of the reply over all its attempts."""
 
 
 def caps_for(

@@ -88,4 +88,4 @@ class CompactionScheduler:
     def end(self, result: CompactionResult) -> None:
         """Record the result of a compaction; the next one is due only after the conversation has grown again."""
         self._has_failed = result.parts is None
-        self._min_tokens += result.after
+        self._min_tokens += result.after  # `start` has set it to the growth that is needed

@@ -77,11 +77,7 @@ _REPLY_EVENTS = (
 
 
 class Compactor:
-    """One compaction in progress. `writer` is the model that writes the summary; `size` is the prompt size in tokens.
-
-    `has_other_writer`: the writer is not the model of the conversation. `result` is None until the compaction is over.
-    `ledger` counts the requests of the compaction.
-    """
+    """One compaction in progress. `size` is the prompt size in tokens, with the system prompt and the tools."""
 
     def __init__(
         self,
@@ -96,11 +92,15 @@ class Compactor:
         focus: str = "",
     ) -> None:
         self.result: CompactionResult | None = None
+        """None until the compaction is over."""
         self.writer = writer
+        """The model that writes the summary."""
         self.ledger = Ledger(writer.facts.price)
+        """Counts the requests of the compaction."""
         self.attempts: list[AttemptRecord] = []
         """The requests of the compaction, which belong to no message."""
         self.has_other_writer = (writer.provider, writer.name) != (model.provider, model.name)
+        """The writer is not the model of the conversation."""
         self._split: SplitTranscript = split_transcript(
             messages, model.window or DEFAULT_CONTEXT_WINDOW, is_asked=cause == "asked"
         )
@@ -108,8 +108,9 @@ class Compactor:
         self._retries = retries
         self._cause = cause
         self._focus = focus
-        self._before = tokens_of(messages)
+        self._before = size_messages(messages)
         self._uncompactable_tokens = max(0, size - self._before)
+        """The size of the system prompt and the tools."""
         self._reply: Reply | None = None
         self._request_count = 0
 
@@ -117,13 +118,14 @@ class Compactor:
         return f"Compactor({self._cause!r}, requests={self._request_count}, result={self.result!r})"
 
     def begin(self) -> list[Effect]:
+        """Drop old tool output if that is enough; otherwise request the summary."""
         split = self._split
         trimmed = without_old_output(split)
         after = self._size(trimmed)
         is_enough = self._uncompactable_tokens + after <= split.window * TARGET_SHARE and self._is_shorter(after)
         if is_enough and self._cause != "asked":
             return self._finish(trimmed, "output")
-        if tokens_of(split.old) < MIN_OLD_TOKENS:
+        if size_messages(split.old) < MIN_OLD_TOKENS:
             if self._is_shorter(after):
                 return self._finish(trimmed, "output")
             if self._cause != "asked":
@@ -131,7 +133,7 @@ class Compactor:
                 self.result = CompactionResult(None, self._before, self._before)
                 return []
             return self._fail("there is too little text before the last turn")
-        return self._ask()
+        return self._request_summary()
 
     def handle(self, incoming: Input) -> list[Effect]:
         """Handle an event of the summary's stream, its failure, or the end of a wait."""
@@ -156,7 +158,7 @@ class Compactor:
             self.result = CompactionResult(None, self._before, self._before)
         return self.result
 
-    def _ask(self) -> list[Effect]:
+    def _request_summary(self) -> list[Effect]:
         self._request_count += 1
         window = self.writer.window or DEFAULT_CONTEXT_WINDOW
         cap = min(SUMMARY_CAP, window // 4)
@@ -183,7 +185,7 @@ class Compactor:
         assert reply is not None
         relayed = [effect for effect in map(self._relay, effects) if effect is not None]
         self.writer = reply.model
-        return relayed if reply.result is None else relayed + self._decide(reply.result)
+        return relayed if reply.result is None else relayed + self._apply_summary(reply.result)
 
     def _relay(self, effect: Effect) -> Effect | None:
         """Return an effect of the reply as an effect of the compaction, None if it is not passed on."""
@@ -202,7 +204,8 @@ class Compactor:
             case _:
                 return None
 
-    def _decide(self, result: ReplyResult) -> list[Effect]:
+    def _apply_summary(self, result: ReplyResult) -> list[Effect]:
+        """Finish with the summary if it is usable; otherwise request a shorter one, or fail."""
         summary = result.message.text if result.message is not None else ""
         is_complete = result.ending == "done"
         is_last_request = self._request_count == MAX_SUMMARY_REQUESTS
@@ -214,7 +217,7 @@ class Compactor:
         else:
             reason = result.error.message if result.error is not None else (result.note or "the model wrote no summary")
         if self._request_count < MAX_SUMMARY_REQUESTS and result.ending != "failed":
-            return self._ask()
+            return self._request_summary()
         return self._fail(reason)
 
     def _fail(self, reason: str) -> list[Effect]:
@@ -234,7 +237,7 @@ class Compactor:
         return []
 
     def _size(self, parts: tuple[Part, ...]) -> int:
-        return tokens_of(resolve_parts(parts, self._split.messages))
+        return size_messages(resolve_parts(parts, self._split.messages))
 
     def _is_shorter(self, tokens: int) -> bool:
         return tokens < self._before and tokens <= self._before * MIN_SHRINK
@@ -276,14 +279,13 @@ _SKILL_OPEN, _SKILL_CLOSE = '<skill name="', "\n</skill>"
 
 @dataclass(frozen=True, slots=True)
 class SplitTranscript:
-    """A transcript split for compaction: the messages before the index `tail_start` may be replaced, the others stay.
-
-    `window` is the context window of the model in tokens.
-    """
+    """A transcript split for compaction."""
 
     messages: tuple[Message, ...]
     tail_start: int
+    """The messages before this index may be replaced; the others, the tail, stay."""
     window: int
+    """The context window of the model in tokens."""
 
     @property
     def old(self) -> tuple[Message, ...]:
@@ -296,7 +298,7 @@ def split_transcript(messages: Sequence[Message], window: int, *, is_asked: bool
     `is_asked`: the user requested the compaction, so a short conversation is shortened too.
     """
     transcript = tuple(messages)
-    remaining = int(min(window, tokens_of(transcript)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
+    remaining = int(min(window, size_messages(transcript)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)
     tail_start = 0
     for index in range(len(transcript) - 1, 0, -1):
         remaining -= size_messages([transcript[index]])
@@ -310,10 +312,6 @@ def split_transcript(messages: Sequence[Message], window: int, *, is_asked: bool
 def _may_start_history(message: Message) -> bool:
     """Return whether a history may start with `message`: never between a call and its result."""
     return message.role == "assistant" or not any(isinstance(block, ToolResult) for block in message.blocks)
-
-
-def tokens_of(messages: Iterable[Message]) -> int:
-    return size_messages(messages)
 
 
 def resolve_parts(parts: Sequence[Part], messages: Sequence[Message]) -> list[Message]:
@@ -351,9 +349,9 @@ def _shorten_block(block: Block, limit: int, *, is_old: bool) -> Block:
     return replace(block, content=clipped(block.content, limit))
 
 
-def _is_skill(block: Block, calls: set[str]) -> bool:
+def _is_skill(block: Block, kept_skills: set[str]) -> bool:
     """Return whether a result is a loaded skill that is kept whole."""
-    return isinstance(block, ToolResult) and any(skill in calls for _, skill in _skills_of(block))
+    return isinstance(block, ToolResult) and any(skill in kept_skills for _, skill in _skills_of(block))
 
 
 def skills_to_keep(split: SplitTranscript) -> list[str]:
@@ -385,6 +383,7 @@ def _skills_in(message: Message) -> Iterator[tuple[str, str]]:
 
 
 def _skills_of(block: Block, *, is_user: bool = False) -> Iterator[tuple[str, str]]:
+    """Yield the name and text of each `<skill name="…">` in a block that may contain skills."""
     if isinstance(block, ToolResult) and block.name == SKILL_TOOL and not block.is_error:
         text = block.content
     elif isinstance(block, Text) and is_user:
@@ -490,11 +489,13 @@ def render_messages(messages: Sequence[Message], max_tokens: int) -> str:
 
 
 def _fit_texts(block_texts: Iterable[str], max_tokens: int) -> list[str]:
+    """Return the first texts that fit into `max_tokens`; the next one is clipped if a useful part of it fits."""
     fitting: list[str] = []
     remaining = max_tokens
     for block_text in block_texts:
         cost = estimate_text(block_text) + 1
         if cost > remaining:
+            # Clipped to as many characters as tokens are left, which surely fits.
             fitting += [clipped(block_text, remaining)] if remaining > 40 else []
             break
         remaining -= cost

@@ -20,7 +20,9 @@ BYTES_PER_TOKEN = 4
 TOKENS_PER_MESSAGE = 8
 TOKENS_PER_IMAGE = 1_600
 _MAX_COUNTS = 8
+"""How many of the provider's counts are kept."""
 _MAX_TEXTS = 4_096
+"""How many counted texts are cached."""
 MAX_ESTIMATED_SHARE = 10
 """A prompt is treated as counted if at most a tenth of it was estimated."""
 
@@ -28,14 +30,16 @@ MAX_BYTES_PER_TOKEN = 8
 """No conversation has longer tokens on average: tokens of English and code have about 4 bytes, of long words 6."""
 
 Measure: TypeAlias = Callable[[str], int]
+"""A function that counts or estimates the tokens of a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class PromptSize:
-    """The size of a prompt. `is_counted`: the provider counted it, except for a small part added since."""
+    """The size of a prompt."""
 
     tokens: int
     is_counted: bool
+    """The provider counted the prompt, except for a small part added since."""
 
 
 def bound_text(text: str) -> int:

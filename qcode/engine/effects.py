@@ -1,4 +1,4 @@
-"""The inputs of a turn, its effects, its settings, and the check of its answer.
+"""The inputs of a turn, its effects, its settings, the check of its answer, and its queue of steering messages.
 
 The driver performs the effects in order and feeds the results back as inputs. `Review` checks the final answer with a
 given function (for example, against a JSON schema) and counts the attempts.
@@ -6,6 +6,7 @@ given function (for example, against a JSON schema) and counts the attempts.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import field
 from decimal import Decimal
 from typing import Literal, TypeAlias
@@ -14,7 +15,7 @@ from qcode.engine.caps import OutputSettings
 from qcode.engine.counting import PromptCounter
 from qcode.engine.model_facts import KnownModel, Learn
 from qcode.protocol.errors import ErrorInfo, ErrorKind, ProviderError
-from qcode.protocol.events import AttemptRecord, TurnEvent
+from qcode.protocol.events import AttemptRecord, SteeringAdded, TurnEvent
 from qcode.protocol.messages import Block, Message, Text, ToolCall
 from qcode.protocol.model import Effort, ModelRequest, RetrySettings
 from qcode.protocol.reply import AnswerCheck, InvalidAnswer, Limit, ReplyEvent
@@ -30,17 +31,19 @@ class UserSubmitted:
 
 @dataclass(frozen=True, slots=True)
 class CompactRequested:
-    """The user requests a compaction; the turn does nothing else. `focus` says what the summary must keep."""
+    """The user requests a compaction; the turn does nothing else."""
 
     focus: str = ""
+    """What the summary must keep, in the user's words."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyFailed:
-    """The stream of the current attempt raised. `jitter` is a random number in [0, 1)."""
+    """The stream of the current attempt raised `error`."""
 
     error: ProviderError
     jitter: float
+    """A random number in [0, 1), for the delay before a retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +74,32 @@ class ApprovalAnswered:
 
 @dataclass(frozen=True, slots=True)
 class Confirmed:
-    """The answer of the hooks to `Confirm`. A `reason` prevents the step; an empty one permits it.
-
-    If the step is the end of the turn, the reason becomes the next message to the model. `is_final`: the turn ends in
-    any case.
-    """
+    """The answer of the hooks to `Confirm`."""
 
     reason: str = ""
+    """Prevents the step; empty: the step is permitted.
+
+    If the step is the end of the turn, the reason becomes the next message to the model.
+    """
     is_final: bool = False
+    """The turn ends in any case."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookStopped:
-    """A hook ends the turn after the running calls. `reason` is for the user."""
+    """A hook ends the turn after the running calls."""
 
     reason: str
+    """The text that the user sees."""
 
 
 @dataclass(frozen=True, slots=True)
 class SteerQueued:
-    """A message from the user while the turn runs. `attached` is placed before the text."""
+    """A message from the user while the turn runs."""
 
     text: str
     attached: tuple[Block, ...] = ()
+    """Attachments, placed before the text."""
 
     @property
     def blocks(self) -> tuple[Block, ...]:
@@ -102,20 +108,20 @@ class SteerQueued:
 
 @dataclass(frozen=True, slots=True)
 class CancelRequested:
-    """The user cancels the turn, or its time is over (`limit`).
-
-    `is_unsent`: the last `SendRequest` was not sent yet and will not be.
-    """
+    """The user cancels the turn, or its time is over."""
 
     is_unsent: bool = False
+    """The last `SendRequest` was not sent yet and will not be."""
     limit: Limit | None = None
+    """The time limit that is reached; None if the user cancels."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitElapsed:
-    """A wait is over. It took `seconds`, more than requested if the machine was asleep."""
+    """A wait is over."""
 
     seconds: float = 0.0
+    """How long it took: more than requested if the machine was asleep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,24 +133,25 @@ class LimitAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ModelSwitched:
-    """The next fallback model is connected: the rest of the turn uses it. `skipped_models` lists models that failed."""
+    """The next fallback model is connected: the rest of the turn uses it."""
 
     model: KnownModel
     settings: TurnSettings
     counter: PromptCounter
     skipped_models: tuple[str, ...] = ()
+    """A line with the reason for each model that failed to connect."""
 
 
 @dataclass(frozen=True, slots=True)
 class NoModelLeft:
-    """No fallback model is left. `skipped_models` has a line with the reason for each model that failed to connect.
-
-    `limit` is the error of the failed model whose limit ends first; None if that is the model of the last failure, or
-    if no end is known.
-    """
+    """No fallback model is left."""
 
     skipped_models: tuple[str, ...] = ()
+    """A line with the reason for each model that failed to connect."""
     limit: ErrorInfo | None = None
+    """The error of the model whose rate limit ends first; None if that is the model that failed last, or if no end is
+    known.
+    """
 
 
 Input: TypeAlias = (
@@ -167,13 +174,11 @@ Input: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class SendRequest:
-    """Stream a reply and feed its events back; at most one request is in flight.
-
-    `is_summary`: send it to the model that writes summaries, which may be a different one on a different host.
-    """
+    """Stream a reply and feed its events back; at most one request is in flight."""
 
     request: ModelRequest
     is_summary: bool = False
+    """Send it to the model that writes summaries, which may be a different one on a different host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,13 +188,12 @@ class StopRequest:
 
 @dataclass(frozen=True, slots=True)
 class SwitchModel:
-    """Connect the next fallback model after `error`, and feed `ModelSwitched` or `NoModelLeft` back.
-
-    `has_waited`: the limit that `NoModelLeft` named has ended, so its model is the next one.
-    """
+    """Connect the next fallback model, and feed `ModelSwitched` or `NoModelLeft` back."""
 
     error: ErrorInfo
+    """The failure of the current model."""
     has_waited: bool = False
+    """The limit that `NoModelLeft` named has ended, so its model is the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,32 +206,34 @@ class RunTool:
 
 @dataclass(frozen=True, slots=True)
 class AskApproval:
-    """Judge a call by the rules, ask the user if they require it, and feed `ApprovalAnswered` back.
-
-    `repeats` is how often in a row the same call gave the same result, or 0 below the limit. If it is not 0, the user
-    is asked, even if a rule allows the call. `obstacle` is the reason why the call cannot run, empty if it can. If it
-    is set, the user is asked whether the model may try again.
-    """
+    """Judge a call by the rules, ask the user if they require it, and feed `ApprovalAnswered` back."""
 
     call: ToolCall
     arguments: JsonObject
     repeats: int = 0
+    """How often in a row the same call gave the same result, or 0 below the limit.
+
+    If it is not 0, the user is asked, even if a rule allows the call.
+    """
     obstacle: str = ""
+    """The reason why the call cannot run, empty if it can.
+
+    If it is set, the user is asked whether the model may try again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Confirm:
-    """Ask the hooks about a step of the turn, and feed `Confirmed` back.
-
-    `stop`: the turn is about to end with the answer `text`; `is_again`: a hook has already continued this turn.
-    `compact`: the conversation is about to be compacted, at the user's request if `is_asked`; `text` says what the
-    summary must keep.
-    """
+    """Ask the hooks about a step of the turn, and feed `Confirmed` back."""
 
     step: Literal["stop", "compact"]
+    """`stop`: the turn is about to end. `compact`: the conversation is about to be compacted."""
     text: str = ""
+    """For `stop` the answer of the turn, for `compact` what the summary must keep."""
     is_again: bool = False
+    """For `stop`: a hook has already continued this turn."""
     is_asked: bool = False
+    """For `compact`: the user requested the compaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,14 +250,13 @@ class Emit:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Commit a message to the transcript and the session file.
-
-    `attempts` is stored with it; `mark` is a note that only the user sees.
-    """
+    """Commit a message to the transcript and the session file."""
 
     message: Message
     attempts: tuple[AttemptRecord, ...] = ()
+    """The attempts of which the message was assembled; they are stored with it."""
     mark: str = ""
+    """A note that only the user sees."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,11 +299,13 @@ MAX_ANSWER_TRIES = 3
 
 
 class Review:
-    """The checks of one turn's answers. `problem` is the fault of the last answer, None if it was valid."""
+    """The checks of one turn's answers."""
 
     def __init__(self, check: AnswerCheck | None) -> None:
         self.problem: InvalidAnswer | None = None
+        """The fault of the last answer, None if it was valid or not checked."""
         self.tries = 0
+        """How many answers were checked."""
         self._check = check
 
     def asks_again(self, answer: str) -> bool:
@@ -323,13 +330,35 @@ class Review:
         return ErrorInfo(ErrorKind.STRUCTURED_OUTPUT, text)
 
 
+class Steering:
+    """The queue of messages that the user sent while the turn runs. Falsy if it is empty."""
+
+    def __init__(self) -> None:
+        self._queued: list[SteerQueued] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._queued)
+
+    def add(self, steering: SteerQueued) -> None:
+        self._queued.append(steering)
+
+    def remove(self, text: str) -> SteerQueued | None:
+        """Remove and return the last message with this text; None if there is none."""
+        for index in range(len(self._queued) - 1, -1, -1):
+            if self._queued[index].text == text:
+                return self._queued.pop(index)
+        return None
+
+    def drain(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
+        """Empty the queue into one message, after the blocks in `before`; return it with its events."""
+        messages, self._queued = self._queued, []
+        message = Message("user", (*before, *(block for queued in messages for block in queued.blocks)))
+        return message, [Emit(SteeringAdded(queued.text, queued.attached)) for queued in messages]
+
+
 @dataclass(frozen=True, slots=True)
 class TurnSettings:
-    """The settings of a turn.
-
-    A limit is None if it is not set. `compaction` is None if automatic compaction is off, `check` if every answer is
-    valid, `fallback` if there is no other model to try.
-    """
+    """The settings of a turn. A limit is None if it is not set."""
 
     system: str
     tools: tuple[ToolSpec, ...]
@@ -346,20 +375,21 @@ class TurnSettings:
     allows_calls: bool = True
     """False: the tools are only sent to describe the calls of the history."""
     compaction: CompactionSettings | None = None
+    """None if automatic compaction is off."""
     fallback: Fallback | None = None
+    """None if there is no other model to try."""
     check: AnswerCheck | None = None
+    """None if every answer is valid."""
     confirms: frozenset[Literal["stop", "compact"]] = frozenset()
     """The steps that the hooks are asked about."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fallback:
-    """The user configured fallback models, for the case that this model is overloaded, unreachable or at a limit.
-
-    `on_quota`: they are also used if the account has no credit left.
-    """
+    """The user configured fallback models, for the case that this model is overloaded, unreachable or at a limit."""
 
     on_quota: bool = False
+    """They are also used if the account has no credit left."""
 
 
 COMPACT_AT = 0.8
@@ -368,10 +398,9 @@ COMPACT_AT = 0.8
 
 @dataclass(frozen=True, slots=True)
 class CompactionSettings:
-    """The settings of automatic compaction: it starts when the prompt fills `share` of the context window.
-
-    `writer` is the model that writes summaries, None for the model of the conversation.
-    """
+    """The settings of automatic compaction."""
 
     writer: KnownModel | None = None
+    """The model that writes summaries, None for the model of the conversation."""
     share: float = COMPACT_AT
+    """Compaction starts when the prompt fills this share of the context window."""

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 
 class Ledger:
-    """The totals of one turn. For a sub-agent's turn, usage is also added to `parent`, the ledger of the calling turn.
-
-    Costs are in US dollars. `cost` is None as soon as the cost of one request is unknown. `spent` is compared with a
-    budget: it uses estimates for counts that the provider did not report. `price` is the price of the current model.
-    """
+    """The totals of one turn. Costs are in US dollars."""
 
     def __init__(self, price: Price | None, *, parent: Ledger | None = None) -> None:
         self.usage = Usage()
         self.cost: Decimal | None = Decimal(0) if price is not None else None
+        """None as soon as the cost of one request is unknown."""
         self.spent = Decimal(0)
+        """Compared with a budget: it uses estimates for counts that the provider did not report."""
         self.discarded_output_tokens = 0
         self.price = price
+        """The price of the current model."""
         self._parent = parent
+        """For a sub-agent's turn, the ledger of the calling turn. Usage is also added there."""
         self._counts: dict[RequestCause, int] = {}
         self._by_model: dict[str, ModelUsage] = {}
 
@@ -91,7 +91,7 @@ class Ledger:
     def add_compaction(self, other: Ledger) -> None:
         """Add the usage of a compaction; all its requests count as `compactions`."""
         for used in other.by_model:
-            self._add_usage(used, Decimal(0))
+            self._add_usage(used, Decimal(0))  # `other.spent` already includes it
         self._spend(other.spent)
         self.count("compactions", other.api_calls.total)
 
@@ -126,11 +126,7 @@ def _sum(first: Decimal | None, second: Decimal | None) -> Decimal | None:
 
 
 class Tally:
-    """The usage, denials, signals and limits of one turn.
-
-    For a sub-agent, `parent` is the tally of the calling turn, and `call_id` is the call that started the sub-agent.
-    `cancelled_by` is the limit that cancelled the turn, None if there is none.
-    """
+    """The usage, denials, signals and limits of one turn."""
 
     def __init__(
         self, settings: TurnSettings, price: Price | None, *, parent: Tally | None = None, call_id: str = ""
@@ -142,10 +138,13 @@ class Tally:
         )
         self._settings = settings
         self._parent = parent
+        """For a sub-agent, the tally of the calling turn."""
         self._call_id = call_id
+        """For a sub-agent, the call that started it."""
         self._denials: list[Denial] = []
         self._signals: list[Signal] = []
         self.cancelled_by: Limit | None = None
+        """The limit that cancelled the turn, None if there is none."""
 
     def for_subagent(self, settings: TurnSettings, price: Price | None, call_id: str) -> Tally:
         """Return the tally for a sub-agent started by the call `call_id` of this turn."""
@@ -187,16 +186,22 @@ class Tally:
 
     def add_calls(self, calls: CallRound) -> None:
         """Add the denials and signals of a step's calls."""
-        self._deny(calls.denials)
+        self._add_denials(calls.denials)
         self._signals += calls.signals
 
-    def _deny(self, denials: list[Denial]) -> None:
+    def _add_denials(self, denials: list[Denial]) -> None:
+        """Add denials to this turn and to the calling turns, where each id also names the call of the sub-agent."""
         self._denials += denials
-        if self._parent is not None:
-            calls = (replace(denial.call, call_id=inner_id(self._call_id, denial.call.call_id)) for denial in denials)
-            self._parent._deny([Denial(call, denial.reason) for call, denial in zip(calls, denials, strict=True)])
+        if self._parent is None:
+            return
+        self._parent._add_denials(
+            [
+                replace(denial, call=replace(denial.call, call_id=inner_id(self._call_id, denial.call.call_id)))
+                for denial in denials
+            ]
+        )
 
-    def usage(self, counter: PromptCounter, model: KnownModel) -> UsageUpdated:
+    def usage_event(self, counter: PromptCounter, model: KnownModel) -> UsageUpdated:
         ledger, window = self.ledger, model.window or DEFAULT_CONTEXT_WINDOW
         return UsageUpdated(ledger.usage, ledger.cost, counter.context_tokens, window, ledger.by_model)
 

@@ -24,8 +24,11 @@ class HostKnowledge:
     window: int | None = None
     """The context window in tokens, which overrides the catalog."""
     is_silently_capped: bool = False
+    """The host truncates far below the requested cap, without an error."""
     refuses_prefill: bool = False
+    """The host rejects a request that ends with an assistant message."""
     refuses_images: bool = False
+    """The host rejects every image."""
     refuses_signatures: bool = False
     """The host rejects the signatures in this history. This is a fact about the history, not the model."""
     text_calls: str = ""
@@ -109,31 +112,29 @@ _WINDOW_WORDS = (
 
 @dataclass(frozen=True, slots=True)
 class LearnedLimit:
-    """A limit in tokens: the largest output cap that the host accepts, or its whole context window.
-
-    `prompt` is the server's token count of the prompt, `total` its count of prompt and output cap together; None if the
-    message does not name them.
-    """
+    """A limit in tokens that a host named."""
 
     kind: Literal["output", "window"]
+    """`output`: the largest output cap that the host accepts. `window`: its whole context window."""
     tokens: int
     prompt: int | None = None
+    """The server's token count of the prompt, None if the message does not name it."""
     total: int | None = None
+    """The server's token count of prompt and output cap together, None if the message does not name it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LimitPattern:
-    """A pattern for one wording of a limit.
-
-    `group` is the regex group of the limit, `prompt` the group of the prompt's size. `is_exclusive`: the number itself
-    already exceeds the limit ("less than 8192").
-    """
+    """A pattern for one wording of a limit."""
 
     kind: Literal["output", "window", "either"]
     pattern: str
     group: int
+    """The regex group of the limit."""
     prompt: int | None
+    """The regex group of the prompt's size, None if the wording does not name it."""
     is_exclusive: bool
+    """The number itself already exceeds the limit ("less than 8192")."""
 
 
 def _wording(

@@ -84,8 +84,9 @@ class PreparedHistory:
         self._messages: list[Message] = []
         self._prepared: tuple[Message, ...] = ()
         self.settled = 0
-        """How many messages were processed for good; they became `_settled_prepared` messages of `_prepared`."""
+        """How many messages at the start are never processed again, because they precede the split."""
         self._settled_prepared = 0
+        """How many messages of `_prepared` the settled messages became; fewer if some were merged or dropped."""
 
     def prepare(self, messages: Sequence[Message]) -> tuple[Message, ...]:
         """Return the same as `make_valid`. Earlier messages are compared by identity, which is cheap."""

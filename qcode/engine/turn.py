@@ -7,7 +7,7 @@ limits of the turn; the limits of the prompt also cover the turns of its sub-age
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias, cast
 
@@ -33,6 +33,7 @@ from qcode.engine.effects import (
     NoModelLeft,
     ReplyFailed,
     Review,
+    Steering,
     SteerQueued,
     ToolEnded,
     TurnSettings,
@@ -52,12 +53,11 @@ from qcode.protocol.events import (
     Notice,
     ResultsCommitted,
     Signal,
-    SteeringAdded,
     StepStarted,
     TurnStarted,
     UsageUpdated,
 )
-from qcode.protocol.messages import Block, Message, typed_text
+from qcode.protocol.messages import Message, typed_text
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import (
     Limit,
@@ -88,34 +88,39 @@ class Idle:
 
 @dataclass(frozen=True, slots=True)
 class Replying:
-    """The reply of a step is in progress; `reply.phase` says what it waits for."""
+    """The reply of a step is in progress."""
 
     reply: Reply
+    """`reply.phase` says what the reply waits for."""
 
 
 @dataclass(frozen=True, slots=True)
 class Calling:
-    """The calls of `result` are being approved and run."""
+    """The calls of a reply are being approved and run."""
 
     round: CallRound
     result: ReplyResult
+    """The reply that contains the calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacting:
-    """The transcript is being compacted; `then` says what follows, even if the compaction fails."""
+    """The transcript is being compacted."""
 
     compactor: Compactor
     then: AfterCompaction
+    """The continuation of the turn, even if the compaction fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Confirming:
-    """The hooks are asked whether the turn may end with `result`, or whether the compaction before `then` may run."""
+    """The hooks are asked whether the turn may end, or whether a compaction may run."""
 
     result: ReplyResult | None = None
+    """The last reply of the turn that is about to end; None before a compaction."""
     cause: Cause = "asked"
     then: AfterCompaction | None = None
+    """The continuation after the compaction; None if the turn is about to end."""
     focus: str = ""
 
 
@@ -150,7 +155,7 @@ AfterCompaction: TypeAlias = BeginStep | ResumeReply | EndCompaction
 
 
 class Turn:
-    """One turn, which is over once it has returned `EndTurn`. `phase` says what it waits for.
+    """One turn, which is over once it has returned `EndTurn`.
 
     `messages` is the transcript so far. `number` counts turns from 1. `tally` is passed for the turn of a sub-agent.
     """
@@ -169,6 +174,7 @@ class Turn:
         self.model = model
         self.settings = settings
         self.phase: TurnPhase = Idle()
+        """What the turn waits for."""
         self._messages = list(messages)
         self._counter = counter
         self._number = number
@@ -181,6 +187,7 @@ class Turn:
         self._text = ""
         """The last text of the model that is not blank: the answer of the turn."""
         self._reply_texts: list[str] = []
+        """The text of each reply that has one; a paused reply and its continuation are one text."""
         self._paused_text = ""
         """The text before a pause of the provider; the next reply continues it."""
         self._is_answered = False
@@ -332,10 +339,11 @@ class Turn:
         return self._relay_reply(reply, [*skipped, changed, *effects])
 
     def _apply_result(self, result: ReplyResult) -> list[Effect]:
+        """Run the calls of a finished reply, start the next step, or end the turn."""
         self._escalates_next = result.escalates_next
         text = self._paused_text + (result.message.text if result.message else "")
         if self._paused_text and self._reply_texts:
-            self._reply_texts.pop()
+            self._reply_texts.pop()  # `text` begins with it
         if text.strip():
             self._reply_texts.append(text)
         self._paused_text = text if result.ending == "paused" else ""
@@ -382,6 +390,7 @@ class Turn:
         return effects if self.is_over else [notice, *effects]
 
     def _finish(self, result: ReplyResult) -> list[Effect]:
+        """End the turn after its last reply. The hooks are asked first, unless the answer is invalid."""
         error = self._review.error
         if error is None and "stop" in self.settings.confirms and self._held_stops < MAX_HELD_STOPS:
             self.phase = Confirming(result)
@@ -457,6 +466,7 @@ class Turn:
         return compactor.record_effects
 
     def _plain_request(self) -> ModelRequest:
+        """Return a request without any reply settings, to measure the size of the prompt."""
         settings, cap = self.settings, CAPPED_DEFAULT_MAX_TOKENS
         return ModelRequest(self.model.name, settings.system, self._history(), settings.tools, cap)
 
@@ -499,7 +509,7 @@ class Turn:
         if limits.end == "stopped":
             return [notice, *self._end(Outcome.END_TURN, result)]
         if limits.end == "denied":
-            self._is_answered = False
+            self._is_answered = False  # the text before the denied calls is not an answer
             return [notice, *self._end(Outcome.END_TURN, result)]
         kind = ErrorKind.TOOL_FAILURE if limits.end == "impossible" else ErrorKind.UNREADABLE_CALL
         return self._end(Outcome.ERROR, result, error=ErrorInfo(kind, limits.note))
@@ -569,30 +579,4 @@ class Turn:
     @property
     def usage(self) -> UsageUpdated:
         """The usage of all requests so far, sub-agents included."""
-        return self.tally.usage(self._counter, self.model)
-
-
-class Steering:
-    """The queue of messages that the user sent while the turn runs. Falsy if it is empty."""
-
-    def __init__(self) -> None:
-        self._queued: list[SteerQueued] = []
-
-    def __bool__(self) -> bool:
-        return bool(self._queued)
-
-    def add(self, steering: SteerQueued) -> None:
-        self._queued.append(steering)
-
-    def remove(self, text: str) -> SteerQueued | None:
-        """Remove and return the last message with this text; None if there is none."""
-        for index in range(len(self._queued) - 1, -1, -1):
-            if self._queued[index].text == text:
-                return self._queued.pop(index)
-        return None
-
-    def drain(self, before: Sequence[Block] = ()) -> tuple[Message, list[Effect]]:
-        """Empty the queue into one message, after the blocks in `before`; return it with its events."""
-        messages, self._queued = self._queued, []
-        message = Message("user", (*before, *(block for queued in messages for block in queued.blocks)))
-        return message, [Emit(SteeringAdded(queued.text, queued.attached)) for queued in messages]
+        return self.tally.usage_event(self._counter, self.model)

@@ -10,10 +10,9 @@ from qcode.engine.compactor import (
     is_summary,
     resolve_parts,
     split_transcript,
-    tokens_of,
     without_old_output,
 )
-from qcode.engine.counting import estimate_text
+from qcode.engine.counting import estimate_text, size_messages
 from qcode.engine.effects import CancelRequested, CompactionSettings, CompactRequested, TurnSettings, UserSubmitted
 from qcode.engine.model_facts import KnownModel
 from qcode.protocol.errors import ErrorKind
@@ -202,7 +201,7 @@ def test_configured_model_writes_the_summary() -> None:
     player = Player(text("Task."), text("Fine."), facts=SMALL_MODEL, settings=settings, history=long_talk(16))
     seen = player.play("and now?").sent
     assert [(item.request.model, item.is_summary) for item in seen] == [("small", True), ("m", False)]
-    size = tokens_of(seen[0].request.messages)
+    size = size_messages(seen[0].request.messages)
     assert size + seen[0].request.max_tokens <= 6_000, "the request for a summary fits its own model's window"
 
 

@@ -43,20 +43,20 @@ _CUT_NUMBER = lazy_pattern(r"-|\.|(?:\.\d+)?[eE][+-]?")
 
 @dataclass(slots=True)
 class BlockDraft:
-    """A block that is being received. The `text` of a call is its raw argument JSON.
-
-    `has_gap`: the stream lost an event, which may have been a fragment of this call.
-    """
+    """A block that is being received."""
 
     kind: DraftKind
     fragments: list[str] = field(default_factory=list)
+    """The text in the pieces in which it arrived; for a call, its raw argument JSON. `text` joins them."""
     size: int = 0
+    """The number of characters in `fragments`."""
     call_id: str = ""
     name: str = ""
     opaque: Opaque | None = None
     state: CallState = "complete"
     is_from_text: bool = False
     has_gap: bool = False
+    """The stream lost an event, which may have been a fragment of this call."""
 
     def append(self, text: str) -> None:
         self.fragments.append(text)

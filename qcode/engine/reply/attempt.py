@@ -1,9 +1,7 @@
 """One request in progress: the text received, the part that may be shown, and its block numbers in the reply.
 
 Text passes first through the filter for inline thinking, then, in a continuation, through the seam. The rest of qcode
-sees only the filtered text, so the text that is shown, stored and classified is the same. `InlineThinking` treats
-`<think>…</think>` at the start of a text as reasoning, for models with `inline_thinking` in the catalog. A tag may be
-split across deltas, so text that may become a tag is held back. Each attempt starts with a new filter.
+sees only the filtered text, so the text that is shown, stored and classified is the same.
 """
 
 from __future__ import annotations
@@ -34,12 +32,10 @@ Emits: TypeAlias = list[Emit]
 
 
 class Attempt:
-    """One attempt at a reply. `base` is the text of earlier attempts that this one continues.
+    """One attempt at a reply. `base` has the blocks of earlier attempts, which this one continues.
 
-    `seam` removes repeated text at the start; None: nothing is removed. `is_silent`: nothing is shown, because the
-    attempt asks for the rest of a call's arguments. `is_broken`: the attempt continues a text whose stream broke.
-    `is_retry`: an earlier request failed. `has_inline_thinking`: the model writes its reasoning as text. `model` is
-    `provider/model`.
+    `is_silent`: nothing is shown, because the attempt asks for the rest of a call's arguments. `has_inline_thinking`:
+    the model writes its reasoning as text.
     """
 
     def __init__(
@@ -58,11 +54,15 @@ class Attempt:
     ) -> None:
         self.kind = kind
         self.is_retry = is_retry
+        """An earlier request failed, and this one replaces it."""
         self.model = model
+        """`provider/model`."""
         self.request = request
         self.assembler = Assembler(tools)
         self.seam = seam
+        """Removes repeated text at the start; None: nothing is removed."""
         self.is_broken = is_broken
+        """The attempt continues a text whose stream broke."""
         self.is_repeating = False
         """The model repeats itself endlessly; the rest of this attempt is ignored."""
         self.shown_chars = 0
@@ -102,7 +102,7 @@ class Attempt:
             return []
         pending = self.flush() if isinstance(event, (ToolCallStarted, ReplyEnded)) else []
         if isinstance(event, ReplyEnded):
-            self._watch_end()
+            self._check_end()
         draft = self.assembler.feed(event)
         if isinstance(event, ReasoningDelta) and event.text:
             return self._show_reasoning(event)
@@ -127,6 +127,7 @@ class Attempt:
         return emits
 
     def record(self, stop: str, *, is_discarded: bool = False) -> AttemptRecord:
+        """Return the record that the session stores; `stop` says why the attempt ended."""
         return AttemptRecord(
             self.kind,
             self.request.max_tokens,
@@ -204,7 +205,7 @@ class Attempt:
         if detector.feed(event.text) is not None:
             self.is_repeating = True
 
-    def _watch_end(self) -> None:
+    def _check_end(self) -> None:
         """Check for a repetition at the end of the reply."""
         detectors = (self._text_repetition, self._reasoning_repetition, *self._args_repetition.values())
         self.is_repeating = self.is_repeating or any(detector.is_repeating_at_end() for detector in detectors)
@@ -227,17 +228,23 @@ def _open_fence(base: list[BlockDraft]) -> str | None:
     return fence.marker if fence is not None else None
 
 
-Kind: TypeAlias = Literal["text", "reasoning"]
-TextSegment: TypeAlias = tuple[Kind, str]
+SegmentKind: TypeAlias = Literal["text", "reasoning"]
+TextSegment: TypeAlias = tuple[SegmentKind, str]
 
 _OPEN, _CLOSE = "<think>", "</think>"
 
 
 class InlineThinking:
-    """Separates inline reasoning from text in one attempt. Call `flush` once at the end."""
+    """Separates inline reasoning from text in one attempt. Call `flush` once at the end.
+
+    `<think>…</think>` at the start of a text is reasoning, for models with `inline_thinking` in the catalog. A tag may
+    be split across deltas, so text that may become a tag is held back. For "<th", "ink>Hm.</think>\\n", "Yes", `feed`
+    returns nothing, then "Hm." as reasoning, then "Yes" as text.
+    """
 
     def __init__(self) -> None:
         self._state: Literal["start", "thinking", "after", "text"] = "start"
+        """`after`: the closing tag was read, and the white space after it is dropped."""
         self._held_text = ""
         self._blanks: list[str] = []
 
@@ -287,7 +294,7 @@ class InlineThinking:
         return blanks
 
 
-def _to_segments(kind: Kind, text: str) -> list[TextSegment]:
+def _to_segments(kind: SegmentKind, text: str) -> list[TextSegment]:
     return [(kind, text)] if text else []
 
 

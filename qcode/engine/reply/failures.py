@@ -91,6 +91,7 @@ def break_off(state: ReplyState) -> list[Effect] | None:
 
 
 def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -> list[Effect]:
+    """Send the request again or continue its text after a wait, switch to a fallback model, or end the reply."""
     error = failure.error
     if error.kind is ErrorKind.CONTEXT_OVERFLOW:
         return ask_for_room(state, EndWithError(error.info), attempt)
@@ -419,8 +420,8 @@ def _continue_elsewhere(state: ReplyState, reason: str) -> list[Effect]:
     if cap is None:
         return end_without_room(state, request)
     state.parts += 1
-    retry = Emit(Retry(is_continuation=True, reason=reason, attempt=1, max_tokens=cap))
-    return [retry, *state.send_continuation(cap, "retries", is_broken=False)]
+    notice = Emit(Retry(is_continuation=True, reason=reason, attempt=1, max_tokens=cap))
+    return [notice, *state.send_continuation(cap, "retries", is_broken=False)]
 
 
 def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
@@ -442,6 +443,7 @@ def _keep_truncated(state: ReplyState, decision: KeepTruncated) -> list[Effect]:
 
 
 def _begin_again(state: ReplyState, attempt: Attempt | None, reason: str) -> list[Effect]:
+    """Send the first request again after a compaction, or to another model; `attempt` is discarded."""
     state.base = []
     request = requests.first_request(state.plan, state.model, state.caps.first)
     cap = state.fit_cap(request, request.max_tokens)
@@ -477,20 +479,20 @@ def ask_for_arguments(state: ReplyState) -> list[Effect]:
     if fitting_cap is None:
         return reject_truncated_call(state, cap, "")
     state.resumed_calls += 1
-    retry = Retry(is_continuation=True, reason="call", attempt=state.resumed_calls, max_tokens=fitting_cap)
+    notice = Retry(is_continuation=True, reason="call", attempt=state.resumed_calls, max_tokens=fitting_cap)
     request = replace(request, max_tokens=fitting_cap)
-    return [Emit(retry), *state.send("resume", request, "repairs", seam=Seam(call.text, is_json=True))]
+    return [Emit(notice), *state.send("resume", request, "repairs", seam=Seam(call.text, is_json=True))]
 
 
 def handle_arguments(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
     """Append the received arguments. Run the call if its JSON is complete, ask again if truncated, or reject it."""
     call = _cut_call(state)
-    rest = without_opening(text_of(attempt.drafts), "json")
+    received = without_opening(text_of(attempt.drafts), "json")
     state.kept_tokens += state.tokens_of(attempt)
     cap = attempt.request.max_tokens
     if attempt.assembler.damaged_events:
         return reject_truncated_call(state, cap, shape.raw_stop)
-    closed = _closed_object(call.text + rest)
+    closed = _closed_object(call.text + received)
     if closed is not None:
         try:
             arguments = parse_arguments(closed)
@@ -502,10 +504,10 @@ def handle_arguments(state: ReplyState, attempt: Attempt, shape: ReplyShape) -> 
         repaired = Emit(ToolPayloadRepair(_ISSUE, attempted=True, succeeded=True))
         return [repaired, *state.finish("calls", StopReason.TOOL_USE, shape.raw_stop, cap=cap)]
     # A model that stops by itself while the JSON is still open sent something else, such as an apology.
-    if not shape.hit_cap or not ends_early(call.text + rest):
+    if not shape.hit_cap or not ends_early(call.text + received):
         return reject_truncated_call(state, cap, shape.raw_stop)
-    call.append(rest)
-    if rest.strip() and state.resumed_calls < MAX_RESUMED_CALL_REQUESTS:
+    call.append(received)
+    if received.strip() and state.resumed_calls < MAX_RESUMED_CALL_REQUESTS:
         return ask_for_arguments(state)
     return reject_truncated_call(state, cap, shape.raw_stop)
 

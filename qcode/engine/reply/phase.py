@@ -39,21 +39,21 @@ class ReceivedCall:
 
 @dataclass(frozen=True, slots=True)
 class ReplyResult:
-    """The result of a reply. `message` is None if there is nothing to store.
-
-    `limit` is the limit for the whole prompt (replies, tool calls, cost, time) that ended the reply, or None. See
-    `recovery.RunCalls` for `escalates_next`.
-    """
+    """The result of a reply."""
 
     ending: Ending
     stop: StopReason | None
     raw_stop: str
     message: Message | None
+    """The message to store, None if there is nothing to store."""
     calls: tuple[ReceivedCall, ...] = ()
     error: ErrorInfo | None = None
     note: str = ""
+    """Explains to the user why the reply is incomplete."""
     limit: Limit | None = None
+    """The limit for the whole prompt (replies, tool calls, cost, time) that ended the reply, or None."""
     escalates_next: bool = False
+    """See `recovery.RunCalls`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +63,11 @@ class Unsent:
 
 @dataclass(frozen=True, slots=True)
 class Streaming:
-    """One request is in flight. It was counted under `cause` in the turn's totals (`engine.ledger`)."""
+    """One request is in flight."""
 
     attempt: Attempt
     cause: RequestCause
+    """The cause under which the request was counted in the turn's totals (`engine.ledger`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,56 +79,59 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Reopened:
-    """The attempt that replaced `attempt` failed; `recovery` decides again, on `attempt`."""
+    """The attempt that replaced an earlier one failed; `recovery` decides again, on the earlier one."""
 
     attempt: Attempt
+    """The earlier attempt."""
     shape: ReplyShape
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waiting before the next request: the same request again, or one that continues the shown text."""
+    """Waiting before the next request."""
 
     then: Literal["replay", "continue"]
+    """`replay`: the same request is sent again. `continue`: the next request continues the shown text."""
     failed_attempt: Attempt
 
 
 @dataclass(frozen=True, slots=True)
 class AtLimit:
-    """The provider has reached a rate limit. After `seconds_left` the request is sent again, as after a `Backoff`.
-
-    `after_wait` is a `NeedsModel` if the limit belongs to a model that failed earlier in the turn; after the wait that
-    model continues.
-    `is_question`: the user has not yet decided whether to wait.
-    """
+    """The provider has reached a rate limit."""
 
     after_wait: Backoff | NeedsModel
+    """A `Backoff` sends a request after the wait.
+
+    A `NeedsModel` means that the limit belongs to a model that failed earlier in the turn; after the wait that model
+    continues.
+    """
     error: ErrorInfo
     seconds_left: float
+    """The rest of the wait."""
     is_question: bool
+    """The user has not yet decided whether to wait."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsModel:
-    """The model failed with `failure` and is not retried; another model may take over from the closed attempt.
-
-    `has_waited`: the turn has waited for the limit of that model, which has ended.
-    """
+    """The model failed and is not retried; another model may take over."""
 
     failure: ReplyFailed
+    """The failure of the model."""
     attempt: Attempt
+    """The closed attempt that failed; another model continues its text."""
     has_waited: bool = False
+    """The turn has waited for the limit of that model, which has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class NeedsRoom:
-    """The window is full. `fallback` ends the reply if the conversation cannot be compacted.
-
-    `attempt` is the closed attempt that filled the window, None if its text is already part of the reply.
-    """
+    """The window is full."""
 
     fallback: RoomFallback
+    """How the reply ends if the conversation cannot be compacted."""
     attempt: Attempt | None
+    """The closed attempt that filled the window, None if its text is already part of the reply."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +153,10 @@ class EndWithError:
 
 @dataclass(frozen=True, slots=True)
 class EndWithoutRoom:
-    """The window leaves too little for a reply to `request`, which was not sent."""
+    """The window leaves too little for a reply."""
 
     request: ModelRequest
+    """The request that was not sent."""
 
 
 @dataclass(frozen=True, slots=True)

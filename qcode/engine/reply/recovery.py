@@ -45,21 +45,22 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """Commit the reply. `is_cut`: the reply stays truncated, and a notice gives the reason."""
+    """Commit the reply."""
 
     is_cut: bool = False
+    """The reply stays truncated, and a notice gives the reason."""
     why: Termination = "completed"
 
 
 @dataclass(frozen=True, slots=True)
 class RunCalls:
-    """Commit the reply and run its complete calls; an incomplete last call is rejected.
-
-    `escalates_next`: the next request has the larger cap. It could not be used for this reply, because the front end
-    cannot remove the text that it showed.
-    """
+    """Commit the reply and run its complete calls; an incomplete last call is rejected."""
 
     escalates_next: bool = False
+    """The next request has the larger cap.
+
+    It could not be used for this reply, because the front end cannot remove the text that it showed.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +70,23 @@ class Resend:
 
 @dataclass(frozen=True, slots=True)
 class Escalate:
-    """Send the same request again with the output cap `cap`, in tokens; its reply replaces this attempt."""
+    """Send the same request again with a larger output cap; its reply replaces this attempt."""
 
     cap: int
+    """The output cap in tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Continue:
-    """Keep the text and request its continuation, with an output cap of `cap` tokens."""
+    """Keep the text and request its continuation."""
 
     cap: int
+    """The output cap in tokens."""
 
 
 @dataclass(frozen=True, slots=True)
 class Nudge:
-    """Reasoning used up the whole cap twice: ask once for the answer itself."""
+    """Ask once for the answer itself, because reasoning used up the whole cap twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,12 +96,12 @@ class ResumeCall:
 
 @dataclass(frozen=True, slots=True)
 class RepairCall:
-    """The provider could not parse the model's call: ask once for a well-formed call."""
+    """Ask once for a well-formed call, because the provider could not parse the model's call."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fail:
-    """The reply has nothing usable: end the turn with an error."""
+    """End the turn with an error, because the reply has nothing usable."""
 
     why: Literal["thinking_only", "empty", "unknown", "malformed"]
 

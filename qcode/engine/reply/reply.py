@@ -394,12 +394,12 @@ class Reply:
         cap = state.fit_cap(request, request.max_tokens)
         if cap is None:
             return failures.end_without_room(state, request)
-        retry = (
+        notice = (
             Emit(Retry(is_continuation=True, reason="call", attempt=1, max_tokens=cap))
             if is_continued
             else state.start_over("call", 1, cap)
         )
-        ended, effects = attempt.assembler.ended, [retry]
+        ended, effects = attempt.assembler.ended, [notice]
         if ended is not None and ended.detail:
             effects.insert(0, Emit(Notice("warning", synthetic.unreadable_call_notice(ended.detail))))
         return effects + state.send("repair", replace(request, max_tokens=cap), "repairs")

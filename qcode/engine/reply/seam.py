@@ -61,7 +61,7 @@ class Seam:
         """The white space after a removed opening that is part of the text, and is released before it."""
         self._breaks = ""
         """The line breaks to release instead of an empty `_blank`, if the text must start on a new line."""
-        self._is_open = not before
+        self._is_settled = not before
         """Nothing is held back any more."""
 
     def for_next_continuation(self) -> Seam:
@@ -70,7 +70,7 @@ class Seam:
 
     def feed(self, text: str) -> str:
         """Add `text`; return the part of the input that is certainly new and hold the rest."""
-        if self._is_open:
+        if self._is_settled:
             return text
         self._held_texts.append(text)
         self._is_held_blank = self._is_held_blank and not text.strip()
@@ -82,7 +82,7 @@ class Seam:
 
     def flush(self) -> str:
         """Return the text held back, without repetition, at the end of the continuation."""
-        if self._is_open:
+        if self._is_settled:
             return ""
         return self._settle("".join(self._held_texts), is_last=True)
 
@@ -103,7 +103,7 @@ class Seam:
             return ""
         rest = self._without_opening(pending)
         if len(rest) < len(pending):
-            self._restart_with(rest)
+            self._continue_with(rest)
             return self._settle(rest, is_last=is_last)
         cleaned = self._without_replay(rest)
         if cleaned != rest:
@@ -113,7 +113,7 @@ class Seam:
             if is_new_line is None and not is_last:
                 return ""
             self._blank = self._breaks if is_new_line else ""
-        self._is_open = True
+        self._is_settled = True
         self._held_texts = []
         return self._blank + cleaned
 
@@ -140,11 +140,11 @@ class Seam:
         is_indented = self._is_indented or (owned == _LEAD_IN_BREAKS and not blank)
         rest = pending[len(blank) :].lstrip(" \t") if is_indented else pending[len(blank) :]
         self._owned_breaks = None
-        self._restart_with(rest)
+        self._continue_with(rest)
         return rest
 
-    def _restart_with(self, rest: str) -> None:
-        """Restart with the text after a removed opening."""
+    def _continue_with(self, rest: str) -> None:
+        """Treat `rest`, the text after a removed opening, as if the continuation began with it."""
         self._held_texts, self._is_held_blank = [rest], not rest.strip()
         self._restarted_chars = _common_length(self._before, rest)
         self._may_restart = self._restarted_chars == len(rest)

@@ -1,7 +1,6 @@
 """The state of a reply between its attempts, and the operations that its modules share. Private to this package.
 
-`phase` says what the reply waits for. `base` holds the blocks that were shown and are kept. `superseded` is an earlier
-attempt that a new one may replace. The `describe_` functions return messages about a reply that stays incomplete.
+The `describe_` functions return messages about a reply that stays incomplete.
 """
 
 from __future__ import annotations
@@ -54,13 +53,15 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class SupersededAttempt:
-    """An attempt whose text is kept in case its replacement fails. `shape` is None if its stream broke."""
+    """An attempt whose text is kept in case its replacement fails."""
 
     attempt: Attempt
     shape: ReplyShape | None
+    """None if the stream of the attempt broke."""
     drafts: list[BlockDraft]
     text: str
     output_tokens: int
+    """The output tokens of the attempt, as reported or counted."""
 
 
 class ReplyState:
@@ -73,8 +74,11 @@ class ReplyState:
         self.ledger = ledger
         self.tools = plan.tools_by_name
         self.phase: ReplyPhase = Unsent()
+        """What the reply waits for."""
         self.base: list[BlockDraft] = []
+        """The blocks that were shown and are kept."""
         self.superseded: SupersededAttempt | None = None
+        """An earlier attempt that a new one may replace."""
         self.has_made_room = False
         """The conversation was compacted for this reply, which is done only once."""
         self.has_taken_back = False
@@ -202,9 +206,9 @@ class ReplyState:
 
     def discard(self, attempt: Attempt) -> None:
         """Mark a closed attempt as discarded. Idempotent."""
-        self._mark(attempt, is_discarded=True)
+        self._set_discarded(attempt, is_discarded=True)
 
-    def _mark(self, attempt: Attempt, *, is_discarded: bool) -> None:
+    def _set_discarded(self, attempt: Attempt, *, is_discarded: bool) -> None:
         record = self.records[attempt.record_index]
         if record.is_discarded is is_discarded:
             return
@@ -253,7 +257,7 @@ class ReplyState:
 
     def _reinstate(self, superseded: SupersededAttempt, *, is_interrupted: bool = False) -> list[Effect]:
         self.superseded = None
-        self._mark(superseded.attempt, is_discarded=False)
+        self._set_discarded(superseded.attempt, is_discarded=False)
         if not self.has_taken_back:
             return []
         self.has_taken_back = False
@@ -395,16 +399,15 @@ def describe_no_room(prompt_tokens: int, window: int | None) -> str:
 
 def _caps_text(attempts: Sequence[AttemptRecord]) -> str:
     """Return the output caps of the requests: `output caps 8,000, then 64,000`, or `output cap 500 each`."""
-    caps = [f"{attempt.max_tokens:,}" for attempt in attempts]
-    if len(set(caps)) == 1:
-        return f"output cap {caps[0]} each" if len(caps) > 1 else f"output cap {caps[0]}"
-    return f"output caps {', then '.join(caps)}"
+    numbers = [f"{attempt.max_tokens:,}" for attempt in attempts]
+    if len(set(numbers)) == 1:
+        return f"output cap {numbers[0]} each" if len(numbers) > 1 else f"output cap {numbers[0]}"
+    return f"output caps {', then '.join(numbers)}"
 
 
 def describe_cut(attempts: Sequence[AttemptRecord], why: str, error: str = "") -> str:
     """Return the message for a reply that stays truncated: the requests made, the reason, and what to do."""
-    caps = _caps_text(attempts)
-    requests = count_text(len(attempts), "request")
+    request_count = count_text(len(attempts), "request")
     reason = {
         "no_progress": "the last continuation added nothing",
         "budget_exhausted": "the output budget is used up (max_total_completion_tokens, max_total_output_chars)",
@@ -413,31 +416,29 @@ def describe_cut(attempts: Sequence[AttemptRecord], why: str, error: str = "") -
     }.get(why, "each request reached its output limit")
     # A higher cap would not have prevented an error.
     remedy = "Ask to continue." if why == "error" else "Ask to continue, or set a higher --max-output-tokens."
-    return f"The reply is incomplete after {requests} ({caps}): {reason}. {remedy}"
+    return f"The reply is incomplete after {request_count} ({_caps_text(attempts)}): {reason}. {remedy}"
 
 
 def describe_overspent(attempts: Sequence[AttemptRecord], limit: Decimal) -> str:
     """Return the message for a truncated reply that is not continued because of the cost limit."""
-    caps = _caps_text(attempts)
     return (
-        f"The reply is incomplete ({caps}): continuing would exceed --max-budget-usd {limit}. Ask to "
+        f"The reply is incomplete ({_caps_text(attempts)}): continuing would exceed --max-budget-usd {limit}. Ask to "
         "continue, or raise the budget."
     )
 
 
 def describe_thinking_only(attempts: Sequence[AttemptRecord], thinking_chars: int) -> str:
     """Return the message for a reply that never got beyond thinking: its limits, and what to do."""
-    caps = _caps_text(attempts)
     thought = f"{count_text(thinking_chars, 'character')} of thinking"
     return (
-        f"Thinking used up the output limit in every request ({caps}; {thought}, no answer). "
+        f"Thinking used up the output limit in every request ({_caps_text(attempts)}; {thought}, no answer). "
         "Lower the reasoning effort, or set a higher --max-output-tokens."
     )
 
 
 def describe_empty(attempts: Sequence[AttemptRecord]) -> str:
-    caps = _caps_text(attempts)
+    """Return the message for a reply that was truncated before anything arrived."""
     return (
-        f"The reply was truncated before any text or tool call arrived ({caps}). Ask for less at once, "
+        f"The reply was truncated before any text or tool call arrived ({_caps_text(attempts)}). Ask for less at once, "
         "or set a higher --max-output-tokens."
     )
