@@ -125,12 +125,12 @@ def read_first_line(descriptor: int) -> bytes:
 
 
 class StdinReader:
-    """A thread that reads lines and passes each to `on_line` without its newline. None stands for a line too long.
+    """A thread that reads lines and passes each to `on_line` without its newline, and None for a line too long.
 
-    At the end of the input, `on_end` gets an empty string, or the reason if reading failed. Both are called in the
-    event loop that runs when this is created. `first_bytes` is input that was read before. A line counts as handled
-    when `on_line` returns; call `hold` with its size to delay that until `release`. While more than
-    `MAX_AHEAD_BYTES` of lines wait, nothing more is read.
+    At the end of the input, `on_end` gets an empty string, or the reason if reading failed. Both functions are called
+    in the event loop that runs when the reader is created. `first_bytes` is input that was read before. A line counts
+    as handled when `on_line` returns. `on_line` can call `hold` with the size of its line, so that the line counts as
+    waiting until `release`. While more than `MAX_AHEAD_BYTES` of lines wait, nothing more is read.
     """
 
     def __init__(

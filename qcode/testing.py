@@ -47,13 +47,14 @@ Reply: TypeAlias = str | Call | Sequence[str | Call] | ProviderError
 class Scripted:
     """A model for `Options(model=...)` that answers each request with the next of `replies`.
 
-    A request after the last reply raises `ProviderError`. `requests` are the requests so far.
+    A request after the last reply raises `ProviderError`.
     """
 
     def __init__(self, replies: Sequence[Reply], *, name: str = "scripted") -> None:
         self.name = name
         self.host = name
         self.requests: list[ModelRequest] = []
+        """The requests so far."""
         self._replies = list(replies)
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:

@@ -44,7 +44,7 @@ _PROBLEMS: dict[CallState, str] = {
     "incomplete": "was truncated by the output limit",
     "damaged": "was damaged in transit",
 }
-"""What is wrong with a call, in the note that ends the turn."""
+"""The fault of a call, in the note that ends the turn."""
 
 
 @dataclass(slots=True)

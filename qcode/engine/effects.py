@@ -34,7 +34,7 @@ class CompactRequested:
     """The user requests a compaction; the turn does nothing else."""
 
     focus: str = ""
-    """What the summary must keep, in the user's words."""
+    """The user's wish for what the summary must keep."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -174,7 +174,7 @@ class Turn:
         self.model = model
         self.settings = settings
         self.phase: TurnPhase = Idle()
-        """What the turn waits for."""
+        """The event that the turn waits for."""
         self._messages = list(messages)
         self._counter = counter
         self._number = number

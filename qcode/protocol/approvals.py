@@ -52,10 +52,11 @@ the calls that `sandboxed_rule` covers, in the workspace sandbox without asking.
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """The part of a call that the user may edit before it runs: its `text`, and a file name that suits an editor."""
+    """The part of a call that the user may edit before it runs."""
 
     text: str
     file_name: str
+    """A file name that suits an editor."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,12 +131,12 @@ class ImpossibleCall:
     """May the model try again, although its last calls cannot run (an unknown tool, or missing arguments)?
 
     Decided by `Allow`, by `Deny`, which ends the turn, or by `Deny` with a reason, which goes to the model instead.
-    `detail` has the arguments of the call.
     """
 
     call: ToolCall
     question: str
     detail: str
+    """The arguments of the call."""
     agent: str = ""
 
     @property
@@ -149,10 +150,11 @@ Ask: TypeAlias = "Callable[[str, str, tuple[Choice, ...]], Awaitable[str | None]
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """One of several answers. `detail` explains it and may be empty."""
+    """One of several answers."""
 
     label: str
     detail: str = ""
+    """Explains the answer; it may be empty."""
 
 
 OWN_QUESTION = "qcode itself"
@@ -196,15 +198,14 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class PlanApproval:
-    """The model proposes a plan, which is Markdown. Decided by `AcceptPlan`, which ends plan mode, or by `Deny`.
-
-    `is_trusted`: the folder is trusted. In an untrusted one each edit asks, so `accept-edits` cannot be chosen.
-    """
+    """The model proposes a plan. Decided by `AcceptPlan`, which ends plan mode, or by `Deny`."""
 
     call: ToolCall
     question: str
     detail: str
+    """The plan, in Markdown."""
     is_trusted: bool = True
+    """The folder is trusted. In an untrusted one each edit asks, so `accept-edits` cannot be chosen."""
 
     @property
     def id(self) -> str:
@@ -229,17 +230,18 @@ class LimitApproval:
 
 @dataclass(frozen=True, slots=True)
 class ServerApproval:
-    """May a tool server run, may its changed tools be offered, or may the browser open to sign in at it (`is_login`)?
+    """May a tool server run, may its changed tools be offered, or may the browser open to sign in at it?
 
-    Decided by `Allow` or `Deny`. It belongs to no turn. Each question has another `id`, so a late decision never
-    answers a different question.
+    Decided by `Allow` or `Deny`. It belongs to no turn.
     """
 
     id: str
+    """Different for each question, so a late decision never answers another question."""
     server: str
     question: str
     detail: str
     is_login: bool = False
+    """The question is whether the browser may open."""
 
 
 CallApproval: TypeAlias = ToolApproval | RepeatedCall | ImpossibleCall | Question | PlanApproval
@@ -260,39 +262,42 @@ class Allow:
 
 @dataclass(frozen=True, slots=True)
 class Deny:
-    """No. `message` is sent to the model. Without a message, the app and its linear mode end the turn."""
+    """No."""
 
     message: str = ""
+    """Sent to the model. Without a message, the app and its linear mode end the turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The answer to a question. `text` becomes the result of the call, which does not run."""
+    """The answer to a question."""
 
     text: str
+    """The result of the call, which does not run."""
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptPlan:
-    """End plan mode and carry out the plan in `mode`. A mode that a plan may not choose counts as `default`.
-
-    `trusts_folder`: the front end trusts the folder first.
-    """
+    """End plan mode and carry out the plan."""
 
     mode: ApprovalMode = "default"
+    """The mode from then on. A mode that a plan may not choose counts as `default`."""
     trusts_folder: bool = False
+    """The front end trusts the folder first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Revise:
-    """Edit the call: `text` replaces its draft; `arguments`, if not None, replace all of its arguments.
+    """Edit the call.
 
     The edited call is judged again, and a new approval with the same id asks for it. If it is invalid or a rule denies
     it, a notice says so, and the approval asks for the original call again.
     """
 
     text: str = ""
+    """Replaces the draft of the call."""
     arguments: JsonObject | None = None
+    """Replace all arguments of the call; None: only the draft changes."""
 
 
 Decision: TypeAlias = Allow | Deny | Answer | AcceptPlan | Revise
@@ -311,7 +316,7 @@ def mismatched_decision_notice(approval: Approval, decision: Decision) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TurnOptions:
-    """Options of one turn. `check` and the limits replace those of the run."""
+    """Options of one turn."""
 
     model: str = ""
     """`provider/model`; empty for the current model."""
@@ -334,10 +339,12 @@ class TurnOptions:
     `/server:prompt` and `@server:uri` are recognized only there. None: the user typed the whole prompt.
     """
     max_turns: int | None = None
+    """This limit and the following ones replace those of the run; None: those of the run apply."""
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
     timeout_s: float | None = None
     check: AnswerCheck | None = None
+    """Replaces the check of the run, if it is not None."""
 
 
 NO_OPTIONS = TurnOptions()
@@ -345,11 +352,13 @@ NO_OPTIONS = TurnOptions()
 
 @dataclass(frozen=True, slots=True)
 class RuleConfig:
-    """A rule as written in a config file, with `examples` of calls that it covers and `counterexamples`."""
+    """A rule as written in a config file."""
 
     text: str
     examples: tuple[str, ...] = ()
+    """Calls that the rule covers."""
     counterexamples: tuple[str, ...] = ()
+    """Calls that the rule does not cover."""
 
     def __str__(self) -> str:
         return self.text

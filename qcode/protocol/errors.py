@@ -16,13 +16,7 @@ LimitPeriod: TypeAlias = Literal["", "minute", "day", "plan"]
 
 
 class ErrorKind(StrEnum):
-    """The kind of a failure. If it `is_transient`, the same request may succeed later.
-
-    `TLS`: the certificate of the host is not trusted, or the file of CA certificates cannot be read.
-    `REPETITION`: the model repeated itself endlessly. `UNREADABLE_CALL`: the model kept writing calls that cannot be
-    parsed. `TOOL_FAILURE`: the model kept making calls that can never run. `BUDGET`: a limit of the prompt was reached.
-    `PROMPT_BLOCKED`: a hook blocked the prompt.
-    """
+    """The kind of a failure. If it `is_transient`, the same request may succeed later."""
 
     NO_CREDENTIAL = "no_credential"
     AUTH = "auth"
@@ -37,13 +31,19 @@ class ErrorKind(StrEnum):
     CONNECTION = "connection"
     UNREACHABLE = "unreachable"
     TLS = "tls"
+    """The certificate of the host is not trusted, or the file of CA certificates cannot be read."""
     BAD_RESPONSE = "bad_response"
     STRUCTURED_OUTPUT = "structured_output"
     REPETITION = "repetition"
+    """The model repeated itself endlessly."""
     UNREADABLE_CALL = "unreadable_call"
+    """The model kept writing calls that cannot be parsed."""
     TOOL_FAILURE = "tool_failure"
+    """The model kept making calls that can never run."""
     BUDGET = "budget"
+    """A limit of the prompt was reached."""
     PROMPT_BLOCKED = "prompt_blocked"
+    """A hook blocked the prompt."""
     INTERNAL = "internal"
 
     @property
@@ -74,13 +74,7 @@ def _restore_error(kind: type[_ErrorT], args: tuple[object, ...], fields: dict[s
 
 
 class ProviderError(Exception):
-    """A request failed, or a stream broke. Raised by providers only; the driver turns it into `ReplyFailed`.
-
-    `message` is one line for the user, without keys, HTML or tracebacks. `retry_after` is the wait in seconds that the
-    server asks for. `request_id`, `code` and `param` come from the server: its id of the request, its error code, and
-    the rejected parameter. `resets_at` is the end of the rate limit in seconds since 1970, if the server names it, and
-    `period` the limit's period. `may_retry` is False if the server forbids another attempt.
-    """
+    """A request failed, or a stream broke. Raised by providers only; the driver turns it into `ReplyFailed`."""
 
     def __init__(
         self,
@@ -99,14 +93,23 @@ class ProviderError(Exception):
         super().__init__(message)
         self.kind = kind
         self.message = message
+        """One line for the user, without keys, HTML or tracebacks."""
         self.status = status
+        """The HTTP status, None if there was no response."""
         self.retry_after = retry_after
+        """The wait in seconds that the server asks for."""
         self.request_id = request_id
+        """The server's id of the request."""
         self.code = code
+        """The server's error code."""
         self.param = param
+        """The parameter that the server rejected."""
         self.resets_at = resets_at
+        """The end of the rate limit in seconds since 1970, if the server names it."""
         self.period = period
+        """The period of the rate limit."""
         self.may_retry = may_retry
+        """False if the server forbids another attempt."""
 
     def __reduce__(self) -> tuple[object, ...]:
         return _restore_error, (type(self), self.args, self.__dict__)
@@ -121,12 +124,7 @@ class ProviderError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ErrorInfo:
-    """A failure as front ends and session files see it.
-
-    See `ProviderError` for the fields that both have. `wait_refusal` says why qcode did not wait for the end of the
-    limit, although the settings ask for it. `limited_model` is the model whose limit ends at `resets_at`, empty if it
-    is the model that failed.
-    """
+    """A failure as front ends and session files see it. See `ProviderError` for the fields that both have."""
 
     kind: str
     message: str
@@ -136,16 +134,13 @@ class ErrorInfo:
     resets_at: int | None = None
     period: LimitPeriod = ""
     wait_refusal: str = ""
+    """Why qcode did not wait for the end of the limit, although the settings ask for it."""
     limited_model: str = ""
+    """The model whose limit ends at `resets_at`, empty if it is the model that failed."""
 
 
 class ExitCode(IntEnum):
-    """Exit codes of the program. Scripts rely on them.
-
-    `DENIED`: the turn ended on denied calls, without an answer. `INCOMPLETE`: the answer is still truncated after the
-    recovery. `TRANSIENT`: a failure after which the same command may succeed. `READER_GONE`: the reader of standard
-    output closed the pipe.
-    """
+    """Exit codes of the program. Scripts rely on them."""
 
     OK = 0
     FAILED = 1
@@ -155,11 +150,15 @@ class ExitCode(IntEnum):
     BAD_CONFIG = 52
     LIMIT_REACHED = 53
     DENIED = 55
+    """The turn ended on denied calls, without an answer."""
     INCOMPLETE = 56
+    """The answer is still truncated after the recovery."""
     REFUSED = 57
     TRANSIENT = 75
+    """A failure after which the same command may succeed."""
     INTERRUPTED = 130
     READER_GONE = 141
+    """The reader of standard output closed the pipe."""
     TERMINATED = 143
 
 
@@ -239,9 +238,10 @@ class SessionNotFound(SessionError):  # noqa: N818  # named for what happened
 
 
 class SessionBusy(SessionError):  # noqa: N818  # named for what happened
-    """Another process writes to the session. `holder` is its process id, 0 if unknown."""
+    """Another process writes to the session."""
 
     def __init__(self, text: str, session_id: str = "", holder: int = 0) -> None:
         super().__init__(text)
         self.session_id = session_id
         self.holder = holder
+        """The id of that process, 0 if unknown."""

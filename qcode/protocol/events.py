@@ -28,10 +28,12 @@ AttemptKind: TypeAlias = Literal["first", "escalated", "continuation", "nudge", 
 
 @dataclass(frozen=True, slots=True)
 class TurnStarted:
-    """A turn began with the prompt that the user typed. `attached` precedes it in the message."""
+    """A turn began."""
 
     prompt: str
+    """The text that the user typed."""
     attached: tuple[Block, ...] = ()
+    """Attachments, which precede the prompt in the message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,13 @@ class StepStarted:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallProgress:
-    """The model is writing a call; `size` is the number of argument characters received."""
+    """The model is writing a call."""
 
     block: int
     call_id: str
     name: str
     size: int
+    """The number of argument characters received so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,11 +74,12 @@ class Retry:
 
 @dataclass(frozen=True, slots=True)
 class PartialRestored:
-    """The new attempt failed, or was interrupted by the user: the reply is restored to `text` and `reasoning`."""
+    """The new attempt failed, or the user interrupted it: the reply is restored to this text."""
 
     text: str
     reasoning: str = ""
     is_interrupted: bool = False
+    """The user interrupted the new attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,15 +126,16 @@ class ApprovalRequested:
 
 @dataclass(frozen=True, slots=True)
 class ToolStarted:
-    """A call started. `is_backgroundable`: the user may move it to the background (`Conversation.background`)."""
+    """A call started."""
 
     call: ToolCall
     is_backgroundable: bool = False
+    """The user may move the call to the background (`Conversation.background`)."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """A running call printed `text`."""
+    """A running call printed text."""
 
     call_id: str
     text: str
@@ -153,116 +158,126 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True)
 class ResultsCommitted:
-    """All calls of a step have their results, which are in `message`."""
+    """All calls of a step have their results."""
 
     message: Message
+    """The message that contains the results."""
 
 
 @dataclass(frozen=True, slots=True)
 class SteeringAdded:
-    """A message that the user sent during the turn was added to the transcript before the next step.
-
-    `attached` precedes it.
-    """
+    """A message that the user sent during the turn was added to the transcript before the next step."""
 
     text: str
     attached: tuple[Block, ...] = ()
+    """Attachments, which precede the text in the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelUsage:
-    """The usage of one model (`provider/model`) in a turn; `cost` is None if a price is unknown."""
+    """The usage of one model in a turn."""
 
     model: str
+    """`provider/model`."""
     usage: Usage
     cost: Decimal | None
+    """The cost in USD, None if a price is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class UsageUpdated:
-    """The usage of all requests of the turn so far; `context_tokens` is the last known size of the transcript."""
+    """The usage of all requests of the turn so far."""
 
     usage: Usage
     cost: Decimal | None
+    """The cost in USD, None if a price is unknown."""
     context_tokens: int
+    """The last known size of the transcript."""
     context_window: int
+    """The context window of the model in tokens."""
     by_model: tuple[ModelUsage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """The turn waits `seconds` before the next attempt. `attempt` counts from 1; `status` is the failure's, if any."""
+    """The turn waits before the next attempt."""
 
     seconds: float
     why: str
+    """The message of the failure."""
     attempt: int = 1
+    """The number of failures in a row, from 1."""
     status: int | None = None
+    """The HTTP status of the failure, if any."""
 
 
 @dataclass(frozen=True, slots=True)
 class LimitReached:
-    """The turn stopped at a rate limit that ends in `seconds`; `error` has the time.
-
-    `is_question`: the turn waits for the answer to a `LimitApproval`. Otherwise it waits for the end of the limit, then
-    sends the same request again; the event is repeated every minute.
-    """
+    """The turn stopped at a rate limit."""
 
     error: ErrorInfo
+    """The failure, with the time at which the limit ends."""
     seconds: float
+    """The rest of the wait."""
     is_question: bool = False
+    """The turn waits for the answer to a `LimitApproval`.
+
+    Otherwise it waits for the end of the limit, then sends the same request again; the event is repeated every minute.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class ModelFellBack:
-    """The rest of the turn uses another model, because the first one failed with `error`. Names are `provider/model`.
-
-    `error` is None if the first model was skipped because its limit has not ended yet. It is also None if
-    `has_returned`: the turn waited for the limit of `to_model`, which has ended.
-    """
+    """The rest of the turn uses another model, because the first one failed."""
 
     from_model: str
+    """`provider/model`, as `to_model`."""
     to_model: str
     error: ErrorInfo | None
+    """The failure of the first model.
+
+    None if that model was skipped because its limit has not ended yet, and if `has_returned`.
+    """
     has_returned: bool = False
+    """The turn waited for the limit of `to_model`, which has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionStarted:
-    """Compaction of the conversation begins.
-
-    `cause`: `threshold` (the window is nearly full), `full` (it had no room for the reply), `asked` (by the user).
-    """
+    """Compaction of the conversation begins."""
 
     cause: Literal["threshold", "full", "asked"]
+    """`threshold`: the window is nearly full. `full`: the window had no room for the reply. `asked`: by the user."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compacted:
-    """The conversation was compacted. Token counts are for the whole prompt, as far as known.
-
-    `kind`: `output` (old tool output was dropped) or `summary` (a summary replaced older messages).
-    """
+    """The conversation was compacted. Token counts are for the whole prompt, as far as known."""
 
     before_tokens: int
     after_tokens: int
     kind: Literal["output", "summary"]
+    """`output`: old tool output was dropped. `summary`: a summary replaced older messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A message for the user. `is_once`: it is shown only once in a conversation."""
+    """A message for the user."""
 
     level: Level
     text: str
     is_once: bool = False
+    """It is shown only once in a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
 class HookStarted:
-    """A hook has been running for some seconds. `hook` is the event that it handles, `command` its command line."""
+    """A hook has been running for some seconds."""
 
     hook: str
+    """The event that the hook handles."""
     command: str
+    """Its command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,56 +301,63 @@ class HookEnded:
 
 @dataclass(frozen=True, slots=True)
 class StopReasonObserved:
-    """An attempt ended. `raw` is the provider's own stop reason, `turn` and `step` are counted from 1."""
+    """An attempt ended."""
 
     provider: str
     model: str
     reason: StopReason
     raw: str
+    """The provider's own stop reason."""
     turn: int
+    """The number of the turn in the session, from 1."""
     step: int
+    """The number of the step in the turn, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class OutputEscalated:
-    """A truncated reply is requested again: the output cap was `from_tokens` and is now `to_tokens`."""
+    """A truncated reply is requested again with a larger output cap."""
 
     from_tokens: int
+    """The cap of the truncated attempt."""
     to_tokens: int
+    """The new cap."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContinuationAttempt:
-    """A continuation starts. `output_tokens` and `output_chars` are totals of the reply so far.
-
-    `tokens_left` is the unused part of the reply's budget.
-    """
+    """A continuation starts."""
 
     index: int
+    """Counts the continuations of the reply from 1."""
     output_tokens: int
+    """The tokens of the reply so far, over all its attempts."""
     output_chars: int
+    """The characters of its text so far."""
     tokens_left: int
+    """The unused part of the reply's token budget."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContinuationTerminated:
-    """A reply that had been truncated is over; `completed`: it is complete now, otherwise the reason why it is not."""
+    """A reply that had been truncated is over."""
 
     reason: Literal[
         "completed", "retry_limit", "budget_exhausted", "no_progress", "safety_blocked", "cancelled", "error"
     ]
+    """`completed`: the reply is complete now. The other values say why it is not."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolPayloadRepair:
-    """A call arrived incomplete or unreadable. `issue` is the fault: `cut_arguments`, `malformed_call` or another one.
-
-    `attempted`: the model was, or will be, asked for the call again or for the rest of it.
-    """
+    """A call arrived incomplete or unreadable."""
 
     issue: str
+    """The fault: `cut_arguments`, `malformed_arguments`, `damaged_arguments` or `malformed_call`."""
     attempted: bool
+    """The model was, or will be, asked for the call again or for the rest of it."""
     succeeded: bool
+    """The call is complete now, or the provider could parse the new one."""
 
 
 RequestCause: TypeAlias = Literal["initial", "escalations", "continuations", "repairs", "retries", "compactions"]
@@ -343,14 +365,16 @@ RequestCause: TypeAlias = Literal["initial", "escalations", "continuations", "re
 
 @dataclass(frozen=True, slots=True)
 class ApiCalls:
-    """The number of requests by cause. `initial` counts one per reply, `compactions` requests for a summary."""
+    """The number of requests by cause."""
 
     initial: int = 0
+    """One for each reply."""
     escalations: int = 0
     continuations: int = 0
     repairs: int = 0
     retries: int = 0
     compactions: int = 0
+    """The requests for a summary."""
 
     @property
     def total(self) -> int:
@@ -360,34 +384,35 @@ class ApiCalls:
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A call that the user, a rule or a hook denied; `reason` may be empty."""
+    """A call that the user, a rule or a hook denied."""
 
     call: ToolCall
     reason: str
+    """It may be empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """A call of a one-way tool. `emitted_at` is in seconds since the start of the turn.
-
-    `arguments` is the raw text if it is not a JSON object.
-    """
+    """A call of a one-way tool."""
 
     name: str
     arguments: JsonObject | str
+    """The raw text if it is not a JSON object."""
     emitted_at: float
+    """The time in seconds since the start of the turn."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentEvent:
-    """An event from the turn of a sub-agent; `call_id` is the call that started it.
+    """An event from the turn of a sub-agent.
 
-    Deltas are omitted. `ApprovalRequested` is never wrapped, because it is an event of the conversation. The call ids
-    in `event` are made by `inner_id`, so they are unique in the conversation.
+    Deltas are omitted. `ApprovalRequested` is never wrapped, because it is an event of the conversation.
     """
 
     call_id: str
+    """The call that started the sub-agent."""
     event: TurnEvent
+    """Its call ids are made by `inner_id`, so they are unique in the conversation."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,47 +16,49 @@ from qcode.values import dataclass
 class Opaque:
     """Data that a provider wants back unchanged, such as a signature or encrypted reasoning.
 
-    `source` is the wire protocol (`anthropic`, `gemini`, …), followed by `@` and the host if it is not the default one.
-    The data is sent back to that host only and is never interpreted. `data` is JSON text.
+    It is sent back to the same host only and is never interpreted.
     """
 
     source: str
+    """The wire protocol (`anthropic`, `gemini`, …), followed by `@` and the host if it is not the default one."""
     data: str
+    """JSON text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Text:
-    """A text of the model or the user; `opaque` is the signature that some providers attach to it."""
+    """A text of the model or the user."""
 
     text: str
     opaque: Opaque | None = None
+    """A signature that some providers attach to a text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reasoning:
-    """Reasoning as the provider shows it; without `opaque` it is unsigned and may be dropped from requests."""
+    """Reasoning as the provider shows it."""
 
     text: str
     opaque: Opaque | None = None
+    """The signature; None: the reasoning is unsigned and may be dropped from requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool call. `arguments` is the JSON text of one object, always valid in a stored message.
-
-    `is_from_text`: the host sent the call as text, and qcode recognized it.
-    """
+    """A tool call."""
 
     call_id: str
     name: str
     arguments: str
+    """The JSON text of one object, always valid in a stored message."""
     opaque: Opaque | None = None
     is_from_text: bool = False
+    """The host sent the call as text, and qcode recognized it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a call. `is_signal`: the call was recorded as a signal, and later requests leave it out."""
+    """The result of a call."""
 
     call_id: str
     name: str
@@ -64,14 +66,17 @@ class ToolResult:
     is_error: bool = False
     images: tuple[Image, ...] = ()
     is_signal: bool = False
+    """The call was recorded as a signal, and later requests leave it out."""
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """An image; `data` is base64 text, `media_type` an IANA type such as `image/png`."""
+    """An image."""
 
     media_type: str
+    """An IANA type such as `image/png`."""
     data: str
+    """The file as base64 text."""
 
 
 Block: TypeAlias = Text | Reasoning | ToolCall | ToolResult | Image

@@ -20,10 +20,12 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplyStarted:
-    """The host accepted the request. `model` and `response_id` are as the host names them, empty if it does not."""
+    """The host accepted the request."""
 
     model: str
+    """The model as the host names it, empty if it does not."""
     response_id: str
+    """The host's id of the reply, empty if it sends none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +42,13 @@ class ReasoningDelta:
 
 @dataclass(frozen=True, slots=True)
 class ToolCallStarted:
-    """The model begins a call. `is_from_text`: the host sent it as text, and qcode recognized it."""
+    """The model begins a call."""
 
     block: int
     call_id: str
     name: str
     is_from_text: bool = False
+    """The host sent it as text, and qcode recognized it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +61,11 @@ class ToolArgsDelta:
 
 @dataclass(frozen=True, slots=True)
 class BlockEnded:
-    """The provider reports a block as complete. `opaque` belongs to that block."""
+    """The provider reports a block as complete."""
 
     block: int
     opaque: Opaque | None = None
+    """A signature or encrypted data that belongs to this block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,22 +98,23 @@ class WebSearched:
 
 @dataclass(frozen=True, slots=True)
 class TextCallRead:
-    """The host sent the next calls as text, in the format `form`. `is_first`: the format is new for this model."""
+    """The host sent the next calls as text."""
 
     form: str
+    """The format of the text."""
     is_first: bool
+    """The format is new for this model."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplyEnded:
-    """The end of a stream. `raw_stop` is the provider's own stop reason, empty if it sent null.
-
-    `detail` is the explanation that came with it.
-    """
+    """The end of a stream."""
 
     stop: StopReason
     raw_stop: str
+    """The provider's own stop reason, empty if it sent null."""
     detail: str = ""
+    """The explanation that came with the stop reason."""
 
 
 ReplyEvent: TypeAlias = (
@@ -128,19 +133,18 @@ ReplyEvent: TypeAlias = (
 
 
 class StopReason(StrEnum):
-    """A provider's stop reason, normalized; the raw string is kept with it.
-
-    `REFUSAL`: the reply was refused or filtered. `PAUSED`: the provider wants the reply back, to continue it.
-    `MALFORMED_CALL`: the provider could not parse a call of the model.
-    """
+    """A provider's stop reason, normalized; the raw string is kept with it."""
 
     END_TURN = "end_turn"
     TOOL_USE = "tool_use"
     MAX_TOKENS = "max_tokens"
     CONTEXT_WINDOW_EXCEEDED = "context_window_exceeded"
     REFUSAL = "refusal"
+    """The reply was refused or filtered."""
     PAUSED = "paused"
+    """The provider wants the reply back, to continue it."""
     MALFORMED_CALL = "malformed_call"
+    """The provider could not parse a call of the model."""
     UNKNOWN = "unknown"
 
 
@@ -166,10 +170,12 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InvalidAnswer:
-    """The fault of an invalid answer: `reason` is one line for the user, `request` is the message to the model."""
+    """The fault of an invalid answer."""
 
     reason: str
+    """One line for the user."""
     request: str
+    """The message that asks the model for another answer."""
 
 
 AnswerCheck: TypeAlias = Callable[[str], InvalidAnswer | None]

@@ -22,33 +22,31 @@ SAME_MODEL, SMALL_MODEL = "same", "small"
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Calls that only read or write files.
-
-    `paths_of` returns the paths in the arguments of a call, at least one and without duplicates, or a line that says
-    why the call is invalid.
-    """
+    """Calls that only read or write files."""
 
     access: Literal["read", "write"]
     paths_of: Callable[[JsonObject], tuple[str, ...] | str] = field(repr=False)
+    """Returns the paths in the arguments of a call, at least one and without duplicates, or a line that says why the
+    call is invalid.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
-    """Calls that run a shell command.
-
-    `command` is the argument that contains the command; if it is empty, only the tool knows the command.
-    `unconfined` is the boolean argument that asks to run outside the sandbox.
-    """
+    """Calls that run a shell command."""
 
     command: str = ""
+    """The argument that contains the command; empty: only the tool knows the command."""
     unconfined: str = ""
+    """The boolean argument that asks to run outside the sandbox."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fetches:
-    """Calls that access the network. `url` is the argument with the address; empty for the search service."""
+    """Calls that access the network."""
 
     url: str = ""
+    """The argument with the address; empty for the search service."""
 
 
 Safety: TypeAlias = Files | Runs | Fetches | Literal["harmless"]
@@ -109,20 +107,25 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ChangedFile:
-    """The whole text of a file before and after a change; `path` is absolute, `old_text` is None for a new file."""
+    """The whole text of a file before and after a change."""
 
     path: str
+    """Absolute."""
     old_text: str | None
+    """None for a new file."""
     new_text: str
 
 
 @dataclass(frozen=True, slots=True)
 class EditedFile:
-    """A file that a call changed: its real path and its bytes before and after; None: the file did not exist."""
+    """A file that a call changed."""
 
     path: str
+    """The real path."""
     before: bytes | None = field(repr=False)
+    """The bytes before the change; None: the file did not exist."""
     after: bytes | None = field(repr=False)
+    """The bytes after the change; None: the file was deleted."""
 
 
 @dataclass(frozen=True, slots=True)

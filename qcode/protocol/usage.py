@@ -34,12 +34,14 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """USD per million tokens. `cache_read` and `cache_write` default to `input`."""
+    """A price in USD per million tokens."""
 
     input: Decimal
     output: Decimal
     cache_read: Decimal | None = None
+    """None: the price of `input`."""
     cache_write: Decimal | None = None
+    """None: the price of `input`."""
 
 
 def cost_of(usage: Usage, price: Price | None) -> Decimal | None:

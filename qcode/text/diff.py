@@ -88,6 +88,7 @@ def unified_diff(a: Sequence[str], b: Sequence[str], name: str, new_name: str, c
         if not index:
             yield f"--- {name}"
             yield f"+++ {new_name}"
+        # An opcode is its kind, then the start and end of its range in `a` and in `b`.
         (_, start, _, new_start, _), (_, _, end, _, new_end) = group[0], group[-1]
         yield f"@@ -{_range_text(start, end)} +{_range_text(new_start, new_end)} @@"
         for kind, first, last, new_first, new_last in group:
@@ -110,16 +111,18 @@ HUNK_HEADER = lazy_pattern(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
 
 @dataclass(frozen=True, slots=True)
 class DiffLine:
-    """A line of a unified diff. `note`: it starts with a backslash, such as `\\ No newline at end of file`.
-
-    `number` is its line number in the new text, or in the old text for a removed line; 0 for all other lines. `old` is
-    the line number of an unchanged line in the old text.
-    """
+    """A line of a unified diff."""
 
     kind: Literal["outside", "hunk", "add", "remove", "same", "note"]
+    """`outside`: between two files. `hunk`: a hunk header.
+
+    `note`: it starts with a backslash, such as `\\ No newline at end of file`.
+    """
     text: str
     number: int = 0
+    """Its line number in the new text, or in the old text for a removed line; 0 for `outside`, `hunk` and `note`."""
     old: int = 0
+    """The line number of an unchanged line in the old text."""
 
 
 def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
@@ -151,11 +154,14 @@ def diff_lines(lines: Iterable[str]) -> Iterator[DiffLine]:
 
 @dataclass(frozen=True, slots=True)
 class FileDiff:
-    """The part of a unified diff about one file, with its added and removed lines. A deleted file has its old path."""
+    """The part of a unified diff about one file."""
 
     path: str
+    """The new path; the old path if the file was deleted."""
     added: int
+    """The number of added lines."""
     removed: int
+    """The number of removed lines."""
     diff: str
 
 
@@ -285,17 +291,20 @@ class PatchError(ValueError):
 
 @dataclass(slots=True)
 class Hunk:
-    """A change of lines from `old` to `new`."""
+    """A change of lines."""
 
     anchors: list[str] = field(default_factory=list)
     """Lines that precede the hunk in the file, in order."""
     old: list[str] = field(default_factory=list)
+    """The lines before the change, unchanged ones included."""
     new: list[str] = field(default_factory=list)
+    """The lines after the change, unchanged ones included."""
     is_hint: bool = False
     """An anchor came with line numbers and need not match."""
     is_at_end: bool = False
     """The hunk is at the end of the file."""
     has_change: bool = False
+    """A line of the hunk begins with + or -."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,11 +320,13 @@ class DeletedFile:
 
 @dataclass(frozen=True, slots=True)
 class UpdatedFile:
-    """A changed file. `moved_to` is empty if it keeps its name; a file that is only moved has no hunks."""
+    """A changed or moved file."""
 
     path: str
     moved_to: str
+    """The new path, empty if the file keeps its path."""
     hunks: tuple[Hunk, ...]
+    """Empty if the file is only moved."""
 
 
 Section: TypeAlias = AddedFile | DeletedFile | UpdatedFile
@@ -424,6 +435,7 @@ def _content(path: str, body: Sequence[str], number: int) -> str:
 
 
 def _hunks(body: Sequence[str], number: int) -> tuple[Hunk, ...]:
+    """Parse the hunks of one file. `number` is the line of the patch at which `body` starts."""
     hunks: list[Hunk] = []
     is_open = False
     for index, line in enumerate(body):
@@ -461,6 +473,7 @@ def _anchor(hunk: Hunk, text: str) -> None:
 
 
 def _add_line(hunk: Hunk, line: str, number: int) -> None:
+    """Add a line of the patch to its hunk: `-x` to the old lines, `+x` to the new ones, ` x` to both."""
     sign, text = line[:1], line[1:]
     if sign not in ("", " ", "+", "-"):
         raise PatchError(
@@ -506,6 +519,7 @@ def _mask_lines(lines: list[str], is_secret: Callable[[str], bool]) -> Iterator[
 
 
 def _mask_line(line: str) -> str:
+    """Mask a line with its sign: `-KEY=abc` becomes `-KEY=[hidden]`, ` other text` becomes ` [hidden]`."""
     if not line[1:].strip():
         return line
     assignment = _ASSIGNMENT.fullmatch(line[1:])

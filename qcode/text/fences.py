@@ -17,10 +17,12 @@ _HOLDS_FENCES = frozenset({"markdown", "md", "mdx", "rmd", "qmd", "rst", "text",
 
 @dataclass(frozen=True, slots=True)
 class Fence:
-    """An open fence: its marker, and its language in lower case, which may be empty."""
+    """An open fence."""
 
     marker: str
+    """The backticks or tildes of the opening line."""
     language: str
+    """In lower case; it may be empty."""
 
     @property
     def may_hold_fences(self) -> bool:
@@ -58,7 +60,11 @@ def without_opening(text: str, language: str) -> str:
 
 
 def fence_after(marker: str | None, line: str) -> str | None:
-    """Return the marker of the fence that is open after `line`; `marker` is the one open before it."""
+    """Return the marker of the fence that is open after `line`; `marker` is the one open before it.
+
+    A fence in an open block closes the block only if it is as long as `marker` and has no language: after "````",
+    the lines "```" and "```py" are content.
+    """
     if "```" not in line and "~~~" not in line:
         return marker
     match = _FENCE.match(line)
@@ -90,8 +96,8 @@ def reopened_fence(text: str, fence: Fence, *, is_inside_line: bool) -> int:
     line must be the same as the original opening line. A bare fence closes the block, except in two cases: after an
     incomplete line (`is_inside_line`), where no fence can close, and before an indented line, which is code.
     """
-    lead = len(text) - len(text.lstrip("\r\n"))
-    match = _FENCE.match(text, lead)
+    leading_breaks = len(text) - len(text.lstrip("\r\n"))
+    match = _FENCE.match(text, leading_breaks)
     if match is None or not text.startswith("\n", match.end()):
         return 0
     end = match.end() + 1
@@ -100,27 +106,27 @@ def reopened_fence(text: str, fence: Fence, *, is_inside_line: bool) -> int:
         is_same = marker == fence.marker and language == fence.language
         return 0 if fence.may_hold_fences and not is_same else end
     next_char = text[end : end + 1]
-    is_restarted = next_char in (" ", "\t") or (is_inside_line and not lead and next_char not in ("", "\r", "\n"))
-    return end if marker == fence.marker and is_restarted and text[lead] != " " else 0
+    continues_line = is_inside_line and not leading_breaks and next_char not in ("", "\r", "\n")
+    is_reopened = next_char in (" ", "\t") or continues_line
+    return end if marker == fence.marker and is_reopened and text[leading_breaks] != " " else 0
 
 
 def bare_fence(text: str, fence: Fence) -> int:
     """Return the length of a line at the start of `text` that is only the marker of `fence`, otherwise 0."""
-    rest = text.lstrip("\r\n")
-    line, newline, _ = rest.partition("\n")
-    return len(text) - len(rest) + len(line) + 1 if newline and line.rstrip() == fence.marker else 0
+    content = text.lstrip("\r\n")
+    line, newline, _ = content.partition("\n")
+    return len(text) - len(content) + len(line) + 1 if newline and line.rstrip() == fence.marker else 0
 
 
 def may_become_fence(text: str) -> bool:
     """Return whether the start of `text` may become a fence line, or more text is needed after a bare fence."""
-    rest = text.lstrip("\r\n")
-    line, newline, after = rest.partition("\n")
+    line, newline, after = text.lstrip("\r\n").partition("\n")
     if newline:
         return not after and bool(line.strip()) and (not line.strip("` \r") or not line.strip("~ \r"))
-    rest = rest.lstrip(" ")
-    if len(rest) > MAX_FENCE_LINE:
+    line = line.lstrip(" ")
+    if len(line) > MAX_FENCE_LINE:
         return False
-    return not rest or not rest.strip("`") or not rest.strip("~") or rest.startswith(("```", "~~~"))
+    return not line or not line.strip("`") or not line.strip("~") or line.startswith(("```", "~~~"))
 
 
 def _language(info: str) -> str:

@@ -30,13 +30,12 @@ _MAX_TOP_LEVEL = 200
 
 @dataclass(frozen=True, slots=True)
 class FileMatch:
-    """A path relative to the folder; the path of a folder ends in `/`.
-
-    `matched_positions` are the indexes of the matched letters.
-    """
+    """A path that matches a query."""
 
     path: str
+    """Relative to the folder; the path of a folder ends in `/`."""
     matched_positions: tuple[int, ...] = ()
+    """The indexes of the matched letters."""
 
     @property
     def is_folder(self) -> bool:
@@ -45,14 +44,14 @@ class FileMatch:
 
 @dataclass(frozen=True, slots=True)
 class Lines:
-    """Many short texts joined into one, so that a single `str.find` searches all of them.
-
-    `starts` are the offsets of the texts in `joined`; a text is named by its index in `texts`, its number.
-    """
+    """Many short texts joined into one, so that a single `str.find` searches all of them."""
 
     texts: tuple[str, ...]
+    """A text is named by its index here, its number."""
     joined: str
+    """The texts, with a line break before and after each."""
     starts: tuple[int, ...]
+    """The offsets of the texts in `joined`."""
 
     @staticmethod
     def of(texts: Iterable[str]) -> Lines:
@@ -167,7 +166,7 @@ class FuzzySearch:
 
     def _match(self, path_number: int, words: str) -> FileMatch:
         path, lower = self._catalog.paths[path_number], self._catalog.lower.texts[path_number]
-        # A letter whose lower case is longer would shift the marks.
+        # A letter whose lower case is longer, such as `İ`, would shift the positions.
         return FileMatch(path, _matched_positions(lower, words) if len(lower) == len(path) else ())
 
     def _matches_by_rank(self, words: str) -> Iterator[tuple[int, Iterable[int]]]:
@@ -270,10 +269,12 @@ _WORD_START_SCORE = 40
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A match: a higher `score` is better. `positions` are the indexes of the matched characters, in order."""
+    """A match of a query in a text."""
 
     score: int
+    """Higher is better."""
     positions: tuple[int, ...]
+    """The indexes of the matched characters, in order."""
 
 
 def match(query: str, text: str) -> Match | None:
@@ -405,7 +406,7 @@ def suggestion(
 
 
 def guess(meant: Sequence[str]) -> str:
-    """Return `did you mean X or Y?`, "" without a name."""
+    """Return `did you mean X or Y?`, an empty string if `meant` is empty."""
     return f"did you mean {' or '.join(meant)}?" if meant else ""
 
 
@@ -415,7 +416,10 @@ def nearest_hint(name: str, names: Iterable[str], label: str = "{}") -> str:
 
 
 def nearest_list(names: Iterable[str]) -> str:
-    """Return `the nearest: X, Y`, "" without a name: a hint about an unknown name that users or servers chose."""
+    """Return the hint `the nearest: X, Y` about an unknown name, an empty string if `names` is empty.
+
+    For names that users or servers chose; `nearest_hint` is for a fixed set.
+    """
     listed = ", ".join(names)
     return f"the nearest: {listed}" if listed else ""
 

@@ -46,7 +46,10 @@ def proxy_problem(variable: str) -> str:
 
 
 def _spelling(name: str, environ: Mapping[str, str]) -> str:
-    """Return the spelling of a variable that applies: an empty one in lower case turns the other off."""
+    """Return the variable `name`, or its name in capitals if the environment lacks it.
+
+    So a variable that is set but empty in lower case turns the one in capitals off.
+    """
     return name if name in environ else name.upper()
 
 

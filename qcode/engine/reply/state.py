@@ -74,7 +74,7 @@ class ReplyState:
         self.ledger = ledger
         self.tools = plan.tools_by_name
         self.phase: ReplyPhase = Unsent()
-        """What the reply waits for."""
+        """The event that the reply waits for."""
         self.base: list[BlockDraft] = []
         """The blocks that were shown and are kept."""
         self.superseded: SupersededAttempt | None = None
