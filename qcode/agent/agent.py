@@ -372,6 +372,10 @@ class Agent:
         """Include the complete texts of changed files in approvals (`ToolApproval.changes`) and results."""
         self.toolbox.workspace.wants_file_texts = True
 
+    def use_output_columns(self, columns: Callable[[], int | None]) -> None:
+        """Tell commands the width in cells at which their output is shown; `columns` returns it, None if unknown."""
+        self.toolbox.output_columns = columns
+
     def use_buffers(self, source: BufferSource) -> None:
         """Let the tools see the unsaved texts of an editor, and change them there."""
         from qcode.tools.buffers import Buffers

@@ -75,7 +75,8 @@ class Toolbox:
     service. `is_offered` returns whether a model may be offered a tool. `internal_tools` are tools of the program that
     opened the agent; they are always offered. `skill` loads skills. `transcript` returns the conversation that uses the
     tools. `nested` returns the instructions of the folders whose files are used. Without `has_patches` no model is
-    offered `apply_patch`. `after_edit` makes the formatter, checks and tests that follow edits.
+    offered `apply_patch`. `after_edit` makes the formatter, checks and tests that follow edits. `output_columns`
+    returns the width in cells at which the user sees the output of commands, None if it is unknown.
     """
 
     def __init__(
@@ -101,8 +102,7 @@ class Toolbox:
         has_patches: bool = True,
         after_edit: Callable[[Workspace], AfterEdit] | None = None,
     ) -> None:
-        self._nested_instructions = nested
-        self._has_patches = has_patches
+        self._nested_instructions, self._has_patches = nested, has_patches
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self.edits = None if after_edit is None else Edits(partial(after_edit, self.workspace))
         self._scratch = scratch
@@ -127,6 +127,7 @@ class Toolbox:
         self._settings = settings
         self.is_offered = is_offered
         self._env, self._shell_settings = env, shell_settings
+        self.output_columns: Callable[[], int | None] = lambda: None
 
     def specs(self, model: str, window: int | None = None) -> tuple[ToolSpec, ...]:
         """Return every tool that `model` is offered, in a fixed order: a stable prefix keeps prompt caches warm.
@@ -350,6 +351,7 @@ class Toolbox:
             self._settings.shell_timeout_s,
             max_chars,
             self._env,
+            columns=self.output_columns(),
             jobs=self.jobs,
             background_requested=background_requested,
             launch=lambda argv: self._launch(level, argv),
@@ -410,6 +412,7 @@ class Toolbox:
             MAX_COMMAND_S,
             self.max_output_chars,
             self._env,
+            columns=self.output_columns(),
             jobs=self.jobs,
             background_requested=background_requested,
         )

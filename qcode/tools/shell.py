@@ -42,6 +42,10 @@ _STOPPED_BY_SANDBOX = lazy_pattern(
     re.IGNORECASE,
 )
 _MAX_MASKED_SHOWN = 5
+MIN_COLUMNS = 60
+"""The minimum value of COLUMNS: below it, `git diff --stat` omits most of each file name."""
+# Without COLUMNS, `ps` prints whole rows into a pipe; with it, `ps aux | grep NAME` finds nothing beyond the width.
+_CUTS_ROWS = lazy_pattern(r"(?<![\w.-])ps(?![\w.-])")
 _NO_TERMINAL = (
     "[commands have no terminal and no input here: pass the answers as arguments, such as -y, -m TEXT or --no-edit, or "
     "in a file]"
@@ -105,7 +109,7 @@ class Shell:
             command = _command_of(checked)
             environment = os.environ if context.environment is None else context.environment
             bash = await run_blocking(partial(required_program, "bash", environment, workspace))
-            command_env = command_environment(environment)
+            command_env = command_environment(environment) | _width_settings(command, context.columns)
             if context.shell_settings is not None:
                 command_env |= await run_blocking(partial(context.shell_settings, command))
             if checked.flag("background"):
@@ -117,6 +121,13 @@ class Shell:
             return await _run(launch, command, timeout_s, command_env, workspace, context)
         except Refused as refused:
             return failed(str(refused))
+
+
+def _width_settings(command: str, columns: int | None) -> dict[str, str]:
+    """Return the variable that tells a command the width of its output, without LINES: no output has a height."""
+    if columns is None or _CUTS_ROWS.search(command):
+        return {}
+    return {"COLUMNS": str(max(MIN_COLUMNS, columns))}
 
 
 def _run_options(arguments: Arguments) -> Iterator[str]:

@@ -35,6 +35,8 @@ class ToolRunContext:
     max_output_chars: int = 30_000
     environment: Mapping[str, str] | None = None
     """The variables from which tools pass the harmless ones to programs, None for those of this process."""
+    columns: int | None = None
+    """The width in cells at which the user sees the output of a command, None if it is unknown."""
     jobs: Jobs | None = None
     """The background commands of the session, None if no command may outlive a call."""
     background_requested: asyncio.Event | None = None

@@ -79,6 +79,7 @@ class Turns:
         self.on_take_back: Callable[[], None] = lambda: None
         """Called after a prompt without output was removed from the conversation, to show the conversation again."""
         max_continuations = agent.context.settings.output.max_continuations
+        agent.use_output_columns(widgets.transcript.output_columns)
         self._presenter = Presenter(
             widgets.transcript, widgets.status, self, clock, max_continuations=max_continuations
         )

@@ -24,6 +24,7 @@ class ToolRunner:
     live: list[str] = field(default_factory=list)
     environment: dict[str, str] | None = None
     max_output_chars: int = 30_000
+    columns: int | None = None
 
     @property
     def root(self) -> Path:
@@ -31,7 +32,12 @@ class ToolRunner:
 
     @property
     def context(self) -> ToolRunContext:
-        return ToolRunContext(self.live.append, environment=self.environment, max_output_chars=self.max_output_chars)
+        return ToolRunContext(
+            self.live.append,
+            environment=self.environment,
+            columns=self.columns,
+            max_output_chars=self.max_output_chars,
+        )
 
     def run(self, name: str, **arguments: Json) -> ToolOutcome:
         return asyncio.run(TOOLS[name].run(arguments, self.workspace, self.context))

@@ -65,6 +65,25 @@ def test_secrets_in_the_environment_are_not_inherited(runner: ToolRunner) -> Non
     assert {"HOME=/home/u", "PAGER=cat", "GIT_PAGER=cat", "TERM=dumb"} <= set(content.split("\n"))
 
 
+@pytest.mark.parametrize(
+    ("columns", "command", "told"),
+    [
+        (120, "echo $COLUMNS", "120"),
+        (36, "echo $COLUMNS", "60"),
+        (None, "echo ${COLUMNS-unset}", "unset"),
+        (120, "ps -o args=; echo ${COLUMNS-unset}", "unset"),
+        (120, "/bin/ps -p 1 | cat; echo ${COLUMNS-unset}", "unset"),
+        (120, "echo caps ps.txt a-ps; echo $COLUMNS", "120"),
+        (120, "/bin/true; echo $COLUMNS ${LINES-unset}", "120 unset"),
+    ],
+)
+def test_command_is_told_the_width_of_its_output(
+    columns: int | None, command: str, told: str, runner: ToolRunner
+) -> None:
+    runner.environment, runner.columns = {"PATH": "/usr/bin:/bin"}, columns
+    assert runner.run("shell", command=command).content.split("\n")[-2] == told
+
+
 def test_proxy_without_credentials_is_inherited() -> None:
     assert command_environment({"https_proxy": "http://proxy:3128"})["https_proxy"] == "http://proxy:3128"
 

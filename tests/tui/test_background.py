@@ -127,6 +127,28 @@ def test_background_key_makes_a_job_of_the_users_own_command(tmp_path: Path) -> 
     asyncio.run(body())
 
 
+@pytest.mark.parametrize("width", [100, 72])
+def test_commands_are_told_the_width_of_the_output_in_a_card(width: int, tmp_path: Path) -> None:
+    line = 'printf "%0${COLUMNS}d\\n" 0'
+    begin_job = call_reply("shell", {"command": f"{line}; read line < pipe", "background": True})
+
+    async def body() -> None:
+        it = talk(tmp_path, call_reply("shell", {"command": line}), begin_job, text_reply("Done."), mode="bypass")
+        os.mkfifo(it.work / "pipe")
+        async with running(it.conversation, toolbox=it.toolbox, size=(width, 24)) as run:
+            output = "0" * (run.app.widgets.transcript.text_width - len("  │ "))
+            await run.send(f"!{line}")
+            await run.until(lambda: "exit 0" in run.text)
+            await run.send("go")
+            await run.until_idle()
+            assert run.text.split("\n").count(f"  │ {output}") == 2
+            (job,) = it.toolbox.jobs.all
+            await run.until(lambda: job.latest() == f"{output}\n")
+        await it.conversation.close()
+
+    asyncio.run(body())
+
+
 @pytest.mark.parametrize(
     ("ending", "row", "output"),
     [

@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from qcode.agent.toolbox import Toolbox
 from qcode.config.definitions import CustomCommand
+from qcode.config.settings import Tools
 from qcode.protocol.approvals import TurnOptions
 from qcode.protocol.tools import ToolOutcome
 from tests.tui.scripted import ScriptedConversation
@@ -25,6 +29,18 @@ def test_shell_command_is_run_printed_and_kept() -> None:
     assert "exit 0" in output
     assert conversation.prompts == []
     assert len(conversation.kept) == 1
+
+
+@pytest.mark.parametrize(("width", "columns"), [(90, "88"), (0, "unset")])
+def test_shell_command_is_told_the_width_of_the_terminal_without_the_indent(
+    width: int, columns: str, tmp_path: Path
+) -> None:
+    toolbox = Toolbox(tmp_path, (), Tools(), {"PATH": "/usr/bin:/bin"})
+    try:
+        output = talk(ScriptedConversation(), "!echo ${COLUMNS-unset}", width=width, toolbox=toolbox)
+        assert f"  {columns}" in output
+    finally:
+        toolbox.close()
 
 
 def test_custom_command_sends_its_prompt_with_its_options() -> None:

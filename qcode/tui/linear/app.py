@@ -144,6 +144,7 @@ class LinearApp:
         self._settings = settings = agent.context.settings
         self.view = LinearView(terminal.write_line, settings.ui.show_thinking, clock, terminal.columns)
         self._questions = LinearQuestions(self.view, terminal, lambda: self._is_cancelling)
+        agent.use_output_columns(self.view.output_columns)
         self._welcome = welcome
         self._notices = notices
         self.is_over = False

@@ -29,6 +29,7 @@ _HEAD_LINES, _TAIL_LINES = 20, 20
 """The lines of a truncated result that are printed: its first and its last ones."""
 MAX_KEPT_RESULTS = 50
 """The number of truncated results that are kept in full for `/output`."""
+_OUTPUT_INDENT = "  "
 _LEVELS: dict[Level, str] = {"info": "Note", "warning": "Warning", "error": "Error"}
 _STATES = {
     "done": "finished",
@@ -79,6 +80,11 @@ class LinearView:
         self._truncated_results: dict[int, str] = {}
         self._truncated_count = 0
         self._is_turn_ending = False
+
+    def output_columns(self) -> int | None:
+        """Return the width in cells of the output of a command, None if it is not limited."""
+        columns = self._columns()
+        return max(1, columns - len(_OUTPUT_INDENT)) if columns else None
 
     def say(self, text: str) -> None:
         """Print text, wrapped between words."""
@@ -285,4 +291,4 @@ class LinearView:
             self._truncated_results.pop(self._truncated_count - MAX_KEPT_RESULTS, None)
             note = f"({count_text(left_out, 'line')} left out; /output {self._truncated_count} shows all)"
             lines = [*lines[:_HEAD_LINES], note, *lines[-_TAIL_LINES:]]
-        return [f"  {line}" for line in lines]
+        return [f"{_OUTPUT_INDENT}{line}" for line in lines]

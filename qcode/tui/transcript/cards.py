@@ -71,6 +71,8 @@ _LIVE_HEAD, _LIVE_TAIL = 500, 1_000
 _MAX_LIVE_LINE_CHARS = 20_000
 _INDENT: Span = ("  ", ink())
 _GUTTER: Span = ("  │ ", ink("dim"))
+OUTPUT_INDENT = cell_len(_GUTTER[0])
+"""The number of cells to the left of the output."""
 _MIN_SHOWN_S = 1.0
 """Shorter durations are not shown."""
 _HINT_AFTER_S = 3.0

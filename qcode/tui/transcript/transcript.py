@@ -303,6 +303,12 @@ class Transcript(CardChoosingPane):
         self._clock = clock
         self._thinking_mode: ThinkingMode = thinking
 
+    def output_columns(self) -> int | None:
+        """Return the width in cells of the output in a card, None if the transcript has no size yet."""
+        from qcode.tui.transcript.cards import OUTPUT_INDENT  # loads with the first card
+
+        return self.text_width - OUTPUT_INDENT if self.text_width > OUTPUT_INDENT else None
+
     def add_welcome(self, lines: Sequence[str]) -> None:
         """Add the welcome lines, the first one bold."""
         self.content.add_welcome(lines)
