@@ -31,20 +31,26 @@ CONSOLES = {
     system: Console(file=io.StringIO(), force_terminal=True, color_system=system, width=80, _environ={})
     for system in ("standard", "256", "truecolor")
 }
-GROUND = Style(bgcolor="#14161b")
-STYLES = [
-    None,
-    GROUND,
-    Style(color="default", bgcolor="default"),
-    Style(color="#d6d9e0", bgcolor="#14161b"),
-    Style(color="#5fc9b8", bgcolor="#1c1f26", bold=True),
-    Style(color="red", bgcolor="#1c1f26", bold=True, dim=True),
-    Style(italic=True, underline=True),
-    Style(reverse=True, bgcolor="#14161b"),
-    Style(strike=True, underline2=True, overline=True),
-    Style(color="bright_blue", bgcolor="blue", link="https://e.example/1"),
-    Style(underline=True, link="https://e.example/2"),
-]
+
+
+def make_styles() -> list[Style | None]:
+    """Return new styles: Rich keeps in a style, and in its copies, how the first console wrote it."""
+    return [
+        None,
+        Style(bgcolor="#14161b"),
+        Style(color="default", bgcolor="default"),
+        Style(color="#d6d9e0", bgcolor="#14161b"),
+        Style(color="#5fc9b8", bgcolor="#1c1f26", bold=True),
+        Style(color="red", bgcolor="#1c1f26", bold=True, dim=True),
+        Style(italic=True, underline=True),
+        Style(reverse=True, bgcolor="#14161b"),
+        Style(strike=True, underline2=True, overline=True),
+        Style(color="bright_blue", bgcolor="blue", link="https://e.example/1"),
+        Style(underline=True, link="https://e.example/2"),
+    ]
+
+
+STYLES = make_styles()
 SURE_TEXTS = ["word ", "x", " ", "     ", "-" * 12, "│ ", "漢字", "한", "é", "—", "⠋", " " * 30, "Ж", "ｆ"]
 HIDDEN = "\u200b\ufeff\u202e\u2066\u200d\ufe0f\u0301"  # characters that take no cell
 UNSURE_TEXTS = ["👍", "👩‍👩‍👧", "⚠️", "e\u0301", "🇩🇪", "✓", "⚠", "ﷺ"]
@@ -60,8 +66,7 @@ class Frames:
     def __init__(self, chance: random.Random, texts: list[str]) -> None:
         self.chance = chance
         self.texts = texts
-        # Copies: Rich remembers in a style how the first console writes it.
-        self.styles = [style and style.copy() for style in STYLES]
+        self.styles = make_styles()
         self.resize()
 
     def resize(self) -> None:
