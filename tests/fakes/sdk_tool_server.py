@@ -226,6 +226,11 @@ class HttpToolServer:
         self._thread.join()
 
 
-if __name__ == "__main__":
+def run(server: MCPServer) -> None:
+    """Serve on standard streams."""
     mark("starts", str(os.getpid()))
-    build().run("stdio")
+    server.run("stdio")
+
+
+if __name__ == "__main__":
+    run(build())

@@ -23,6 +23,7 @@ from qcode.agent.mcp.spec import ServerSpec
 from qcode.config.settings import McpServer
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import JsonObject
+from tests.fakes import warm_tool_server
 
 ROOT = Path(__file__).parents[3]
 
@@ -54,15 +55,16 @@ class ServerFolders:
         return Pins(self.home)
 
     def spec(self, name: str = "fake", kind: str = "", **changes: Any) -> ServerSpec:
-        return self._spec(name, "tests.fakes.tool_server", *([kind] if kind else []), **changes)
+        module = ("-W", "ignore", "-m", "tests.fakes.tool_server")
+        return self._spec(name, sys.executable, *module, *([kind] if kind else []), **changes)
 
     def sdk_spec(self, name: str = "fake", **changes: Any) -> ServerSpec:
-        """Return a server written with the `mcp` package; it takes a second to start."""
-        return self._spec(name, "tests.fakes.sdk_tool_server", **changes)
+        """Return a server written with the `mcp` package, as a fork of an interpreter that has loaded it."""
+        return self._spec(name, *warm_tool_server.command(), **changes)
 
-    def _spec(self, name: str, *words: str, **changes: Any) -> ServerSpec:
+    def _spec(self, name: str, program: str, *words: str, **changes: Any) -> ServerSpec:
         env = {"TOOL_SERVER_STATE": str(self.state), "PYTHONPATH": os.pathsep.join(sys.path)}
-        config = McpServer(sys.executable, ("-W", "ignore", "-m", *words), env)
+        config = McpServer(program, words, env)
         return ServerSpec(name, replace(config, **changes), "own", "config.toml:1")
 
     def servers(self, *specs: ServerSpec, env: Mapping[str, str] | None = None, **options: Any) -> Servers:
