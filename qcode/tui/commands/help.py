@@ -91,12 +91,10 @@ def demo_text() -> str:
 
 def keys_text(context: CommandContext) -> str:
     """Return the list of keys, including those the user has changed."""
-    rows = list(PROMPT_KEYS)
-    for command in context.commands:
-        keys = keys_of(command, context)
-        if keys:
-            rows.append((key_names(keys), command.help))
-    editing = [(key_names(keys.split(",")), meaning) for keys, _, meaning in EDITING_KEYS]
+    keys = current_keys(context)
+    commands = [command for command in context.commands if keys[command.id]]
+    rows = [*PROMPT_KEYS, *((key_names(keys[command.id]), command.help) for command in commands)]
+    editing = [(key_names(names.split(",")), meaning) for names, _, meaning in EDITING_KEYS]
     text = f"{table_text(rows)}\n\nEditing\n{table_text(editing)}"
     if not context.screen.prompt.has_vim:
         return text
@@ -183,9 +181,9 @@ def bindings(user_keys: Mapping[str, str], commands: Sequence[Command]) -> Bindi
     )
 
 
-def keys_of(command: Command, context: CommandContext) -> tuple[str, ...]:
-    """Return the keys of a command, including the user's own."""
-    return keymap(context.agent.context.settings.ui.keys, context.commands).get(command.id, command.keys)
+def current_keys(context: CommandContext) -> dict[str, tuple[str, ...]]:
+    """Return the keys of each command by its id, including the user's own."""
+    return keymap(context.agent.context.settings.ui.keys, context.commands)
 
 
 def key_problems(user_keys: Mapping[str, str], commands: Sequence[Command]) -> Iterator[tuple[str, str]]:

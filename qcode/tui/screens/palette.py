@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from qcode.tui.commands.command import Command, CommandContext, frequency_rank, key_names
-from qcode.tui.commands.help import keys_of
+from qcode.tui.commands.help import current_keys
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.picker import DescribedPicker, Picker
 
@@ -27,7 +27,8 @@ class PalettePicker(DescribedPicker):
     COLUMNS: ClassVar[tuple[Column, ...]] = (Column("", 1, is_number=False),)
 
     def __init__(self, context: CommandContext, recent: Sequence[str]) -> None:
-        rows = [command_row(command, context) for command in context.commands if command.id not in _EXCLUDED]
+        keys = current_keys(context)
+        rows = [command_row(command, keys[command.id]) for command in context.commands if command.id not in _EXCLUDED]
         recent_positions = {command_id: index for index, command_id in enumerate(recent)}
         frequency = {command.id: frequency_rank(command) for command in context.commands}
         rows.sort(key=lambda row: (recent_positions.get(row.id, len(recent_positions)), frequency[row.id]))
@@ -46,10 +47,10 @@ class ArgumentPicker(Picker):
         super().__init__(command.title, rows)
 
 
-def command_row(command: Command, context: CommandContext) -> PickerRow:
+def command_row(command: Command, keys: Sequence[str]) -> PickerRow:
     """Return the row of a command: its title, its keys or the text to type, and its description."""
     slash_names = tuple(f"/{name}" for name in command.names)
-    keys_or_name = key_names(keys_of(command, context)) or next(iter(slash_names), "")
+    keys_or_name = key_names(keys) or next(iter(slash_names), "")
     return PickerRow(
         command.id,
         command.title,
