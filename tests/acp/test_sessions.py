@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from qcode.acp import server
 from qcode.acp.commands import BUILT_IN
 from qcode.agent.options import Options
 from qcode.protocol.reply import StopReason
@@ -115,10 +116,13 @@ def test_session_that_is_open_elsewhere_offers_a_copy(connect: Connect, work: Pa
     assert "--fork-session" in error["message"]
 
 
-def test_list_has_all_folders_newest_first_in_pages(connect: Connect, work: Path, tmp_path: Path) -> None:
+def test_list_has_all_folders_newest_first_in_pages(
+    connect: Connect, work: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "PAGE_SIZE", 5)
     other = tmp_path / "other"
     other.mkdir()
-    count = 52
+    count = 7
     with connect([Turn(text=f"{number}") for number in range(count)]) as editor:
         ids = []
         for number in range(count):
@@ -130,7 +134,7 @@ def test_list_has_all_folders_newest_first_in_pages(connect: Connect, work: Path
         only = editor.request("session/list", cwd=f"{other}/")
     listed = [session["sessionId"] for session in (*first["sessions"], *second["sessions"])]
     assert listed == ids[::-1]
-    assert len(first["sessions"]) == 50
+    assert len(first["sessions"]) == 5
     assert "nextCursor" not in second
     assert [(session["sessionId"], session["title"]) for session in only["sessions"]] == [(ids[3], "prompt 3")]
 

@@ -58,10 +58,9 @@ def _judge(command: str, **rules: list[str]) -> tuple[str, str]:
     [("C.UTF-8", 20), *(pytest.param(locale, 1, marks=pytest.mark.broad) for locale in LOCALES)],
 )
 def test_every_accepted_character_stays_in_its_word(tmp_path: Path, locale: str, step: int) -> None:
-    plain = [chr(code) for code in range(0x80, sys.maxunicode) if is_plain(f"a{chr(code)}", 1)]
-    assert len(plain) > 100_000
+    plain = [chr(code) for code in range(0x80, sys.maxunicode, step) if is_plain(f"a{chr(code)}", 1)]
+    assert len(plain) > 100_000 // step
     words = [word for char in plain for word in (f"a{char}b", f"-{char}", f"1{char}") if is_plain(word, 1)]
-    words = words[::step]
     for start in range(0, len(words), 5_000):
         batch = words[start : start + 5_000]
         assert _words_of_bash(" ".join(batch), locale, tmp_path) == batch
