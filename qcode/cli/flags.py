@@ -117,26 +117,32 @@ class Subcommand:
 _THINKING = ("adaptive", "enabled", "disabled")
 SECTIONS: dict[str, tuple[Flag, ...]] = {
     "Prompt and output": (
-        Flag("-p, --print, --prompt [TEXT]", "optional", "pipe mode; the text may also be positional", field=""),
         Flag(
-            "-f, --file PATH",
-            "paths",
-            "attach a file or image (repeatable); @path in the prompt does the same",
+            "-p, --print, --prompt [TEXT]",
+            "optional",
+            "run one prompt in pipe mode; TEXT may also come without the flag",
+            field="",
         ),
+        Flag("-f, --file PATH", "paths", "attach a file or image (repeatable), like @path in the prompt"),
         Flag(
             "-o, --output-format FORMAT",
             "choice",
-            "{choices}",
+            "print {choices}",
             choices=("text", "json", "stream-json"),
             has_default=True,
             is_for_pipe=True,
         ),
-        Flag("--no-stdin", "on", "do not read standard input; otherwise a pipe is read to its end", is_for_pipe=True),
-        Flag("--include-partial-messages", "on", "stream-json: add a line for each chunk of text"),
+        Flag(
+            "--no-stdin",
+            "on",
+            "do not read standard input; without this flag a pipe is read to its end",
+            is_for_pipe=True,
+        ),
+        Flag("--include-partial-messages", "on", "add a line for each chunk of text to -o stream-json"),
         Flag(
             "--input-format FORMAT",
             "choice",
-            "{choices}: each line on stdin is a prompt; with -o stream-json",
+            "read {choices}: each line on stdin is a prompt; requires -o stream-json",
             choices=("text", "stream-json"),
             has_default=True,
             is_for_pipe=True,
@@ -144,13 +150,13 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--json-schema JSON|@FILE",
             "text",
-            "the answer is JSON that is valid under this schema, or the exit code is 1",
+            "require an answer in JSON that is valid under this schema; exit with code 1 if the model gives none",
             is_for_pipe=True,
         ),
         Flag(
             "--replay-user-messages",
             "on",
-            "stream-json input: write each accepted line back, with its uuid",
+            "write each accepted line of stream-json input back, with its uuid",
             is_for_pipe=True,
         ),
         Flag("-v, --verbose", "on", "report progress, tokens and cost on stderr"),
@@ -159,41 +165,45 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "-m, --model PROVIDER/MODEL",
             "text",
-            "openai (and compatible servers), openai-responses, anthropic, gemini, bedrock, demo, a named server such "
-            "as ollama or openrouter, or a provider from the config; a bare model name works if it is unique",
+            "use this model; PROVIDER is a known name (openai, anthropic, gemini, openrouter, ollama, demo, ...) or "
+            "one from the config; the name of the model alone works if only one provider has it",
         ),
-        Flag("--base-url URL", "text", "endpoint of the chosen provider"),
+        Flag("--base-url URL", "text", "send requests to this address of the chosen provider"),
         Flag(
             "--fallback-model MODELS",
             "rules",
-            "models that take over if this one is overloaded or at a limit, separated by commas",
+            "continue with these models (separated by commas) if this one is overloaded, unreachable or at a limit",
         ),
         Flag(
             "--reasoning-effort, --effort LEVEL",
             "choice",
-            "{choices}",
+            "let the model think at this level: {choices}",
             choices=("none", "minimal", "low", "medium", "high", "max"),
             aliases=(("xhigh", "high"),),
         ),
-        Flag("--system-prompt TEXT", "text", 'replace the system prompt; "" leaves the facts about folder and date'),
-        Flag("--append-system-prompt TEXT", "text", "add to the system prompt"),
+        Flag(
+            "--system-prompt TEXT", "text", 'replace the system prompt; "" sends only the facts about folder and date'
+        ),
+        Flag("--append-system-prompt TEXT", "text", "add this text to the system prompt"),
         Flag("--system-prompt-file FILE", "path", "replace the system prompt with the text of a file"),
         Flag("--append-system-prompt-file FILE", "path", "add the text of a file to the system prompt"),
     ),
     "Output limits": (
-        Flag("--max-output-tokens N", "positive", "output cap of every request (turns escalation off)"),
-        Flag("--max-continuations N", "natural", "how often a truncated reply is continued (default 3; 0: never)"),
-        Flag(
-            "--no-escalation",
-            "on",
-            "continue a truncated reply instead of requesting it again with a larger cap",
-        ),
+        Flag("--max-output-tokens N", "positive", "use this output cap for every request; turns escalation off"),
+        Flag("--max-continuations N", "natural", "continue a truncated reply at most N times (default: 3)"),
+        Flag("--no-escalation", "on", "continue a truncated reply instead of requesting it again with a larger cap"),
     ),
     "Limits of one prompt": (
-        Flag("--max-turns N", "positive", "model replies (default: 100 in pipe mode, unlimited in the app)"),
-        Flag("--max-tool-calls N", "natural", "tool calls (default: unlimited)"),
-        Flag("--max-budget-usd X", "money", "cost in USD; an error if the price of the model is unknown"),
-        Flag("--timeout TIME", "duration", "time limit (90s, 30m, 2h): cancels the prompt and keeps its text"),
+        Flag(
+            "--max-turns N", "positive", "stop after N model replies (default: 100 in pipe mode, unlimited in the app)"
+        ),
+        Flag("--max-tool-calls N", "natural", "stop after N tool calls (default: unlimited)"),
+        Flag(
+            "--max-budget-usd X",
+            "money",
+            "stop when the cost reaches X USD; an error if the price of the model is unknown",
+        ),
+        Flag("--timeout TIME", "duration", "cancel the prompt after this time (90s, 30m, 2h) and keep its text"),
         Flag(
             "--wait-for-limit[=MAX]",
             "joined",
@@ -205,7 +215,7 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--permission-mode MODE",
             "choice",
-            "{choices}; ask is another name for default",
+            "start in this mode: {choices}; ask is another name for default",
             choices=("plan", "default", "accept-edits", "auto", "bypass"),
             aliases=(
                 ("ask", "default"),
@@ -217,46 +227,44 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--allowed-tools, --allowedTools RULES",
             "rules",
-            "rules that need no approval, such as 'shell(git log *)' (repeatable); Claude Code's form "
-            "'Bash(git log:*)' works too",
+            "let calls that match these rules run without approval, such as 'shell(git log *)' (repeatable); Claude "
+            "Code's form 'Bash(git log:*)' works too",
         ),
         Flag(
             "--disallowed-tools, --disallowedTools RULES",
             "rules",
-            "rules that are never allowed (repeatable); a tool name alone removes the tool",
+            "deny calls that match these rules (repeatable); a tool name alone removes the tool",
         ),
         Flag(
             "--tools NAMES",
             "rules",
-            'the only tools to offer, such as read,grep; "" for none, default for all',
+            'offer only these tools, such as read,grep; "" offers none, default offers all',
             field="builtin_tools",
         ),
         Flag(
             "--permission-prompt-tool NAME",
             "text",
-            "stdio: the program that controls the run decides approvals",
+            "stdio: ask the program that controls the run for approvals",
             is_for_pipe=True,
         ),
-        Flag("--strict-tools", "on", "a call of an unknown tool fails the turn at once"),
+        Flag("--strict-tools", "on", "end the turn with an error if the model calls an unknown tool"),
         Flag("--yolo, --dangerously-skip-permissions", "on", "the same as --permission-mode bypass", field=""),
         Flag(
             "--allow-dangerously-skip-permissions",
             "on",
             "let a program that controls this run choose bypass mode later",
         ),
-        Flag("--exit-tools FILE", "path", "JSON list of tools whose calls are reported as signals and never run"),
-        Flag("--add-dir DIR", "paths", "another folder in which tools may work (repeatable)"),
         Flag(
-            "--trust",
-            "on",
-            "trust this folder for this run: its settings and instructions are used",
+            "--exit-tools FILE", "path", "offer the tools of this JSON list; report their calls as signals and run none"
         ),
+        Flag("--add-dir DIR", "paths", "let tools work in this folder too (repeatable)"),
+        Flag("--trust", "on", "trust this folder for this run: use its settings and instructions"),
     ),
     "Sessions": (
         Flag("-c, --continue", "on", "resume the latest session of this folder", field=""),
         Flag("-r, --resume [ID]", "optional", "resume a session; without ID, choose one (in the app)", field=""),
-        Flag("--fork-session", "on", "with -c or -r: continue in a copy"),
-        Flag("--session-id UUID", "text", "id of the new session"),
+        Flag("--fork-session", "on", "continue in a copy of the session; requires -c or -r"),
+        Flag("--session-id UUID", "text", "give the new session this id"),
         Flag("--no-session, --no-session-persistence", "on", "keep nothing on disk"),
     ),
     "Other": (
@@ -264,18 +272,22 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         Flag(
             "--settings FILE|JSON",
             "text",
-            "another config file (TOML), or settings of Claude Code (JSON text, or a .json file)",
+            "read another config file (TOML), or settings of Claude Code (a .json file, or JSON text)",
         ),
         Flag(
             "--setting-sources SOURCES",
             "rules",
-            "which settings, commands, agents and instructions to use: user,project (default: all)",
+            "use settings, commands, agents and instructions of these sources only (default: user,project)",
         ),
-        Flag("--mcp-config FILE|JSON", "texts", "tool servers from a file, JSON or TOML, or as JSON text (repeatable)"),
+        Flag(
+            "--mcp-config FILE|JSON",
+            "texts",
+            "add tool servers from a JSON or TOML file, or from JSON text (repeatable)",
+        ),
         Flag("--strict-mcp-config", "on", "use only the tool servers of --mcp-config"),
-        Flag("--no-hooks", "on", "run no configured hook"),
-        Flag("--no-skills", "on", "read and offer no skills"),
-        Flag("--theme NAME", "text", "theme of the app"),
+        Flag("--no-hooks", "on", "do not run the configured hooks"),
+        Flag("--no-skills", "on", "do not read or offer skills"),
+        Flag("--theme NAME", "text", "use this theme in the app"),
         Flag("--debug-log FILE", "path", "write a log of requests and decisions, without keys"),
         Flag("--record FILE", "path", "record the replies of the model, without keys, for -m replay/FILE"),
         Flag(
@@ -283,25 +295,31 @@ SECTIONS: dict[str, tuple[Flag, ...]] = {
         ),
         Flag("--login", "shown", "ask for an API key and store it, as qcode auth login does", field=""),
         Flag("--version", "shown", "print the version"),
-        Flag("-h, --help", "shown", "print this text; after a subcommand, its part"),
+        Flag("-h, --help", "shown", "print this text, or the part about a subcommand that comes before the flag"),
     ),
     "Flags of Claude Code": (
         Flag(
             "--permission-prompts WHO",
             "choice",
-            "{choices}: who answers approvals; none denies them, host is the default",
+            "answer approvals by {choices}: the controlling program (default), or deny them all",
             field="",
             choices=("host", "none"),
         ),
-        Flag("--thinking KIND", "choice", "{choices}: disabled is effort none", field="", choices=_THINKING),
+        Flag(
+            "--thinking KIND",
+            "choice",
+            "{choices}; disabled sets the effort to none, the others change nothing",
+            field="",
+            choices=_THINKING,
+        ),
         Flag(
             "--max-thinking-tokens N",
             "natural",
-            "effort none at 0, low up to 4,096, medium up to 16,384, high above",
+            "set the effort: none at 0, low up to 4,096, medium up to 16,384, high above",
             field="",
         ),
         *(
-            Flag(typed, kind, "no effect", is_ignored=True)
+            Flag(typed, kind, "accepted, has no effect", is_ignored=True)
             for typed, kind in (
                 ("--betas NAMES", "text"),
                 ("--debug", "on"),
@@ -438,57 +456,67 @@ USAGE_ENTRIES: tuple[tuple[str, str], ...] = (
     ),
     ("qcode login [PROVIDER]", "the same as auth login"),
     ("qcode logout [PROVIDER]", "the same as auth logout"),
-    ("qcode sessions list [WORDS]|show ID|delete ID", ""),
-    ("qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]", ""),
+    ("qcode sessions list [WORDS]|show ID|delete ID", "list, print and delete sessions"),
+    (
+        "qcode sessions export ID [--format md|json|html] [--turns 3-7] [--no-tools] [-o FILE]",
+        "write a session, or some of its turns, to a file",
+    ),
     (
         "qcode sessions import [PATH...] [--all] [--yes] [--json]",
-        "sessions of Claude Code, Codex, qwen-code and Gemini CLI: of this folder (--all: of all), or those in files "
-        "and folders",
+        "import sessions of Claude Code, Codex, qwen-code and Gemini CLI: those of this folder (--all: of every "
+        "folder), or those at PATH",
     ),
     (
         "qcode import [claude|codex|gemini|qwen|opencode] [--write]",
-        "tool servers, rules, commands, agents and prompts of other programs as configuration of qcode; --write adds "
-        "what is missing",
+        "show which servers, rules, commands, agents and prompts of other programs qcode can use; --write adds them to "
+        "your configuration",
     ),
     (
         "qcode batch TASKS.jsonl --out RESULTS.jsonl [--jobs N]",
-        "run many prompts, several at a time, one result per line; takes the flags of Model, Output limits, Limits of "
-        "one prompt and Permissions; --ray ADDRESS runs them on a Ray cluster",
+        "run many prompts, several at a time, and write one result per line; --ray ADDRESS runs them on a Ray cluster; "
+        "takes the flags of Model, Output limits, Limits of one prompt and Permissions",
     ),
     (
         "qcode replay FILE [--diff] [--timed]",
         "play back a recording (--record FILE); --diff shows where the run differs",
     ),
-    ("qcode stats [--all]", "turns, tokens, cost and recoveries by day and model, here or in all folders"),
+    (
+        "qcode stats [--all]",
+        "print turns, tokens, cost and recoveries by day and model, for this folder or all folders",
+    ),
     (
         "qcode models [PART OF A NAME] [--all]|forget",
-        "models that can be used here, or all, with their limits and prices; forget the learned limits",
+        "list the models that you can use here, or all, with their limits and prices; or forget the learned limits",
     ),
     (
         "qcode config path|show|schema",
-        "the path of config.toml, every setting with its origin, or the schema for an editor",
+        "print the path of config.toml, every setting with its origin, or the schema for an editor",
     ),
     (
         "qcode config set KEY VALUE|unset KEY",
-        "change a key of your config.toml; --project changes this project's file; keeps comments and rejects an "
+        "change a key of your config.toml, or with --project of this project's file; keeps comments and rejects an "
         "invalid value",
     ),
     ("qcode themes", "list the themes"),
     ("qcode version", "print the version"),
     (
         "qcode acp",
-        "agent for editors (Zed, JetBrains, Neovim, Toad): the Agent Client Protocol on stdio; takes the flags of "
+        "serve an editor (Zed, JetBrains, Neovim, Toad): speak the Agent Client Protocol on stdio; takes the flags of "
         "Model, Output limits, Limits of one prompt, Permissions and Other",
     ),
-    ("qcode doctor", "what needs attention here, then the facts: trust, files, keys, sandbox, terminal"),
-    ("qcode trust [show]|accept|forget [DIR]|list", "files of this folder that need trust, and their changes"),
+    ("qcode doctor", "print what needs attention here, then the facts: trust, files, keys, sandbox, terminal"),
+    (
+        "qcode trust [show]|accept|forget [DIR]|list",
+        "show which files of this folder need trust and what changed in them; trust it, or forget it",
+    ),
     (
         "qcode mcp list|show NAME|approve NAME",
-        "tool servers, and which need approval; takes -C, --trust and --mcp-config FILE; starts none",
+        "list the tool servers, show or approve one; starts none; takes -C, --trust and --mcp-config FILE",
     ),
     (
         "qcode mcp add NAME -- COMMAND...|add NAME URL|remove NAME",
-        "servers in your config.toml; add takes --env NAME=VALUE, --header NAME:VALUE and --transport http|sse",
+        "add a server to your config.toml, or remove one; add takes --env NAME=VALUE, --header NAME:VALUE and "
+        "--transport http|sse",
     ),
     (
         "qcode mcp login NAME|logout NAME",
@@ -496,35 +524,35 @@ USAGE_ENTRIES: tuple[tuple[str, str], ...] = (
     ),
     (
         "qcode mcp serve",
-        "qcode as a tool server on stdio, for other agents: the tools ask and permissions_check; takes -C, --trust, "
+        "serve other agents as a tool server on stdio, with the tools ask and permissions_check; takes -C, --trust, "
         "-m and flags of Permissions",
     ),
-    ("qcode hooks list", "the hooks that apply here, and those that do not run, each with the reason"),
+    ("qcode hooks list", "list the hooks that run here, and those that do not, each with the reason"),
     (
         "qcode hooks test EVENT [--tool TOOL]",
-        "run the hooks of an event with the JSON object on stdin; with --tool, stdin is the input of a call; prints "
-        "their answers and the decision",
+        "run the hooks of an event with the JSON object on stdin (with --tool: the input of a call), and print their "
+        "answers and the decision",
     ),
     (
         "qcode skills list|show NAME|check [DIR]",
-        "the skills that apply here; check: problems by the rules of the format",
+        "list the skills of this folder, print one, or check whether skills follow the rules of the format",
     ),
-    ("qcode permissions [list]", "the mode and every rule that applies here, each with its origin"),
+    ("qcode permissions [list]", "print the mode and every rule that applies here, each with its origin"),
     (
         "qcode permissions check shell CMD|read PATH|write PATH|fetch URL",
-        'whether a call is allowed here, and why (--jsonl: {"kind","value"} lines on stdin); takes -C, --trust, '
-        "--settings, --add-dir and the flags of Permissions; runs nothing",
+        'print whether a call is allowed here, and why; runs nothing; --jsonl reads {"kind","value"} lines on stdin; '
+        "takes -C, --trust, --settings, --add-dir and the flags of Permissions",
     ),
     (
         "qcode permissions hook --for claude|codex|gemini|qwen [--print]",
-        "the same verdicts for another program, as its hook before each call; --print, or a terminal on stdin: the "
-        "settings to add there",
+        "give another program the same verdicts, as its hook before each call; --print, or a terminal on stdin, "
+        "prints the settings to add there",
     ),
-    ("qcode update [--check]", "how this copy was installed and is updated; only --check uses the network"),
+    ("qcode update [--check]", "print how this copy was installed and is updated; only --check uses the network"),
     ("qcode uninstall [--yes]", "list the files and keys that qcode keeps, and remove them if you confirm"),
     (
         "qcode help [TOPIC]",
-        "this text, or the part about a subcommand, section, flag, exit code, variable or config key",
+        "print this text, or the part about a subcommand, section, flag, exit code, variable or config key",
     ),
 )
 """Each form of the command line, and its effect."""
@@ -541,9 +569,9 @@ Exit codes:
    0  complete                         55  ended on denied calls, no answer
    1  error                            56  still truncated; text on stdout
    2  wrong usage or unknown name      57  refused or filtered
-  41  no or bad credential             75  transient failure, worth a retry
+  41  no or bad credential             75  transient failure, run it again
   42  bad input                       130  interrupted
-  52  bad config                      141  reader went away
+  52  bad config                      141  the reader of stdout went away
   53  turn, call, cost or time limit  143  terminated
 
 Environment:

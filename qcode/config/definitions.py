@@ -29,11 +29,11 @@ from qcode.values import dataclass
 ARGS = "{{args}}"
 
 COMMAND_FIELDS: Mapping[str, str] = {
-    "prompt": "required: the text; each `{{args}}` is the text after the name",
-    "description": "the line in the menu and in `/help`",
-    "argument": "a hint for the text after the name",
-    "model": "PROVIDER/MODEL, only for this command; default: the current model",
-    "output": "a table with the keys of `[output]` in `config.toml`, only for this command",
+    "prompt": "required: the prompt to send; each `{{args}}` is replaced by the text that you type after the name",
+    "description": "the line that the menu and `/help` show",
+    "argument": "a hint for the text after the name, shown while you type it",
+    "model": "the PROVIDER/MODEL that answers this command; default: the current model",
+    "output": "a table with the keys of `[output]` in `config.toml`; it applies to this command only",
 }
 """The keys of a command in TOML, with their meaning for the reference."""
 _NAME = lazy_pattern(r"[A-Za-z][A-Za-z0-9_-]*")
@@ -240,12 +240,13 @@ def is_same_folder(left: Path, right: Path) -> bool:
 MODELS = ("same", "small")
 """The values of `model` in a sub-agent."""
 AGENT_FIELDS: Mapping[str, str] = {
-    "description": "required, one line: when the model should use it",
-    "prompt": "required: its instructions",
-    "only_reads": "`true`: it has the rights of plan mode, and several such agents may run at once; default: `false`",
-    "tools": "the only tools it gets; default: all",
-    "model": "`same` as the conversation (the default), or `small`: the `small_model` of the configuration",
-    "output": "a table with the keys of `[output]` in `config.toml`, for its replies",
+    "description": "required, one line: tells the model when to use the agent",
+    "prompt": "required: the instructions of the agent",
+    "only_reads": "`true` gives the agent the rights of plan mode, and lets several such agents run at once; default: "
+    "`false`",
+    "tools": "the only tools that the agent gets; default: all",
+    "model": "`same` (the default) uses the model of the conversation, `small` the `small_model` of your configuration",
+    "output": "a table with the keys of `[output]` in `config.toml`; it applies to the replies of the agent",
 }
 """The keys of a sub-agent in TOML, with their meaning for the reference."""
 

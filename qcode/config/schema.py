@@ -50,10 +50,10 @@ _PLACEHOLDERS = {
 
 
 _PRICES = {
-    "input": "USD per million input tokens; requires price.output",
-    "output": "USD per million output tokens",
-    "cache_read": "USD per million tokens read from a cache; default: the input price",
-    "cache_write": "USD per million tokens written to a cache; default: the input price",
+    "input": "the price of a million input tokens in USD; requires price.output",
+    "output": "the price of a million output tokens in USD",
+    "cache_read": "the price of a million tokens read from a cache, in USD; default: the input price",
+    "cache_write": "the price of a million tokens written to a cache, in USD; default: the input price",
 }
 
 
@@ -108,10 +108,11 @@ def _all_keys() -> Iterator[Key]:
     provider = ("providers", "*")
     yield from _keys_of(ProviderSettings, provider)
     for key in _keys_of(Network, ()):
-        yield _inherited(key, provider, "as in [network], for this provider", is_project_allowed=False)
+        meaning = f"overrides network.{key.path[-1]} for this provider"
+        yield _inherited(key, provider, meaning, is_project_allowed=False)
     yield from _keys_of(ModelSettings, ("models", "*"))
     for key in _keys_of(Output, ()):
-        yield _inherited(key, ("models", "*", "output"), "as in [output], for this model")
+        yield _inherited(key, ("models", "*", "output"), f"overrides output.{key.path[-1]} for this model")
     for name, meaning in _PRICES.items():
         # A project that sets a price could make any budget last forever.
         yield Key(("models", "*", "price", name), KeySchema(kinds.price(), meaning, is_project_allowed=False), None)

@@ -68,41 +68,47 @@ class Output:
     max_tokens: int | None = key(
         None,
         kinds.integer(1),
-        "output cap of every request; it disables escalation, not continuation",
+        "use this output cap for every request; this disables escalation, but not continuation",
         flag="--max-output-tokens",
     )
     escalate: bool = key(
         True, kinds.boolean(), "request a truncated reply again with a larger cap", flag="--no-escalation"
     )
     max_continuations: int = key(
-        3, kinds.integer(0), "how often a reply that is still truncated is continued", flag="--max-continuations"
+        3, kinds.integer(0), "continue a truncated reply at most this many times", flag="--max-continuations"
     )
     policy: Literal["escalate", "continue"] = key(
         "escalate",
         kinds.choice("escalate", "continue"),
-        "continue: continue a truncated plain-text reply instead of requesting it again",
+        "escalate: request a truncated reply again; continue: continue it at once if it is plain text",
     )
     tool_call_repair: Literal["reject", "resume"] = key(
         "reject",
         kinds.choice("reject", "resume"),
-        "what to do with a truncated call that writes a file: have it split, or ask for the rest",
+        "reject: tell the model to split a truncated call that writes a file; resume: ask it for the rest of the call",
     )
     max_tool_repair_attempts: int = key(
-        1, kinds.integer(0), "how many incomplete calls in a row are sent back before the turn ends"
+        1,
+        kinds.integer(0),
+        "end the turn after the model was asked this many times in a row to repair an incomplete call",
     )
     max_total_completion_tokens: int | None = key(
-        None, kinds.integer(1), "token budget of one reply; default: four times the cap of a continuation"
+        None,
+        kinds.integer(1),
+        "stop continuing a reply after this many tokens; default: four times the output cap of a continuation",
     )
     max_total_output_chars: int | None = key(
         None,
         kinds.integer(1),
-        "character budget of one reply; default: the larger of 120,000 and four times the token budget",
+        "stop continuing a reply after this many characters; default: four times the token budget, at least 120,000",
     )
-    min_escalation_gain: float = key(1.25, kinds.number(1), "escalate only if the larger cap is larger by this factor")
+    min_escalation_gain: float = key(
+        1.25, kinds.number(1), "escalate only if the larger cap is at least this many times the first one"
+    )
     learn_first_cap: bool = key(
         True,
         kinds.boolean(),
-        "raise the cap of first requests, up to 16,000, for a model whose replies are often longer than 8,000 tokens",
+        "request up to 16,000 tokens at first from a model whose replies are often longer than 8,000",
     )
 
 
@@ -110,15 +116,19 @@ class Output:
 class Network:
     """Time limits in seconds, and the retries of a request."""
 
-    connect_timeout_s: float = key(10.0, kinds.number(0, is_exclusive=True), "seconds to connect")
-    first_event_timeout_s: float = key(600.0, kinds.number(0, is_exclusive=True), "seconds until a reply begins")
-    idle_timeout_s: float = key(90.0, kinds.number(0, is_exclusive=True), "longest silence within a reply, in seconds")
-    max_retries: int = key(5, kinds.integer(0), "retries of a request after a transient failure")
-    retry_after_max_s: float = key(120.0, kinds.number(0), "longest wait that a server may request, in seconds")
+    connect_timeout_s: float = key(10.0, kinds.number(0, is_exclusive=True), "stop connecting after this many seconds")
+    first_event_timeout_s: float = key(
+        600.0, kinds.number(0, is_exclusive=True), "give up if a reply has not begun after this many seconds"
+    )
+    idle_timeout_s: float = key(90.0, kinds.number(0, is_exclusive=True), "give up after this many seconds of silence")
+    max_retries: int = key(5, kinds.integer(0), "repeat a request at most this many times after transient failures")
+    retry_after_max_s: float = key(
+        120.0, kinds.number(0), "wait before a retry as long as the server asks, up to this many seconds"
+    )
     wait_for_limit: LimitWait = key(
         "ask",
         kinds.choice(*get_args(LimitWait)),
-        "at a rate limit with a later end: ask (pipe mode: fail), always wait for it, or never",
+        "what to do if a server asks for a longer wait: ask you (pipe mode fails), always wait, or never",
         flag="--wait-for-limit",
         is_project_allowed=False,
     )
@@ -131,43 +141,54 @@ class PermissionSettings:
     mode: ApprovalMode = key(  # the call creates the field itself
         "default",
         kinds.choice(*get_args(ApprovalMode), aliases=MODE_ALIASES),
-        "the initial mode; ask is another name for default; bypass can only be set with a flag",
+        "start in this mode; ask is another name for default; bypass can only be set with a flag",
         flag="--permission-mode",
         is_project_allowed=False,
     )
     allow: tuple[str | RuleConfig, ...] = key(
-        (), kinds.rules(), "runs without asking", flag="--allowed-tools", is_joined=True, is_project_allowed=False
+        (),
+        kinds.rules(),
+        "matching calls run without asking",
+        flag="--allowed-tools",
+        is_joined=True,
+        is_project_allowed=False,
     )
-    ask: tuple[str | RuleConfig, ...] = key((), kinds.rules(), "always asks", is_joined=True)
-    deny: tuple[str | RuleConfig, ...] = key((), kinds.rules(), "never runs", flag="--disallowed-tools", is_joined=True)
+    ask: tuple[str | RuleConfig, ...] = key((), kinds.rules(), "matching calls always ask", is_joined=True)
+    deny: tuple[str | RuleConfig, ...] = key(
+        (), kinds.rules(), "matching calls never run", flag="--disallowed-tools", is_joined=True
+    )
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
     """Limits of tools; None means the tool's own limit."""
 
-    shell_timeout_s: float = key(120.0, kinds.number(0, is_exclusive=True), "time limit of a command, in seconds")
+    shell_timeout_s: float = key(120.0, kinds.number(0, is_exclusive=True), "stop a command after this many seconds")
     max_output_chars: int | None = key(
-        None, kinds.integer(1), "how much of a result the model sees; default: the limit of each tool"
+        None,
+        kinds.integer(1),
+        "show the model at most this many characters of a result; default: each tool has its own limit",
     )
     tool_timeout_s: float | None = key(
         None,
         kinds.number(0, is_exclusive=True),
-        "time limit of any other tool, in seconds; default: the limit of each tool",
+        "stop any other tool after this many seconds; default: each tool has its own limit",
     )
     sandbox: Literal["auto", "required", "off"] = key(
         "auto",
         kinds.choice("auto", "required", "off"),
-        "the sandbox around commands: auto uses one if it works, required refuses to start without one, off uses none",
+        "auto: confine commands in a sandbox if one works; required: do not start without a sandbox; off: use none",
     )
     agents: bool = key(True, kinds.boolean(), "let the model delegate tasks to sub-agents")
     text_calls: bool = key(
-        True, kinds.boolean(), "treat a tool call that a server passed on as text as a call, if it certainly is one"
+        True,
+        kinds.boolean(),
+        "run a tool call that arrives in the text of a reply instead of the API's own form, if it is certainly a call",
     )
     web_search: Literal["off", "host", "brave", "tavily"] = key(
         "off",
         kinds.choice("off", "host", "brave", "tavily"),
-        "web search: off, by the model's provider (host), or by a service with a key in "
+        "off: no web search; host: the model's provider searches; brave, tavily: the service does, with the key in "
         "BRAVE_API_KEY or TAVILY_API_KEY",
         is_project_allowed=False,
     )
@@ -180,89 +201,73 @@ class Ui:
     theme: str | None = key(
         None,
         kinds.text(),
-        "a theme, or auto to follow the terminal; default: the last choice in the app, otherwise auto",
+        "use this theme, or auto to follow the terminal; default: your last choice in the app, otherwise auto",
         flag="--theme",
     )
     linear: bool = key(False, kinds.boolean(), "write lines instead of a screen (linear mode)")
     bell: bool | None = key(
         None,
         kinds.boolean(),
-        "ring the bell and notify when a turn ends or needs an answer; default: while the terminal has no focus",
+        "ring the bell and notify you when a turn ends or needs an answer; default: while the terminal has no focus",
     )
     keep_last_reply: bool = key(False, kinds.boolean(), "print the last reply after leaving the app")
     title: bool = key(True, kinds.boolean(), "set the title of the terminal")
     show_thinking: Literal["folded", "expanded", "hidden"] = key(
         "folded",
         kinds.choice("folded", "expanded", "hidden"),
-        "show the model's thinking as one line once it is over, in full, or not at all",
+        "folded: show the model's thinking as one line when it is complete; expanded: show all; hidden: show nothing",
     )
     mouse: bool = key(True, kinds.boolean(), "use the mouse")
     partial_redraw: bool = key(
-        True, kinds.boolean(), "write only the cells that change; false if the terminal keeps remains of old text"
+        True,
+        kinds.boolean(),
+        "write only the cells of the screen that change; set it to false if old text stays visible",
     )
     vim: bool = key(False, kinds.boolean(), "edit the prompt with vim's keys; /vim switches it")
     keys: Mapping[str, str] = key(
-        _NO_STRINGS, kinds.text(), 'the keys of a command, by its id: "ctrl+y, f6", or "none"', is_project_allowed=False
+        _NO_STRINGS,
+        kinds.text(),
+        'the keys of the command with this id, such as "ctrl+y, f6", or "none"',
+        is_project_allowed=False,
     )
 
 
 _NO_HOOKS: tuple[HookConfig, ...] = ()
 
 
+def _event(moment: str, matched: str = "") -> tuple[HookConfig, ...]:
+    """Declare the list of the hooks that run at `moment`; `matched` is the text that a matcher is compared with."""
+    meaning = f"run {moment}; the matcher is compared with {matched}" if matched else f"run {moment}"
+    return key(_NO_HOOKS, kinds.hooks(), meaning, is_joined=True)
+
+
 @dataclass(frozen=True, slots=True)
 class HookSettings:
     """The hooks by event, those of the user first. The names of the events are Claude Code's."""
 
-    enabled: bool = key(
-        True, kinds.boolean(), "false: no configured hook runs", flag="--no-hooks", is_project_allowed=False
-    )
+    enabled: bool = key(True, kinds.boolean(), "run the configured hooks", flag="--no-hooks", is_project_allowed=False)
     claude: Literal["off", "own", "project", "both"] = key(
         "off",
         kinds.choice("off", "own", "project", "both"),
-        "also run the hooks of Claude Code: your own, those of a trusted project, or both",
+        "also run the hooks that are set up for Claude Code: your own, those of a trusted project (project), or both",
         is_project_allowed=False,
     )
-    SessionStart: tuple[HookConfig, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "a session begins; matches startup, resume, clear, compact or fork", is_joined=True
+    SessionStart: tuple[HookConfig, ...] = _event("when a session begins", "startup, resume, clear, compact or fork")
+    UserPromptSubmit: tuple[HookConfig, ...] = _event("when you send a prompt")
+    PreToolUse: tuple[HookConfig, ...] = _event("before a tool call of the model", "the name of the tool")
+    PermissionRequest: tuple[HookConfig, ...] = _event("when a call is about to ask you", "the name of the tool")
+    PostToolUse: tuple[HookConfig, ...] = _event("when a call has succeeded", "the name of the tool")
+    PostToolUseFailure: tuple[HookConfig, ...] = _event("when a call has failed", "the name of the tool")
+    Notification: tuple[HookConfig, ...] = _event(
+        "when qcode waits for you", "permission_prompt, elicitation_dialog or idle_prompt"
     )
-    UserPromptSubmit: tuple[HookConfig, ...] = key(_NO_HOOKS, kinds.hooks(), "you send a prompt", is_joined=True)
-    PreToolUse: tuple[HookConfig, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "the model calls a tool; matches its name", is_joined=True
-    )
-    PermissionRequest: tuple[HookConfig, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "a call is about to ask you; matches the tool", is_joined=True
-    )
-    PostToolUse: tuple[HookConfig, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "a call has ended; matches the tool", is_joined=True
-    )
-    PostToolUseFailure: tuple[HookConfig, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "a call has failed; matches the tool", is_joined=True
-    )
-    Notification: tuple[HookConfig, ...] = key(
-        _NO_HOOKS,
-        kinds.hooks(),
-        "qcode waits for you; matches permission_prompt, elicitation_dialog or idle_prompt",
-        is_joined=True,
-    )
-    SubagentStart: tuple[HookConfig, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "a sub-agent begins; matches its kind", is_joined=True
-    )
-    SubagentStop: tuple[HookConfig, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "a sub-agent is done; matches its kind", is_joined=True
-    )
-    Stop: tuple[HookConfig, ...] = key(_NO_HOOKS, kinds.hooks(), "the model is done", is_joined=True)
-    StopFailure: tuple[HookConfig, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "a turn failed; matches the error", is_joined=True
-    )
-    PreCompact: tuple[HookConfig, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "the conversation is about to be compacted; matches manual or auto", is_joined=True
-    )
-    PostCompact: tuple[HookConfig, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "the conversation was compacted; matches manual or auto", is_joined=True
-    )
-    SessionEnd: tuple[HookConfig, ...] = key(
-        _NO_HOOKS, kinds.hooks(), "a session ends; matches clear, resume, prompt_input_exit or other", is_joined=True
-    )
+    SubagentStart: tuple[HookConfig, ...] = _event("when a sub-agent begins", "the kind of the agent")
+    SubagentStop: tuple[HookConfig, ...] = _event("when a sub-agent is done", "the kind of the agent")
+    Stop: tuple[HookConfig, ...] = _event("when the model is done")
+    StopFailure: tuple[HookConfig, ...] = _event("when a turn has failed", "the error")
+    PreCompact: tuple[HookConfig, ...] = _event("before the conversation is compacted", "manual or auto")
+    PostCompact: tuple[HookConfig, ...] = _event("after the conversation was compacted", "manual or auto")
+    SessionEnd: tuple[HookConfig, ...] = _event("when a session ends", "clear, resume, prompt_input_exit or other")
 
     @property
     def has_any(self) -> bool:
@@ -282,25 +287,31 @@ class AfterEditSettings:
     diagnostics: bool | str = key(
         "auto",
         kinds.auto_or_boolean(),
-        "report new problems of an edited file to the model; auto: only if the checkers can run in a sandbox, "
-        "true: also without one",
+        "report new problems of an edited file to the model; auto: only if the checkers can run in a sandbox; "
+        "true: even if they cannot",
     )
     format: tuple[CommandConfig, ...] = key(
-        _NO_COMMANDS, kinds.commands(), "a command that formats an edited file; {file} is its path"
+        _NO_COMMANDS,
+        kinds.commands(),
+        "format an edited file with this command; {file} stands for the path of the file",
     )
     check: tuple[CommandConfig, ...] = key(
-        _NO_COMMANDS, kinds.commands(), "a command that checks an edited file; if it fails, the model gets its output"
+        _NO_COMMANDS,
+        kinds.commands(),
+        "check an edited file with this command; if the command fails, the model gets its output",
     )
     test: tuple[CommandConfig, ...] = key(
-        _NO_COMMANDS, kinds.commands(), "a command that runs when the model is done, if it edited files"
+        _NO_COMMANDS,
+        kinds.commands(),
+        "run this command when the model is done and has edited files; if it fails, the model gets its output",
     )
     max_rounds: int = key(
-        3, kinds.integer(0), "how often in a turn failed tests and late problems are sent back to the model"
+        3, kinds.integer(0), "send failed tests and late problems back to the model at most this many times in a turn"
     )
     servers: Mapping[str, tuple[str, ...]] = key(
         _NO_SERVERS,
         kinds.raw_strings(),
-        "the command of the language server of a language or file ending; [] for none",
+        "start the language server of a language or file ending with this command; [] starts none",
         is_project_allowed=False,
     )
 
@@ -317,7 +328,7 @@ class Sessions:
     retention_days: int = key(
         0,
         kinds.integer(0),
-        "sessions of this folder without a change for so many days are deleted when qcode starts there; 0 keeps all",
+        "delete sessions that did not change for this many days when qcode starts in their folder; 0 keeps all",
         is_project_allowed=False,
     )
 
@@ -326,9 +337,12 @@ class Sessions:
 class SkillSettings:
     """Which skills a session has. `off` are their names, `paths` further folders of skills."""
 
-    off: tuple[str, ...] = key((), kinds.strings(), "skills that are not used, by name", is_project_allowed=False)
+    off: tuple[str, ...] = key((), kinds.strings(), "do not use the skills with these names", is_project_allowed=False)
     paths: tuple[str, ...] = key(
-        (), kinds.strings(), "further folders of skills, absolute or below your home folder", is_project_allowed=False
+        (),
+        kinds.strings(),
+        "also read the skills in these folders; a path is absolute or begins with ~/",
+        is_project_allowed=False,
     )
     foreign: bool = key(
         True,
@@ -346,44 +360,52 @@ class ProviderSettings:
     """
 
     type: ProviderType = key(
-        "openai", kinds.choice(*PROVIDER_TYPES), "the protocol; a known provider has its own", is_project_allowed=False
+        "openai",
+        kinds.choice(*PROVIDER_TYPES),
+        "the protocol that the provider speaks; a known provider needs none",
+        is_project_allowed=False,
     )
-    base_url: str | None = key(None, kinds.url(), "the address", flag="--base-url", is_project_allowed=False)
+    base_url: str | None = key(None, kinds.url(), "the provider's address", flag="--base-url", is_project_allowed=False)
     api_key_env: str | None = key(
         None,
         kinds.variable(),
-        "the environment variable that holds the key; a key itself is never in a file",
+        "read the key from this environment variable; the key itself cannot be in the file",
         is_project_allowed=False,
     )
     api_key_command: tuple[str, ...] | None = key(
         None,
         kinds.command(),
-        "a command that prints the key in its first line; runs without a shell, in the configuration folder, at most "
-        "10 s, once per run",
+        "read the key from the first line that this command prints; it runs once per run, for at most 10 s, in the "
+        "configuration folder and without a shell",
         is_project_allowed=False,
     )
     headers: Mapping[str, str] = key(
-        _NO_STRINGS, kinds.text(), "a header to send with each request", is_secret=True, is_project_allowed=False
+        _NO_STRINGS, kinds.text(), "send this header with each request", is_secret=True, is_project_allowed=False
     )
     max_tokens_field: str | None = key(
         None,
         kinds.field_name(),
-        "the request field for the output cap, if the server requires another one",
+        "send the output cap in this field of the request, if the server does not know the usual one",
         is_project_allowed=False,
     )
     reasoning_field: str | None = key(
-        None, kinds.field_name(), "the field for reasoning, if the server uses another one", is_project_allowed=False
+        None,
+        kinds.field_name(),
+        "read the reasoning from this field of the reply, if the server does not use the usual one",
+        is_project_allowed=False,
     )
     project: str | None = key(
         None,
         kinds.text(),
-        "a Google Cloud project: its models are used, on Vertex AI; for the types gemini and anthropic",
+        "use the models of this Google Cloud project on Vertex AI; for the types gemini and anthropic",
         is_project_allowed=False,
     )
     location: str | None = key(
-        None, kinds.text(), "the location on Vertex AI; default: global", is_project_allowed=False
+        None, kinds.text(), "the location of the project on Vertex AI; default: global", is_project_allowed=False
     )
-    default_model: str | None = key(None, kinds.text(), "the model if none is named", is_project_allowed=False)
+    default_model: str | None = key(
+        None, kinds.text(), "use this model if you name only the provider", is_project_allowed=False
+    )
     network: Network = field(default_factory=Network)
 
 
@@ -394,22 +416,27 @@ class ModelSettings:
     `output` is complete: flags override the model's values, which override those of `[output]`.
     """
 
-    context_window: int | None = key(None, kinds.integer(1), "tokens of prompt and reply together")
+    context_window: int | None = key(None, kinds.integer(1), "the most tokens of prompt and reply together")
     max_output_tokens: int | None = key(
-        None, kinds.integer(1), "the model's output limit, which an escalation requests"
+        None, kinds.integer(1), "how many tokens a reply of the model may have; an escalation requests this many"
     )
-    prefill: bool | None = key(None, kinds.boolean(), "the provider can continue an assistant message")
+    prefill: bool | None = key(
+        None, kinds.boolean(), "the model continues a reply whose beginning is part of the request"
+    )
     images: bool | None = key(None, kinds.boolean(), "the model accepts images")
     thinking: bool | None = key(None, kinds.boolean(), "the model supports reasoning")
-    inline_thinking: bool | None = key(None, kinds.boolean(), "its reasoning arrives as <think> text")
+    inline_thinking: bool | None = key(None, kinds.boolean(), "the model writes its reasoning into the text as <think>")
     text_tool_calls: bool | None = key(
-        None, kinds.boolean(), "true: its calls are only text, and so are the tools; false: text is never a call"
+        None,
+        kinds.boolean(),
+        "true: describe the tools in the prompt and read calls from the text of the reply; false: never treat text as "
+        "a call",
     )
     web_search: bool | None = key(
         None,
         kinds.boolean(),
-        "its provider can search the web (tools.web_search); default: Anthropic, OpenAI (Responses) "
-        "and Gemini 3 at their own addresses",
+        "the provider can search the web for this model (tools.web_search); default: true for Anthropic, OpenAI "
+        "(Responses) and Gemini 3 at their own addresses",
     )
     output: Output = field(default_factory=Output)
     price: Price | None = None
@@ -422,8 +449,8 @@ class Mcp:
     defer: bool | str = key(
         "auto",
         kinds.auto_or_boolean(),
-        "send the tools of servers only when the model searches for them; auto: if they are over 100, or over a tenth "
-        "of the context window",
+        "send the tools of servers only when the model searches for them; auto: only if there are more than 100, or if "
+        "they fill more than a tenth of the context window",
     )
 
 
@@ -434,34 +461,46 @@ class McpServer:
     `${NAME}` in `args`, `env`, `url` and `headers` is an environment variable, not yet replaced by its value.
     """
 
-    command: str | None = key(None, kinds.text(), "the program; required without url")
-    args: tuple[str, ...] = key((), kinds.raw_strings(), "its arguments", is_secret=True)
-    env: Mapping[str, str] = key(_NO_STRINGS, kinds.raw_text(), "an environment variable for it", is_secret=True)
-    url: str | None = key(None, kinds.url(), "the address of the server, instead of a program")
+    command: str | None = key(None, kinds.text(), "start the server with this program; either this or url is required")
+    args: tuple[str, ...] = key((), kinds.raw_strings(), "the arguments of the program", is_secret=True)
+    env: Mapping[str, str] = key(
+        _NO_STRINGS, kinds.raw_text(), "set this environment variable for the program", is_secret=True
+    )
+    url: str | None = key(None, kinds.url(), "connect to the server at this address, instead of starting a program")
     headers: Mapping[str, str] = key(
-        _NO_STRINGS, kinds.text(), "a header to send with each request to url", is_secret=True
+        _NO_STRINGS, kinds.text(), "send this header with each request to url", is_secret=True
     )
     transport: str | None = key(
         None,
         kinds.choice("http", "sse"),
-        "the transport of url; absent: streamable HTTP, then the older SSE if the server asks for it",
+        "the transport of url; default: streamable HTTP (http), then the older SSE if the server asks for it",
     )
     client_id: str | None = key(
-        None, kinds.text(), "the ID of qcode at the authorization server of url; absent: it registers itself"
+        None, kinds.text(), "the ID of qcode at the authorization server of url; default: qcode registers itself"
     )
     client_metadata_url: str | None = key(
-        None, kinds.url(), "the https address of a client ID metadata document, for servers that read one"
+        None,
+        kinds.url(),
+        "the https address of a document that describes qcode (client ID metadata), for servers that read it",
     )
-    tools: tuple[str, ...] = key((), kinds.strings(), "the only tools to offer, by the server's names; empty: all")
-    always: bool = key(False, kinds.boolean(), "true: always send its tools, also if those of others are deferred")
+    tools: tuple[str, ...] = key(
+        (), kinds.strings(), "offer only these tools of the server, by the server's own names; an empty list offers all"
+    )
+    always: bool = key(
+        False, kinds.boolean(), "always send the tools of this server, even if those of other servers are deferred"
+    )
     sampling: bool = key(
-        False, kinds.boolean(), "true: it may ask for answers of your model, each shown and approved; not for a project"
+        False,
+        kinds.boolean(),
+        "let the server ask your model; you see and approve each request; not for the server of a project",
     )
-    timeout_s: float = key(300.0, kinds.number(0, is_exclusive=True), "seconds for one call")
+    timeout_s: float = key(300.0, kinds.number(0, is_exclusive=True), "stop a call after this many seconds")
     startup_timeout_s: float = key(
-        30.0, kinds.number(0, is_exclusive=True), "seconds until it must have listed its tools"
+        30.0,
+        kinds.number(0, is_exclusive=True),
+        "give up if the server has not listed its tools after this many seconds",
     )
-    enabled: bool = key(True, kinds.boolean(), "false: do not start it")
+    enabled: bool = key(True, kinds.boolean(), "start or connect to this server")
     is_from_project: bool = False
     """A project's file defines the server, so it runs only after the user approved exactly this server."""
     file: str = ""
@@ -493,22 +532,27 @@ DEFAULT = Origin("default")
 class Settings:
     """The merged settings."""
 
-    model: str | None = key(None, kinds.text(), "provider/model to start with; also QCODE_MODEL", flag="--model")
+    model: str | None = key(
+        None, kinds.text(), "start with this provider/model; QCODE_MODEL sets it too", flag="--model"
+    )
     small_model: str | None = key(
         None,
         kinds.text(),
-        "the model that writes summaries when a conversation is compacted (default: the current "
-        "model) and names sessions (default: your first words)",
+        "this model writes the summary when a conversation is compacted (default: the current model) and names "
+        "sessions (default: your first words)",
     )
     fallback: tuple[str, ...] = key(
         (),
         kinds.models(3),
-        "models that continue the turn if this one is overloaded, unreachable or at a limit",
+        "these models continue the turn, in this order, if the current one is overloaded, unreachable or at a limit",
         flag="--fallback-model",
         is_project_allowed=False,
     )
     fallback_on: tuple[str, ...] = key(
-        (), kinds.subset_of("quota"), 'also fall back if the account is empty: ["quota"]', is_project_allowed=False
+        (),
+        kinds.subset_of("quota"),
+        '["quota"] also falls back if the account has no credit left',
+        is_project_allowed=False,
     )
     output: Output = field(default_factory=Output)
     mcp: Mcp = field(default_factory=Mcp)

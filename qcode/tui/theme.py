@@ -17,28 +17,28 @@ from textual.theme import Theme
 from qcode.text.pattern import lazy_pattern
 
 COLORS: Mapping[str, str] = {
-    "primary": "headings, links",
-    "secondary": "keywords of code",
-    "accent": "marks, inline code",
+    "primary": "headings and links",
+    "secondary": "keywords in code",
+    "accent": "marks and inline code",
     "foreground": "text",
-    "background": "the screen",
-    "surface": "prompt, panels, blocks of code",
-    "panel": "raised parts of panels",
-    "success": "done, added lines",
-    "warning": "notices, questions",
-    "error": "failed, removed lines",
+    "background": "the background of the screen",
+    "surface": "the background of the prompt, panels and code blocks",
+    "panel": "the background of raised parts of panels",
+    "success": "finished calls and added lines",
+    "warning": "notices and questions",
+    "error": "failed calls and removed lines",
 }
 """The required colors and their use. All are required, because Textual's defaults would not match the others."""
 OPTIONAL_COLORS: Mapping[str, str] = {
     "muted": "secondary text; default: a blend of foreground and background",
-    "boost": "the background of raised parts; default: white or black, almost transparent",
+    "boost": "a tint over raised parts; default: white or black, almost transparent",
 }
 KEYS: Mapping[str, str] = {
     "name": "required: lower-case letters, digits and hyphens",
     "dark": "required: `true` for a dark theme, `false` for a light one",
     "colors": "required: the table of colors, each `#rrggbb` or a CSS name",
-    "terminal_colors": "`true`: the colors are those of the terminal, named `ansi_blue`, `ansi_default` and so on",
-    "variables": "a table of single colors that are derived otherwise, such as `input-selection-background`",
+    "terminal_colors": "`true` uses the colors of the terminal, named `ansi_blue`, `ansi_default` and so on",
+    "variables": "a table of colors that are otherwise derived from the others, such as `input-selection-background`",
 }
 """The keys of a theme file, with their meaning for the reference."""
 

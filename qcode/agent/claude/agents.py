@@ -26,16 +26,18 @@ MAX_DESCRIPTION = 1_024
 MAX_NAME = 64
 _NAME = re.compile(r"[A-Za-z0-9][\w:.-]*")
 FIELDS: Mapping[str, str] = {
-    "name": "the kind; default: the name of the file",
-    "description": "required: when the model should use it",
-    "prompt": "the instructions; a file has them as its body, a host program must send this field",
-    "tools": "a list, or a string with commas: the only tools, by the names of Claude Code or qcode; `mcp__server` is "
-    "all tools of a server",
-    "disallowedTools": "tools to leave out, in the same form",
-    "model": "`haiku` or `small`: the small model; any other: `same`",
-    "maxTurns": "the number of replies, at most 60",
-    "permissionMode": "`plan` is the same as `only_reads`; other modes have no effect",
-    "skills": "a list, or a string with commas: skills that are loaded before its task",
+    "name": "the name of the kind; default: the name of the file",
+    "description": "required: tells the model when to use the agent",
+    "prompt": "the instructions, only in a definition that an SDK sends; in a file, the text below the front matter is "
+    "the instructions",
+    "tools": "the only tools that the agent gets: a list, or a string with commas; names are those of Claude Code or "
+    "qcode, and `mcp__server` stands for all tools of a server",
+    "disallowedTools": "tools that the agent does not get, in the form of `tools`",
+    "model": "`haiku` and `small` use the `small_model` of your configuration; any other value uses the model of the "
+    "conversation",
+    "maxTurns": "the agent ends after this many replies, at most 60",
+    "permissionMode": "`plan` has the effect of `only_reads = true`; other modes have no effect",
+    "skills": "skills that are loaded before the task of the agent: a list, or a string with commas",
 }
 """The fields that have an effect, with their meaning for the reference."""
 _SMALL_MODELS = frozenset({"haiku", SMALL_MODEL})

@@ -18,12 +18,12 @@ from qcode.text.clean import single_spaced
 
 _MAX_DESCRIPTION = 200
 FIELDS: Mapping[str, str] = {
-    "description": "the line in the menu and in `/help`; default: the first line of the text",
-    "argument-hint": "a hint for the text after the name",
-    "arguments": "names for the words after the name: `arguments: [file]` makes `$file` the first one",
-    "model": "in your own folders: PROVIDER/MODEL, only for this command",
-    "allowed-tools": "no effect: grants nothing",
-    "disable-model-invocation": "no effect: the model never starts commands",
+    "description": "the line that the menu and `/help` show; default: the first line of the text",
+    "argument-hint": "a hint for the text after the name, shown while you type it",
+    "arguments": "names for the words after the command: with `arguments: [file]`, `$file` is the first word",
+    "model": "the PROVIDER/MODEL that answers this command; has an effect in your own folders only",
+    "allowed-tools": "has no effect: a command grants no permission",
+    "disable-model-invocation": "has no effect: the model never starts a command",
 }
 """The fields that are known, with their meaning for the reference."""
 ValueT = TypeVar("ValueT")

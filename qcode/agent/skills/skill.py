@@ -28,20 +28,21 @@ _HANDLE = lazy_pattern(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _INVALID_CHARS = lazy_pattern(r"[^A-Za-z0-9_-]+")
 _STRICT_NAME = lazy_pattern(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 FIELDS: Mapping[str, str] = {
-    "name": "the name, if it has letters, digits, `-` and `_`; otherwise the name of the folder",
-    "description": "required: in the list that the model sees",
-    "when_to_use": "in that list, behind the description",
-    "argument-hint": "shown while you type the arguments",
-    "arguments": "names for the words after `/name`",
-    "disable-model-invocation": "`true`: not in the list, only you run it",
-    "user-invocable": "`false`: no `/name`, only the model loads it",
-    "context": "`fork`: it runs in a sub-agent",
-    "agent": "the kind of that sub-agent",
-    "model": "in your own folders: PROVIDER/MODEL for `/name`; `haiku` is the small model of a sub-agent",
-    "allowed-tools": "shown, grants nothing",
-    "license": "shown",
-    "compatibility": "shown",
-    "metadata": "read, without effect",
+    "name": "the name of the skill, if it has only letters, digits, `-` and `_`; otherwise the folder gives the name",
+    "description": "required: tells the model when to load the skill",
+    "when_to_use": "more of the same; the model sees it after the description",
+    "argument-hint": "a hint for the text after `/name`, shown while you type it",
+    "arguments": "names for the words after `/name`: with `arguments: [file]`, `$file` is the first word",
+    "disable-model-invocation": "`true` hides the skill from the model, so only you run it",
+    "user-invocable": "`false` removes `/name`, so only the model loads the skill",
+    "context": "`fork` runs the skill in a sub-agent",
+    "agent": "the kind of the sub-agent, with `context: fork`",
+    "model": "the PROVIDER/MODEL that answers `/name`, in your own folders only; with `context: fork`, `haiku` is the "
+    "`small_model` of your configuration",
+    "allowed-tools": "is shown to you, but grants no permission",
+    "license": "is shown to you",
+    "compatibility": "is shown to you",
+    "metadata": "has no effect",
 }
 """The known fields, with their meaning for the reference."""
 ValueT = TypeVar("ValueT")

@@ -227,7 +227,7 @@ CHAT: tuple[Command, ...] = (
     Command(
         "trust",
         "Trust this folder",
-        "Trust this folder: use its files, and your rules and modes in it.",
+        "Trust this folder: qcode uses its files, and applies your rules and modes in it.",
         _trust,
         ("trust",),
     ),
@@ -252,7 +252,7 @@ LEAVING: tuple[Command, ...] = (
     Command(
         "interrupt",
         "Interrupt, clear, quit",
-        "Interrupt the turn, or clear the prompt. Twice: quit.",
+        "Interrupt the turn, or clear the prompt. Press it twice to quit.",
         lambda context, _: context.screen.cancel_keys.interrupt(context.view.leave),
         keys=("ctrl+c",),
         needs_screen=True,
@@ -261,7 +261,7 @@ LEAVING: tuple[Command, ...] = (
     Command(
         "quit-empty",
         "Quit",
-        "Quit, if the prompt is empty.",
+        "Quit if the prompt is empty.",
         lambda context, _: context.view.leave(),
         keys=("ctrl+d",),
         when=is_prompt_empty,
@@ -298,7 +298,7 @@ PROMPT: tuple[Command, ...] = (
     Command(
         "history-search",
         "Search the history",
-        "Search earlier prompts. Again: the next older match.",
+        "Search earlier prompts. Press it again for the next older match.",
         lambda context, _: context.screen.prompt.search_history(),
         keys=("ctrl+r",),
         when=_is_typing_prompt,
@@ -404,7 +404,7 @@ TODOS: tuple[Command, ...] = (
     Command(
         "todos",
         "Todos",
-        "Show or hide the model's to-do list; all: the whole list.",
+        "Show or hide the model's to-do list; /todos all shows every item.",
         _todos,
         ("todos",),
         "[all]",
@@ -414,7 +414,7 @@ TODOS: tuple[Command, ...] = (
     Command(
         "btw",
         "Ask an aside",
-        "Ask about the conversation without adding to it, at any time. Without a question: add the last answer.",
+        "Ask about the conversation without adding to it. Without a question, add the last answer to your prompt.",
         _btw,
         ("btw",),
         "[question]",
@@ -441,7 +441,7 @@ TODOS: tuple[Command, ...] = (
     Command(
         "jobs",
         "Background jobs",
-        "Show background jobs with their output; stop one, or send its output to the model.",
+        "Show background jobs and their output, stop a job, or send its output to the model.",
         _jobs,
         ("jobs",),
         "[stop|send] [number]",

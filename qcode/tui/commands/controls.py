@@ -255,8 +255,8 @@ CONTROLS: tuple[Command, ...] = (
     Command(
         "plan",
         "Plan first",
-        "Switch to plan mode, with a prompt if you like. Nothing changes until you approve the plan. "
-        "show: the last plan again, with its state.",
+        "Switch to plan mode, and send PROMPT if you add one. Nothing changes until you approve the plan. "
+        "/plan show opens the last plan again.",
         _plan,
         ("plan",),
         "[prompt | show]",
@@ -283,7 +283,7 @@ CONTROLS: tuple[Command, ...] = (
     Command(
         "hooks",
         "Hooks",
-        "List the hooks with their runs and failures.",
+        "List the hooks, their runs and their failures.",
         _hooks,
         ("hooks",),
     ),
@@ -299,7 +299,7 @@ CONTROLS: tuple[Command, ...] = (
     Command(
         "memory",
         "Instruction files",
-        "Show and edit the instruction files; with TEXT: add a line.",
+        "Show and edit the instruction files, or add TEXT as a line.",
         _memory,
         ("memory",),
         "[text]",

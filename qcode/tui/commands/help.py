@@ -24,14 +24,14 @@ from qcode.tui.commands.command import (
 from qcode.tui.prompt.editing import EDITING_KEYS
 
 PROMPT_KEYS: tuple[tuple[str, str], ...] = (
-    ("Enter", "Send. While the model works: queue for its next step."),
-    ("Shift+Enter, Alt+Enter, Ctrl+J", "New line (or \\ at the end of the line, then Enter)."),
-    ("Up, Down", "Earlier and later prompts, from the first or last line."),
-    ("Up", "Take back the last queued prompt, if the prompt is empty."),
-    ("Backspace", "Remove the last attachment, if the prompt is empty."),
+    ("Enter", "Send the prompt; while the model works, queue it for the next step."),
+    ("Shift+Enter, Alt+Enter, Ctrl+J", "Start a new line (\\ at the end of a line and Enter does the same)."),
+    ("Up, Down", "Recall an earlier prompt from the first line, a later one from the last line."),
+    ("Up", "Take back the last queued prompt if the prompt is empty."),
+    ("Backspace", "Remove the last attachment if the prompt is empty."),
     ("Tab", "Complete a command or a file; expand a pasted text."),
-    ("Esc Esc", "Clear the prompt (Up restores it). On an empty prompt: rewind."),
-    ("@", "Attach a file: @path, lines of it: @path:10-20, a folder listing: @folder/."),
+    ("Esc Esc", "Clear the prompt (Up restores it); rewind if the prompt is empty."),
+    ("@", "Attach a file (@path), some of its lines (@path:10-20) or a folder listing (@folder/)."),
     ("!", "Run a shell command; its output goes to the model with your next message."),
 )
 """Keys of the prompt itself, for the list of keys. Its editing keys are `EDITING_KEYS`."""
@@ -142,7 +142,7 @@ HELP: tuple[Command, ...] = (
     Command(
         "keys-empty",
         "Show keys",
-        "Show or hide the list of keys, on an empty prompt.",
+        "Show or hide the list of keys if the prompt is empty.",
         _keys,
         keys=("question_mark",),
         when=is_prompt_empty,

@@ -303,7 +303,7 @@ SESSIONS: tuple[Command, ...] = (
     Command(
         "rewind",
         "Rewind",
-        "Go back to before one of your messages: conversation, files or both.",
+        "Go back to the state before one of your messages: conversation, files or both.",
         _rewind,
         ("rewind", "checkpoints"),
         needs_screen=True,
@@ -348,7 +348,7 @@ SESSIONS: tuple[Command, ...] = (
     Command(
         "resume",
         "Resume a session",
-        "Resume another session of this folder; WORDS search the messages.",
+        "Resume another session of this folder; WORDS search its messages.",
         _resume,
         ("resume", "sessions"),
         "[id | words]",
@@ -360,7 +360,7 @@ SESSIONS: tuple[Command, ...] = (
     Command(
         "export",
         "Export the session",
-        "Export this session to a file: md, json or html.",
+        "Export this session to a file in Markdown, JSON or HTML.",
         _export,
         ("export",),
         "[md|json|html] [path] [--turns 3-7] [--no-tools]",

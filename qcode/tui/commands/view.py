@@ -77,7 +77,7 @@ VIEW: tuple[Command, ...] = (
     Command(
         "fold",
         "Fold or unfold",
-        "Collapse or expand reasoning and tool output; show all of a long question.",
+        "Fold or unfold reasoning and tool output; show all of a long question.",
         lambda context, _: context.screen.fold(),
         keys=("ctrl+o",),
         needs_screen=True,
@@ -125,7 +125,7 @@ VIEW: tuple[Command, ...] = (
     Command(
         "search",
         "Search the transcript",
-        "Search the transcript. Again: stay at the match.",
+        "Search the transcript. Press it again to stay at the match.",
         lambda context, _: context.screen.toggle_search(),
         keys=("ctrl+f",),
         needs_screen=True,

@@ -26,15 +26,15 @@ _WORD = lazy_pattern(r"\w+")
 _WORD_AND_BLANKS = lazy_pattern(r"\S+\s*$")
 
 EDITING_KEYS: tuple[tuple[str, str, str], ...] = (
-    ("left,ctrl+b", "cursor_left", "One character left."),
-    ("right", "cursor_right", "One character right."),
-    ("up", "cursor_up", "One line up; from the first: earlier prompts."),
-    ("down,ctrl+n", "cursor_down", "One line down; from the last: later prompts."),
-    ("ctrl+left,alt+left,alt+b", "cursor_word_left", "One word left."),
-    ("ctrl+right,alt+right,alt+f", "cursor_word_right", "One word right."),
-    ("home,ctrl+a", "cursor_line_start", "Start of the line."),
-    ("end,ctrl+e", "cursor_line_end", "End of the line."),
-    ("backspace,ctrl+h", "delete_left", "Delete a character, or a whole label."),
+    ("left,ctrl+b", "cursor_left", "Move one character left."),
+    ("right", "cursor_right", "Move one character right."),
+    ("up", "cursor_up", "Move one line up; from the first line, recall an earlier prompt."),
+    ("down,ctrl+n", "cursor_down", "Move one line down; from the last line, recall a later prompt."),
+    ("ctrl+left,alt+left,alt+b", "cursor_word_left", "Move one word left."),
+    ("ctrl+right,alt+right,alt+f", "cursor_word_right", "Move one word right."),
+    ("home,ctrl+a", "cursor_line_start", "Move to the start of the line."),
+    ("end,ctrl+e", "cursor_line_end", "Move to the end of the line."),
+    ("backspace,ctrl+h", "delete_left", "Delete the character before the cursor, or a whole label."),
     ("delete,ctrl+d", "delete_right", "Delete the character under the cursor."),
     ("ctrl+w,ctrl+backspace", "kill_blank_word_left", "Cut back to the previous space."),
     ("alt+backspace", "kill_word_left", "Cut the word before the cursor."),
@@ -42,11 +42,11 @@ EDITING_KEYS: tuple[tuple[str, str, str], ...] = (
     ("ctrl+u,super+backspace", "kill_to_start", "Cut back to the start of the line."),
     ("ctrl+k", "kill_to_end", "Cut to the end of the line."),
     ("ctrl+y", "yank", "Paste the last cut."),
-    ("alt+y", "yank_older", "After Ctrl+Y: the cut before that."),
-    ("ctrl+z,ctrl+underscore,ctrl+slash,super+z", "undo", "Undo."),
-    ("ctrl+shift+z,alt+z", "redo", "Redo."),
-    ("ctrl+x,super+x", "cut", "Cut the selection, or the line, to the clipboard."),
-    ("shift+left", "cursor_left(True)", "Select to the left; Shift works with every movement."),
+    ("alt+y", "yank_older", "Replace the text that Ctrl+Y pasted by the cut before it."),
+    ("ctrl+z,ctrl+underscore,ctrl+slash,super+z", "undo", "Undo the last change."),
+    ("ctrl+shift+z,alt+z", "redo", "Redo the last undone change."),
+    ("ctrl+x,super+x", "cut", "Cut the selection, or the line without one, to the clipboard."),
+    ("shift+left", "cursor_left(True)", "Select to the left; Shift with any other movement selects too."),
 )
 """Keys, action and description. The app's key list and the documentation are generated from it."""
 

@@ -56,31 +56,40 @@ _ALIASES = {
 _MAX_COUNT = 9_999
 
 VIM_KEYS: tuple[tuple[str, str], ...] = (
-    ("Esc", "Normal mode; in normal mode: cancel a command, otherwise interrupt the turn."),
-    ("i a I A o O", "Type before or after the cursor, at the start or end of the line, on a new line."),
+    ("Esc", "Enter normal mode; in normal mode, cancel an unfinished command, otherwise interrupt the turn."),
+    (
+        "i a I A o O",
+        "Type before or after the cursor, at the start or end of the line, or on a new line below or above.",
+    ),
     ("v V", "Select characters or lines; o goes to the other end, gv selects again."),
-    ("h j k l", "Left, down, up, right; j and k at the last and first line: later and earlier prompts."),
-    ("w b e ge, W B E gE", "By words, or by words between spaces."),
-    ("0 ^ _ $, gg G, + -", "Start, first character and end of the line; first and last line; line below or above."),
-    ("f F t T, ; ,", "To a character in the line, or right before it; again, or back."),
-    ("{ } %", "By paragraphs; to the matching bracket."),
-    ("d c y", "Delete, change, yank: with a motion or a text object, doubled for lines, or on a selection."),
-    ("> < gu gU g~", "Indent, outdent; lower case, upper case, swap case: the same way."),
-    ("x X D C Y s S", "Short for dl dh d$ c$ yy cl cc."),
+    ("h j k l", "Move left, down, up, right; j on the last line and k on the first one recall prompts."),
+    ("w b e ge, W B E gE", "Move by words, or by words between spaces."),
+    (
+        "0 ^ _ $, gg G, + -",
+        "Move to the start, first character or end of the line; to the first or last line; a line down or up.",
+    ),
+    ("f F t T, ; ,", "Move to a character in the line, or right before it; repeat that, or repeat it backwards."),
+    ("{ } %", "Move by paragraphs; move to the matching bracket."),
+    (
+        "d c y",
+        "Delete, change or yank what a motion, a text object or the selection covers; doubled (dd), whole lines.",
+    ),
+    ("> < gu gU g~", "Indent, outdent, make lower case, make upper case or swap case, in the same way."),
+    ("x X D C Y s S", "Short forms of dl dh d$ c$ yy cl cc."),
     (
         "iw aw, iW aW, ip ap",
         "Text objects: a word, a word between spaces, a paragraph; aw, aW and ap include the space around it.",
     ),
     (
         "i\" i' i`, i( i[ i{ i<, ib iB",
-        "The text between quotes or brackets; with a instead of i (ab, aB), including them.",
+        "Text objects: the text between quotes or brackets; a instead of i (ab, aB) includes them.",
     ),
     ("p P", "Put after or before the cursor, or over a selection."),
     ("r ~ J", "Replace a character, swap its case, join lines."),
     (".", "Repeat the last change, with the text that was typed."),
     ("u, Ctrl+R", "Undo, redo."),
-    ("2 10 …", "A count before a command, an operator or a motion."),
-    ('"a … "z, "0, "_', "The register for the next delete, yank or put; a capital letter appends."),
+    ("2 10 …", "Repeat the command, operator or motion that follows this many times."),
+    ('"a … "z, "0, "_', "Use this register for the next delete, yank or put; a capital letter appends to it."),
 )
 """Keys of vim mode and their effects. The app's key list and the documentation are generated from it."""
 
