@@ -193,12 +193,12 @@ def _refuse_misspelt_subcommand(word: str, *, is_first: bool) -> None:
         raise CommandLineError(f'unknown command "{word}"; {hint} As a prompt: qcode -p {word}')
 
 
-def parse_subcommand(name: str, rest: Sequence[str], usage: str) -> tuple[Options, list[str], dict[str, Any]]:
+def parse_subcommand(name: str, arguments: Sequence[str], usage: str) -> tuple[Options, list[str], dict[str, Any]]:
     """Parse the arguments of a subcommand: return the options of a run, the words, and all flags by their key.
 
     Raise `CommandLineError`, whose text ends with `usage`.
     """
-    before, after = _split_at_dashes(rest)
+    before, after = _split_at_dashes(arguments)
     parser = _Parser(SUBCOMMANDS[name].flags, usage)
     parser.add_argument("words", nargs="*", default=[])
     values = _normalize(parser.read(before))

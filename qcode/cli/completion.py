@@ -35,10 +35,11 @@ def script(shell: str, providers: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _CommandWords:
-    """The flags of a command; `after` maps a word, first the command itself, to the words that may follow it."""
+    """The flags and words of a command."""
 
     flags: tuple[Flag, ...]
     after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The words that may follow a word: first the words after the command itself."""
 
     @property
     def names(self) -> tuple[str, ...]:

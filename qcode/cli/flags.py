@@ -49,16 +49,7 @@ def _wrap(text: str, width: int) -> list[str]:
 
 
 class Flag:
-    """A flag: its names, its value, the option it sets, and its line of the help.
-
-    `typed` lists its names, a short one first, and a placeholder for the value. `kind` is `on` for a switch, one of
-    `_VALUES` for a flag with a value (`texts`, `paths` and `rules` may be repeated), `optional` if a value may
-    follow, `joined` if one may follow, but only after `=` (otherwise it is `const`), `shown` if it is handled
-    before parsing. `field` is the field of `Options` it sets, by default the long name; empty for a flag with
-    special handling. In `help`, `{choices}` is replaced by `choices`; with `has_default` the first of them is the
-    default. `is_for_pipe`: it has no effect in the app. `aliases` are other names of its choices. `is_ignored`: it
-    is accepted and has no effect.
-    """
+    """A flag: its names, its value, the option it sets, and its line of the help."""
 
     def __init__(
         self,
@@ -76,17 +67,28 @@ class Flag:
     ) -> None:
         words = typed.replace(",", "").split()
         self.typed = typed
+        """The names as the help shows them, a short one first, and a placeholder for the value."""
         self.names = tuple(word.partition("[=")[0] for word in words if word.startswith("-"))
         self.key = next(name for name in self.names if name.startswith("--"))[2:].replace("-", "_")
+        """The first long name with underscores, such as `max_turns`."""
         self.kind = kind
+        """`on`: a switch. One of `_VALUES`: a value follows; `texts`, `paths` and `rules` may be repeated.
+        `optional`: a value may follow. `joined`: a value may follow after `=`; otherwise it is `const`. `shown`: the
+        flag is handled before parsing."""
         self.help = help
+        """The text of the help, in which `{choices}` stands for the choices."""
         self.field = ("" if is_ignored else self.key) if field is None else field
+        """The field of `Options` that the flag sets; empty for a flag with special handling."""
         self.choices = choices
         self.has_default = has_default
+        """Whether the first of the choices is the default."""
         self.is_for_pipe = is_for_pipe
+        """Whether the flag has no effect in the app."""
         self.const = const
         self.aliases = dict(aliases)
+        """The choices by their other names."""
         self.is_ignored = is_ignored
+        """Whether the flag is accepted without effect."""
 
     @property
     def takes_value(self) -> bool:

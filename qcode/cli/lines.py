@@ -62,19 +62,19 @@ def _read_first_line() -> bytes:
         return b""  # the reader of the lines gets the same error, and reports it
 
 
-def _open_run(options: Options, request: ControlRequest | None, read: bytes) -> OpenedRun | None:
-    """Open the agent, for a host if `request` is its handshake; return None if it then closes its input."""
+def _open_run(options: Options, request: ControlRequest | None, first_bytes: bytes) -> OpenedRun | None:
+    """Open the agent. If `request` is the handshake of a host, return None if the host then closes its input."""
     if request is None:
         _load_library()
         from qcode.cli.pipe import open_run
 
-        return replace(open_run(options), read_input=read)
+        return replace(open_run(options), read_input=first_bytes)
     from qcode.headless.host.handshake import Handshake
 
-    return _open_host_run(options, Handshake.read(request.request_id, request.request), read)
+    return _open_host_run(options, Handshake.read(request.request_id, request.request), first_bytes)
 
 
-def _open_host_run(options: Options, host: Handshake, read: bytes) -> OpenedRun | None:
+def _open_host_run(options: Options, host: Handshake, first_bytes: bytes) -> OpenedRun | None:
     """Answer the handshake, then open the agent: at once if a session is named, otherwise with the next line."""
     from qcode.agent.models.selection import provider_failures, select_at_start
 
@@ -96,11 +96,11 @@ def _open_host_run(options: Options, host: Handshake, read: bytes) -> OpenedRun 
     write_stdout(_handshake_answer(context, host, selection))
     # A session that cannot be used is reported at once.
     wants_session = context.options.resume or context.options.session_id
-    if not wants_session and not _has_more_lines(read):
+    if not wants_session and not _has_more_lines(first_bytes):
         chunk = os.read(sys.stdin.fileno(), _CHUNK_BYTES)
         if not chunk:
             return None
-        read += chunk
+        first_bytes += chunk
     _load_library()
     from qcode.cli.pipe import open_run_in
     from qcode.headless.host.link import HostLink
@@ -110,7 +110,7 @@ def _open_host_run(options: Options, host: Handshake, read: bytes) -> OpenedRun 
     notices += problems
     context = replace(context, program_servers=link.connections(host.server_names(options)))
     opened = open_run_in(context, notices.append, selection, hooks)
-    return replace(opened, read_input=read, host=host, link=link, notices=tuple(notices))
+    return replace(opened, read_input=first_bytes, host=host, link=link, notices=tuple(notices))
 
 
 def _load_library() -> None:
@@ -146,6 +146,6 @@ def _commands(context: RunContext) -> tuple[CustomCommand, ...]:
     return commands.commands
 
 
-def _has_more_lines(read: bytes) -> bool:
-    """Return whether `read` has more than the first line."""
-    return bool(read.lstrip().partition(b"\n")[2].strip())
+def _has_more_lines(first_bytes: bytes) -> bool:
+    """Return whether the input read so far has more than the first line."""
+    return bool(first_bytes.lstrip().partition(b"\n")[2].strip())

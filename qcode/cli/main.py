@@ -110,22 +110,24 @@ def _help(words: Sequence[str]) -> int:
     return run_subcommand("help", [subcommand[0]])
 
 
-def _run_subcommand(name: str, rest: list[str]) -> int:
+def _run_subcommand(name: str, arguments: list[str]) -> int:
     if name == "acp":
-        return _run_acp(rest)
+        return _run_acp(arguments)
     if name == "version":
-        if rest:
-            raise invalid_arguments(rest, "use: qcode version")
+        if arguments:
+            raise invalid_arguments(arguments, "use: qcode version")
         write_stdout(f"{VERSION}\n")
         return ExitCode.OK
     from qcode.cli.subcommands import run_subcommand
 
-    return run_subcommand("auth", [name, *rest]) if name in ("login", "logout") else run_subcommand(name, rest)
+    return (
+        run_subcommand("auth", [name, *arguments]) if name in ("login", "logout") else run_subcommand(name, arguments)
+    )
 
 
-def _run_acp(rest: Sequence[str]) -> int:
+def _run_acp(arguments: Sequence[str]) -> int:
     """Serve an editor (`qcode acp`), or log in; return the exit code. Loads little, because the editor waits."""
-    options, words, flags = parse_subcommand("acp", rest, _ACP_USAGE)
+    options, words, flags = parse_subcommand("acp", arguments, _ACP_USAGE)
     if words:
         raise CommandLineError(_ACP_USAGE)
     if "login" in flags:

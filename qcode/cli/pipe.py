@@ -46,15 +46,19 @@ HOST_EXIT_TIMEOUT_S = 4.0
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """An opened run. `read_input` is the input read so far, `host` the handshake in it, already answered."""
+    """A run whose agent is open."""
 
     agent: Agent
     prompt: str
     turn: TurnOptions
     read_input: bytes = b""
+    """The input lines read so far."""
     host: Handshake | None = None
+    """The handshake in `read_input`, which is already answered; None without a host."""
     link: HostLink | None = None
+    """The connection to the host."""
     notices: tuple[str, ...] = ()
+    """Lines for the user of the host."""
 
 
 def run_pipe(options: Options, unblock_signals: Callable[[], None]) -> int:
@@ -124,9 +128,9 @@ def open_run_in(
     """Read the prompt, and open the agent. `report` gets lines for the user, `hooks` are functions of a host."""
     options = context.options
     typed, turn = options.prompt or "", NO_OPTIONS
-    found = _custom_command(context)
-    if found is not None and not (found[0].is_from_project and _is_skill(context, found[0].name)):
-        command, arguments = found
+    match = _custom_command(context)
+    if match is not None and not (match[0].is_from_project and _is_skill(context, match[0].name)):
+        command, arguments = match
         typed, turn = (
             command.expand(arguments),
             TurnOptions(output=command.output, foreign=command.project_ranges(arguments)),

@@ -63,9 +63,9 @@ _OPTIONS = """\
 _CHOICE = "1, 2, 3 or q [3]: "
 
 
-def run_trust(rest: Sequence[str]) -> int:
+def run_trust(arguments: Sequence[str]) -> int:
     """Show, accept, forget or list, and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    options, words, flags = parse_subcommand("trust", rest, _USE)
+    options, words, flags = parse_subcommand("trust", arguments, _USE)
     if "json" in flags and words not in ([], ["show"], ["list"]):
         raise CommandLineError(f"--json only works with show and list; {_USE}")
     store = TrustStore(ConfigPaths.from_env(os.environ).state_dir)
@@ -92,7 +92,7 @@ def run_trust(rest: Sequence[str]) -> int:
             write_stdout("".join(rows) or "no folder is trusted\n")
             return 0
         case _:
-            raise invalid_arguments(rest, _USE)
+            raise invalid_arguments(arguments, _USE)
 
 
 def _status_lines(folder: Path, root: Path, status: TrustStatus) -> Iterator[str]:
@@ -155,10 +155,12 @@ def _forget(store: TrustStore, folder: Path) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TrustQuestion:
-    """The question about a folder: `facts` are the folder and its files, or their changes."""
+    """The question about a folder."""
 
     facts: str
+    """The folder and its files, or the changes of the files since the folder was trusted."""
     question: str
+    """The sentence that asks."""
 
 
 def ask_in_lines(question: TrustQuestion) -> TrustAnswer:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def run_subcommand(name: str, rest: Sequence[str]) -> int:
+def run_subcommand(name: str, arguments: Sequence[str]) -> int:
     """Run a subcommand and return its exit code; raise `CommandLineError` or `QcodeError`."""
     match name:
         case "auth":
@@ -46,4 +46,4 @@ def run_subcommand(name: str, rest: Sequence[str]) -> int:
             from qcode.cli.subcommands.update import run_update as run
         case _:
             raise KeyError(name)
-    return run(rest)
+    return run(arguments)

@@ -58,10 +58,10 @@ class AuthContext:
         return known_specs(self.settings)
 
 
-def run_auth(rest: Sequence[str]) -> int:
+def run_auth(arguments: Sequence[str]) -> int:
     """Run one command and return its exit code; raise `CommandLineError` or `QcodeError`."""
     try:
-        options, (command, *words), flags = parse_subcommand("auth", rest or [""], USAGE)
+        options, (command, *words), flags = parse_subcommand("auth", arguments or [""], USAGE)
     except CommandLineError:
         raise CommandLineError(f"invalid arguments; {USAGE}") from None  # an unknown flag may be a key
     if command not in _FLAGS or len(words) > 1 or not _FLAGS[command].issuperset(flags):

@@ -32,8 +32,8 @@ _USE = (
 )
 
 
-def run_config(rest: Sequence[str]) -> int:
-    options, words, flags = parse_subcommand("config", rest, _USE)
+def run_config(arguments: Sequence[str]) -> int:
+    options, words, flags = parse_subcommand("config", arguments, _USE)
     if "project" in flags and words[:1] not in (["set"], ["unset"]):
         raise invalid_arguments(words, _USE)
     match words:

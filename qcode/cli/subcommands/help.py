@@ -30,11 +30,11 @@ _PARTS = {"exit-codes": "Exit codes:", "environment": "Environment:"}
 _MAX_SHOWN = 60
 
 
-def run_help(rest: Sequence[str]) -> int:
+def run_help(arguments: Sequence[str]) -> int:
     """Print the whole help or one topic; raise `CommandLineError` for an unknown topic."""
-    if len(rest) > 1:
-        raise invalid_arguments(rest, _USE)
-    if not rest:
+    if len(arguments) > 1:
+        raise invalid_arguments(arguments, _USE)
+    if not arguments:
         listed = wrap(
             f"{', '.join(TOPICS)}, a flag, an exit code, a variable, a config key or a table of them.",
             HELP_WIDTH - 2,
@@ -43,9 +43,9 @@ def run_help(rest: Sequence[str]) -> int:
         joined = "\n  ".join(listed)
         write_stdout(f"{help_text()}\nTopics of qcode help TOPIC:\n  {joined}\n")
         return 0
-    page = "".join(f"{line}\n" for line in topic_lines(rest[0]))
+    page = "".join(f"{line}\n" for line in topic_lines(arguments[0]))
     if not page:
-        raise _unknown(rest[0])
+        raise _unknown(arguments[0])
     write_stdout(page)
     return 0
 

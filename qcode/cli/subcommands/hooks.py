@@ -40,9 +40,9 @@ _SUBJECTS = {
 """The field that a matcher is compared with, for events that are not about a tool."""
 
 
-def run_hooks(rest: Sequence[str]) -> int:
+def run_hooks(arguments: Sequence[str]) -> int:
     """Print the answer and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    options, words, flags = parse_subcommand("hooks", rest, _USE)
+    options, words, flags = parse_subcommand("hooks", arguments, _USE)
     match words:
         case [] | ["list"] if "tool" not in flags:
             return _list(options, is_json="json" in flags)

@@ -27,9 +27,9 @@ _MARKS = {"new": "+", "same": "=", "taken": "!", "lost": "-", "read": "="}
 _MAX_SHOWN = 160
 
 
-def run_import(rest: Sequence[str]) -> int:
+def run_import(arguments: Sequence[str]) -> int:
     """Print the plan, and with `--write` carry it out; return 1 if a denial is lost. Raise `QcodeError`."""
-    options, words, flags = parse_subcommand("import", rest, _USE)
+    options, words, flags = parse_subcommand("import", arguments, _USE)
     unknown = next((word for word in words if word not in PROGRAMS), None)
     if unknown is not None:
         raise CommandLineError(f'unknown program "{single_spaced(unknown, 60)}"; {_USE}')
@@ -116,7 +116,7 @@ def _change_text(change: Change) -> str:
 
 
 def _as_json(plans: Mapping[str, Sequence[Row]], files: Sequence[str]) -> JsonObject:
-    rows: list[Any] = [_row(program, row) for program, found in plans.items() for row in found]
+    rows: list[Any] = [_row(program, row) for program, plan in plans.items() for row in plan]
     return {"items": rows, "written": list(files)}
 
 

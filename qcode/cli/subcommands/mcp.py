@@ -65,9 +65,9 @@ _INPUT_ENDED_EXIT = 130
 _LOGIN_FLAGS = ("no_browser", "client_id", "callback_port")
 
 
-def run_mcp(rest: Sequence[str]) -> int:
+def run_mcp(arguments: Sequence[str]) -> int:
     """Run an action and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    options, words, flags = parse_subcommand("mcp", rest, _USE)
+    options, words, flags = parse_subcommand("mcp", arguments, _USE)
     _refuse_other_flags(words, flags)
     match words:
         case ["serve"]:
@@ -300,12 +300,12 @@ def _find_spec(specs: Sequence[ServerSpec], name: str) -> ServerSpec:
 
 def _detail(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile], login: str) -> str:
     """Return all details of a server, with invisible characters made visible."""
-    parts = [start_text(spec, pins, files), f"state:    {_state(spec, pins, files)}{login}"]
+    paragraphs = [start_text(spec, pins, files), f"state:    {_state(spec, pins, files)}{login}"]
     tools = pins.tools(spec)
     if tools:
-        parts.append("approved tools:\n" + "\n".join(f"  {visible(name)}" for name in tools))
-    parts += [change.diff() for change in pins.pending(spec)]
-    return "\n\n".join(parts)
+        paragraphs.append("approved tools:\n" + "\n".join(f"  {visible(name)}" for name in tools))
+    paragraphs += [change.diff() for change in pins.pending(spec)]
+    return "\n\n".join(paragraphs)
 
 
 def _approve(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> int:

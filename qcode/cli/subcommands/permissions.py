@@ -37,12 +37,12 @@ _USE = (
 )
 
 
-def run_permissions(rest: Sequence[str]) -> int:
+def run_permissions(arguments: Sequence[str]) -> int:
     """Print the answer and return 0, for every verdict; raise `CommandLineError` or `QcodeError`.
 
     A list with an invalid configuration returns its exit code. A check raises: no verdict may come from other rules.
     """
-    options, words, flags = parse_subcommand("permissions", rest, _USE)
+    options, words, flags = parse_subcommand("permissions", arguments, _USE)
     has_lines = "jsonl" in flags
     if words == ["hook"] and not has_lines and "for" in flags:
         return _hook(options, flags["for"], only_prints="print" in flags or os.isatty(0))

@@ -30,9 +30,9 @@ from qcode.text.numbers import count_text
 _USE = "use: qcode replay FILE [--diff] [--timed]"
 
 
-def run_replay(rest: Sequence[str]) -> int:
+def run_replay(arguments: Sequence[str]) -> int:
     """Return the exit code of the last turn; with `--diff` 0 if no request differs, otherwise 1."""
-    options, words, flags = parse_subcommand("replay", rest, _USE)
+    options, words, flags = parse_subcommand("replay", arguments, _USE)
     if len(words) != 1:
         raise invalid_arguments(words, _USE)
     path = Path(words[0]).expanduser().absolute()

@@ -45,8 +45,8 @@ def _end(problem: ConfigError | None, *, is_reported: bool = True) -> int:
     return problem.exit_code
 
 
-def run_doctor(rest: Sequence[str]) -> int:
-    options, words, flags = parse_subcommand("doctor", rest, _DOCTOR)
+def run_doctor(arguments: Sequence[str]) -> int:
+    options, words, flags = parse_subcommand("doctor", arguments, _DOCTOR)
     if words:
         raise invalid_arguments(words, _DOCTOR)
     from qcode.agent.doctor import report, report_json, report_lines
@@ -57,8 +57,8 @@ def run_doctor(rest: Sequence[str]) -> int:
     return _end(problem)
 
 
-def run_models(rest: Sequence[str]) -> int:
-    options, words, flags = parse_subcommand("models", rest, _MODELS)
+def run_models(arguments: Sequence[str]) -> int:
+    options, words, flags = parse_subcommand("models", arguments, _MODELS)
     context, problem = folder_context(options)
     limits = LimitStore(context.paths.state_dir)
     match words:
@@ -130,9 +130,9 @@ def _model_json(name: str, facts: ModelFacts, state: str) -> Json:
     }
 
 
-def run_stats(rest: Sequence[str]) -> int:
+def run_stats(arguments: Sequence[str]) -> int:
     """Print the totals of this folder's sessions, or of all sessions."""
-    options, words, flags = parse_subcommand("stats", rest, _STATS)
+    options, words, flags = parse_subcommand("stats", arguments, _STATS)
     if words:
         raise invalid_arguments(words, _STATS)
     from qcode.agent.models.client import facts_of
@@ -152,8 +152,8 @@ def run_stats(rest: Sequence[str]) -> int:
     return _end(problem, is_reported=False)
 
 
-def run_themes(rest: Sequence[str]) -> int:
-    options, words, flags = parse_subcommand("themes", rest, _THEMES)
+def run_themes(arguments: Sequence[str]) -> int:
+    options, words, flags = parse_subcommand("themes", arguments, _THEMES)
     if words:
         raise invalid_arguments(words, _THEMES)
     working_folder(options.cwd)  # the themes do not depend on it, but it must exist

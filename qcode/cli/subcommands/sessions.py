@@ -46,10 +46,10 @@ _FLAGS = {
 }
 
 
-def run_sessions(rest: Sequence[str]) -> int:
+def run_sessions(arguments: Sequence[str]) -> int:
     """Run `qcode sessions` and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    action = next((word for word in rest if word in _USE), "list")
-    options, words, flags = parse_subcommand("sessions", rest, _USE[action])
+    action = next((word for word in arguments if word in _USE), "list")
+    options, words, flags = parse_subcommand("sessions", arguments, _USE[action])
     context, problem = folder_context(options)
     if problem is not None:
         write_stderr(str(problem))
@@ -68,7 +68,7 @@ def run_sessions(rest: Sequence[str]) -> int:
             write_stdout(f"deleted {store.delete(selection)}\n")
             code = ExitCode.OK
         case _:
-            raise invalid_arguments(rest, _USE[action])
+            raise invalid_arguments(arguments, _USE[action])
     return code or (ExitCode.OK if problem is None else problem.exit_code)
 
 
@@ -184,13 +184,13 @@ def _import(state_dir: Path, root: Path, paths: Sequence[Path], flags: Mapping[s
     is_chosen = "yes" in flags or (bool(paths) and not any(path.is_dir() for path in paths))
     chosen = sessions if is_chosen else _choose_sessions(sessions, is_json=is_json)
     # The oldest first, so that `-c` continues the newest.
-    done = [
+    rows_and_codes = [
         _import_session(state_dir, root, session, is_everywhere=is_everywhere, is_json=is_json)
         for session in reversed(chosen)
     ]
     if is_json and chosen:
-        write_stdout(json.dumps([row for row, _ in done], ensure_ascii=False, indent=2) + "\n")
-    return max((code for _, code in done), default=0)
+        write_stdout(json.dumps([row for row, _ in rows_and_codes], ensure_ascii=False, indent=2) + "\n")
+    return max((code for _, code in rows_and_codes), default=0)
 
 
 def _choose_sessions(sessions: Sequence[FoundSession], *, is_json: bool) -> list[FoundSession]:
@@ -259,39 +259,39 @@ def _import_session(
         session_folder = Path(foreign.cwd) if foreign.cwd else root
         if is_everywhere and session_folder.is_dir():
             target = find_project_root(session_folder)
-        done = Migration(state_dir, target, Redactor(named_secrets(os.environ)).redact).run(foreign)
+        result = Migration(state_dir, target, Redactor(named_secrets(os.environ)).redact).run(foreign)
     except (QcodeError, OSError) as error:
         write_stderr(f"{session.path}: {error}")
         code = error.exit_code if isinstance(error, QcodeError) else ExitCode.FAILED
         return {"path": str(session.path), "status": "failed", "error": str(error)}, code
     if not is_json:
-        write_stdout(_report(foreign, done, "" if target == root else f" in {short(target)}"))
+        write_stdout(_report(foreign, result, "" if target == root else f" in {short(target)}"))
     return {
         "path": str(session.path),
         "program": foreign.program,
-        "status": done.status,
-        "session_id": done.session_id,
+        "status": result.status,
+        "session_id": result.session_id,
         "folder": str(target),
         "title": _title(foreign),
         "messages": len(foreign.messages),
-        "added": done.added,
+        "added": result.added,
         "left_out": dict(foreign.left_out),
         "bookkeeping": dict(foreign.bookkeeping),
     }, 0
 
 
-def _report(foreign: ForeignSession, done: ImportResult, target: str) -> str:
+def _report(foreign: ForeignSession, result: ImportResult, target: str) -> str:
     """Return the lines that report an import: the added messages, and the content that was left out."""
     title = single_spaced(_title(foreign))
     facts = {
-        "imported": f"{done.session_id}  imported {count_text(done.added, 'message')}{target}  {title}",
-        "updated": f"{done.session_id}  added {count_text(done.added, 'new message')}{target}  {title}",
-        "unchanged": f"{done.session_id}  already imported{target}  {title}",
-        "changed": f"{done.session_id}  not imported again: both programs continued it{target}; "
-        f"qcode sessions delete {done.session_id} makes room for the other one",
-    }[done.status]
+        "imported": f"{result.session_id}  imported {count_text(result.added, 'message')}{target}  {title}",
+        "updated": f"{result.session_id}  added {count_text(result.added, 'new message')}{target}  {title}",
+        "unchanged": f"{result.session_id}  already imported{target}  {title}",
+        "changed": f"{result.session_id}  not imported again: both programs continued it{target}; "
+        f"qcode sessions delete {result.session_id} makes room for the other one",
+    }[result.status]
     left_out = [f"{single_spaced(name)} ({count:,})" for name, count in sorted(foreign.left_out.items()) if count]
-    is_written = done.status in ("imported", "updated")
+    is_written = result.status in ("imported", "updated")
     return f"{facts}\n  left out: {', '.join(left_out)}\n" if is_written and left_out else f"{facts}\n"
 
 

@@ -20,9 +20,9 @@ from qcode.text.clean import visible
 _USE = "use: qcode skills [list] [--json], skills show NAME, or skills check [DIR]"
 
 
-def run_skills(rest: Sequence[str]) -> int:
+def run_skills(arguments: Sequence[str]) -> int:
     """Print the answer and return the exit code; raise `CommandLineError` or `QcodeError`."""
-    options, words, flags = parse_subcommand("skills", rest, _USE)
+    options, words, flags = parse_subcommand("skills", arguments, _USE)
     if "json" in flags and words not in ([], ["list"]):
         raise CommandLineError(f"--json only works with list; {_USE}")
     match words:

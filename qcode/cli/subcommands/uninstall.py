@@ -71,9 +71,9 @@ def kept_items(paths: ConfigPaths) -> list[KeptItem]:
     return [KeptItem(path, meaning, _size(path)) for path, meaning in named if os.path.lexists(path)]
 
 
-def run_uninstall(rest: Sequence[str]) -> int:
+def run_uninstall(arguments: Sequence[str]) -> int:
     """List what is kept, remove it if the user confirms, and print how to remove the program."""
-    _, words, flags = parse_subcommand("uninstall", rest, _USE)
+    _, words, flags = parse_subcommand("uninstall", arguments, _USE)
     if words:
         raise invalid_arguments(words, _USE)
     paths = ConfigPaths.from_env(os.environ)

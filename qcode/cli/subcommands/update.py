@@ -126,9 +126,9 @@ def _pip() -> str:
     return f"{shlex.quote(sys.executable)} -m pip"
 
 
-def run_update(rest: Sequence[str]) -> int:
+def run_update(arguments: Sequence[str]) -> int:
     """Print how to update; with `--check` ask the package index first. Raise `QcodeError` if it cannot be reached."""
-    _, words, flags = parse_subcommand("update", rest, _USE)
+    _, words, flags = parse_subcommand("update", arguments, _USE)
     if words:
         raise invalid_arguments(words, _USE)
     current = installation()
@@ -182,8 +182,8 @@ def newest_release(env: Mapping[str, str]) -> str | None:
                 return None
             response.raise_for_status()
             data = bytearray()
-            for part in response.iter_bytes():
-                data += part
+            for chunk in response.iter_bytes():
+                data += chunk
                 if len(data) > MAX_BYTES:
                     raise _unusable(host, "the answer is too large")
     except httpx2.HTTPStatusError as error:
@@ -204,7 +204,7 @@ def _newest(data: bytes, host: str) -> str | None:
     try:
         files = json.loads(data)["files"]
         names = [file["filename"] for file in files if not file.get("yanked")]
-        versions = {found[1] for name in names if (found := _FILE.fullmatch(name))}
+        versions = {match[1] for name in names if (match := _FILE.fullmatch(name))}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise QcodeError(
             f"cannot check for updates at {host}: it does not answer with the JSON of PEP 691; "
@@ -214,7 +214,7 @@ def _newest(data: bytes, host: str) -> str | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    numbers = [int(part) for part in re.findall(r"\d+", version)]
+    numbers = [int(digits) for digits in re.findall(r"\d+", version)]
     while numbers and not numbers[-1]:
         numbers.pop()
     return tuple(numbers)

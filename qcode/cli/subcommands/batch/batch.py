@@ -37,9 +37,9 @@ _UNFINISHED_CODES = frozenset({ExitCode.TRANSIENT, ExitCode.INTERRUPTED, ExitCod
 """The exit codes of results that do not finish a task."""
 
 
-def run_batch(rest: Sequence[str]) -> int:
+def run_batch(arguments: Sequence[str]) -> int:
     """Run the tasks that have no result yet; return 0 if all tasks succeeded, 1 if not, 130 or 143 after a signal."""
-    options, words, flags = parse_subcommand("batch", rest, _USE)
+    options, words, flags = parse_subcommand("batch", arguments, _USE)
     if len(words) != 1:
         raise invalid_arguments(words, _USE)
     if "out" not in flags:
@@ -97,7 +97,7 @@ def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
     Raise `InputError` if the file contains anything but results: it may be a file of the user, and is not changed.
     """
     results: dict[str, JsonObject] = {}
-    data, finished = path.read_bytes(), list[bytes]()
+    data, kept_lines = path.read_bytes(), list[bytes]()
     for number, line in enumerate(data.splitlines(keepends=True), start=1):
         if not line.endswith(b"\n"):
             continue  # incomplete, because a run was killed
@@ -109,9 +109,9 @@ def _finished_tasks(path: Path) -> tuple[dict[str, JsonObject], bytes | None]:
             raise InputError(f"{path}:{number} is not a result of qcode batch; name another file with --out")
         if row.get("exit_code") not in _UNFINISHED_CODES:
             results[str(row["id"])] = row
-            finished.append(line)
-    lines = b"".join(finished)
-    return results, None if lines == data else lines
+            kept_lines.append(line)
+    kept = b"".join(kept_lines)
+    return results, None if kept == data else kept
 
 
 class TaskRunner(Protocol):
@@ -214,7 +214,7 @@ class Batch:
 
     def _totals(self, seconds: float) -> str:
         remaining = self._total - self._done_count
-        parts = (
+        texts = (
             f"{self._done_count - self._failed_count} of {count_text(self._total, 'task')} succeeded",
             f"{self._failed_count} failed" if self._failed_count else "",
             f"{remaining} left" if remaining else "",
@@ -222,7 +222,7 @@ class Batch:
             f"${self._cost:.4f}" if self._cost else "",
             duration_text(seconds),
         )
-        return ", ".join(filter(None, parts))
+        return ", ".join(filter(None, texts))
 
 
 def _is_failure(ended: object) -> bool:

@@ -48,13 +48,16 @@ MIN_PAUSE_S, MAX_PAUSE_S = 2.0, 60.0
 
 @dataclass(frozen=True, slots=True)
 class BatchTask:
-    """A line of the file of tasks. `options` replace those of the command line; `cwd` is absolute."""
+    """A line of the file of tasks."""
 
     id: str
     prompt: str
     cwd: Path
+    """The folder of the task, as an absolute path."""
     files: tuple[str, ...]
+    """The files to attach."""
     options: JsonObject
+    """The options that replace those of the command line."""
 
 
 def read_tasks(path: Path, folder: Path) -> list[BatchTask]:
@@ -123,7 +126,7 @@ class SharedLimits:
         return max(0.0, self._paused_until - time.monotonic())
 
     async def record_refusal(self, retry_after: float | None) -> None:
-        """Begin or extend the pause: `retry_after` seconds, if the host names them, otherwise longer each time."""
+        """Begin or extend the pause: `retry_after` seconds, if the host names them, otherwise 2, 4, 8 s and so on."""
         pause = retry_after or MIN_PAUSE_S * 2**self._refusals_in_a_row
         self._refusals_in_a_row = min(self._refusals_in_a_row + 1, 5)
         self._paused_until = max(self._paused_until, time.monotonic() + min(pause, MAX_PAUSE_S))
