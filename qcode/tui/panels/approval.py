@@ -93,8 +93,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._index = 0
         self._guarded_until = 0.0
         # `_has_draft`: the draft was changed since this question opened, so Enter must not answer. `_is_writing`: the
-        # change came after the guard, so letters and digits are text too: the `y` of a slowly typed "why" approves
-        # nothing.
+        # change came after the guard, so letters and digits are text, too. The `y` of a slowly typed "why" thus
+        # approves nothing.
         self._has_draft = False
         self._is_writing = False
         self._prompt_before_draft = ""

@@ -43,7 +43,8 @@ class JobWatch:
         self._show_count = show_count
         self.update_card: Callable[[str, CardUpdate], None] = lambda call_id, update: None
         """Updates the card of a call; set by the app, which shows the state of a job on the card of its command."""
-        # By job number: the id of the call, the start in seconds, and `Job.total` when its output was last attached.
+        # All by the number of a job: the id of the call whose card shows it, its start in seconds, `Job.total` when its
+        # output was last attached, and whether a screen shows that the user stops it.
         self._cards: dict[int, str] = {}
         self._started_at: dict[int, float] = {}
         self._sent_totals: dict[int, int] = {}
@@ -80,19 +81,19 @@ class JobWatch:
 
     def _show_card(self, job: Job) -> None:
         """Update the card of a job, if it has one: its state, and its latest output once it has ended."""
-        card, hint = self._cards.get(job.number), f"/jobs {job.number} shows its output"
-        if card is None:
+        call_id, hint = self._cards.get(job.number), f"/jobs {job.number} shows its output"
+        if call_id is None:
             return
         if job.is_running:
             summary = f"in background, {hint}"
-            self.update_card(card, CardUpdate(state="running", summary=summary, hint=""))
+            self.update_card(call_id, CardUpdate(state="running", summary=summary, hint=""))
             return
         del self._cards[job.number]
         state: CardState = "done" if _has_succeeded(job) else "failed"
         if job.problem == "stopped":
             state = "stopped"
         summary = hint if state == "stopped" else f"{job.state}, {hint}"
-        self.update_card(card, CardUpdate(state=state, output=job.latest(), summary=summary))
+        self.update_card(call_id, CardUpdate(state=state, output=job.latest(), summary=summary))
 
     def find(self, number: str) -> Job:
         """Return the job with this number; raise `ValueError` with one line if there is none."""

@@ -28,8 +28,9 @@ _MIN_CHOICES = 2
 _MARK_ROWS = 1
 _TITLE_MARK_CELLS = 5
 _NUMBER_CELLS = 4
-_CURSOR = "▏"
 """Cells of the mark and the number before a choice."""
+_CURSOR = "▏"
+"""The cursor in the row of the draft."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -234,12 +235,12 @@ def title_with_mark(title: list[Line], above: int, below: int, width: int) -> li
     mark = "".join(f" {arrow}{count}" for arrow, count in (("↑", above), ("↓", below)) if count)
     if not title or not mark:
         return title
-    *whole, last = title
+    *first_rows, last = title
     if above and below and last.width > width - len(mark):
         mark = f" ↕{above + below}"
     if last.width > width - len(mark):
         (last,) = clip([last, Line()], 1, width - len(mark))
-    return [*whole, Line((*last.spans, (mark, ink("dim"))), last.lead)]
+    return [*first_rows, Line((*last.spans, (mark, ink("dim"))), last.lead)]
 
 
 def draft_spans(

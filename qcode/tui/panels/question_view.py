@@ -118,7 +118,8 @@ class QuestionView(Vertical):
         self._scrolling = self._detail.fitting(width, view_rows) if is_extract else body
         self._hidden, self._hidden_above = len(body) - len(self._scrolling), 0
         if self._hidden:
-            self._hidden_above = next((at for at, row in enumerate(body) if row.text == self._scrolling[0].text), 0)
+            first = self._scrolling[0].text
+            self._hidden_above = next((index for index, row in enumerate(body) if row.text == first), 0)
         self._scroll.styles.max_height = max(1, view_rows)
         self._scroll.display = bool(self._scrolling) and view_rows > 0
         self._show("#approval-text", self._scrolling)
@@ -147,14 +148,18 @@ class QuestionView(Vertical):
         return True
 
     def scroll_by(self, rows: int) -> None:
-        """Scroll by `rows`. An extract is replaced by all rows first, at the first row that it leaves out inside."""
+        """Scroll by `rows`. An extract is replaced by all rows first, at the first row that it leaves out inside.
+
+        Example: the extract shows the rows 10, 11, 12 and 20. Scrolled down, all rows are shown from row 12 on, so that
+        row 13, the first one left out, is in view.
+        """
         y = round(self._scroll.scroll_y)
         if self._hidden:
             if rows < 0 and not self._hidden_above:
                 return
             body, y = self._body(), self._hidden_above
             pairs = enumerate(zip(self._scrolling, body[y:], strict=False))
-            gap = next((at for at, (shown, line) in pairs if shown.text != line.text), 0)
+            gap = next((index for index, (shown, line) in pairs if shown.text != line.text), 0)
             self._is_whole, self._hidden, self._scrolling = True, 0, body
             self._show("#approval-text", body)
             if gap and 0 < rows < len(body):
