@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from qcode.agent.programs.turns import AgentTurns, Prompt, Result, TurnFields, TurnStream
     from qcode.agent.sessions.library import Library
     from qcode.agent.settings import SettingsService
-    from qcode.agent.skills.library import Skills
+    from qcode.agent.skills.library import SkillLibrary
     from qcode.agent.skills.skill import Skill
     from qcode.agent.toolbox import Toolbox
     from qcode.agent.trust import TrustService
@@ -68,7 +68,7 @@ class Agent:
     permissions: Permissions
     toolbox: Toolbox
     approve: Approve | None = None
-    skills: Skills | None = None
+    skills: SkillLibrary | None = None
     """The skills of the run, None if no folder of skills exists."""
 
     def __init__(

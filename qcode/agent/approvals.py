@@ -1,7 +1,7 @@
-"""Judges the calls of a turn, asks the user if needed, and runs each call in the sandbox that its verdict requires.
+"""Approvals: judges each call of a turn, asks the user if needed, and runs the call in the sandbox of its verdict.
 
-A call that the user edits is judged again (`draft_of`, `revised_arguments`). Diffs hide the contents of secret files,
-but never text of the model.
+A call that the user edits is judged again (`draft_of`, `revised_arguments`). A diff of a secret file hides its old
+contents, and shows the text that the model adds.
 """
 
 from __future__ import annotations
@@ -94,13 +94,13 @@ def is_planning(policy: Policy) -> bool:
 
 
 class PendingCalls:
-    """Judged calls that have not run yet, and open approvals, both by id. Records the decision about each call.
+    """Judged calls that have not run yet, and open approvals. Records the decision about each call.
 
     `watch_changes` detects the files that a run changes; `accept_changes` wraps the run of a call whose files the user
-    approved. `hooks` see each call before it is judged and after it ran; None if there are no hooks.
+    approved.
     """
 
-    hooks: CallHooks | None = None
+    hooks: CallHooks | None = None  # they see each call before it is judged and after it ran
 
     def __init__(
         self,
@@ -113,7 +113,7 @@ class PendingCalls:
         self._watch_changes = watch_changes
         self._accept_changes = accept_changes
         self._permissions = permissions
-        self._resolutions: dict[str, ResolvedCall] = {}
+        self._resolutions: dict[str, ResolvedCall] = {}  # this and the other tables are by call id
         self._open_approvals: dict[str, CallApproval] = {}
         self._revisions: dict[str, tuple[ToolApproval, Revise]] = {}  # edited calls, to be judged again
         self._warnings: list[str] = []
@@ -152,7 +152,8 @@ class PendingCalls:
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
         # The call runs exactly as it is judged and shown here, even if files that it depends on change before.
         name, run_arguments = await toolbox.resolve_call(call.name, arguments)
-        hook, revised = (None, None) if self.hooks is None else await self.hooks.before(call_id, name, run_arguments)
+        hooks = self.hooks
+        hook, revised = (None, None) if hooks is None else await hooks.run_pre_tool_use(call_id, name, run_arguments)
         if hook is not None and hook.verdict == "deny":
             return self._refuse(call, hook)
         resolved = ResolvedCall(name, run_arguments if revised is None else revised, edited_arguments=revised)
@@ -169,11 +170,11 @@ class PendingCalls:
         resolved: ResolvedCall,
         hook: Verdict | None,
         *,
-        is_requested: bool = False,
+        has_run_permission_hooks: bool = False,
     ) -> ApprovalAnswered | CallApproval:
-        """Judge a call; `hook` is the verdict of the hooks that saw it.
+        """Judge a call; `hook` is the verdict of the PreToolUse hooks.
 
-        `is_requested`: the hooks of PermissionRequest saw it too.
+        `has_run_permission_hooks`: the PermissionRequest hooks have seen the call too.
         """
         call, repeats, call_id = request.call, request.repeats, request.call.call_id
         permissions, toolbox, name, run_arguments = self._permissions, self._toolbox, resolved.name, resolved.arguments
@@ -201,16 +202,16 @@ class PendingCalls:
             # Some changes ask in every mode, such as a command that writes to a system folder: plan mode offers none.
             return self._refuse(call, Verdict("deny", _PLAN_READS, "mode:plan"))
         self._resolutions[call_id] = resolved = replace(resolved, targets=targets)
-        if self.hooks is None or is_requested or repeats or is_question:
+        if self.hooks is None or has_run_permission_hooks or repeats or is_question:
             return await self._open_approval(policy, request, preview, verdict)
-        requested, revised = await self.hooks.request(call_id, name, run_arguments)
+        requested, revised = await self.hooks.run_permission_request(call_id, name, run_arguments)
         if requested is not None and requested.verdict == "deny":
             return self._refuse(call, requested)
         if revised is None and requested is None:
             return await self._open_approval(policy, request, preview, verdict)
         if revised is not None:
             resolved = replace(resolved, arguments=revised, edited_arguments=revised)
-        return await self._judge_call(policy, request, resolved, hook or requested, is_requested=True)
+        return await self._judge_call(policy, request, resolved, hook or requested, has_run_permission_hooks=True)
 
     async def _open_approval(
         self, policy: Policy, request: AskApproval, preview: Preview, verdict: Verdict
@@ -261,28 +262,28 @@ class PendingCalls:
 
         The new approval is opened even if the rules would allow the call, so that the user sees the effect of the edit.
         """
-        call_id, toolbox, before = approval.id, self._toolbox, self._resolutions[approval.id]
-        if is_planning(policy) and not toolbox.only_reads(before.name, before.arguments):
+        call_id, toolbox, original = approval.id, self._toolbox, self._resolutions[approval.id]
+        if is_planning(policy) and not toolbox.only_reads(original.name, original.arguments):
             self._permissions.record(approval.call, "refused", _PLAN_READS, "mode:plan")
             return ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS)
+        name, hooks = original.name, self.hooks
         try:
             arguments = revise.arguments
             if arguments is None:
-                arguments = revised_arguments(toolbox.spec(before.name), before.arguments, revise.text)
-            targets = await asyncio.to_thread(toolbox.targets, before.name, arguments)
-            verdict = await asyncio.to_thread(policy.judge, toolbox.spec(before.name), arguments)
-            hook, _ = (None, None) if self.hooks is None else await self.hooks.before(call_id, before.name, arguments)
+                arguments = revised_arguments(toolbox.spec(name), original.arguments, revise.text)
+            targets = await asyncio.to_thread(toolbox.targets, name, arguments)
+            verdict = await asyncio.to_thread(policy.judge, toolbox.spec(name), arguments)
+            hook, _ = (None, None) if hooks is None else await hooks.run_pre_tool_use(call_id, name, arguments)
             verdict = verdict if hook is None or hook.verdict != "deny" else hook
-            preview = await toolbox.preview(before.name, arguments)
+            preview = await toolbox.preview(name, arguments)
             if verdict.verdict == "deny" or preview.refusal:
                 raise ValueError(verdict.reason if verdict.verdict == "deny" else preview.refusal)
         except ValueError as problem:
             self._warnings.append(_UNUSED_EDIT.format(reason=visible(one_line(str(problem)))))
             self._open_approvals[call_id] = approval
             return approval
+        resolved, preview = ResolvedCall(name, arguments, targets=targets), _masked_preview(policy, preview)
         call = replace(approval.call, arguments=json.dumps(arguments))
-        resolved = ResolvedCall(before.name, arguments, targets=targets)
-        preview = _masked_preview(policy, preview)
         revised = approval_of(call, preview, repeats=0, is_question=False)
         assert isinstance(revised, ToolApproval)
         revised = await self._with_offers(revised, policy, resolved, preview, verdict)
@@ -377,21 +378,21 @@ class PendingCalls:
         self._permissions.record(call, "approved", f"mode {mode}")
         return plan_mode.approval_of_plan(call.call_id, mode)
 
-    def settle_by_mode(self, policy: Policy, give: Callable[[ApprovalAnswered], None]) -> None:
-        """Settle open approvals by the current mode: plan mode denies changes, other modes run what they allow."""
+    def settle_by_mode(self, policy: Policy, put_input: Callable[[ApprovalAnswered], None]) -> None:
+        """Settle open approvals by the current mode (plan mode denies changes); pass the answers to `put_input`."""
         for call_id, approval in list(self._open_approvals.items()):
             resolved = self._resolutions.get(call_id)
             if self._is_barred_by_plan_mode(policy, resolved):
                 self._open_approvals.pop(call_id)
                 self._permissions.record(approval.call, "refused", _PLAN_READS, "mode:plan")
-                give(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
+                put_input(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
             elif resolved is not None and not resolved.is_for_user and isinstance(approval, ToolApproval):
                 verdict = policy.judge(self._toolbox.spec(resolved.name), resolved.arguments)
                 if verdict.is_allowed and verdict.rule.startswith("mode:"):
                     self._resolutions[call_id] = replace(resolved, level=verdict.confinement)
                     self._open_approvals.pop(call_id)
                     self._permissions.record(approval.call, "ran", verdict.reason, verdict.rule)
-                    give(self._allow(approval))
+                    put_input(self._allow(approval))
 
     def _is_barred_by_plan_mode(self, policy: Policy, resolved: ResolvedCall | None) -> bool:
         """Whether plan mode is on now and the call may change something."""
@@ -400,7 +401,7 @@ class PendingCalls:
         return not policy.judge(self._toolbox.spec(resolved.name), resolved.arguments).is_allowed
 
     def pop(self, call: ToolCall, arguments: JsonObject) -> ResolvedCall:
-        """Remove and return the judged form of a call that may run."""
+        """Remove and return the judged form of a call that may run; by default the call itself."""
         return self._resolutions.pop(call.call_id, ResolvedCall(call.name, arguments))
 
     def take_warnings(self) -> tuple[str, ...]:
@@ -438,9 +439,9 @@ class PendingCalls:
         with self._accept_changes(resolved.targets):
             outcome = await (self._watch_changes(work) if self._may_change_files(policy, resolved, model) else work)
         outcome = await toolbox.with_folder_instructions(resolved.name, resolved.arguments, outcome)
-        if toolbox.edits is not None:
+        if toolbox.edit_checks is not None:
             run = partial(self._run_line, policy, model)
-            outcome = await toolbox.edits.finish(outcome, policy, toolbox.workspace, run, ask)
+            outcome = await toolbox.edit_checks.finish(outcome, policy, toolbox.workspace, run, ask)
         if not outcome.diff:
             return outcome
         from qcode.text.diff import mask_diff  # loads with the first change
@@ -457,7 +458,7 @@ class PendingCalls:
         seconds: float | None,
         is_watched: bool,
     ) -> ToolOutcome:
-        """Run a command of the settings without showing it; `is_watched`: record the files that it changes."""
+        """Run a command of `[after_edit]` without showing it; `is_watched`: detect the files that it changes."""
         arguments: JsonObject = {"command": line, **({} if seconds is None else {"timeout_s": seconds})}
         if is_watched:
             return await self.run(policy, ResolvedCall(SHELL, arguments, level), _drop_output, model)
@@ -469,7 +470,7 @@ class PendingCalls:
         """Return the outcome of a call that ran, with the text that hooks add for the model."""
         if self.hooks is None or resolved.refusal:
             return outcome
-        return await self.hooks.after(call.call_id, resolved.name, resolved.arguments, outcome, seconds)
+        return await self.hooks.run_post_tool_use(call.call_id, resolved.name, resolved.arguments, outcome, seconds)
 
     def _may_change_files(self, policy: Policy, resolved: ResolvedCall, model: str) -> bool:
         """Whether the files that a call changes must be detected, because its tool does not report them."""
@@ -488,12 +489,12 @@ class PendingCalls:
         self._resolutions.clear()
         self._revisions.clear()
         self._open_approvals.clear()
-        if self._toolbox.edits is not None:
-            self._toolbox.edits.end_turn()
+        if self._toolbox.edit_checks is not None:
+            self._toolbox.edit_checks.end_turn()
 
 
 def _drop_output(output: str) -> None:
-    """Drop the live output of a command of the settings, because a card shows only the output of its call."""
+    """Drop the live output of a command of `[after_edit]`: the card of a call shows only the output of the call."""
 
 
 def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: bool) -> CallApproval:

@@ -1,7 +1,7 @@
-"""One session with one model: a front end submits prompts, answers approvals, steers and cancels.
+"""A conversation: one session with one model. A front end submits prompts, answers approvals, steers and cancels.
 
-It keeps the session file, the rules and the limits learned from the host; each turn gets a new engine and driver.
-Hooks, if there are any, see its events and may restrict its calls.
+`Conversation` owns the session file and the rules; each turn gets a new engine (`Turn`) and driver (`Driver`). Hooks,
+if there are any, see the events of the conversation and may restrict its calls.
 """
 
 from __future__ import annotations
@@ -77,15 +77,11 @@ from qcode.tools.subagent import SubagentTool
 if TYPE_CHECKING:
     from qcode.agent.hooks.session import SessionHooks
     from qcode.agent.models.fallback import FallbackModels
-    from qcode.agent.subagents import Agents
+    from qcode.agent.subagents import Subagents
 
 
 class Conversation:
-    """One session with one model, one turn at a time. Owns its session file and provider until `close`.
-
-    `effort` is the reasoning effort from the next turn on; None: the model's default. `metrics` cover the turns since
-    the conversation was opened. `client` is the model in use, `turn` the running turn.
-    """
+    """One session with one model, one turn at a time. Owns its session file, tools and connections until `close`."""
 
     def __init__(
         self,
@@ -101,22 +97,22 @@ class Conversation:
     ) -> None:
         """`messages` are the history of a session without a file; `kinds` are the kinds of sub-agents."""
         self.permissions = permissions
-        self.effort = context.options.reasoning_effort
+        self.effort = context.options.reasoning_effort  # from the next turn on; None: the model's default
         self.background = Background(toolbox)
         self._context, self._clients = context, clients
-        self.client = client
+        self.client = client  # the model in use
         self._start_client = client
         self._client_after_turn: ModelClient | None = None  # set while a turn uses another model
         self._toolbox = toolbox
         self._store = store
         self.kinds = kinds
         self._driver: Driver | None = None
-        self._agents: Agents | None = None
-        self.turn: Turn | None = None
+        self._subagents: Subagents | None = None
+        self.turn: Turn | None = None  # the running turn
         self._last_turn: Turn | None = None
         self.attachments: PendingAttachments = PendingAttachments(self._attach_mentions)
-        self._log = clients.log
-        self.metrics = RecoveryMetrics()
+        self._observer = clients.observer
+        self.metrics = RecoveryMetrics()  # of the turns since the conversation was opened
         self._shown_once: set[str] = set()  # texts of notices that are shown once
         self._opening_events: list[TurnEvent] = []
         self._sizing = ContextSizing()
@@ -135,7 +131,7 @@ class Conversation:
         self._calls = PendingCalls(toolbox, self._checkpoints.watch_changes, self._accept_changes, permissions)
         toolbox.transcript = lambda: self.transcript.messages
         self._jobs = JobRecorder(toolbox.jobs, lambda: self.session)
-        self._begin(session, tuple(messages))
+        self._begin_session(session, tuple(messages))
 
     def use_hooks(self, hooks: SessionHooks) -> None:
         """Let hooks see the events of this conversation from now on."""
@@ -147,16 +143,16 @@ class Conversation:
 
     def _stop_by_hook(self, stopped: HookStopped) -> None:
         if self._driver is not None:
-            self._driver.give(stopped)
+            self._driver.put_input(stopped)
 
-    def _begin(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
+    def _begin_session(self, session: Session, messages: tuple[Message, ...] = ()) -> None:
         """Continue with a session; `messages` are the history if the session has no file."""
         self.transcript = SessionTranscript(session, messages)
         self._counter = self.client.counter()
         if (count := self.transcript.last_count(self.client.name)) is not None:
             self._counter.restore(*count)
-        self._turns = 0
-        self._earlier: EarlierTurns | None = EarlierTurns(session.history)  # None once `_usage` includes them
+        self._turn_count = 0
+        self._earlier_turns: EarlierTurns | None = EarlierTurns(session.history)  # None once `_usage` includes them
         self._usage: list[TurnUsage] = []
 
     @property
@@ -212,7 +208,7 @@ class Conversation:
             return
         try:
             prompt, attached, options = await self._toolbox.expand_prompt(prompt, attached, options)
-            borrowed = self._clients.borrow(options.model, self.client)
+            borrowed = self._clients.client_for_turn(options.model, self.client)
         except (ValueError, InputError) as refusal:
             for event in refused_turn(prompt, refusal):
                 yield self.observe(event)
@@ -221,10 +217,11 @@ class Conversation:
         if self._fallback is not None:
             borrowed, opening = self._fallback.begin_turn(borrowed)
         self._client_after_turn = self.client if borrowed is not self.client else None
-        self._use(borrowed)
+        self._use_client(borrowed)
         self._turn_options = options
         self._clients.note_prompt(prompt)
-        blocks = self._toolbox.with_instructions(self.attachments.take_blocks(prompt, attached, options.foreign))
+        attached = self.attachments.take_blocks(prompt, attached, options.foreign)
+        blocks = self._toolbox.with_instructions_of_files(attached)
         message = Message("user", (*context, *blocks, Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
             async for event in events:
@@ -245,15 +242,15 @@ class Conversation:
         if self.is_busy:
             raise RuntimeError("a turn is already running")
         self._turn_options, self._opening_events = options, [*opening]
-        self._turns += 1
-        self._is_opening = isinstance(first, UserSubmitted)
-        hooks, writer = self.hooks, self._clients.small()
+        self._turn_count, self._is_opening = self._turn_count + 1, isinstance(first, UserSubmitted)
+        hooks, writer = self.hooks, self._clients.small()  # the small model, if there is one, writes summaries
         settings = self._turn_settings(writer, options)
-        turn = Turn(settings, self.client.known_model(), self.transcript.messages, self._counter, number=self._turns)
+        messages, number = self.transcript.messages, self._turn_count
+        turn = Turn(settings, self.client.known_model(), messages, self._counter, number=number)
         self._last_turn = self.turn = turn
-        summary_provider = None if writer is None else writer.logged
+        summary_provider = None if writer is None else writer.observed
         confirm = partial(self._toolbox.confirm, None if hooks is None else hooks.confirm)
-        self._driver = driver = Driver(turn, self.client.logged, self, writer=summary_provider, confirm=confirm)
+        self._driver = driver = Driver(turn, self.client.observed, self, writer=summary_provider, confirm=confirm)
         if hooks is not None:
             hooks.show = driver.show
         stop_timer = start_timer(self._context.timeout_s(options), self.cancel)
@@ -266,7 +263,7 @@ class Conversation:
                     event = driven if isinstance(driven, Notice) else recorder.record_event(driven)
                     self.transcript.session.partial.handle(event)
                     if type(event) is TextDelta:  # the most frequent event, which never needs a notice
-                        yield self._log_event(event)
+                        yield self._pass_to_observer(event)
                         continue
                     if isinstance(event, ReplyFinished):
                         self.client.note_reply(event, settings.output)
@@ -274,18 +271,18 @@ class Conversation:
                         yield self.observe(recorder.record_event(item) if isinstance(item, Notice) else item)
         finally:
             stop_timer()
-            self._driver = self._agents = self.turn = None
+            self._driver = self._subagents = self.turn = None
             self._toolbox.cancel_reading()
             if hooks is not None:
                 hooks.end_turn()
             self._calls.clear()
             self.attachments.end_turn()
-            self._use(self._client_after_turn or self.client)
+            self._use_client(self._client_after_turn or self.client)
             self._client_after_turn = None
             self.transcript.session.sync()
 
     def _with_notices(self, event: TurnEvent, prompt: str) -> list[TurnEvent]:
-        """Record an event, and return it with the notices before and after it."""
+        """Record an event, and return it with the notices around it; return nothing for a repeated notice."""
         if isinstance(event, Notice) and event.is_once:
             if event.text in self._shown_once:
                 return []
@@ -310,46 +307,46 @@ class Conversation:
         return events
 
     def observe(self, event: TurnEvent) -> TurnEvent:
-        """Count an event, and pass it to the debug log."""
+        """Count an event in the metrics, pass it to the observer (the debug log, the traces), and return it."""
         self.metrics.observe(event, self.model, self.client.model.output_limit, time.monotonic())
-        self._log_event(event)
-        if self._log is not None and isinstance(event, TurnEnded):
-            self._log.metrics(self.metrics.as_json())
+        self._pass_to_observer(event)
+        if self._observer is not None and isinstance(event, TurnEnded):
+            self._observer.record_metrics(self.metrics.as_json())
         return event
 
-    def _log_event(self, event: TurnEvent) -> TurnEvent:
-        if self._log is not None:
-            self._log.event(event)
+    def _pass_to_observer(self, event: TurnEvent) -> TurnEvent:
+        if self._observer is not None:
+            self._observer.record_event(event)
         return event
 
     def answer(self, approval_id: str, decision: Decision) -> None:
         """Decide an open approval; an unknown or settled id is ignored."""
         if approval_id == LIMIT_ID:
             if self._driver is not None:
-                self._driver.give(LimitAnswered(isinstance(decision, Allow)))
+                self._driver.put_input(LimitAnswered(isinstance(decision, Allow)))
             return
         settled = self._calls.settle_answer(approval_id, decision)
         if settled is not None and self._driver is not None:
             self._apply_mode()
-            self._driver.give(settled)
-        elif self._agents is not None:
-            self._agents.answer(approval_id, decision)
+            self._driver.put_input(settled)
+        elif self._subagents is not None:
+            self._subagents.answer(approval_id, decision)
             self._apply_mode()
 
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         """Add `text` to the running turn before its next step; ignored if no turn runs."""
         driver = self._driver
 
-        def give(read: tuple[Block, ...]) -> None:
+        def queue(resources: tuple[Block, ...]) -> None:
             if driver is not None and driver is self._driver:
-                driver.give(SteerQueued(text, self.attachments.add_steered(text, (*attached, *read))))
+                driver.put_input(SteerQueued(text, self.attachments.add_steered(text, (*attached, *resources))))
 
-        self._toolbox.steer(text, give, reads=self._context.is_attended and self._turn_options.finds_files)
+        self._toolbox.steer(text, queue, reads=self._context.is_attended and self._turn_options.finds_files)
 
-    def unsteer(self, text: str) -> bool:
+    def withdraw_steering(self, text: str) -> bool:
         """Withdraw the last `steer` with this text; return False if the turn has already taken it."""
         if self._driver is None or self._driver.withdraw_steering(text) is None:
-            return self._toolbox.unsteer(text)
+            return self._toolbox.withdraw_steering(text)
         self.attachments.defer(text)
         return True
 
@@ -359,9 +356,9 @@ class Conversation:
             self.hooks.cancel()
         self._toolbox.cancel_reading()
         if self._driver is not None:
-            if self._agents is not None:
-                self._agents.halt()
-            self._driver.give(CancelRequested(limit=limit))
+            if self._subagents is not None:
+                self._subagents.halt()
+            self._driver.put_input(CancelRequested(limit=limit))
             self._sizing.cancel()
 
     def clear(self) -> None:
@@ -394,9 +391,9 @@ class Conversation:
 
     def usage(self) -> tuple[TurnUsage, ...]:
         """Return the usage of each turn in order; turns of an earlier run have only the usage that was recorded."""
-        if self._earlier is not None:
-            self._usage[:0] = self._earlier.usage(self._clients.price_of)
-            self._earlier = None
+        if self._earlier_turns is not None:
+            self._usage[:0] = self._earlier_turns.usage(self._clients.price_of)
+            self._earlier_turns = None
         return tuple(self._usage)
 
     def signals(self) -> tuple[Signal, ...]:
@@ -413,7 +410,7 @@ class Conversation:
 
     @property
     def stored_messages(self) -> tuple[StoredMessage, ...]:
-        """All messages up to the current state, with the events shown with them; also messages that were compacted."""
+        """All messages of the session, compacted ones included, each with the events that were shown with it."""
         history = self.transcript.session.history
         if history.stored:
             return tuple(history.stored[number] for number in history.all_numbers())
@@ -432,7 +429,7 @@ class Conversation:
         self._jobs.follow_session(session, is_copy=is_copy)
         self.transcript.session.close()
         self._checkpoints.follow(session)
-        self._begin(session)
+        self._begin_session(session)
         if self.hooks is not None:
             self.hooks.begin_session("fork" if is_copy else "resume" if self.messages else "clear", self.messages)
 
@@ -447,7 +444,7 @@ class Conversation:
         if self._client_after_turn is not None:
             self._client_after_turn = client
         else:
-            self._use(client)
+            self._use_client(client)
 
     def trust_folder(self) -> None:
         """Apply rules and modes from the next call on, because the user now trusts the folder."""
@@ -462,9 +459,9 @@ class Conversation:
         """Apply the mode to the running turn: name it in the next request, and settle approvals that it decides."""
         if self.turn is not None and self._driver is not None:
             self.turn.settings = replace(self.turn.settings, system=self.client.system(self.mode), tools=self.tools)
-            self._calls.settle_by_mode(self.policy, self._driver.give)
-        if self._agents is not None:
-            self._agents.settle_by_mode()
+            self._calls.settle_by_mode(self.policy, self._driver.put_input)
+        if self._subagents is not None:
+            self._subagents.settle_by_mode()
 
     async def close(self) -> None:
         """Release the session file and every connection; nothing may be submitted after this."""
@@ -480,8 +477,10 @@ class Conversation:
         self.transcript.session.close()
         self._checkpoints.close()
         self._toolbox.close()
-        if self._log is not None:
-            self._log.close()
+        if self._observer is not None:
+            self._observer.close()
+
+    # The services of the driver: `Services` describes them
 
     async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self.policy, request)
@@ -494,7 +493,7 @@ class Conversation:
 
     async def _run_judged(self, call: ToolCall, resolved: ResolvedCall, output: Callable[[str], None]) -> ToolOutcome:
         if resolved.name == AGENT and self._toolbox.agent is not None:
-            return await self._sub_agents(self._toolbox.agent).run(call, resolved.arguments)
+            return await self._subagents_of_turn(self._toolbox.agent).run(call, resolved.arguments)
         can_ask = self._context.is_attended or self._context.servers_can_ask
         show = self._driver.show if self._driver is not None and can_ask else None
         ask = None if show is None else partial(self._calls.ask_for_server, show, call)
@@ -510,7 +509,7 @@ class Conversation:
     def record_requests(self, effect: RecordRequests) -> None:
         self.transcript.session.record_requests(effect.attempts)
 
-    def take_compaction(self, effect: Compact) -> None:
+    def store_compaction(self, effect: Compact) -> None:
         self.transcript.compact(effect)
         self._toolbox.forget_instructions()
         if self.hooks is not None:
@@ -519,7 +518,7 @@ class Conversation:
     def learn(self, effect: Learn) -> None:
         self.client.learn(effect)
 
-    def about_to_run(self, call: ToolCall) -> None:
+    def record_intent(self, call: ToolCall) -> None:
         self.transcript.session.record_intent(call)
         self.transcript.session.sync()
 
@@ -533,13 +532,13 @@ class Conversation:
         if client is None:
             return NoModelLeft(skipped, self._fallback.limit), None
         self._client_after_turn = self._client_after_turn or self.client
-        self._use(client)
+        self._use_client(client)
         await self._sizing.ask(client)
         settings = self._turn_settings(self._clients.small(), self._turn_options)
-        return ModelSwitched(client.known_model(), settings, self._counter, skipped), client.logged
+        return ModelSwitched(client.known_model(), settings, self._counter, skipped), client.observed
 
     def _attach_mentions(self, typed: str, foreign: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-        """Return the files that a prompt mentions. An unattended prompt may hold piped text and is not searched."""
+        """Return the files that a prompt mentions, and problems. Piped text in an unattended run mentions none."""
         if not self._context.is_attended or not self._turn_options.finds_files:
             return (), ()
         from qcode.agent.context.attachments import mentions
@@ -547,21 +546,22 @@ class Conversation:
         why_not, is_other = partial(why_not_read, self.policy), self._toolbox.names_resource
         return mentions(typed, self._context.folder, foreign, why_not, is_other)
 
-    def _sub_agents(self, tool: SubagentTool) -> Agents:
+    def _subagents_of_turn(self, tool: SubagentTool) -> Subagents:
         """Return the sub-agents of the running turn."""
-        if self._agents is None:
-            from qcode.agent.subagents import Agents, Parent  # loads with the first sub-agent
+        if self._subagents is None:
+            from qcode.agent.subagents import Parent, Subagents  # loads with the first sub-agent
 
             assert self.turn is not None
             assert self._driver is not None
-            toolbox, session = self._toolbox, self.transcript.session
-            shared = (self._checkpoints, self.permissions, self._accept_changes, self.hooks)
-            parent = Parent(self.turn, self._driver, self._start_client, toolbox, session, *shared)
-            self._agents = Agents(tool, self.kinds, parent, self._clients)
-        return self._agents
+            parent = Parent(
+                self.turn, self._driver, self._start_client, self._toolbox, self.transcript.session,
+                self._checkpoints, self.permissions, self._accept_changes, self.hooks,
+            )  # fmt: skip
+            self._subagents = Subagents(tool, self.kinds, parent, self._clients)
+        return self._subagents
 
     async def _prepare(self, turn: Turn, first: UserSubmitted | CompactRequested) -> tuple[str, ...]:
-        """Find the context window that the first request of a turn must fit into; return warnings for the user."""
+        """Find the context window, the tools and the prompt size for the first request of a turn; return warnings."""
         sizing, client = self._sizing, self.client
         warning = await sizing.ask(client)
         await sizing.wait_for(self._toolbox.wait_for_servers())
@@ -573,7 +573,7 @@ class Conversation:
         await sizing.count(request, model.window, self._counter, client.tokens)
         return (warning,) if warning else ()
 
-    def _use(self, client: ModelClient) -> None:
+    def _use_client(self, client: ModelClient) -> None:
         """Switch to another model and record that in the session; do nothing if it is the current one."""
         if client is self.client:
             return

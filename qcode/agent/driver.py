@@ -77,7 +77,7 @@ class Services(Protocol):
         """Store requests that belong to no message."""
         ...
 
-    def take_compaction(self, effect: Compact) -> None:
+    def store_compaction(self, effect: Compact) -> None:
         """Replace the stored conversation by the compacted one."""
         ...
 
@@ -89,7 +89,7 @@ class Services(Protocol):
         """Connect the next fallback model; return it with its provider."""
         ...
 
-    def about_to_run(self, call: ToolCall) -> None:
+    def record_intent(self, call: ToolCall) -> None:
         """Write the records that must be on disk before a tool runs."""
         ...
 
@@ -105,20 +105,20 @@ def start_timer(seconds: float | None, cancel: Callable[[Limit], None]) -> Calla
     return asyncio.get_running_loop().call_later(seconds, cancel, Limit.TIME).cancel
 
 
-class _Stream:
-    """A request in flight. `is_sent`: the provider was called, so the host may have received the request."""
+class _OpenRequest:
+    """A request in flight."""
 
     def __init__(self) -> None:
-        self.is_sent = False
+        self.is_sent = False  # whether the provider was called, so the host may have received the request
         self.task: asyncio.Task[None] | None = None
 
 
-_Streamed: TypeAlias = tuple[_Stream, Input]
-"""An input with the request that caused it. It is dropped if that request was stopped meanwhile."""
+_RequestInput: TypeAlias = tuple[_OpenRequest, Input]
+"""An input with the request that caused it. The input is dropped if that request was stopped meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Show:
+class _DirectEvent:
     """An event for the front end that bypasses the turn."""
 
     event: TurnEvent
@@ -157,12 +157,12 @@ class Driver:
         self._clock = clock
         self._chance = chance or _random
         self._wall_clock = wall_clock
-        self._inputs: asyncio.Queue[Input | _Show | _Streamed] = asyncio.Queue(MAX_QUEUED_EVENTS)
+        self._inputs: asyncio.Queue[Input | _DirectEvent | _RequestInput] = asyncio.Queue(MAX_QUEUED_EVENTS)
         self._urgent: deque[Input] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._stream: _Stream | None = None
+        self._open_request: _OpenRequest | None = None
 
-    def give(
+    def put_input(
         self, incoming: CancelRequested | SteerQueued | ApprovalAnswered | LimitAnswered | AskApproval | HookStopped
     ) -> None:
         """Pass an input from outside to the turn, before all queued inputs; an `AskApproval` judges a call again."""
@@ -175,7 +175,7 @@ class Driver:
 
     async def show(self, event: TurnEvent) -> None:
         """Queue an event from a tool, in order with the others; wait while the reader is behind."""
-        await self._inputs.put(_Show(event))
+        await self._inputs.put(_DirectEvent(event))
 
     def halt(self) -> None:
         """Cancel silently: commit the text that was shown, and emit no further events. Safe to call twice."""
@@ -194,10 +194,10 @@ class Driver:
 
     async def run(self, first: Input) -> AsyncGenerator[TurnEvent, None]:
         """Yield the events of the turn; closing the iterator early cancels the turn and keeps the text so far."""
-        incoming: Input | _Show = first
+        incoming: Input | _DirectEvent = first
         try:
             while True:
-                if isinstance(incoming, _Show):
+                if isinstance(incoming, _DirectEvent):
                     if incoming is not _WAKE:
                         yield incoming.event
                 else:
@@ -213,7 +213,8 @@ class Driver:
             self.halt()
             await self._stop_tasks()
 
-    async def _next(self) -> Input | _Show:
+    async def _next(self) -> Input | _DirectEvent:
+        """Return the next input, an urgent one first. A cancellation also cancels the tasks of the turn."""
         if self._urgent:
             incoming = self._urgent.popleft()
         else:
@@ -231,33 +232,33 @@ class Driver:
             return replace(incoming, is_unsent=self._is_unsent)
         return incoming
 
-    async def _next_queued(self) -> Input | _Show:
+    async def _next_queued(self) -> Input | _DirectEvent:
         """Wait for the next input, and skip inputs of a request that was stopped."""
         while True:
             queued = await self._inputs.get()
             if not isinstance(queued, tuple):
                 return queued
             stream, incoming = queued
-            if stream is self._stream:
+            if stream is self._open_request:
                 return incoming
 
     def _perform(self, effect: Effect) -> None:
         match effect:
             case SendRequest():
-                self._stream = stream = _Stream()
+                self._open_request = stream = _OpenRequest()
                 provider = self._writer if effect.is_summary else self._provider
                 stream.task = self._start(self._receive(stream, provider, effect.request))
             case StopRequest():
-                stopped, self._stream = self._stream, None
+                stopped, self._open_request = self._open_request, None
                 if stopped is not None and stopped.task is not None:
                     stopped.task.cancel()
             case RunTool():
-                self._services.about_to_run(effect.call)
+                self._services.record_intent(effect.call)
                 self._start(self._run_tool(effect))
             case AskApproval():
                 self._start(self._judge(effect))
             case Confirm():
-                self._start(self._ask_hooks(effect))
+                self._start(self._confirm_step(effect))
             case SwitchModel():
                 self._start(self._switch_model(effect))
             case Wait():
@@ -267,7 +268,7 @@ class Driver:
             case RecordRequests():
                 self._services.record_requests(effect)
             case Compact():
-                self._services.take_compaction(effect)
+                self._services.store_compaction(effect)
             case Learn():
                 self._services.learn(effect)
             case Emit() | EndTurn():
@@ -279,8 +280,8 @@ class Driver:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _receive(self, stream: _Stream, provider: Provider, request: ModelRequest) -> None:
-        """Feed back the events of a reply, each with its stream: see `_next_queued`."""
+    async def _receive(self, stream: _OpenRequest, provider: Provider, request: ModelRequest) -> None:
+        """Queue the events of a reply, each with its request: see `_next_queued`."""
         is_ended, stream.is_sent = False, True
         try:
             async for event in provider.stream(request):
@@ -300,7 +301,7 @@ class Driver:
         loop = asyncio.get_running_loop()
 
         def show(text: str) -> None:
-            event = _Show(ToolOutput(call_id, text))
+            event = _DirectEvent(ToolOutput(call_id, text))
             loop.call_soon_threadsafe(self._put_unless_full, event)
 
         try:
@@ -310,7 +311,7 @@ class Driver:
         await asyncio.sleep(0)  # its last output is still queued, and must precede its result
         await self._inputs.put(ToolEnded(call_id, outcome))
 
-    def _put_unless_full(self, event: _Show) -> None:
+    def _put_unless_full(self, event: _DirectEvent) -> None:
         """Queue live output; drop it if the reader is too slow, because it is for display only."""
         if not self._inputs.full():
             self._inputs.put_nowait(event)
@@ -321,15 +322,15 @@ class Driver:
         except Exception as error:  # noqa: BLE001 - a call that cannot be judged must not run
             reason = f"the permission check failed ({type(error).__name__}: {error})"
             verdict = ApprovalAnswered(effect.call.call_id, is_allowed=False, reason=reason)
-        settled = verdict if isinstance(verdict, ApprovalAnswered) else _Show(ApprovalRequested(verdict))
+        settled = verdict if isinstance(verdict, ApprovalAnswered) else _DirectEvent(ApprovalRequested(verdict))
         await self._inputs.put(settled)
 
-    async def _ask_hooks(self, effect: Confirm) -> None:
+    async def _confirm_step(self, effect: Confirm) -> None:
         try:
             confirmed = Confirmed() if self._confirm is None else await self._confirm(effect)
         except Exception as error:  # noqa: BLE001 - a bug in the hooks must not block the turn
             text = f"Internal error in the hooks: {type(error).__name__}: {error}"
-            await self._inputs.put(_Show(Notice("error", text)))
+            await self._inputs.put(_DirectEvent(Notice("error", text)))
             confirmed = Confirmed()
         await self._inputs.put(confirmed)
 
@@ -340,7 +341,7 @@ class Driver:
         await self._inputs.put(switched)
 
     async def pause(self, seconds: float) -> None:
-        """Wait, then report the elapsed wall-clock time: the loop's clock stops while the machine sleeps."""
+        """Wait, then queue the elapsed wall-clock time: the clock of the event loop stops while the machine sleeps."""
         started_at = self._wall_clock()
         await asyncio.sleep(seconds)
         await self._inputs.put(WaitElapsed(max(seconds, self._wall_clock() - started_at)))
@@ -348,7 +349,7 @@ class Driver:
     @property
     def _is_unsent(self) -> bool:
         """Whether the last request is not sent yet, because its task has not started."""
-        return self._stream is not None and not self._stream.is_sent
+        return self._open_request is not None and not self._open_request.is_sent
 
     async def _stop_tasks(self) -> None:
         tasks = list(self._tasks)
@@ -358,5 +359,5 @@ class Driver:
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-_WAKE = _Show(ToolOutput("", ""))
+_WAKE = _DirectEvent(ToolOutput("", ""))
 """Wakes the loop, which then handles the urgent inputs; it is never shown."""

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from qcode.agent.models.recording import Recording
     from qcode.agent.models.sampling import Sampling
     from qcode.agent.programs.own_tools import FunctionTool
-    from qcode.agent.skills.library import Skills
+    from qcode.agent.skills.library import SkillLibrary
     from qcode.agent.skills.tool import SkillTool
     from qcode.agent.telemetry import Observer
     from qcode.agent.telemetry.tracing import Tracing
@@ -111,8 +111,8 @@ class AgentParts:
         kinds, problems = kinds_of(context)
         self.skills = self._skills(kinds, sandbox)
         recording = self._open_recording(selection.name)
-        log = self._observer()
-        self.clients = clients = Clients(context, self.prompts, self._secrets, log, recording, wrap)
+        observer = self._observer()
+        self.clients = clients = Clients(context, self.prompts, self._secrets, observer, recording, wrap)
         client = clients.connect(selection)
         clients.check_budget(client)
         self.provider = client.provider
@@ -238,11 +238,11 @@ class AgentParts:
             has_patches=context.has_patches,
         )
 
-    def _skills(self, kinds: tuple[SubagentKind, ...], sandbox: SessionSandbox) -> Skills | None:
+    def _skills(self, kinds: tuple[SubagentKind, ...], sandbox: SessionSandbox) -> SkillLibrary | None:
         """Return the skills of this run, None if no folder can have any."""
         if not may_have_skills(self.context):
             return None
-        from qcode.agent.skills.library import Skills
+        from qcode.agent.skills.library import SkillLibrary
 
         def make_readable(folder: Path) -> None:
             self.permissions.make_readable(folder)
@@ -250,7 +250,7 @@ class AgentParts:
             sandbox.make_readable(folder)
 
         names = [kind.name for kind in kinds]
-        return Skills(self.context, make_readable, lambda: self.conversation.session_id, names)
+        return SkillLibrary(self.context, make_readable, lambda: self.conversation.session_id, names)
 
     def _skill_tool(self, kinds: tuple[SubagentKind, ...], window: int | None) -> SkillTool | None:
         """Return the tool that loads skills, and list them in the prompts; None if the model is offered none."""

@@ -69,7 +69,7 @@ class RuleInForce:
 class CallRecord:
     """The record of one call."""
 
-    at: float
+    timestamp: float
     """In seconds since 1970."""
     call: ToolCall
     decision: CallDecision
@@ -109,7 +109,7 @@ class _UserRule:
     effect: RuleEffect
     text: str
     scope: RuleScope
-    at: float
+    timestamp: float
     why: str = ""
     is_sandboxed: bool = False
 
@@ -305,7 +305,7 @@ class Permissions:
         return user_rule
 
     def _folder_rule(self, rule: KeptRule) -> _UserRule:
-        return _UserRule(next(self._numbers), rule.effect, rule.text, "folder", rule.at, rule.why)
+        return _UserRule(next(self._numbers), rule.effect, rule.text, "folder", rule.timestamp, rule.why)
 
     def _compose(self) -> None:
         """Rebuild the policy from the rules of the settings and the rules that the user added."""
@@ -323,9 +323,9 @@ class Permissions:
         cause = f"answered to {user_rule.why}" if user_rule.why else "added"
         if user_rule.scope == "folder":
             cause = f"{cause}," if user_rule.why else cause
-            origin = f"saved for this folder, {cause} {_day(user_rule.at)}"
+            origin = f"saved for this folder, {cause} {_day(user_rule.timestamp)}"
             return RuleInForce(user_rule.effect, user_rule.text, origin, "folder", user_rule.number)
-        at = datetime.fromtimestamp(user_rule.at).astimezone()
+        at = datetime.fromtimestamp(user_rule.timestamp).astimezone()
         cause = f"in the sandbox, {cause}" if user_rule.is_sandboxed else cause
         return RuleInForce(user_rule.effect, user_rule.text, f"{cause} at {at:%H:%M}", "session", user_rule.number)
 
@@ -334,7 +334,7 @@ class Permissions:
 
 
 def _kept_rule(user_rule: _UserRule) -> KeptRule:
-    return KeptRule(user_rule.effect, user_rule.text, user_rule.at, user_rule.why)
+    return KeptRule(user_rule.effect, user_rule.text, user_rule.timestamp, user_rule.why)
 
 
 def _day(timestamp: float) -> str:
@@ -361,7 +361,7 @@ class KeptRule:
 
     effect: RuleEffect
     text: str
-    at: float
+    timestamp: float
     why: str = ""
 
 
@@ -399,7 +399,7 @@ class KeptRules:
         identity = self._identity()
         others = [row for row in self._rows() if row.get("path") != identity["path"]]
         rows: list[Json] = [
-            {"effect": rule.effect, "rule": rule.text, "at": round(rule.at), "why": rule.why} for rule in rules
+            {"effect": rule.effect, "rule": rule.text, "at": round(rule.timestamp), "why": rule.why} for rule in rules
         ]
         folders: list[Json] = [*others, *([{**identity, "rules": rows}] if rows else [])]
         state_file.save_json(self.path, {"version": _VERSION, "folders": folders})

@@ -25,8 +25,8 @@ MAX_STEPS = 60
 class SubagentKind:
     """A kind of sub-agent.
 
-    In `tools` and `without`, `server__` stands for all tools of a server, and the name of one editing tool for all: a
-    model is offered only those that suit it.
+    In `tools` and `without`, `server__` stands for all tools of a server. The name of one editing tool stands for all
+    editing tools, because a model is offered only those that suit it.
     """
 
     name: str
@@ -117,7 +117,10 @@ KINDS: tuple[SubagentKind, ...] = (
 
 
 def offered_agent(kinds: tuple[SubagentKind, ...], *, has_small: bool) -> SubagentTool | None:
-    """Return the tool that starts sub-agents of these kinds, None without kinds."""
+    """Return the tool that starts sub-agents of these kinds, None without kinds.
+
+    `has_small`: a small model is configured, which the tool offers as a choice.
+    """
     if not kinds:
         return None
     from qcode.tools.subagent import SubagentTool

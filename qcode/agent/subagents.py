@@ -1,8 +1,9 @@
 """Sub-agents: turns inside a turn, each with its own transcript and never more rights than the conversation has.
 
-`Agents` runs the sub-agents of one turn, a few at a time, and routes decisions to them. `AgentRun` is one sub-agent,
-with the same engine, driver and tools as the conversation. Its approvals are asked in the conversation, and its events
-are forwarded as `AgentEvent`. Its result is its last reply, shortened if long, or one line that says why there is none.
+`Subagents` runs the sub-agents of one turn, a few at a time, and routes decisions to them. `SubagentRun` is one
+sub-agent, with the same engine, driver and tools as the conversation. The user answers its approvals in the
+conversation, and its events are forwarded as `AgentEvent`. Its result is its last reply, shortened if long, or one line
+that says why there is none.
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
 MAX_CONCURRENT = 4
 
 
-class Agents:
+class Subagents:
     """The sub-agents of one turn. `clients` connects the small model, if one is configured."""
 
     def __init__(self, tool: SubagentTool, kinds: tuple[SubagentKind, ...], parent: Parent, clients: Clients) -> None:
@@ -84,7 +85,7 @@ class Agents:
         self._parent = parent
         self._clients = clients
         self._slots = asyncio.Semaphore(MAX_CONCURRENT)
-        self._running_agents: list[AgentRun] = []
+        self._running_agents: list[SubagentRun] = []
 
     async def run(self, call: ToolCall, arguments: JsonObject) -> ToolOutcome:
         """Run a sub-agent for a call, once a slot is free; its answer is the result."""
@@ -96,7 +97,7 @@ class Agents:
             return failed(str(error))
         parent = self._parent
         async with self._slots:
-            run = AgentRun(parent, call, task, kind, client, self._settings(client, kind))
+            run = SubagentRun(parent, call, task, kind, client, self._settings(client, kind))
             self._running_agents.append(run)
             try:
                 ended = await run.run_task()
@@ -142,10 +143,7 @@ _HIDDEN_EVENTS = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
 
 @dataclass(frozen=True, slots=True)
 class Parent:
-    """The turn that starts sub-agents, and the objects that they share with it.
-
-    `permissions` holds the current policy, `accept_changes` wraps the run of a call that the user approved.
-    """
+    """The turn that starts sub-agents, and the objects that they share with it."""
 
     turn: Turn
     driver: Driver
@@ -154,11 +152,13 @@ class Parent:
     session: Session
     checkpoints: Checkpoints
     permissions: Permissions
+    """Holds the current policy."""
     accept_changes: Callable[[frozenset[str]], AbstractContextManager[None]]
+    """Wraps the run of a call whose files the user approved."""
     hooks: SessionHooks | None = None
 
 
-class AgentRun:
+class SubagentRun:
     """One sub-agent, and the `Services` of its driver. `client` is its model."""
 
     def __init__(
@@ -179,8 +179,8 @@ class AgentRun:
         self._calls = PendingCalls(
             self._toolbox, parent.checkpoints.watch_changes, parent.accept_changes, parent.permissions
         )
-        self._open: dict[str, str] = {}
-        """The ids of the open approvals: of the call in this sub-agent, by the id that the conversation shows."""
+        self._open_approvals: dict[str, str] = {}
+        """The open approvals: the id of each call in this sub-agent, by the id that the conversation shows."""
         self._hooks: HookScope | None = None
         specs = kind.select_tools(client.tools(self._toolbox, self._policy))
         settings = replace(
@@ -199,7 +199,7 @@ class AgentRun:
         tally = parent.turn.tally.for_subagent(settings, model.facts.price, call.call_id)
         self._turn = Turn(settings, model, (), client.counter(), tally=tally)
         self._toolbox.transcript = lambda: self._turn.messages
-        self._driver = Driver(self._turn, client.logged, self)
+        self._driver = Driver(self._turn, client.observed, self)
         if parent.hooks is not None:
             self._use_hooks(parent.hooks)
 
@@ -212,12 +212,12 @@ class AgentRun:
         )
         if scope.has("SubagentStop"):
             self._turn.settings = replace(self._turn.settings, confirms=frozenset({"stop"}))
-            self._driver = Driver(self._turn, self._client.logged, self, confirm=scope.confirm_subagent_stop)
+            self._driver = Driver(self._turn, self._client.observed, self, confirm=scope.confirm_subagent_stop)
 
     def _stop_by_hook(self, stopped: HookStopped) -> None:
         """End the turn of this sub-agent, and the turn that waits for it."""
-        self._driver.give(stopped)
-        self._parent.driver.give(stopped)
+        self._driver.put_input(stopped)
+        self._parent.driver.put_input(stopped)
 
     @property
     def _policy(self) -> Policy:
@@ -247,15 +247,15 @@ class AgentRun:
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
         """Settle an approval of this sub-agent; return False if it has no open approval with this id."""
-        inner = self._open.pop(approval_id, None)
-        settled = None if inner is None else self._calls.settle_answer(inner, decision)
+        call_id = self._open_approvals.pop(approval_id, None)
+        settled = None if call_id is None else self._calls.settle_answer(call_id, decision)
         if settled is not None:
-            self._driver.give(settled)
+            self._driver.put_input(settled)
         return settled is not None
 
     def settle_by_mode(self) -> None:
         """Settle the open approvals that the current mode decides."""
-        self._calls.settle_by_mode(self._policy, self._driver.give)
+        self._calls.settle_by_mode(self._policy, self._driver.put_input)
 
     async def _forward(self, event: TurnEvent) -> None:
         show = self._parent.driver.show
@@ -264,7 +264,7 @@ class AgentRun:
             # No sub-agent is offered the tools that ask the user, and a call of a tool not offered is rejected.
             assert isinstance(approval, (ToolApproval, RepeatedCall, ImpossibleCall))
             renamed_call = self._with_inner_id(approval.call)
-            self._open[renamed_call.call_id] = approval.id
+            self._open_approvals[renamed_call.call_id] = approval.id
             await show(ApprovalRequested(replace(approval, call=renamed_call, agent=self._task.description)))
         elif not isinstance(event, _HIDDEN_EVENTS):
             await show(AgentEvent(self._call_id, self._with_inner_ids(event)))
@@ -294,7 +294,7 @@ class AgentRun:
     def _with_inner_id(self, call: ToolCall) -> ToolCall:
         return replace(call, call_id=inner_id(self._call_id, call.call_id))
 
-    # The services of its driver
+    # The services of the driver: `Services` describes them
 
     async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
         return await self._calls.judge(self._policy, request)
@@ -313,7 +313,7 @@ class AgentRun:
     def record_requests(self, effect: RecordRequests) -> None:
         self._parent.session.record_requests(effect.attempts)
 
-    def take_compaction(self, effect: Compact) -> None:
+    def store_compaction(self, effect: Compact) -> None:
         """Do nothing: the turn holds the compacted messages, and the file has all messages."""
 
     def learn(self, effect: Learn) -> None:
@@ -323,7 +323,7 @@ class AgentRun:
         """Keep the model: only the conversation uses fallback models."""
         return NoModelLeft(), None
 
-    def about_to_run(self, call: ToolCall) -> None:
+    def record_intent(self, call: ToolCall) -> None:
         self._parent.session.record_inner_intent(self._call_id, call)
         self._parent.session.sync()
 

@@ -1,8 +1,8 @@
-"""The tools of a session over its workspace, by name.
+"""The tools of a session: which of them a model is offered, and how a call runs in the workspace.
 
-Also the choice of web search (none, the model's host, or a search service), the gate of `fetch` (the rules are checked
-again at every redirect), and the running calls that the user may move to the background. The sandbox is in `sandbox`,
-the list of tools for the user in `offered_tools`.
+Also here: the choice of web search (none, the model's host, or a search service), the gate of `fetch` (the rules are
+checked again at every redirect), and the running calls that the user may move to the background. The sandbox is in
+`sandbox`, the list of tools for the user in `offered_tools`.
 """
 
 from __future__ import annotations
@@ -69,13 +69,13 @@ _FILE_TOOLS = frozenset({"read", "write", "edit", "multi_edit", "apply_patch", "
 class Toolbox:
     """The tools of a session. Owns the workspace, and `scratch` if one is given, until `close`.
 
-    `one_way` are tools that are offered and never run, `servers` the tool servers of the session. `shell_settings` add
-    variables to the environment of commands. `gate` decides which addresses `fetch` may open; without it there is no
-    `fetch` tool. `agent` is the tool that starts sub-agents; the conversation runs them. `search` queries a search
-    service. `is_offered` returns whether a model may be offered a tool. `internal_tools` are tools of the program that
-    opened the agent; they are always offered. `skill` loads skills. `transcript` returns the conversation that uses the
-    tools. `nested` returns the instructions of the folders whose files are used. Without `has_patches` no model is
-    offered `apply_patch`. `after_edit` makes the formatter, checks and tests that follow edits. `output_columns`
+    `judge` decides which files the tools may use. `one_way` are tools that are offered and never run. `servers` are the
+    tool servers of the session. `shell_settings` returns further environment variables of a command. `gate` decides
+    which addresses `fetch` may open; without a gate there is no `fetch` tool. `agent` is the tool that starts
+    sub-agents; the conversation runs them. `search` queries a search service. `is_offered` returns whether a model may
+    be offered a tool. `internal_tools` are tools of the program that opened the agent; they are always offered. `skill`
+    loads skills. `nested` returns the instructions of the folders whose files are used. Without `has_patches`, no model
+    is offered `apply_patch`. `after_edit` creates the formatter, checks and tests that follow edits. `output_columns`
     returns the width in cells at which the user sees the output of commands, None if it is unknown.
     """
 
@@ -104,7 +104,7 @@ class Toolbox:
     ) -> None:
         self._nested_instructions, self._has_patches = nested, has_patches
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
-        self.edits = None if after_edit is None else Edits(partial(after_edit, self.workspace))
+        self.edit_checks = None if after_edit is None else EditChecks(partial(after_edit, self.workspace))
         self._scratch = scratch
         self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in (*registry.BUILTIN, ExitPlanMode())}
         self.agent = agent
@@ -115,7 +115,7 @@ class Toolbox:
             *(() if skill is None else (skill,)),
         )
         self._skill_tool, self._internal_tools = skill, internal_tools
-        self.transcript: Callable[[], Sequence[Message]] = tuple
+        self.transcript: Callable[[], Sequence[Message]] = tuple  # the messages of the conversation that uses the tools
         self._tools |= {tool.spec.name: tool for tool in (*self._optional_tools, *internal_tools)}
         self.jobs = Jobs()
         self._sandbox = sandbox
@@ -198,8 +198,8 @@ class Toolbox:
         display = outcome.content if outcome.shown is None else outcome.shown
         return replace(outcome, content=f"{outcome.content}\n\n{added}", shown=display)
 
-    def with_instructions(self, attached: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Return attached blocks, followed by the instructions of the folders of attached files."""
+    def with_instructions_of_files(self, attached: tuple[Block, ...]) -> tuple[Block, ...]:
+        """Return attached blocks, followed by the instructions of the folders of the attached files."""
         if not attached:
             return attached
         from qcode.agent.context.attachments import attached_files
@@ -208,7 +208,7 @@ class Toolbox:
         return (*attached, Text(added)) if added else attached
 
     def forget_instructions(self) -> None:
-        """Forget which folder instructions the model has, because a compaction removed them: it gets them again."""
+        """Send folder instructions again when they next apply, because a compaction removed them from the messages."""
         if self._nested_instructions is not None:
             self._nested_instructions().forget()
 
@@ -223,12 +223,12 @@ class Toolbox:
             await self.servers.wait_until_started()
 
     def take_warnings(self) -> tuple[str, ...]:
-        """Return warnings since the last call: files restored after commands, failed checks, events of servers."""
-        restored = () if self._sandbox is None else self._sandbox.take_warnings()
-        after_edits = () if self.edits is None else self.edits.take_warnings()
-        notices = () if self.servers is None else self.servers.take_notices()
-        unattached = () if self._server_mentions is None else self._server_mentions.take_problems()
-        return (*restored, *after_edits, *(notice.text for notice in notices), *unattached)
+        """Return the warnings since the last call: restored files, failed checks, servers, unreadable resources."""
+        sandbox = () if self._sandbox is None else self._sandbox.take_warnings()
+        checks = () if self.edit_checks is None else self.edit_checks.take_warnings()
+        servers = () if self.servers is None else self.servers.take_notices()
+        mentions = () if self._server_mentions is None else self._server_mentions.take_problems()
+        return (*sandbox, *checks, *(notice.text for notice in servers), *mentions)
 
     async def expand_prompt(
         self, prompt: str, attached: tuple[Block, ...], options: TurnOptions
@@ -243,16 +243,16 @@ class Toolbox:
         """Whether a tool server is being read for a prompt."""
         return self._server_mentions is not None and self._server_mentions.is_reading
 
-    def steer(self, text: str, give: Callable[[tuple[Block, ...]], None], *, reads: bool) -> None:
-        """Call `give` with the resources that a steering message mentions, once they are read; at once without any."""
+    def steer(self, text: str, queue: Callable[[tuple[Block, ...]], None], *, reads: bool) -> None:
+        """Read the resources that a steering message mentions, if `reads`; then call `queue` with their blocks."""
         if self._server_mentions is None or not reads:
-            give(())
+            queue(())
         else:
-            self._server_mentions.steer(text, give)
+            self._server_mentions.steer(text, queue)
 
-    def unsteer(self, text: str) -> bool:
+    def withdraw_steering(self, text: str) -> bool:
         """Withdraw a steering message whose resources are still being read; return False if there is none."""
-        return self._server_mentions is not None and self._server_mentions.unsteer(text)
+        return self._server_mentions is not None and self._server_mentions.withdraw_steering(text)
 
     def cancel_reading(self) -> None:
         if self._server_mentions is not None:
@@ -300,7 +300,7 @@ class Toolbox:
         return self.spec(name).is_backgroundable
 
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
-        """Return the call that a call stands for, such as a command or a tool of a server, or the call itself."""
+        """Return the call that a call translates to, such as a command or the tool of a server; otherwise itself."""
         tool = self._tools.get(name)
         skill_tool, agent = self._skill_tool, self.agent
         if skill_tool is not None and tool is skill_tool and agent is not None and self.is_offered(agent.spec):
@@ -421,26 +421,27 @@ class Toolbox:
     @property
     def confirms(self) -> frozenset[Literal["stop", "compact"]]:
         """The transitions of a turn that must be confirmed: its end, because tests of edits may fail."""
-        return frozenset() if self.edits is None else frozenset({"stop"})
+        return frozenset() if self.edit_checks is None else frozenset({"stop"})
 
-    async def confirm(self, hooks: Callable[[Confirm], Awaitable[Confirmed]] | None, request: Confirm) -> Confirmed:
-        """Continue a turn that would end while tests of its edits fail; otherwise ask the hooks."""
-        if request.step == "stop" and self.edits is not None and (reason := await self.edits.reason_to_continue()):
+    async def confirm(self, ask_hooks: Callable[[Confirm], Awaitable[Confirmed]] | None, request: Confirm) -> Confirmed:
+        """Return whether a turn may end or compact: not while tests of its edits fail, otherwise as hooks decide."""
+        checks = self.edit_checks if request.step == "stop" else None
+        if checks is not None and (reason := await checks.reason_to_continue()):
             return Confirmed(reason)
-        return Confirmed() if hooks is None else await hooks(request)
+        return Confirmed() if ask_hooks is None else await ask_hooks(request)
 
     async def end_servers(self) -> None:
         """Stop the tool servers gracefully, and the language servers; `close` kills those that are left."""
-        if self.edits is not None:
-            await self.edits.close()
+        if self.edit_checks is not None:
+            await self.edit_checks.close()
         if self.servers is not None:
             await self.servers.close()
 
     def close(self) -> None:
         """Stop background jobs and remove the temporary files of this session."""
         self.jobs.end_all()
-        if self.edits is not None:
-            self.edits.kill()
+        if self.edit_checks is not None:
+            self.edit_checks.kill()
         if self.servers is not None:
             self.servers.kill()
         self.workspace.close()
@@ -448,11 +449,11 @@ class Toolbox:
             self._scratch.close()
 
 
-class Edits:
-    """The formatter, checks and tests of a session, created with the first edit: many sessions only read."""
+class EditChecks:
+    """The formatter, checks and tests of a session, created with the first edit because many sessions only read."""
 
-    def __init__(self, make: Callable[[], AfterEdit]) -> None:
-        self._make = make
+    def __init__(self, create: Callable[[], AfterEdit]) -> None:
+        self._create = create
         self._after_edit: AfterEdit | None = None
 
     async def finish(
@@ -464,7 +465,7 @@ class Edits:
         from qcode.agent.after_edit.commands import CommandScope
 
         if self._after_edit is None:
-            self._after_edit = self._make()
+            self._after_edit = self._create()
         return await self._after_edit.finish(outcome, CommandScope(policy, workspace, run, ask))
 
     async def reason_to_continue(self) -> str:

@@ -475,7 +475,7 @@ def _kind_of(name: str, count: int) -> str:
     return f"one of its {parts[1]}" if len(parts) > 2 else "a file for qcode"
 
 
-def remember(
+def save_trust(
     root: Path, state_dir: Path, files: Mapping[str, TrustedFile] | None = None, folder: Path | None = None
 ) -> str:
     """Trust the project at `root` from now on; return a line for the user if that cannot be stored.
@@ -577,7 +577,7 @@ class TrustService:
             return f"This folder is trusted{_contents_text(status)}. qcode asks again if these files change."
         if is_new:
             self._trust_folder()
-        problem = status.problem or remember(self._root, self._store.state_dir, status.files, self._store.folder)
+        problem = status.problem or save_trust(self._root, self._store.state_dir, status.files, self._store.folder)
         if problem:
             return problem
         applied = "Your rules and modes apply now, its instructions from the next turn."

@@ -140,9 +140,9 @@ def _commands(context: RunContext) -> tuple[CustomCommand, ...]:
 
     commands = load_custom_commands(context.user_folder, context.root, is_trusted=context.reads_project)
     if may_have_skills(context):
-        from qcode.agent.skills.library import Skills
+        from qcode.agent.skills.library import SkillLibrary
 
-        commands = Skills(context).without_hidden(commands)
+        commands = SkillLibrary(context).without_hidden(commands)
     return commands.commands
 
 

@@ -230,9 +230,9 @@ def _is_skill(context: RunContext, name: str) -> bool:
     """Return whether `/name` runs a skill, which takes precedence over a command of the project."""
     if not may_have_skills(context):
         return False
-    from qcode.agent.skills.library import Skills
+    from qcode.agent.skills.library import SkillLibrary
 
-    return any(skill.handle.lower() == name.lower() for skill in Skills(context).for_user)
+    return any(skill.handle.lower() == name.lower() for skill in SkillLibrary(context).for_user)
 
 
 def _open_skill_run(context: RunContext, typed: str, report: Callable[[str], None]) -> OpenedRun:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 from qcode.agent.context.project import find_project_root
-from qcode.agent.trust import TrustStatus, TrustStore, files_in_use, remember, why_restricted
+from qcode.agent.trust import TrustStatus, TrustStore, files_in_use, save_trust, why_restricted
 from qcode.cli.arguments import CommandLineError, invalid_arguments, parse_subcommand
 from qcode.cli.terminal import InputEnded, ask, working_folder, write_stderr, write_stdout
 from qcode.config.paths import ConfigPaths
@@ -137,7 +137,7 @@ def _trust_folder(store: TrustStore, folder: Path) -> int:
     if answer not in ("y", "yes"):
         write_stdout("no change made\n")
         return 0
-    problem = remember(root, store.state_dir, status.files, folder)
+    problem = save_trust(root, store.state_dir, status.files, folder)
     if problem:
         raise QcodeError(problem)
     write_stdout("trusted\n")
@@ -194,7 +194,7 @@ def is_trusted(
         return False
     answer = ask(question)
     if answer == "always":
-        problem = remember(root, state_dir, status.files, folder) if not status.problem else status.problem
+        problem = save_trust(root, state_dir, status.files, folder) if not status.problem else status.problem
         if problem:
             write_stderr(problem)
     return answer != "restricted"

@@ -128,7 +128,7 @@ class Turns:
         if last is None:
             return ""
         # A prompt that waits for a `!` line was not sent to a turn.
-        if self.is_running and last.is_steering and not self._conversation.unsteer(last.text):
+        if self.is_running and last.is_steering and not self._conversation.withdraw_steering(last.text):
             return ""
         self._widgets.queue.drop_last()
         return last.typed_text

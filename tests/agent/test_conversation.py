@@ -430,13 +430,13 @@ def test_steering_takes_the_attachments_and_returns_them_if_withdrawn(tmp_path: 
         if isinstance(event, ToolFinished):
             it.conversation.attach((KEPT,))
             it.conversation.steer("no, wait", (SHOT,))
-            assert it.conversation.unsteer("no, wait")
-            assert not it.conversation.unsteer("no, wait")
+            assert it.conversation.withdraw_steering("no, wait")
+            assert not it.conversation.withdraw_steering("no, wait")
             it.conversation.steer("and this", (SHOT,))
 
     asyncio.run(it.play("go", steer))
     assert last_request(it)[-3:] == (KEPT, SHOT, Text("and this"))
-    assert not it.conversation.unsteer("and this")
+    assert not it.conversation.withdraw_steering("and this")
 
 
 def test_attachments_of_late_steering_are_not_lost(tmp_path: Path) -> None:

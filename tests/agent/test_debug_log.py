@@ -50,8 +50,8 @@ class OneReply:
 def test_requests_and_events_are_written_without_the_key(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     log = DebugLog(path, Redactor([KEY]).redact)
-    log.request("fake", REQUEST)
-    log.event(Notice("warning", f"{KEY} é"))
+    log.record_request("fake", REQUEST)
+    log.record_event(Notice("warning", f"{KEY} é"))
     log.close()
     request, event = rows(path)
     assert (request["request"], request["max_tokens"]) == ("fake", 8_000)
@@ -64,7 +64,7 @@ def test_debug_log_is_private_and_append_only(tmp_path: Path) -> None:
     path = tmp_path / "log.jsonl"
     for _ in range(2):
         log = DebugLog(path, str)
-        log.event(TurnStarted("hi"))
+        log.record_event(TurnStarted("hi"))
         log.close()
     assert path.stat().st_mode & 0o777 == 0o600
     assert len(rows(path)) == 2
@@ -86,10 +86,10 @@ def test_device_as_debug_log_keeps_its_mode() -> None:
 
 def test_full_disk_ends_only_the_log() -> None:
     log = DebugLog(Path("/dev/full"), str)
-    log.event(TurnStarted("hi"))
-    log.event(TurnStarted("again"))
+    log.record_event(TurnStarted("hi"))
+    log.record_event(TurnStarted("again"))
     log.close()
-    log.event(TurnStarted("after the end"))
+    log.record_event(TurnStarted("after the end"))
 
 
 def test_unwritable_path_is_an_error(tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def test_every_decision_is_listed_with_its_reason(tmp_path: Path) -> None:
     ran, denied, refused = it.conversation.permissions.decisions()
     assert (ran.reason, denied.reason) == ("it only reads", "not now")
     assert refused.rule.startswith("path:")
-    assert ran.at <= denied.at <= refused.at
+    assert ran.timestamp <= denied.timestamp <= refused.timestamp
 
 
 def test_approval_open_at_the_end_of_the_turn_is_listed_as_unanswered(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ class Model:
             limits,
             output=self.output,
             retries=self.retries,
-            question=self.question,
+            window_query=self.question,
             tokens=self.tokens,
         )
 

@@ -82,7 +82,7 @@ class Scripted(Conversation):
     def signals(self) -> tuple[Signal, ...]:
         return ()
 
-    def unsteer(self, text: str) -> bool:
+    def withdraw_steering(self, text: str) -> bool:
         raise AssertionError("no user types in pipe mode")
 
     def compact(self, focus: str = "") -> AsyncGenerator[TurnEvent]:

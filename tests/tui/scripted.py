@@ -103,7 +103,7 @@ class ScriptedConversation(Conversation):
     @property
     def stored_messages(self) -> tuple[StoredMessage, ...]:
         return tuple(
-            StoredMessage(HistoryEntry(message, at=STORED_AT), is_a_prompt(message)) for message in self.messages
+            StoredMessage(HistoryEntry(message, timestamp=STORED_AT), is_a_prompt(message)) for message in self.messages
         )
 
     def context_report(self) -> ContextReport:
@@ -158,7 +158,7 @@ class ScriptedConversation(Conversation):
     def steer(self, text: str, attached: tuple[Block, ...] = ()) -> None:
         self.steered.append(text)
 
-    def unsteer(self, text: str) -> bool:
+    def withdraw_steering(self, text: str) -> bool:
         if text not in self.steered or text in self.joined:
             return False
         self.steered.remove(text)

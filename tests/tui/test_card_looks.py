@@ -66,7 +66,9 @@ class Resumed(ScriptedConversation):
 
     @property
     def stored_messages(self) -> tuple[StoredMessage, ...]:
-        asked = StoredMessage(HistoryEntry(Message("user", (FILE, Text(PROMPT))), at="2026-11-22T10:00:00+00:00"), True)
+        asked = StoredMessage(
+            HistoryEntry(Message("user", (FILE, Text(PROMPT))), timestamp="2026-11-22T10:00:00+00:00"), True
+        )
         asked.shown_events.append(ShownItem(MISSING))
         messages = StoredMessage(HistoryEntry(assistant(Text("I will fix it."), *(one for one, _, _ in CALLS))), False)
         results: list[ToolResult] = []
@@ -75,7 +77,7 @@ class Resumed(ScriptedConversation):
             messages.shown_results[one.call_id] = ShownResult(state, outcome.summary, outcome.diff, ran_arguments=ran)  # type: ignore[arg-type]
             results.append(ToolResult(one.call_id, one.name, outcome.content, outcome.is_error))
         answer = StoredMessage(HistoryEntry(Message("user", tuple(results))), False)
-        done = StoredMessage(HistoryEntry(assistant(Text("Done.")), at="2026-11-22T10:01:00+00:00"), False)
+        done = StoredMessage(HistoryEntry(assistant(Text("Done.")), timestamp="2026-11-22T10:01:00+00:00"), False)
         done.shown_events.append(ShownItem(ended()))
         return asked, messages, answer, done
 

@@ -55,7 +55,7 @@ class RewindPoint:
 
     number: int
     text: str
-    at: str
+    timestamp: str
     files: tuple[str, ...] = ()
 
 
@@ -177,7 +177,7 @@ class Rewinder:
             ]
             stored = self._history.stored[prompt.number]
             files = tuple(dict.fromkeys(self._label(path) for path in paths))
-            messages.append(RewindPoint(prompt.number, stored.typed_prompt, stored.entry.at, files))
+            messages.append(RewindPoint(prompt.number, stored.typed_prompt, stored.entry.timestamp, files))
         return tuple(messages)
 
     def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:

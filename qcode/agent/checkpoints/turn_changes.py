@@ -54,7 +54,7 @@ class TurnChanges:
     """Counts the turns of the conversation from 1, also those that changed nothing."""
     text: str
     """The command or the text that the user typed."""
-    at: str
+    timestamp: str
     """The time of the prompt (ISO 8601)."""
     files: tuple[TurnFile, ...]
 
@@ -102,7 +102,7 @@ def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], s
         stored = history.stored[prompt.number]
         files = tuple(_turn_file(file, blobs, show(Path(file.path))) for file in files_of_turn(history, prompt.number))
         if files:
-            turns.append(TurnChanges(prompt.number, position, stored.typed_prompt, stored.entry.at, files))
+            turns.append(TurnChanges(prompt.number, position, stored.typed_prompt, stored.entry.timestamp, files))
     return tuple(turns)
 
 

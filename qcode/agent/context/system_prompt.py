@@ -51,7 +51,7 @@ _UNATTENDED = (
 
 
 @dataclass(frozen=True, slots=True)
-class Briefing:
+class PromptInputs:
     """The inputs of a system prompt."""
 
     model: str
@@ -77,7 +77,7 @@ class Briefing:
 class Prompts:
     """The system prompts of a session. Instruction files are read again for each prompt of the conversation.
 
-    See `Briefing` for `replacement`, `addition` and `plan_instructions`.
+    See `PromptInputs` for `replacement`, `addition` and `plan_instructions`.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Prompts:
     def system(self, model: str, mode: ApprovalMode) -> str:
         """Return the prompt of the conversation with `model` (`provider/model`) in this mode."""
         return build_system_prompt(
-            Briefing(
+            PromptInputs(
                 model,
                 self._environment,
                 self._memory.read(),
@@ -124,7 +124,7 @@ class Prompts:
     def agent(self, model: str, role: str, *, has_skills: bool = False) -> str:
         """Return the prompt of a sub-agent with this role. `has_skills`: it may load skills."""
         skills = self.skills if has_skills else ""
-        return build_agent_prompt(Briefing(model, self._environment, self.instructions, skills=skills), role)
+        return build_agent_prompt(PromptInputs(model, self._environment, self.instructions, skills=skills), role)
 
     @property
     def instruction_chars(self) -> int:
@@ -132,7 +132,7 @@ class Prompts:
         return len(self._memory.read().text)
 
 
-def build_system_prompt(briefing: Briefing) -> str:
+def build_system_prompt(briefing: PromptInputs) -> str:
     """Return the system prompt: text for every model, text for its family, instructions, environment, addition."""
     if briefing.replacement is not None:
         parts = [
@@ -154,7 +154,7 @@ def build_system_prompt(briefing: Briefing) -> str:
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
-def _plan(briefing: Briefing) -> str:
+def _plan(briefing: PromptInputs) -> str:
     """Return the section about plan mode; empty in other modes."""
     if briefing.mode != "plan":
         return ""
@@ -167,7 +167,7 @@ def _plan(briefing: Briefing) -> str:
     return f"{_PLAN}{ending}{_PLAN_APPROVAL if briefing.is_attended else ''}"
 
 
-def build_agent_prompt(briefing: Briefing, role: str) -> str:
+def build_agent_prompt(briefing: PromptInputs, role: str) -> str:
     """Return the system prompt of a sub-agent, with its role instead of the base text of the conversation."""
     parts = [
         role,

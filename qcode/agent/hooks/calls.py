@@ -53,7 +53,9 @@ class CallHooks:
         self._policy = policy
         self._contexts: dict[str, tuple[str, ...]] = {}  # texts of PreToolUse hooks for the model, by call id
 
-    async def before(self, call_id: str, name: str, arguments: JsonObject) -> tuple[Verdict | None, JsonObject | None]:
+    async def run_pre_tool_use(
+        self, call_id: str, name: str, arguments: JsonObject
+    ) -> tuple[Verdict | None, JsonObject | None]:
         """Run the PreToolUse hooks; return their verdict and the arguments that replace those of the call, or None."""
         if not self._scope.has("PreToolUse"):
             return None, None
@@ -64,7 +66,9 @@ class CallHooks:
             return Verdict("deny", self._stop_turn(answer), "hook:PreToolUse"), None
         return self._verdict_of("PreToolUse", answer, name)
 
-    async def request(self, call_id: str, name: str, arguments: JsonObject) -> tuple[Verdict | None, JsonObject | None]:
+    async def run_permission_request(
+        self, call_id: str, name: str, arguments: JsonObject
+    ) -> tuple[Verdict | None, JsonObject | None]:
         """Run the PermissionRequest hooks for a call that asks; return the same as `before`."""
         if not self._scope.has("PermissionRequest"):
             return None, None
@@ -76,7 +80,7 @@ class CallHooks:
             return None, None
         return self._verdict_of("PermissionRequest", answer, name)
 
-    async def after(
+    async def run_post_tool_use(
         self, call_id: str, name: str, arguments: JsonObject, outcome: ToolOutcome, seconds: float
     ) -> ToolOutcome:
         """Run the PostToolUse hooks; return the outcome with the text that they add for the model."""

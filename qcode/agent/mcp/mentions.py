@@ -156,7 +156,7 @@ class ServerMentions:
             await asyncio.wait(before)
         on_ready(blocks)
 
-    def unsteer(self, text: str) -> bool:
+    def withdraw_steering(self, text: str) -> bool:
         """Withdraw the last steering message with this text; return False unless its resources are being read."""
         steering = next((entry for entry in reversed(self._steering_tasks) if entry[0] == text), None)
         if steering is not None:

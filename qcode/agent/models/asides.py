@@ -105,7 +105,7 @@ async def run_aside(
 ) -> AsyncGenerator[TurnEvent, None]:
     """Run a turn without calls outside the conversation. `/cost` lists its usage as `name`."""
     running = conversation.turn
-    driver = Driver(turn, client.logged, _Services(client))
+    driver = Driver(turn, client.observed, _Services(client))
     attempts: list[AttemptRecord] = []
     try:
         async with aclosing(driver.run(UserSubmitted(prompt))) as events:
@@ -155,7 +155,7 @@ class _Services:
     def record_requests(self, effect: RecordRequests) -> None:
         """Do nothing: all requests of an aside are recorded at its end."""
 
-    def take_compaction(self, effect: Compact) -> None:
+    def store_compaction(self, effect: Compact) -> None:
         """Do nothing: an aside is not compacted."""
 
     def learn(self, effect: Learn) -> None:
@@ -164,7 +164,7 @@ class _Services:
     async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
         return NoModelLeft(), None
 
-    def about_to_run(self, call: ToolCall) -> None:
+    def record_intent(self, call: ToolCall) -> None:
         """Do nothing: no call runs."""
 
     async def explain(self, error: ProviderError) -> ProviderError:

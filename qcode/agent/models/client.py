@@ -70,19 +70,19 @@ class ModelClient:
         output: OutputSettings | None = None,
         retries: RetrySettings | None = None,
         hosted: tuple[ToolSpec, ...] = (),
-        question: WindowQuery | None = None,
+        window_query: WindowQuery | None = None,
         tokens: Callable[[], TokenCounter] | None = None,
-        log: Observer | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.provider = provider
-        self.logged = provider
-        if log is not None:
-            self.logged = log.watch(provider)
+        self.observed = provider
+        if observer is not None:
+            self.observed = observer.watch(provider)
         self.model = model
         self.prompts = prompts
         self.output = output or OutputSettings()
         self.retries = retries or RetrySettings()
-        self.question = question
+        self.window_query = window_query
         self.window: int | None = None
         self.tokens = tokens
         self._hosted_tools = hosted
@@ -185,11 +185,11 @@ class Clients:
         context: RunContext,
         prompts: Prompts,
         secrets: set[str] | None = None,
-        log: Observer | None = None,
+        observer: Observer | None = None,
         recording: Recording | None = None,
         wrap: Callable[[Provider], Provider] | None = None,
     ) -> None:
-        self.log = log
+        self.observer = observer
         self._recording = recording
         self._wrap = wrap
         self.problems: tuple[str, ...] = ()
@@ -225,7 +225,7 @@ class Clients:
 
         if is_known_server(spec.name, provider.host):
             # A local server is asked for its context window if that is not known otherwise.
-            client.question = WindowQuery(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
+            client.window_query = WindowQuery(spec.name, provider.host, selection.model, key=key, headers=spec.headers)
         return client
 
     def _client(self, provider: Provider, selection: Selection) -> ModelClient:
@@ -252,7 +252,7 @@ class Clients:
             retries=self._retries(network),
             hosted=hosted_tools(settings, selection.spec.protocol, provider.host, selection.model, facts),
             tokens=token_counter,
-            log=self.log,
+            observer=self.observer,
         )
 
     def _may_send_text_calls(self, provider: Provider, configured: ModelSettings | None) -> bool:
@@ -295,7 +295,7 @@ class Clients:
         settings_of_turn = replace(settings.output_for(client.name), **overrides)  # type: ignore[arg-type]  # checked when read
         return output_settings(settings_of_turn, settings_of_turn.max_tokens)
 
-    def borrow(self, name: str, current: ModelClient) -> ModelClient:
+    def client_for_turn(self, name: str, current: ModelClient) -> ModelClient:
         """Return the client for one turn: `current`, or the model that the turn names (`name`, empty for none).
 
         Raise `ValueError` with one line if there is no such model.
@@ -387,9 +387,9 @@ class ContextSizing:
 
     async def ask(self, client: ModelClient) -> str:
         """Ask for the window if it is not known yet; return a warning if it is small, otherwise an empty string."""
-        if client.window is not None or client.question is None or client.question.is_settled:
+        if client.window is not None or client.window_query is None or client.window_query.is_settled:
             return ""
-        task = asyncio.ensure_future(client.question.send())
+        task = asyncio.ensure_future(client.window_query.send())
         await self._wait_for(task)
         window = None if task.cancelled() else task.result()
         if window is None:

@@ -2,7 +2,7 @@
 
 A recording is a file of JSON lines: a header, then prompts, requests and replies in the order in which they began. A
 request stores only the messages that are new in its thread (a conversation or a sub-agent). All texts are redacted.
-The model `replay/FILE` plays the replies back; `replay-timed_events/FILE` plays them at their recorded times.
+The model `replay/FILE` plays the replies back; `replay-timed/FILE` plays them at their recorded times.
 """
 
 from __future__ import annotations
@@ -68,13 +68,13 @@ class Recording:
         self._count += 1
         messages = [message_to_json(message) for message in request.messages]
         thread = _thread_of(cast(JsonObject, redacted_values(messages[0], self._redact)))
-        before = self._threads.get(thread, [])
-        count = 0
-        while count < min(len(before), len(messages)) and before[count] == messages[count]:
-            count += 1
+        earlier = self._threads.get(thread, [])
+        kept = 0
+        while kept < min(len(earlier), len(messages)) and earlier[kept] == messages[kept]:
+            kept += 1
         self._threads[thread] = messages
-        added = request_to_json(request, messages[count:])
-        self._write({"request": self._count, "thread": thread, "kept": count, **added})
+        added = request_to_json(request, messages[kept:])
+        self._write({"request": self._count, "thread": thread, "kept": kept, **added})
         return self._count
 
     def record_reply(
@@ -83,7 +83,7 @@ class Recording:
         """Record the reply to a request: its events, each with the milliseconds since the request, and its error."""
         row: JsonObject = {
             "reply": number,
-            "events": [_event_to_json(at, event) for at, event in self._redacted(timed_events)],
+            "events": [_event_to_json(time_ms, event) for time_ms, event in self._redacted(timed_events)],
         }
         if error is not None:
             fields = {name: getattr(error, name) for name in _ERROR_FIELDS}
@@ -107,12 +107,12 @@ class Recording:
 
         for _, group in groupby(timed_events, kind_of):
             run = list(group)
-            at, first = run[0]
+            time_ms, first = run[0]
             if isinstance(first, _DELTAS):
                 text = "".join(event.text for _, event in run if isinstance(event, _DELTAS))
                 clean = self._redact(text)
                 if clean != text:
-                    yield at, dataclasses.replace(first, text=clean)
+                    yield time_ms, dataclasses.replace(first, text=clean)
                     continue
             yield from run
 
@@ -162,15 +162,14 @@ class _RecordedProvider:
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """A recorded reply, and its request with all messages; texts are redacted.
-
-    Each event has the milliseconds since the request. `error` is the error that ended the reply. A reply with neither
-    an error nor `ReplyEnded` was cancelled.
-    """
+    """A recorded reply and its request; texts are redacted. Without `ReplyEnded` and error, it was cancelled."""
 
     request: JsonObject
+    """The request with all of its messages."""
     events: tuple[tuple[int, ReplyEvent], ...] = ()
+    """The events, each with the milliseconds since the request."""
     error: ProviderError | None = None
+    """The error that ended the reply."""
 
     @property
     def is_complete(self) -> bool:
@@ -179,10 +178,11 @@ class RecordedReply:
 
 @dataclass(frozen=True, slots=True)
 class RecordingContent:
-    """The content of a recording. `model` is the `provider/model` that it began with."""
+    """The content of a recording."""
 
     path: Path
     model: str
+    """The first model of the run, as `provider/model`."""
     prompts: tuple[str, ...]
     replies: tuple[RecordedReply, ...]
 
@@ -225,8 +225,8 @@ def _replies(path: Path, rows: list[JsonObject]) -> Iterator[RecordedReply]:
         if "request" not in row:
             continue
         try:
-            thread, count = str(row["thread"]), cast(int, row["kept"])
-            threads[thread] = [*threads.get(thread, [])[:count], *cast("list[Json]", row["messages"])]
+            thread, kept = str(row["thread"]), cast(int, row["kept"])
+            threads[thread] = [*threads.get(thread, [])[:kept], *cast("list[Json]", row["messages"])]
             reply = ended.get(row["request"], {})
             events = tuple(_event_from_json(entry) for entry in cast("list[JsonObject]", reply.get("events", [])))
             yield RecordedReply({**row, "messages": threads[thread]}, events, _error_from(reply.get("error")))
@@ -235,10 +235,10 @@ def _replies(path: Path, rows: list[JsonObject]) -> Iterator[RecordedReply]:
             raise InputError(f"{path}: request {row.get('request')} is unreadable: {reason}") from None
 
 
-def _event_to_json(at: int, event: ReplyEvent) -> JsonObject:
+def _event_to_json(time_ms: int, event: ReplyEvent) -> JsonObject:
     if isinstance(event, BlockEnded):
         event = BlockEnded(event.block)  # without data that only the provider can use
-    return {"at": at, "event": type(event).__name__, **dataclasses.asdict(event)}
+    return {"at": time_ms, "event": type(event).__name__, **dataclasses.asdict(event)}
 
 
 def _event_from_json(row: JsonObject) -> tuple[int, ReplyEvent]:
@@ -272,16 +272,16 @@ def _thread_of(first: JsonObject) -> str:
 
 
 class ReplayProvider:
-    """Plays a recording back: each request gets the next reply of its thread. `requests` are the requests so far.
+    """Plays a recording back: each request gets the next reply of its thread, or else the next unused reply.
 
-    A request after the last reply fails; `unanswered` counts these. `is_timed`: events come at their recorded times.
+    A request after the last reply fails. `is_timed`: events come at their recorded times.
     """
 
     def __init__(self, recorded: RecordingContent, *, is_timed: bool) -> None:
         self.name = recorded.model.partition("/")[0]
         self.host = f"replay:{recorded.path}"
-        self.requests: list[JsonObject] = []
-        self.unanswered = 0
+        self.requests: list[JsonObject] = []  # the requests so far that got a reply
+        self.unanswered = 0  # the number of requests that failed because all replies were played
         self._unused_replies = list(enumerate(recorded.replies, 1))
         self._recorded = recorded
         self._is_timed = is_timed
@@ -291,9 +291,9 @@ class ReplayProvider:
         number, reply = self._next(_thread_of(messages[0]))
         self.requests.append({"plays": number, **request_to_json(request, messages)})
         started_at = time.monotonic()
-        for at, event in reply.events:
+        for time_ms, event in reply.events:
             if self._is_timed:
-                await asyncio.sleep(max(0.0, at / 1000 - (time.monotonic() - started_at)))
+                await asyncio.sleep(max(0.0, time_ms / 1000 - (time.monotonic() - started_at)))
             yield event
         if reply.error is not None:
             raise reply.error
@@ -386,8 +386,9 @@ def _block_difference(before: JsonObject, now: JsonObject) -> str:
 
 def _difference_context(before: str, now: str) -> tuple[str, str]:
     """Return two texts, each from a little before their first difference."""
-    at = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), min(len(before), len(now)))
-    start = max(0, at - 20)
+    length = min(len(before), len(now))
+    position = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), length)
+    start = max(0, position - 20)
     return _quoted(before[start:]), _quoted(now[start:])
 
 

@@ -115,7 +115,7 @@ def export_turns(turns: Sequence[SessionTurn], heading: ExportHeading, request: 
 def facts(turns: Sequence[SessionTurn], heading: ExportHeading) -> tuple[str, ...]:
     """Return the date, the models, the number of turns, their tokens and their cost."""
     models = dict.fromkeys(model for turn in turns for model in turn.models)
-    date = turns[0].steps[0].entry.at[:10] if turns else ""
+    date = turns[0].steps[0].entry.timestamp[:10] if turns else ""
     used = usage_facts(sum((turn.usage for turn in turns), Usage()), total_cost(turns))
     return (*((date,) if date else ()), *(models or (heading.model,)), count_text(len(turns), "turn"), *used)
 
@@ -152,7 +152,7 @@ def _as_json(turns: Iterable[SessionTurn], heading: ExportHeading, *, has_tools:
 
 
 def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> JsonObject:
-    entry: JsonObject = {"at": step.entry.at, **message_to_json(message)}
+    entry: JsonObject = {"at": step.entry.timestamp, **message_to_json(message)}
     if step.entry.note:
         entry["note"] = step.entry.note
     if step.recovery:

@@ -45,7 +45,7 @@ class HistoryEntry:
     attempts: Sequence[AttemptRecord] = ()
     note: str = ""
     """A text for the user, which is never sent to the model."""
-    at: str = ""
+    timestamp: str = ""
     """The time of the message (ISO 8601)."""
     is_filled_in: bool = False
     """The message is not in the file, and stands for a missing one."""
@@ -172,10 +172,10 @@ ShownEvent: TypeAlias = (
 
 @dataclass(frozen=True, slots=True)
 class ShownItem:
-    """An event that was shown with a message, after `at` characters of its text."""
+    """An event that was shown with a message, after `offset` characters of its text."""
 
     event: ShownEvent
-    at: int = 0
+    offset: int = 0
 
 
 class StoredMessage:

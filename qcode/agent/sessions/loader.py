@@ -293,7 +293,9 @@ class _Builder:
             joined = Message("user", last.message.blocks + entry.message.blocks)
             note = "\n".join(text for text in (last.note, entry.note) if text)
             numbers = last.numbers + entry.numbers
-            self.entries[-1] = replace(last, message=joined, note=note, at=entry.at or last.at, numbers=numbers)
+            self.entries[-1] = replace(
+                last, message=joined, note=note, timestamp=entry.timestamp or last.timestamp, numbers=numbers
+            )
         else:
             self.entries.append(entry)
 

@@ -243,7 +243,7 @@ def is_a_prompt(message: Message) -> bool:
 
 def stored_to_json(number: int, stored: StoredMessage) -> JsonObject:
     entry = stored.entry
-    record: JsonObject = {"at": entry.at, "n": number, **message_to_json(entry.message)}
+    record: JsonObject = {"at": entry.timestamp, "n": number, **message_to_json(entry.message)}
     attempts: list[Json] = [attempt_to_json(attempt) for attempt in entry.attempts]
     if attempts:
         record["attempts"] = attempts
@@ -460,7 +460,7 @@ def shown_to_json(item: ShownItem, redact: Callable[[str], str]) -> JsonObject:
             name = _SHOWN_TYPE_NAMES[type(event)]
             values = {field: getattr(event, field) for field in _SHOWN_FIELDS[name][1]}
             record = {"type": name, **{key: redact(v) if isinstance(v, str) else v for key, v in values.items()}}
-    return {**record, "at": item.at} if item.at else record
+    return {**record, "at": item.offset} if item.offset else record
 
 
 def shown_from(value: Json) -> ShownItem | None:

@@ -91,7 +91,7 @@ def _reply(stored: StoredMessage) -> Iterator[ReplayItem]:
     """Yield the blocks of a reply, with marks such as `Retry` at their positions in the text."""
     message = stored.entry.message
     marks = [
-        (item.at, item.event)
+        (item.offset, item.event)
         for item in stored.shown_events
         if isinstance(item.event, (Retry, OutputEscalated, PartialRestored))
     ]

@@ -169,7 +169,7 @@ class Session:
         """Store message `number`, which was loaded from the file of an unfinished reply, and remove that file."""
         with self._lock:
             stored = self.history.stored[number]
-            stored.entry = replace(stored.entry, at=self._now())
+            stored.entry = replace(stored.entry, timestamp=self._now())
             self._write({"kind": "message", **stored_to_json(number, self._clean_stored(stored))})
             self.record_shown([ShownItem(KILLED_REPLY)])
             self.sync()
@@ -190,7 +190,7 @@ class Session:
             for part in parts:
                 if isinstance(part, Message):
                     number = self.history.next_number + len(new)
-                    entry = HistoryEntry(part, at=self._now(), numbers=(number,))
+                    entry = HistoryEntry(part, timestamp=self._now(), numbers=(number,))
                     new.append((number, StoredMessage(entry, is_turn_start=False, is_summary=True)))
                     numbers.append((number,))
                 else:

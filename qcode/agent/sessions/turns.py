@@ -179,7 +179,7 @@ class SessionTurn:
         """
         if self.ended is not None and self.ended.seconds is not None:
             return self.ended.seconds
-        return _seconds_between(self.steps[0].entry.at, self.steps[-1].entry.at)
+        return _seconds_between(self.steps[0].entry.timestamp, self.steps[-1].entry.timestamp)
 
     @property
     def facts(self) -> tuple[str, ...]:

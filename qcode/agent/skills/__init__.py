@@ -1,5 +1,5 @@
 """Skills: folders with a `SKILL.md`, whose instructions a model or the user loads when a task needs them.
 
-Start at `library.Skills`. A skill grants no permissions: the usual rules judge its scripts, and the skills of a project
+Start at `library.SkillLibrary`. A skill grants no permissions: the usual rules judge its scripts. Skills of a project
 are read only if the folder is trusted. A run without skills does not load this package.
 """

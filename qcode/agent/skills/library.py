@@ -56,7 +56,7 @@ RunCommand = Callable[[str], Awaitable[str]]
 """A function that runs a command of a skill and returns its output. It raises if the command fails or may not run."""
 
 
-class Skills:
+class SkillLibrary:
     """The skills of a session. `make_readable` lets the model read a folder from the next call on.
 
     `kinds` are the kinds of sub-agents; without any, no skill forks.

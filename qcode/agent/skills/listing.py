@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.context.placeholders import counts_from_one
-from qcode.agent.skills.library import Skills, file_names
+from qcode.agent.skills.library import SkillLibrary, file_names
 from qcode.agent.skills.skill import Skill, read_skill_file
 from qcode.text.clean import cut, one_line, visible
 from qcode.text.json import JsonObject
@@ -29,7 +29,7 @@ def no_skills_text(context: RunContext) -> str:
     return _NO_SKILLS if context.is_trusted else f"{_NO_SKILLS} {_RESTRICTED}"
 
 
-def list_text(skills: Skills) -> str:
+def list_text(skills: SkillLibrary) -> str:
     """Return all skills with folder, size and state, and the problems of their files."""
     rows = list(_rows(skills))
     if not rows:
@@ -41,7 +41,7 @@ def _shown_folder(skill: Skill) -> str:
     return visible(f"{skill.folder_label}/{skill.folder.name}")
 
 
-def list_rows(skills: Skills) -> list[JsonObject]:
+def list_rows(skills: SkillLibrary) -> list[JsonObject]:
     """Return all skills as JSON objects."""
     return [
         {
@@ -58,7 +58,7 @@ def list_rows(skills: Skills) -> list[JsonObject]:
     ]
 
 
-def _rows(skills: Skills) -> Iterator[str]:
+def _rows(skills: SkillLibrary) -> Iterator[str]:
     discovered = skills.discovered
     width = max((len(skill.handle) for skill in discovered.skills), default=0)
     for skill in sorted(discovered.skills, key=lambda listed: listed.handle):
@@ -74,7 +74,7 @@ def _rows(skills: Skills) -> Iterator[str]:
             yield visible(line)
 
 
-def _state(skills: Skills, skill: Skill) -> str:
+def _state(skills: SkillLibrary, skill: Skill) -> str:
     if skills.is_off(skill):
         return ", off (skills.off)"
     audience = ""
@@ -83,7 +83,7 @@ def _state(skills: Skills, skill: Skill) -> str:
     return f"{audience}{', as a sub-agent' if skills.forks(skill) else ''}"
 
 
-def detail_text(skills: Skills, skill: Skill) -> str:
+def detail_text(skills: SkillLibrary, skill: Skill) -> str:
     """Return one skill with its fields, warnings and files."""
     rows: list[tuple[str, str]] = [
         ("Description", skill.description),

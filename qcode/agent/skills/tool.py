@@ -19,7 +19,7 @@ from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 
 if TYPE_CHECKING:
-    from qcode.agent.skills.library import Skills
+    from qcode.agent.skills.library import SkillLibrary
 
 
 class SkillTool:
@@ -28,7 +28,7 @@ class SkillTool:
     `readers` are the kinds of sub-agents that change nothing: a skill that runs in such a sub-agent only reads.
     """
 
-    def __init__(self, skills: Skills, readers: Sequence[str] = ()) -> None:
+    def __init__(self, skills: SkillLibrary, readers: Sequence[str] = ()) -> None:
         self._skills = skills
         offered = skills.for_model
         reads = tuple(skill.handle for skill in offered if not skills.forks(skill) or skills.kind_of(skill) in readers)

@@ -13,11 +13,11 @@ from qcode.text.json import JsonObject
 class Observer(Protocol):
     """A consumer of the events and requests of a conversation. It never raises and never blocks."""
 
-    def event(self, event: TurnEvent) -> None:
+    def record_event(self, event: TurnEvent) -> None:
         """Observe an event of a turn."""
         ...
 
-    def metrics(self, sums: JsonObject) -> None:
+    def record_metrics(self, sums: JsonObject) -> None:
         """Observe the recovery metrics of the conversation so far."""
         ...
 
@@ -34,13 +34,13 @@ class Observers:
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = tuple(observers)
 
-    def event(self, event: TurnEvent) -> None:
+    def record_event(self, event: TurnEvent) -> None:
         for observer in self._observers:
-            observer.event(event)
+            observer.record_event(event)
 
-    def metrics(self, sums: JsonObject) -> None:
+    def record_metrics(self, sums: JsonObject) -> None:
         for observer in self._observers:
-            observer.metrics(sums)
+            observer.record_metrics(sums)
 
     def watch(self, provider: Provider) -> Provider:
         for observer in self._observers:

@@ -42,14 +42,14 @@ class DebugLog:
         logger.addHandler(self._handler)
         logger.setLevel(logging.INFO)
 
-    def event(self, event: TurnEvent) -> None:
+    def record_event(self, event: TurnEvent) -> None:
         self._write({"event": type(event).__name__, **_fields(event)})
 
-    def metrics(self, metrics: JsonObject) -> None:
+    def record_metrics(self, metrics: JsonObject) -> None:
         """Log the recovery metrics of the conversation so far."""
         self._write({"metrics": metrics})
 
-    def request(self, provider: str, request: ModelRequest) -> None:
+    def record_request(self, provider: str, request: ModelRequest) -> None:
         """Log a request: model, settings, tool names and messages, without the system prompt."""
         self._write(
             {
@@ -96,7 +96,7 @@ class LoggedProvider:
         self._log = log
 
     def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        self._log.request(self.name, request)
+        self._log.record_request(self.name, request)
         return self._provider.stream(request)
 
     async def model_names(self) -> tuple[str, ...]:

@@ -109,14 +109,14 @@ class Tracing:
         """The ids of the turns whose last request failed."""
         self._is_closed = False
 
-    def event(self, event: TurnEvent) -> None:
+    def record_event(self, event: TurnEvent) -> None:
         """Observe an event. Deltas, the most frequent events, are skipped."""
         if isinstance(event, AgentEvent):
             self._observe(event.event, event.call_id)
         elif not isinstance(event, TextDelta | ReasoningDelta):
             self._observe(event, "")
 
-    def metrics(self, sums: JsonObject) -> None:
+    def record_metrics(self, sums: JsonObject) -> None:
         """Do nothing: the spans and histograms have the same figures for each request."""
 
     def watch(self, provider: Provider) -> Provider:

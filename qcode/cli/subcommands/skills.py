@@ -37,25 +37,25 @@ def run_skills(arguments: Sequence[str]) -> int:
 
 
 def _list(options: Options, *, is_json: bool) -> int:
-    from qcode.agent.skills.library import Skills
+    from qcode.agent.skills.library import SkillLibrary
     from qcode.agent.skills.listing import list_rows, list_text
 
     context, code = _context(options)
     if is_json:
-        write_stdout(json.dumps(list_rows(Skills(context))) + "\n")
+        write_stdout(json.dumps(list_rows(SkillLibrary(context))) + "\n")
         return code
-    write_stdout(f"{list_text(Skills(context))}\n")
+    write_stdout(f"{list_text(SkillLibrary(context))}\n")
     if not context.is_trusted:
         write_stdout("this folder is not trusted: its own skills are not read\n")
     return code
 
 
 def _show(options: Options, name: str) -> int:
-    from qcode.agent.skills.library import Skills
+    from qcode.agent.skills.library import SkillLibrary
     from qcode.agent.skills.listing import detail_text
 
     context, code = _context(options)
-    skills = Skills(context)
+    skills = SkillLibrary(context)
     skill = next(
         (candidate for candidate in skills.discovered.skills if candidate.handle.lower() == name.lower()), None
     )

@@ -85,7 +85,7 @@ def decision_text(decision: CallRecord) -> str:
     outcome = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decision, decision_label(decision))
     reason = f": {visible(decision.reason)}" if decision.reason else ""
     rule = f" (rule {visible(decision.rule)})" if decision.rule else ""
-    return f"{clock_text(decision.at)} {call_text(decision, _MAX_CALL)}\n{outcome}{reason}{rule}"
+    return f"{clock_text(decision.timestamp)} {call_text(decision, _MAX_CALL)}\n{outcome}{reason}{rule}"
 
 
 def mode_line(permissions: Permissions) -> str:
@@ -99,7 +99,7 @@ def permissions_text(permissions: Permissions) -> str:
     rules = [f"  {rule_line(rule)}  ({visible(rule.origin)})" for rule in permissions.rules()]
     decisions = permissions.decisions()[-_MAX_DECISIONS:]
     calls = [
-        f"  {clock_text(record.at)} {decision_label(record)}: {call_text(record)}"
+        f"  {clock_text(record.timestamp)} {decision_label(record)}: {call_text(record)}"
         + (f" ({visible(record.reason)})" if record.reason else "")
         for record in decisions
     ]

@@ -50,7 +50,7 @@ def copy_items(stored: Sequence[StoredMessage], partial_reply: str = "") -> tupl
     if partial_reply.strip():
         items.append(CopyItem("the reply so far", plain_line(partial_reply, _MAX_LABEL), partial_reply, "so far"))
         items += _code_blocks(partial_reply, "so far")
-    times = clock_texts([entry.at for _, entry in replies])
+    times = clock_texts([entry.timestamp for _, entry in replies])
     for number, ((turn, entry), time) in enumerate(zip(replies, times, strict=True)):
         name, text = "the last reply" if number == 0 else "a reply", entry.message.text
         origin = " · ".join(filter(None, (f"turn {turn}", time)))

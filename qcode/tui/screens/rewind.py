@@ -40,7 +40,7 @@ class RewindPicker(Picker):
     COLUMNS = (Column("", 1), Column("", 2))
 
     def __init__(self, messages: Sequence[RewindPoint], highlighted: str = "") -> None:
-        times = clock_texts([message.at for message in messages])
+        times = clock_texts([message.timestamp for message in messages])
         timed = enumerate(zip(messages, times, strict=True), start=1)
         rows = [message_row(message, turn, time) for turn, (message, time) in timed][::-1]
         title = "Rewind to the state before a message"

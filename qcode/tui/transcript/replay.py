@@ -104,7 +104,7 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
     """Show when the session was last used, and a warning if its last turn did not finish."""
     stored = conversation.stored_messages
     try:
-        when = datetime.fromisoformat(stored[-1].entry.at).astimezone()
+        when = datetime.fromisoformat(stored[-1].entry.timestamp).astimezone()
     except (ValueError, IndexError):
         transcript.add_mark("resumed")
     else:

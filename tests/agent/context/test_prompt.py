@@ -12,7 +12,7 @@ import pytest
 from qcode.agent.context.environment import Environment, describe, read_environment
 from qcode.agent.context.instructions import load_instructions
 from qcode.agent.context.project import GitState
-from qcode.agent.context.system_prompt import Briefing, build_system_prompt, model_family
+from qcode.agent.context.system_prompt import PromptInputs, build_system_prompt, model_family
 from tests.agent.context.folders import HOME_ENV, make_repository, write
 
 SNAPSHOT = Path(__file__).with_name("prompt_snapshot.txt")
@@ -28,8 +28,8 @@ ENVIRONMENT = Environment(
 )
 
 
-def briefing(model: str = "anthropic/claude-x") -> Briefing:
-    return Briefing(model, ENVIRONMENT)
+def briefing(model: str = "anthropic/claude-x") -> PromptInputs:
+    return PromptInputs(model, ENVIRONMENT)
 
 
 def test_prompt_equals_the_stored_one(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_imported_session_loads_unchanged(program: str, root: Path) -> None:
     assert loaded.messages == tuple(message.message for message in foreign.messages)
     assert loaded.notices == ()
     assert loaded.title == "A tab too many"
-    assert loaded.entries[-1].at.startswith("2026-01-20T11:57")
+    assert loaded.entries[-1].timestamp.startswith("2026-01-20T11:57")
     assert (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode) == before
 
 

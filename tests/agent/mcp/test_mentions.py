@@ -134,14 +134,14 @@ async def _steers(names: ServerMentions) -> None:
     for text in ("first @memo:memo://today", "second", "third @memo:memo://nothing"):
         steer(text)
     assert len(given) == 1
-    assert names.unsteer("second")
-    assert not names.unsteer("second")
+    assert names.withdraw_steering("second")
+    assert not names.withdraw_steering("second")
     await until(lambda: len(given) == 3)
     assert given[1:] == [("first @memo:memo://today", 1), ("third @memo:memo://nothing", 0)]
     assert len(names.take_problems()) == 1
     steer("late @memo:memo://today")
     names.cancel()
-    await until(lambda: not names.unsteer("late @memo:memo://today"))
+    await until(lambda: not names.withdraw_steering("late @memo:memo://today"))
     assert len(given) == 3
 
 

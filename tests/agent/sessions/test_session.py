@@ -38,7 +38,7 @@ def test_written_records_are_read_back_value_for_value(tmp_path: Path) -> None:
     assert loaded.messages == CONVERSATION
     assert loaded.entries[-1].attempts == ATTEMPTS
     assert loaded.entries[-1].note == "still cut after 3 continuations"
-    assert loaded.entries[0].at.startswith("2026-11-21T07:35:")
+    assert loaded.entries[0].timestamp.startswith("2026-11-21T07:35:")
     assert (loaded.title, loaded.model, loaded.cwd) == ("Sizes", "openai/gpt-x", "/work/project")
     assert loaded.notices == ()
 

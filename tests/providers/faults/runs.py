@@ -50,13 +50,13 @@ class NoServices:
     async def run_tool(self, call: ToolCall, arguments: JsonObject, output: Callable[[str], None]) -> ToolOutcome:
         raise AssertionError("nothing may run")
 
-    def take_compaction(self, effect: Compact) -> None:
+    def store_compaction(self, effect: Compact) -> None:
         raise AssertionError("nothing is compacted here")
 
     def append(self, effect: Append) -> None: ...
     def record_requests(self, effect: RecordRequests) -> None: ...
     def learn(self, effect: Learn) -> None: ...
-    def about_to_run(self, call: ToolCall) -> None: ...
+    def record_intent(self, call: ToolCall) -> None: ...
 
     async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:
         return NoModelLeft(), None
@@ -131,7 +131,7 @@ async def _follow(driver: Driver, server: Loopback, ran: Ran, *, cancels: bool) 
         if cancels and isinstance(event, TextDelta) and not cancelled_at:
             await server.is_stalling.wait()
             cancelled_at = time.monotonic()
-            driver.give(CancelRequested())
+            driver.put_input(CancelRequested())
     ran.took = time.monotonic() - cancelled_at
 
 
