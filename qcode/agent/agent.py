@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from qcode.agent.permissions import Permissions
     from qcode.agent.programs.own_tools import FunctionTool
     from qcode.agent.programs.turns import AgentTurns, Prompt, Result, TurnFields, TurnStream
-    from qcode.agent.sessions.library import Library
+    from qcode.agent.sessions.library import SessionLibrary
     from qcode.agent.settings import SettingsService
     from qcode.agent.skills.library import SkillLibrary
     from qcode.agent.skills.skill import Skill
@@ -258,11 +258,11 @@ class Agent:
         )
 
     @cached_property
-    def sessions(self) -> Library:
-        from qcode.agent.sessions.library import Library  # loads with the first look at other sessions
+    def sessions(self) -> SessionLibrary:
+        from qcode.agent.sessions.library import SessionLibrary  # loads with the first look at other sessions
 
         store = self._store if not self.context.options.no_session else None
-        return Library(self.conversation, store, self.context.folder, self._clients)
+        return SessionLibrary(self.conversation, store, self.context.folder, self._clients)
 
     @cached_property
     def asides(self) -> Asides:

@@ -261,7 +261,7 @@ class Conversation:
             async with aclosing(self._driver.run(first)) as events:
                 async for driven in events:
                     event = driven if isinstance(driven, Notice) else recorder.record_event(driven)
-                    self.transcript.session.partial.handle(event)
+                    self.transcript.session.partial.observe(event)
                     if type(event) is TextDelta:  # the most frequent event, which never needs a notice
                         yield self._pass_to_observer(event)
                         continue

@@ -410,7 +410,7 @@ def hook_ended_text(event: HookEnded) -> str:
 
 
 class AnswerSoFar:
-    """The answer of a turn so far. `handle` must get every event."""
+    """The answer of a turn so far. `observe` must get every event."""
 
     def __init__(self) -> None:
         self._reply_texts: list[str] = []
@@ -424,7 +424,7 @@ class AnswerSoFar:
         self._live: list[str] = []
         """The deltas of the current attempt."""
 
-    def handle(self, event: TurnEvent) -> None:
+    def observe(self, event: TurnEvent) -> None:
         match event:
             case TextDelta(text=text):
                 self._live.append(text)

@@ -166,7 +166,7 @@ def turn_usage(prompt: str, model: str, ended: TurnEnded) -> TurnUsage:
 
 
 class ModelSpending:
-    """The usage of one turn by model (`provider/model`). `handle` must get every event.
+    """The usage of one turn, by model (`provider/model`). `observe` must get every event.
 
     `output_limit` returns the output limit of the model in use.
     """
@@ -176,13 +176,13 @@ class ModelSpending:
         self._output_limit = output_limit
         self._rows: dict[str, _SpendingRow] = {}
 
-    def handle(self, event: TurnEvent) -> None:
+    def observe(self, event: TurnEvent) -> None:
         match event:
             case UsageUpdated():
                 self._row(self._model).window = event.context_window
-                self._set(event.by_model, event.cost)
+                self._set_usage(event.by_model, event.cost)
             case TurnEnded():
-                self._set(event.by_model, event.cost)
+                self._set_usage(event.by_model, event.cost)
             case WebSearched(queries=queries):
                 self._row(self._model).searches += max(1, len(queries))
             case ModelFellBack(to_model=model):
@@ -193,7 +193,7 @@ class ModelSpending:
     def _row(self, model: str) -> _SpendingRow:
         return self._rows.setdefault(model, _SpendingRow())
 
-    def _set(self, by_model: tuple[ModelUsage, ...], cost: Decimal | None) -> None:
+    def _set_usage(self, by_model: tuple[ModelUsage, ...], cost: Decimal | None) -> None:
         for used in by_model:
             if used.usage != Usage() or used.model in self._rows:
                 spent = self._row(used.model)
@@ -239,22 +239,22 @@ class EarlierTurns:
         self._history = history
         self._messages = sorted(history.stored.items())
         # Requests of later turns may be added to the last message, but to no other.
-        self._last = _requests_of(self._messages[-1][1]) if self._messages else None
+        self._last = _recorded_requests(self._messages[-1][1]) if self._messages else None
 
     def usage(self, price_of: Callable[[str], Price | None]) -> list[TurnUsage]:
         """Return the recorded usage of each turn, each `/compact` and the requests outside them, at current prices.
 
-        Requests during a turn come before it, because it ended later.
+        Requests outside the turns that were sent while a turn ran come before that turn, because it ended later.
         """
         if self._last is None:
             return []
-        recorded = [*(_requests_of(stored) for _, stored in self._messages[:-1]), self._last]
+        recorded = [*(_recorded_requests(stored) for _, stored in self._messages[:-1]), self._last]
         turns: list[tuple[str, str, list[AttemptRecord]]] = []
         turn: list[AttemptRecord] = []
         position = 0
         following = [*(stored for _, stored in self._messages[1:]), None]
-        for (number, stored), after, found in zip(self._messages, following, recorded, strict=True):
-            requests, compactions, named = found
+        for (number, stored), after, recorded_requests in zip(self._messages, following, recorded, strict=True):
+            requests, compactions, named = recorded_requests
             model = self._history.model_of(number)
             if _starts_turn(stored):
                 turn, position = [], len(turns)
@@ -277,7 +277,7 @@ def _starts_turn(stored: StoredMessage) -> bool:
     return message.role == "user" and not has_result and not stored.is_summary
 
 
-def _requests_of(
+def _recorded_requests(
     stored: StoredMessage,
 ) -> tuple[list[AttemptRecord], list[list[AttemptRecord]], tuple[NamedRequests, ...]]:
     """Return the requests of a message and of its turn, those of each `/compact` after it, and those outside the turns.
@@ -333,26 +333,25 @@ class RecoveryMetrics:
     """Recovery from output limits in one conversation and its sub-agents: counts and histograms, no text.
 
     `observe` must get every event of every turn, in order.
-
-    continuations                      requests that continued a truncated text, by `provider/model`
-    truncated_without_continuation     replies that stayed truncated and were not continued, by `provider/model`
-    continuation_attempts              number of turns by the number of their continuations
-    recovered_turn_seconds             number of turns with an escalation or continuation by their duration
-    reserved_output_tokens             sum of the output caps of all requests
-    saved_output_tokens                reservations avoided: each reply at the larger cap, minus the actual reservations
-    damaged_events                     events of a stream that could not be read and were skipped, by `provider/model`
     """
 
     continuations: Counter[str] = field(default_factory=Counter)
+    """Requests that continued a truncated text, by `provider/model`."""
     truncated_without_continuation: Counter[str] = field(default_factory=Counter)
+    """Replies that stayed truncated and were not continued, by `provider/model`."""
     continuation_attempts: Counter[int] = field(default_factory=Counter)
+    """The number of turns, by the number of their continuations."""
     recovered_turn_seconds: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_S) + 1))
+    """The number of turns with an escalation or continuation, by their duration (a bucket for each bound)."""
     reserved_output_tokens: int = 0
+    """The sum of the output caps of all requests."""
     saved_output_tokens: int = 0
+    """The reservations avoided: each reply at the larger cap, minus the actual reservations."""
     damaged_events: Counter[str] = field(default_factory=Counter)
+    """Events of a stream that could not be read and were skipped, by `provider/model`."""
     _begin_time: float = 0.0
-    _continuations: int = 0
-    _models: dict[str, str] = field(default_factory=dict)
+    _turn_continuations: int = 0
+    _models: dict[str, str] = field(default_factory=dict)  # by the id of a sub-agent's call, empty: the conversation
 
     def observe(self, event: TurnEvent, model: str, limit: int | None, now: float) -> None:
         """Count one event of a turn with `model` (`provider/model`), whose output limit is `limit`.
@@ -361,7 +360,7 @@ class RecoveryMetrics:
         """
         match event:
             case TurnStarted():
-                self._begin_time, self._continuations = now, 0
+                self._begin_time, self._turn_continuations = now, 0
                 self._models.clear()
             case TurnEnded():
                 self._end_turn(event, now)
@@ -376,7 +375,7 @@ class RecoveryMetrics:
                 # Precedes the recovery of the reply, and names the model that a sub-agent uses.
                 self._models[agent] = f"{event.provider}/{event.model}"
             case ContinuationAttempt():
-                self._continuations += 1
+                self._turn_continuations += 1
                 self.continuations[self._models.get(agent, model)] += 1
             case ReplyFinished() if event.attempts:
                 self._reserve(event, limit)
@@ -395,8 +394,8 @@ class RecoveryMetrics:
         self.saved_output_tokens += max(limit or ESCALATED_MAX_TOKENS, largest) - reserved
 
     def _end_turn(self, ended: TurnEnded, now: float) -> None:
-        self.continuation_attempts[self._continuations] += 1
-        if self._continuations or ended.api_calls.escalations:
+        self.continuation_attempts[self._turn_continuations] += 1
+        if self._turn_continuations or ended.api_calls.escalations:
             self.recovered_turn_seconds[bisect_left(LATENCY_BOUNDS_S, now - self._begin_time)] += 1
 
     def as_json(self) -> JsonObject:

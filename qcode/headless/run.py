@@ -314,10 +314,10 @@ class Run:
         return self._conversation.submit(prompt, options=self._output.turn)
 
     async def _handle_event(self, event: TurnEvent) -> None:
-        self._answer.handle(event)
+        self._answer.observe(event)
         self._meter.update_from(event)
         self._progress.update_from(event)
-        self._spending.handle(event)
+        self._spending.observe(event)
         if self._lines is not None and (lines := self._lines.lines(event)):
             await self._output.write(b"".join(map(self.encode, lines)))
         match event:

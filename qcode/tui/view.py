@@ -51,7 +51,7 @@ from qcode.tui.welcome import Welcome
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.agent.sessions.library import Library
+    from qcode.agent.sessions.library import SessionLibrary
     from qcode.protocol.messages import Block, Text
     from qcode.tools.jobs import Job
     from qcode.tui.screens.connect import ConnectResult
@@ -69,7 +69,7 @@ class SessionName:
 
     def __init__(
         self,
-        sessions: Library,
+        sessions: SessionLibrary,
         show: Callable[[str], None],
         count: Callable[[Usage, Decimal | None], None],
     ) -> None:

@@ -213,7 +213,7 @@ class World:
         assert self.ended is None or isinstance(effect, EndTurn), f"after the end: {effect}"
         match effect:
             case Emit():
-                self.answer.handle(effect.event)
+                self.answer.observe(effect.event)
                 self._seen(effect.event)
             case SendRequest(is_summary=True):
                 check_summary_request(self, effect.request)

@@ -14,7 +14,7 @@ from qcode.agent.models.client import Clients, ModelClient
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.options import Options, RunContext
 from qcode.agent.permissions import Origins, Permissions
-from qcode.agent.sessions.library import Library
+from qcode.agent.sessions.library import SessionLibrary
 from qcode.agent.sessions.store import SessionStore
 from qcode.agent.toolbox import FetchGate, Toolbox
 from qcode.config.settings import Tools
@@ -44,7 +44,7 @@ class ConversationRunner(Generic[P]):
     store: SessionStore
     limits: LimitStore
     work: Path
-    sessions: Library
+    sessions: SessionLibrary
     toolbox: Toolbox
 
     async def play(self, prompt: str, on_event: Callable[[TurnEvent], None] = lambda event: None) -> list[TurnEvent]:
@@ -175,7 +175,7 @@ def open_conversation(
     else:
         session, messages = store.create(client.name, work), ()
     conversation = Conversation(context, clients, client, toolbox, permissions, store, session, messages)
-    sessions = Library(conversation, None if options.no_session else store, work, clients)
+    sessions = SessionLibrary(conversation, None if options.no_session else store, work, clients)
     return ConversationRunner(conversation, provider, store, limits, work, sessions, toolbox)
 
 

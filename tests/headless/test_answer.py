@@ -19,7 +19,7 @@ from tests.fakes.scripted import Call, Steps, begun, call_reply, calls_reply, cu
 def answer(*events: TurnEvent) -> str:
     so_far = AnswerSoFar()
     for event in events:
-        so_far.handle(event)
+        so_far.observe(event)
     return so_far.text
 
 
@@ -65,7 +65,7 @@ def test_text_of_the_result_joins_all_replies_of_the_turn(name: str, tmp_path: P
     events = asyncio.run(chat.play("go"))
     so_far = AnswerSoFar()
     for event in events:
-        so_far.handle(event)
+        so_far.observe(event)
     assert (ended(events).text, ended(events).whole_text) == (answer, whole)
     assert (so_far.text, so_far.whole_text) == (answer, whole)
     line = result_line(ended(events), "s")
@@ -75,7 +75,7 @@ def test_text_of_the_result_joins_all_replies_of_the_turn(name: str, tmp_path: P
 def test_text_of_an_interrupted_turn_includes_the_unfinished_reply(tmp_path: Path) -> None:
     so_far = AnswerSoFar()
     for event in (finished("I look."), StepStarted(2), TextDelta(0, "Half an ans")):
-        so_far.handle(event)
+        so_far.observe(event)
     assert so_far.whole_text == "I look.\n\nHalf an ans"
 
 

@@ -163,7 +163,7 @@ def test_answer_so_far_follows_the_turn() -> None:
         reply("", call()),
         TextDelta(0, "next"),
     ):
-        answer.handle(event)
+        answer.observe(event)
         seen.append(answer.text)
     assert seen == [
         "short",

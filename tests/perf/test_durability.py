@@ -143,7 +143,7 @@ def test_partial_of_a_reply_costs_at_most_three_percent_of_streaming_it(tmp_path
     async def keep() -> None:
         partial = PartialReply(tmp_path / "partial", lambda: 1, redactor.redact, redactor.partial_secret_length)
         for event in deltas:
-            partial.handle(event)
+            partial.observe(event)
         partial.clear()
 
     async def stream() -> None:
@@ -152,7 +152,7 @@ def test_partial_of_a_reply_costs_at_most_three_percent_of_streaming_it(tmp_path
         conversation = open_conversation(Path(tempfile.mkdtemp(dir=tmp_path)), provider).conversation
         answer, written = AnswerSoFar(), 0
         async for event in conversation.submit("go"):
-            answer.handle(event)
+            answer.observe(event)
             written += 1
         assert written > CHUNKS
         await conversation.close()

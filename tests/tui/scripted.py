@@ -17,7 +17,7 @@ from qcode.agent.models.client import ModelClient
 from qcode.agent.reports import ContextReport, RecoveryMetrics, TurnUsage
 from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.history import HistoryEntry, StoredMessage
-from qcode.agent.sessions.library import Library, SessionInfo
+from qcode.agent.sessions.library import SessionInfo, SessionLibrary
 from qcode.agent.sessions.records import is_a_prompt
 from qcode.agent.toolbox import Background
 from qcode.protocol.approvals import NO_OPTIONS, ApprovalMode, Decision, TurnOptions
@@ -209,7 +209,7 @@ class ScriptedBackground(Background):
         yield None
 
 
-class ScriptedLibrary(Library):
+class ScriptedLibrary(SessionLibrary):
     """One session, named `title`; `made` is the usage of naming it, `named` its new name."""
 
     title = ""

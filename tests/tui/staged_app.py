@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from qcode.agent.context.pictures import Picture
     from qcode.agent.conversation import Conversation
     from qcode.agent.offered_tools import OfferedTool
-    from qcode.agent.sessions.library import Library
+    from qcode.agent.sessions.library import SessionLibrary
     from tests.tui.sample_project import Project
 
 NOWHERE = Path("/proc/nowhere")
@@ -169,7 +169,7 @@ class Services:
     warm_up: Callable[[], None] = lambda: None
     commands: tuple[CustomCommand, ...] = ()
     notices: tuple[Notice, ...] = ()
-    sessions: Library | None = None
+    sessions: SessionLibrary | None = None
 
 
 class StagedAgent(Agent):

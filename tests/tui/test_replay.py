@@ -296,7 +296,7 @@ def test_mark_of_a_reply_that_a_crash_interrupted_comes_back_at_every_resume(tmp
     partial = session.partial
 
     async def write() -> None:
-        partial.handle(TextDelta(0, "Then we"))
+        partial.observe(TextDelta(0, "Then we"))
         partial.flush(includes_last_word=True)
 
     asyncio.run(write())

@@ -268,9 +268,9 @@ class Rewinder:
             except Refused as refused:
                 problems.append(str(refused))
         if move.files:
-            self._session.finish(move.move_id)
+            self._session.finish_move(move.move_id)
         if planned.finishes is not None:
-            self._session.finish(planned.finishes.move_id)
+            self._session.finish_move(planned.finishes.move_id)
         prompt = self._history.stored[planned.prompt.number].typed_prompt if planned.prompt is not None else ""
         return RewindReport(_report(planned, done), prompt, tuple(problems))
 
@@ -305,7 +305,7 @@ class Rewinder:
         if planned.finishes is not None:
             return Move(planned.finishes.move_id, planned.kind, history.head, planned.after)
         move = Move(history.next_move_id, planned.kind, history.head, planned.after, files, changes)
-        self._session.move(move)
+        self._session.record_move(move)
         return move
 
     def _plan(

@@ -1,7 +1,7 @@
 """Completions for `@server:uri` and for the arguments of `/server:prompt`, from the lists and answers of servers.
 
-A server is asked in the background (`completion/complete`) and its answer is cached; `changed` is called when it
-arrives. Separate from `mentions`, because only the app completes.
+A server is asked in the background (`completion/complete`), and its answer is cached. Separate from `mentions`, because
+only the app offers completions.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ class ResourceRow:
     text: str
     """The text after `@`."""
     help: str
+    """A description of the completion for the user."""
     is_complete: bool = True
     """False if more must be typed after it, such as the URI after `server:`."""
 
 
 class ServerCompletion:
-    """The completions of a session. `changed` is called on the event loop when an answer arrives."""
+    """The completions of a session. `on_answer` is called on the event loop when a server has answered with values."""
 
-    def __init__(self, servers: Servers, changed: Callable[[], None]) -> None:
+    def __init__(self, servers: Servers, on_answer: Callable[[], None]) -> None:
         self._servers = servers
-        self._on_change = changed
+        self._on_answer = on_answer
         self._answers: dict[tuple[str, ...], tuple[str, ...]] = {}
         self._request_task: asyncio.Task[None] | None = None
 
@@ -60,16 +61,16 @@ class ServerCompletion:
             return tuple(ResourceRow(f"{name}:", "resources of this tool server", False) for name in names if query)
         if server not in ready:
             return ()
-        needle = typed.lower()
+        query_text = typed.lower()
         listed = [
             listed_resource for listed_resource in ready[server].listing.resources if not listed_resource.is_template
         ]
         hits = [
             listed_resource
             for listed_resource in listed
-            if needle in listed_resource.uri.lower() or needle in listed_resource.name.lower()
+            if query_text in listed_resource.uri.lower() or query_text in listed_resource.name.lower()
         ]
-        hits.sort(key=lambda resource: not resource.uri.lower().startswith(needle))
+        hits.sort(key=lambda resource: not resource.uri.lower().startswith(query_text))
         rows = [
             ResourceRow(f"{server}:{listed_resource.uri}", _resource_label(listed_resource)) for listed_resource in hits
         ]
@@ -145,7 +146,7 @@ class ServerCompletion:
             self._answers.clear()
         self._answers[cache_key] = tuple(single_spaced(clean(text), 200) for text in values[:MAX_ROWS])
         if self._answers[cache_key]:
-            self._on_change()
+            self._on_answer()
 
 
 def _resource_label(resource: ListedResource) -> str:

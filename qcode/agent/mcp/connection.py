@@ -1,6 +1,7 @@
 """The life cycle of one server: connect, negotiate a protocol, list the tools, make calls, restart after a crash.
 
-One task runs `run`; other tasks make calls. Which servers may run and which tools are offered is decided elsewhere.
+One task runs `ServerConnection.run`; other tasks make calls. `servers` decides which servers may run, and which of
+their tools are offered.
 """
 
 from __future__ import annotations
@@ -88,7 +89,7 @@ Answers: TypeAlias = dict[str, Any]
 """The arguments added when a request is sent again with the required input: `input_responses`, `request_state`."""
 
 Send: TypeAlias = "Callable[[ClientSession, Answers], Awaitable[object]]"
-"""Sends one request and returns its result, which may be that the server requires input."""
+"""Sends one request and returns its result. A result of the type `InputRequiredResult` asks for input of the user."""
 
 
 @dataclass(slots=True)
@@ -145,10 +146,11 @@ class RunningRequest:
 
 
 class ServerConnection:
-    """A connection to one server. `on_listed` gets the lists of the server whenever they were read.
+    """A connection to one server.
 
-    `on_lost` gets the reason when a connection that worked is lost and restarted. `check_approval` is awaited before
-    the first import and before each start; it raises to prevent the start.
+    `on_listed` gets the lists of the server (tools, prompts, resources) whenever they were read. `on_lost` gets the
+    reason when a connection that worked is lost and restarted. `check_approval` is awaited before the `mcp` package is
+    imported and before each start of the server; it raises an exception to prevent the start.
     """
 
     def __init__(

@@ -38,18 +38,19 @@ _MCP_PREFIX = "mcp__"
 
 @dataclass(frozen=True, slots=True)
 class ServerPrompt:
-    """A prompt of a server. `handle` is the name that the user types after the slash."""
+    """A prompt of a server, which the user runs by its `handle`."""
 
     server: str
     prompt: ListedPrompt
 
     @property
     def handle(self) -> str:
+        """The name that the user types after the slash."""
         return f"{self.server}:{_INVALID_CHARS.sub('_', self.prompt.name)}".lower()
 
     @property
     def hint(self) -> str:
-        """Return the arguments: `<code> [language]`."""
+        """The arguments, such as `<code> [language]`."""
         names = (
             f"<{argument.name}>" if argument.is_required else f"[{argument.name}]" for argument in self.prompt.arguments
         )
@@ -113,7 +114,7 @@ ExpandedPrompt: TypeAlias = tuple[str, tuple[Block, ...], TurnOptions]
 class ServerMentions:
     """Finds and reads the prompts and resources that a typed text mentions.
 
-    Binary data in them, other than images, is stored in `folder`; `cancel` stops reading.
+    Binary data of a server, other than images, is stored in `folder`.
     """
 
     def __init__(self, servers: Servers, folder: Callable[[], Path]) -> None:
@@ -125,9 +126,11 @@ class ServerMentions:
 
     @property
     def is_reading(self) -> bool:
+        """Whether a server is being read for a prompt."""
         return self._expand_task is not None
 
     def cancel(self) -> None:
+        """Stop reading, for a prompt and for steering messages."""
         if self._expand_task is not None:
             self._expand_task.cancel()
         for _, task in self._steering_tasks:
@@ -139,21 +142,21 @@ class ServerMentions:
         The call follows those of earlier steering messages, so that messages keep their order.
         """
         # Wait for all, not just the last: the last may be withdrawn while earlier ones are still being read.
-        before = {task for _, task in self._steering_tasks}
-        if not before and not self._mentions_any(text):
+        earlier_tasks = {task for _, task in self._steering_tasks}
+        if not earlier_tasks and not self._mentions_any(text):
             on_ready(())
             return
-        task = asyncio.get_running_loop().create_task(self._steer(text, on_ready, before))
+        task = asyncio.get_running_loop().create_task(self._steer(text, on_ready, earlier_tasks))
         entry = (text, task)
         self._steering_tasks.append(entry)
         task.add_done_callback(lambda _: self._steering_tasks.remove(entry) if entry in self._steering_tasks else None)
 
     async def _steer(
-        self, text: str, on_ready: Callable[[tuple[Block, ...]], None], before: set[asyncio.Task[None]]
+        self, text: str, on_ready: Callable[[tuple[Block, ...]], None], earlier_tasks: set[asyncio.Task[None]]
     ) -> None:
-        blocks = tuple(await self._resources(text, ()))
-        if before:
-            await asyncio.wait(before)
+        blocks = tuple(await self._read_resources(text, ()))
+        if earlier_tasks:
+            await asyncio.wait(earlier_tasks)
         on_ready(blocks)
 
     def withdraw_steering(self, text: str) -> bool:
@@ -198,15 +201,17 @@ class ServerMentions:
         self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions
     ) -> ExpandedPrompt:
         start = len(prompt) - len(typed)
-        server_prompt = await self._prompt(typed) if typed.startswith("/") and not options.foreign else None
+        server_prompt = await self._read_typed_prompt(typed) if typed.startswith("/") and not options.foreign else None
         if server_prompt is not None:
             text, images = server_prompt
             display, foreign = options.shown_prompt or prompt, ((start, start + len(text)),)
             return prompt[:start] + text, (*attached, *images), replace(options, foreign=foreign, shown_prompt=display)
-        blocks = await self._resources(typed, tuple((first - start, last - start) for first, last in options.foreign))
+        blocks = await self._read_resources(
+            typed, tuple((first - start, last - start) for first, last in options.foreign)
+        )
         return prompt, (*attached, *blocks), options
 
-    async def _prompt(self, typed: str) -> tuple[str, tuple[Block, ...]] | None:
+    async def _read_typed_prompt(self, typed: str) -> tuple[str, tuple[Block, ...]] | None:
         """Return the text and images of the typed prompt; None if the text does not name a server."""
         match = _COMMAND.fullmatch(typed)
         if match is None:
@@ -232,11 +237,11 @@ class ServerMentions:
         missing = ", ".join(argument.name for argument in missing_arguments(server_prompt.prompt, values))
         if missing:
             raise InputError(f"/{name}: missing {missing}; use /{server_prompt.handle} {server_prompt.hint}")
-        return await self._read_prompt(
+        return await self._prompt_content(
             ready.connection.get_prompt(server_prompt.prompt.name, values, RunningRequest()), name
         )
 
-    async def _read_prompt(self, response: Any, name: str) -> tuple[str, tuple[Block, ...]]:  # noqa: ANN401
+    async def _prompt_content(self, response: Any, name: str) -> tuple[str, tuple[Block, ...]]:  # noqa: ANN401
         """Return the messages of a prompt as one text, and their images."""
         try:
             async with asyncio.timeout(_READ_S):
@@ -249,9 +254,9 @@ class ServerMentions:
 
         reader, texts = ContentReader(self._folder), list[str]()
         for message in result.messages:
-            before = len(reader.texts)
+            start = len(reader.texts)
             await asyncio.to_thread(reader.add_blocks, [message.content])
-            content = clean("\n".join(reader.texts[before:]))
+            content = clean("\n".join(reader.texts[start:]))
             texts.append(f"[assistant]\n{content}" if message.role == "assistant" else content)
         text = "\n\n".join(texts).strip()
         if len(text) > MAX_TEXT:
@@ -260,7 +265,7 @@ class ServerMentions:
             raise InputError(f"/{name}: the server sent an empty prompt")
         return text, tuple(reader.images)
 
-    async def _resources(self, typed: str, foreign: Spans) -> list[Block]:
+    async def _read_resources(self, typed: str, foreign: Spans) -> list[Block]:
         """Return the resources that the user mentions; each that cannot be attached adds a line to the problems."""
         blocks: list[Block] = []
         if not self._mentions_any(typed):
@@ -271,7 +276,7 @@ class ServerMentions:
             self._problems.append(f"not attached: more than {MAX_RESOURCES} resources")
         for server, uri in mentioned[:MAX_RESOURCES]:
             try:
-                blocks += await self._resource(server, uri)
+                blocks += await self._read_resource(server, uri)
             except InputError as error:
                 self._problems.append(f"not attached: @{visible(f'{server}:{uri}')}: {error}")
         return blocks
@@ -296,7 +301,7 @@ class ServerMentions:
             # A comma after a mention belongs to the sentence, unless the server lists exactly this.
             yield server, uri if uri in listed else uri.rstrip(".,;:!?)\"'")
 
-    async def _resource(self, server: str, uri: str) -> list[Block]:
+    async def _read_resource(self, server: str, uri: str) -> list[Block]:
         """Return a resource as a text block, followed by its images."""
         ready = self._servers.ready().get(server)
         if ready is None:

@@ -48,7 +48,6 @@ from qcode.text.json import parse_object, text_in
 from qcode.tools.web import Fetch, RequestTarget
 
 NetworkZone: TypeAlias = Literal["public", "private", "loopback"]
-
 """The network of a tool server: the internet, a private network, or this machine."""
 
 MAX_REDIRECTS = 3
@@ -229,9 +228,8 @@ class ServerAuth(OAuthClientProvider):
             self.problem = f"its login cannot be refreshed: {single_spaced(str(error), _MAX_MESSAGE_CHARS)}"
             return ""
         refusal = _refusal_text(response)
-        if (
-            response.status_code in (400, 401) and refusal
-        ):  # expired or revoked; an error page of a proxy has no `error`
+        # The refresh token is expired or revoked. The error page of a proxy has no `error` field, so no refusal.
+        if response.status_code in (400, 401) and refusal:
             await self._store(replace(self._login, tokens={}, expires_at=None))
             return ""
         is_answered = response.status_code == 200

@@ -151,11 +151,11 @@ def start_text(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -
     summary = f"file:     {visible(str(spec.origin))}\n{label}  {visible(spec.target)}"
     rows = [spec.detail() if spec.is_from_project else summary]
     changes = pins.changed_files(spec, files)
-    rows += [f"starts:   {visible(name)}{_state(file)}" for name, file in sorted(files.items())]
+    rows += [f"starts:   {visible(name)}{_file_note(file)}" for name, file in sorted(files.items())]
     return "\n".join([*rows, *(f"\n{change.diff()}" for change in changes)])
 
 
-def _state(file: TrustedFile) -> str:
+def _file_note(file: TrustedFile) -> str:
     if file.hash == TOO_LARGE:
         return " (too large to compare, so every start needs approval)"
     return " (not found)" if file.hash == NOT_FOUND else ""

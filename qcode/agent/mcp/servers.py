@@ -165,7 +165,7 @@ class Servers:
         if server is None:
             return
         if not isinstance(decision, (Allow, Deny)):
-            self._notice("warning", mismatched_decision_notice(self._approval(server), decision))
+            self._notify("warning", mismatched_decision_notice(self._approval(server), decision))
         if not isinstance(decision, Allow):
             server.is_refused = True
             if server.state == "waiting":
@@ -268,7 +268,7 @@ class Servers:
                 self._start_server(server)
             if names := [name for name, server in self._servers.items() if server.state == "restricted"]:
                 hint = "type /trust to trust it" if self._is_attended else "use --trust to trust it"
-                self._notice("warning", f"not started, because {_UNTRUSTED}: {', '.join(names)}; {hint}")
+                self._notify("warning", f"not started, because {_UNTRUSTED}: {', '.join(names)}; {hint}")
             self._notify_change()
 
     def trust(self) -> None:
@@ -290,11 +290,11 @@ class Servers:
         self.start()
         await self._wait(min(_SILENT_WAIT_S, wait_s))
         if not self._all_started.is_set() and self._is_attended:
-            self._notice("info", f"waiting for {self._starting_names()}")
+            self._notify("info", f"waiting for {self._starting_names()}")
             self._on_change()
         await self._wait(wait_s)
         if not self._all_started.is_set():
-            self._notice("warning", f"still starting, so their tools become available later: {self._starting_names()}")
+            self._notify("warning", f"still starting, so their tools become available later: {self._starting_names()}")
             self._all_started.set()
 
     async def _wait(self, seconds: float) -> None:
@@ -427,7 +427,7 @@ class Servers:
             problem = f"{spec.name} was not started: files that it runs have changed since you approved it"
         else:
             problem = f"{spec.name} is defined by this project and not yet approved"
-        self._notice("warning", f"{problem}; continuing without it: {hint}", is_unattended=True)
+        self._notify("warning", f"{problem}; continuing without it: {hint}", is_unattended=True)
         self._notify_change()
 
     def _launch(self, server: _Server) -> None:
@@ -442,7 +442,7 @@ class Servers:
         def on_lost(why: str) -> None:
             if server.connection is connection:
                 server.state, server.problem = "starting", why
-                self._notice("warning", f"{server.spec.name} exited and is restarting: {why}")
+                self._notify("warning", f"{server.spec.name} exited and is restarting: {why}")
                 self._notify_change()
 
         connection = ServerConnection(
@@ -468,7 +468,7 @@ class Servers:
         hint = f"type /mcp restart {name} to restart it" if self._is_attended else "continuing without it"
         tail = server.connection.log.tail if server.connection is not None else ()
         end = "".join(f"\n  {visible(single_spaced(line, MAX_REASON))}" for line in tail) if len(tail) > 1 else ""
-        self._notice("warning", f"{name} failed: {server.problem}; {hint}{end and '; the end of its output:'}{end}")
+        self._notify("warning", f"{name} failed: {server.problem}; {hint}{end and '; the end of its output:'}{end}")
         self._notify_change()
 
     def _wait_for_login(self, server: _Server, why: str) -> None:
@@ -476,7 +476,7 @@ class Servers:
 
         server.state, server.problem, server.tools = "sign-in", f"{why}: {login_hint(server.spec.name)}", ()
         server.can_sign_in = not browser_problem(self._context.env)
-        self._notice("warning", f"{server.spec.name} was not started: {server.problem}; continuing without it")
+        self._notify("warning", f"{server.spec.name} was not started: {server.problem}; continuing without it")
         self._notify_change()
 
     async def _sign_in(self, server: _Server) -> None:
@@ -486,7 +486,7 @@ class Servers:
         spec = server.spec
 
         async def show(address: str) -> None:
-            self._notice("info", f"{spec.name}: sign in with your browser. If it does not open: {visible(address)}")
+            self._notify("info", f"{spec.name}: sign in with your browser. If it does not open: {visible(address)}")
             self._notify_change()
             await asyncio.to_thread(open_browser, address)
 
@@ -499,7 +499,7 @@ class Servers:
         except ServerError as error:
             text = f"{spec.name}: {visible(str(error))}"
             self._shown_notices.discard(text)  # the same error is reported again after a new attempt
-            self._notice("warning", text)
+            self._notify("warning", text)
             self._notify_change()
             return
         server.is_refused = False
@@ -512,7 +512,7 @@ class Servers:
         spec = server.spec
         server.tools, server.listing = check_tools(spec.name, listing.tools, spec.config.tools), listing
         for problem in listing.problems:
-            self._notice("warning", f"{spec.name}: {problem}")
+            self._notify("warning", f"{spec.name}: {problem}")
         before, pinned = server.changes, None if spec.is_from_client else self._pins.tools(spec)
         server.state, server.problem, server.changes = "ready", "", ()
         if pinned is None and server.tools and not spec.is_from_client:
@@ -526,10 +526,10 @@ class Servers:
             count = count_text(len(server.changes), "tool")
             problem = f"{count} of {spec.name} changed since you approved them and were disabled"
             hint = f"run qcode mcp show {spec.name} to see them and qcode mcp approve {spec.name} to approve them"
-            self._notice("warning", f"{problem}: {hint}", is_unattended=True)
+            self._notify("warning", f"{problem}: {hint}", is_unattended=True)
         for tool in server.tools:
             if tool.problem:
-                self._notice(
+                self._notify(
                     "warning", f"the tool {shown_name(tool.listed_name)} of {spec.name} is disabled: {tool.problem}"
                 )
         self._notify_change()
@@ -539,7 +539,7 @@ class Servers:
             write()
         except OSError as error:
             problem = f"they cannot be saved: {self._pins.path}: {error.strerror}"
-            self._notice("warning", f"approvals apply to this session only, because {problem}")
+            self._notify("warning", f"approvals apply to this session only, because {problem}")
 
     def _offered_tools(self) -> list[tuple[_Server, CheckedTool]]:
         return [
@@ -583,7 +583,7 @@ class Servers:
         detail = "\n\n".join(change.diff() for change in server.changes)
         return ServerApproval(approval_id(spec, "tools", server.changes), spec.name, text, detail)
 
-    def _notice(self, level: Level, text: str, *, is_unattended: bool = False) -> None:
+    def _notify(self, level: Level, text: str, *, is_unattended: bool = False) -> None:
         if text not in self._shown_notices and not (is_unattended and self._is_attended):
             self._shown_notices.add(text)
             self._notices.append(Notice(level, f"tool servers: {text}"))

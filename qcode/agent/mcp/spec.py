@@ -64,7 +64,7 @@ Connect: TypeAlias = "Callable[[], AbstractAsyncContextManager[TransportStreams]
 
 @dataclass(frozen=True, slots=True)
 class ServerSpec:
-    """The specification of a server: its name, its configuration, and where that comes from."""
+    """The specification of a server: its name, its configuration, and the origin of the configuration."""
 
     name: str
     config: McpServer
@@ -78,7 +78,7 @@ class ServerSpec:
     Variables of such a server are not expanded, and neither the server nor its tools are pinned.
     """
     connect: Connect | None = None
-    """None for a server that is a program or has an address."""
+    """Connects to a server inside the program that uses qcode; None for any other server."""
 
     @property
     def key(self) -> str:

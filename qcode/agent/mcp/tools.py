@@ -275,26 +275,26 @@ class ContentReader:
         else:
             self._add_binary(f"resource {resource.uri}", resource.blob, resource.mime_type or "unknown type")
 
-    def _add_binary(self, what: str, data: str, media_type: str) -> None:
+    def _add_binary(self, label: str, data: str, media_type: str) -> None:
         """Add an image, or store other data. An image is recognized by its bytes, not by the server's media type."""
         try:
             raw = base64.b64decode(data, validate=True)
         except (binascii.Error, ValueError):
-            self.texts.append(f"[unreadable {what} ({media_type}): its data is not base64]")
+            self.texts.append(f"[unreadable {label} ({media_type}): its data is not base64]")
             return
         kind = image_type(raw)
         if not kind:
-            self.texts.append(f"[{what} ({media_type}), {len(raw):,} bytes, saved as {self._save(raw, media_type)}]")
+            self.texts.append(f"[{label} ({media_type}), {len(raw):,} bytes, saved as {self._save(raw, media_type)}]")
         elif len(self.images) == MAX_IMAGES:
-            self.texts.append(f"[{what}: only the first {MAX_IMAGES} images of a result are shown]")
+            self.texts.append(f"[{label}: only the first {MAX_IMAGES} images of a result are shown]")
         else:
             try:
-                encoded = encode_image(raw, kind, f"the {what}")
+                encoded = encode_image(raw, kind, f"the {label}")
             except Refused as refused:
                 self.texts.append(f"[{refused}]")
                 return
             self.images.append(encoded.image)
-            self.texts.append(f"[{what}: {encoded.description}]")
+            self.texts.append(f"[{label}: {encoded.description}]")
 
     def _save(self, raw: bytes, media_type: str) -> Path:
         import mimetypes  # loads with the first file

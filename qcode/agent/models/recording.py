@@ -272,7 +272,7 @@ def _thread_of(first: JsonObject) -> str:
 
 
 class ReplayProvider:
-    """Plays a recording back: each request gets the next reply of its thread, or else the next unused reply.
+    """Plays a recording back: each request gets the next reply of its thread; if there is none, the next unused reply.
 
     A request after the last reply fails. `is_timed`: events come at their recorded times.
     """

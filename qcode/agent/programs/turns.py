@@ -448,7 +448,7 @@ class TurnStream:
 
     def _record(self, event: TurnEvent) -> None:
         """Collect the facts for the result, and start approvals."""
-        self._answer.handle(event)
+        self._answer.observe(event)
         match event:
             case TurnStarted():
                 self._begin()

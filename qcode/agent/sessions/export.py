@@ -41,11 +41,12 @@ EXPORT_USAGE = "[md|json|html] [path] [--turns 3-7] [--no-tools]"
 
 @dataclass(frozen=True, slots=True)
 class ExportHeading:
-    """The heading of an export. `model` is the last model of the session."""
+    """The heading of an export."""
 
     session_id: str
     title: str
     model: str
+    """The last model of the session."""
 
     @property
     def heading(self) -> str:
@@ -54,12 +55,15 @@ class ExportHeading:
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """A request for an export: a format, a range of turns such as `3-7`, with or without calls; `path` as typed."""
+    """A request for an export."""
 
     form: ExportForm
     path: str = ""
+    """The path as typed; empty for a default name."""
     turns: str = ""
+    """A range of turns such as `3-7`; empty for all."""
     has_tools: bool = True
+    """Whether the export contains the calls."""
 
 
 _OPTION = re.compile(r"(?:^|\s)(?:(?P<none>--no-tools)|--turns[= ]\s*(?P<turns>\S+))(?=\s|$)")

@@ -24,18 +24,18 @@ _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 
 @dataclass(frozen=True, slots=True)
 class SessionFileContent:
-    """The content of a session file. `end` is the number of bytes in complete lines, `torn` the incomplete last line.
-
-    `is_unended`: the last record is complete except for its newline.
-    """
+    """The content of a session file."""
 
     lines: tuple[bytes, ...]
     end: int
+    """The number of bytes in complete lines."""
     torn: bytes
+    """The incomplete last line, empty if there is none."""
     is_unended: bool
+    """The last record is complete except for its newline."""
 
     def parsed(self) -> Iterator[JsonObject | None]:
-        """Yield each line parsed, None for an invalid line; lazily, because a session may have 10,000 lines."""
+        """Yield each line as a record, None for an invalid line; lazily, because a session may have 10,000 lines."""
         return (_record(line) for line in self.lines if line)
 
     @property

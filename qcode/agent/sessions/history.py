@@ -63,18 +63,17 @@ class InnerMessage:
 
 @dataclass(slots=True)
 class AgentWork:
-    """The work of a sub-agent: its messages, and the ids of its calls that were about to run.
-
-    `edited_arguments` are the arguments of calls that the user edited before they ran, as JSON.
-    """
+    """The work of a sub-agent."""
 
     messages: list[InnerMessage] = field(default_factory=list)
     intents: set[str] = field(default_factory=set)
+    """The ids of its calls that were about to run."""
     edited_arguments: dict[str, str] = field(default_factory=dict)
+    """The arguments, as JSON, of calls that the user edited before they ran."""
 
     @property
     def started_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that it started, in order, with their final arguments."""
+        """The calls that the sub-agent started, in order, with their final arguments."""
         return tuple(
             self.as_run(call) for item in self.messages for call in item.message.calls if call.call_id in self.intents
         )
@@ -87,19 +86,18 @@ class AgentWork:
 
 @dataclass(frozen=True, slots=True)
 class ShownResult:
-    """The display of a call's result. `output` is the text that the user saw, None if it is the content of the result.
-
-    `ran_arguments` are the arguments with which the call ran, as JSON, if the user edited them; otherwise empty.
-    `problems` are the problems that an edit caused, shown below its diff.
-    """
+    """The display of a call's result."""
 
     state: CallState
     summary: str = ""
     diff: str = ""
     seconds: float | None = None
     output: str | None = None
+    """The text that the user saw; None if it is the content of the result."""
     ran_arguments: str = ""
+    """The arguments with which the call ran, as JSON, if the user edited them; otherwise empty."""
     problems: str = ""
+    """The problems that an edit caused, shown below its diff."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,9 +108,9 @@ class ShownPrompt:
 
 
 def typed_prompt(text: str, shown: str) -> str:
-    """Return the command that was shown for a prompt, otherwise the text that was sent.
+    """Return the command that was shown for a prompt, such as `/init`; otherwise `text`, which was sent.
 
-    `text` was sent for `/init`: return `/init`. Other shown prompts have labels in place of pastes; `text` is complete.
+    A shown prompt that is not a command has labels in place of pasted texts, so `text` is returned, which has them all.
     """
     return shown if shown.startswith("/") and not text.startswith(shown.split(maxsplit=1)[0]) else text
 
@@ -143,15 +141,16 @@ JOB_ENDED_WITH_QCODE = "stopped when qcode ended"
 
 @dataclass(frozen=True, slots=True)
 class StoredJob:
-    """A background job for a replay. `state` is that of the job, such as `exit 0`, or one of the constants above.
-
-    `since` is the number of the next message when the job started. A job of a call belongs to the message before it,
-    a job of a `!` command to the next prompt.
-    """
+    """A background job for a replay."""
 
     number: int
     since: int
+    """The number of the next message when the job started.
+
+    The job of a call belongs to the message before that number, the job of a `!` command to the next prompt.
+    """
     state: str
+    """The state of the job, such as `exit 0`, or one of the constants above."""
     output: str = ""
 
 
@@ -180,9 +179,9 @@ class ShownItem:
 
 class StoredMessage:
     """A message with the state of its calls. `is_turn_start`: it is the prompt of the user that started a turn.
-    `is_summary`: a compaction replaced older messages with it.
 
-    Each collection is created at its first use: in a session of 10,000 messages most are never used.
+    `is_summary`: a compaction replaced older messages with it. Each collection is created at its first use, because in
+    a session of 10,000 messages most are never used.
     """
 
     intents: set[str]
@@ -254,16 +253,19 @@ LINK_PREFIX = "link-"
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """A version of a file: SHA-256 of its content in hexadecimal, size in bytes, permission bits.
-
-    `is_kept`: its content is in the store and can be restored. The content of a symbolic link is its target, and its
-    digest begins with `link-`, which earlier versions of qcode treat as missing content.
-    """
+    """A version of a file. The content of a symbolic link is its target."""
 
     digest: str
+    """The SHA-256 of the content in hexadecimal.
+
+    For a symbolic link it begins with `link-`, which earlier versions of qcode treat as missing content.
+    """
     size: int
+    """In bytes."""
     mode: int
+    """The permission bits."""
     is_kept: bool = True
+    """The content is in the store and can be restored."""
 
     @property
     def is_link(self) -> bool:
@@ -280,25 +282,27 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class RecordedChange:
-    """A change of the file at `path` (absolute) after the message `number`; a state of None means no file.
-
-    `by`: reported by a tool, which is exact, or detected by comparing files before and after a command.
-    """
+    """A change of a file; a state of None means that there is no file."""
 
     number: int
+    """The number of the latest message before the change."""
     path: str
+    """The absolute path."""
     before: FileState | None
     after: FileState | None
     by: Literal["tool", "command"] = "tool"
+    """Reported by a tool, which is exact, or detected by comparing files before and after a command."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileMove:
-    """A file that a move restored: its version before (`source`) and after (`target`) the move."""
+    """A file that a move restored."""
 
     path: str
     source: FileState | None
+    """The version before the move."""
     target: FileState | None
+    """The version after the move."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,14 +315,14 @@ class UserPrompt:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A state of the conversation: the ranges of its messages. `prompt` is the last prompt of the user in it.
-
-    `compacted_from` is the head before a compaction, if no message followed the compaction.
-    """
+    """A state of the conversation."""
 
     ranges: tuple[NumberRange, ...] = ()
+    """The messages of the conversation in this state."""
     prompt: UserPrompt | None = None
+    """The last prompt of the user that led to this state."""
     compacted_from: Head | None = None
+    """The head before a compaction, if no message followed the compaction."""
 
     @property
     def numbers(self) -> Iterator[int]:
@@ -349,7 +353,7 @@ START = Head()
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """An undo, rewind or redo. `changes` are the positions of the file changes that it reverted or applied again."""
+    """An undo, rewind or redo."""
 
     move_id: int
     kind: MoveKind
@@ -357,28 +361,24 @@ class Move:
     after: Head
     files: tuple[FileMove, ...] = ()
     changes: tuple[int, ...] = ()
+    """The positions of the file changes that the move reverted or applied again."""
 
 
 class SessionHistory:
-    """The history of a session. `redoable` are the moves that can be redone, the latest last.
-
-    `stored` are all messages by number, `changes` the file changes by position. `unfinished` is a move that a crash
-    interrupted. `models` are the models, each by the number of its first message. `mode` is the last permission mode of
-    an attended run, empty if unknown.
-    """
+    """The history of a session."""
 
     def __init__(self) -> None:
-        self.stored: dict[int, StoredMessage] = {}
-        self.models: dict[int, str] = {}
-        self.mode = ""
+        self.stored: dict[int, StoredMessage] = {}  # all messages, by number
+        self.models: dict[int, str] = {}  # each model, by the number of its first message
+        self.mode = ""  # the last permission mode of an attended run, empty if unknown
         self.head = START
-        self.changes: dict[int, RecordedChange] = {}
-        self.redoable: list[Move] = []
-        self.unfinished: Move | None = None
+        self.changes: dict[int, RecordedChange] = {}  # the file changes, by position
+        self.redoable: list[Move] = []  # the moves that can be redone, the latest last
+        self.unfinished: Move | None = None  # a move that a crash interrupted
         self.next_move_id = 0
-        self._reverted: set[int] = set()
+        self._reverted: set[int] = set()  # the positions of the file changes that do not apply now
         self._latest = -1
-        self._early_requests: list[NamedRequests] = []
+        self._early_requests: list[NamedRequests] = []  # requests before the first message
         self._head_by_key: dict[tuple[tuple[NumberRange, ...], int | None], Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
         self._new_jobs: dict[int, StoredJob] = {}  # those for the next prompt, by number
@@ -437,7 +437,7 @@ class SessionHistory:
         elif last is not None:
             last.requests += attempts
 
-    def show(self, items: Iterable[ShownItem]) -> None:
+    def add_shown(self, items: Iterable[ShownItem]) -> None:
         """Add items that were shown with the latest message. A summary is not shown, so it keeps none."""
         shown = (stored for stored in reversed(self.stored.values()) if not stored.is_summary)
         last = next(shown, None)
@@ -459,7 +459,7 @@ class SessionHistory:
                     return
         self._new_jobs[job.number] = job
 
-    def show_result(self, call_id: str, result: ShownResult) -> None:
+    def set_shown_result(self, call_id: str, result: ShownResult) -> None:
         if (last := self.stored.get(self._latest)) is not None:
             last.shown_results[call_id] = result
 
@@ -489,7 +489,7 @@ class SessionHistory:
         """The position of the next file change."""
         return max(self.changes, default=-1) + 1
 
-    def change(self, change_number: int, change: RecordedChange) -> None:
+    def add_change(self, change_number: int, change: RecordedChange) -> None:
         """Record that a file is about to be changed; raise `ValueError` if the position is already used."""
         if change_number in self.changes:
             raise ValueError("the position is already used")
@@ -502,7 +502,11 @@ class SessionHistory:
     def live_changes(self, since: int) -> list[tuple[int, RecordedChange]]:
         """Return the changes from message `since` on that were not reverted, with their positions."""
         changes = sorted(self.changes.items())
-        return [(at, change) for at, change in changes if change.number >= since and at not in self._reverted]
+        return [
+            (position, change)
+            for position, change in changes
+            if change.number >= since and position not in self._reverted
+        ]
 
     def head_of(self, ranges: tuple[NumberRange, ...], prompt: int | None) -> Head:
         """Return the head with these ranges and prompt number; raise `ValueError` for an unknown prompt."""
@@ -513,8 +517,8 @@ class SessionHistory:
             raise ValueError("a move to an unknown message")
         return Head(ranges, self._prompts[prompt] if prompt is not None else None)
 
-    def move(self, move: Move) -> None:
-        """Move the head. A move that restores files is unfinished until `finish`."""
+    def apply_move(self, move: Move) -> None:
+        """Move the head. A move that restores files is unfinished until `finish_move`."""
         self._head_by_key[move.before.key] = move.before
         self.next_move_id = max(self.next_move_id, move.move_id + 1)
         self.head = move.after
@@ -527,7 +531,7 @@ class SessionHistory:
             self.redoable.append(move)
         self.unfinished = move if move.files else None
 
-    def finish(self, move_id: int) -> None:
+    def finish_move(self, move_id: int) -> None:
         """Mark a move as finished: all of its files are restored."""
         if self.unfinished is not None and self.unfinished.move_id == move_id:
             self.unfinished = None

@@ -55,7 +55,7 @@ class SessionInfo:
     """The id of another process that has the session open; 0 if the id is unknown, None if no other process has."""
 
 
-class Library:
+class SessionLibrary:
     """The sessions of a folder, one of them open in a conversation. `store` is None if this run keeps no sessions.
 
     Methods raise `ValueError` with one line for the user. Only `make_title` may be called while a turn runs. `clients`

@@ -51,15 +51,18 @@ UNFINISHED = "restoring files was interrupted, so some may not be restored: /und
 
 @dataclass(frozen=True, slots=True)
 class LoadedSession:
-    """A loaded session. `model` is the last model used; `notices` are lines for the user about the file."""
+    """A loaded session."""
 
     session_id: str
     entries: tuple[HistoryEntry, ...]
+    """The messages of the current conversation."""
     model: str
+    """The last model used."""
     title: str = ""
     cwd: str = ""
     created: str = ""
     notices: tuple[str, ...] = ()
+    """Lines for the user about the file."""
     has_header: bool = True
     history: SessionHistory = field(default_factory=SessionHistory)
     recovered: int | None = None
@@ -71,7 +74,7 @@ class LoadedSession:
 
     @property
     def has_unfinished_turn(self) -> bool:
-        """Whether the last turn was interrupted, as of `has_unfinished_turn`."""
+        """Whether the last turn was interrupted."""
         return has_unfinished_turn([self.history.stored[number] for number in self.history.all_numbers()])
 
     def all_entries(self) -> tuple[HistoryEntry, ...]:
@@ -94,6 +97,8 @@ def rebuild(
 
 @dataclass(slots=True)
 class _SessionReader:
+    """Reads the records of a file one after the other into a history."""
+
     skipped_lines: int = 0
     history: SessionHistory = field(default_factory=SessionHistory)
     header: JsonObject = field(default_factory=dict)
@@ -122,7 +127,7 @@ class _SessionReader:
             case "intent" | "result" | "note" | "compaction" | "shown":
                 self._read_related(record)
             case "agent":
-                self._agent(record)
+                self._read_agent(record)
             case "requests":
                 self.history.add_requests(attempts_from_json(record.get("attempts")), text_in(record.get("name")))
             case "change" | "void" | "move" | "moved":
@@ -160,24 +165,24 @@ class _SessionReader:
                 result = block_from_json(record)
                 if last is not None and isinstance(result, ToolResult):
                     last.results[result.call_id] = result
-                    self._show_result(result, record)
+                    self._read_shown_result(result, record)
             case "shown":
-                self._show(record)
+                self._read_shown(record)
             case "note" if last is not None:
                 last.entry = _with_note(last.entry, str_field(record, "text"))
             case _:
                 pass
 
-    def _show_result(self, result: ToolResult, record: JsonObject) -> None:
+    def _read_shown_result(self, result: ToolResult, record: JsonObject) -> None:
         if (shown := result_from(record.get("shown"), result.content)) is not None:
-            self.history.show_result(result.call_id, shown)
+            self.history.set_shown_result(result.call_id, shown)
 
-    def _show(self, record: JsonObject) -> None:
+    def _read_shown(self, record: JsonObject) -> None:
         items = record.get("items")
         shown_items = map(shown_from, items if isinstance(items, list) else ())
-        self.history.show([item for item in shown_items if item is not None])
+        self.history.add_shown([item for item in shown_items if item is not None])
 
-    def _agent(self, record: JsonObject) -> None:
+    def _read_agent(self, record: JsonObject) -> None:
         call_id = str_field(record, "call_id")
         if "intent" in record:
             self.history.record_inner_intent(call_id, str_field(record, "intent"), str_field(record, "arguments", ""))
@@ -187,15 +192,16 @@ class _SessionReader:
     def _read_move(self, record: JsonObject) -> None:
         match record["kind"]:
             case "change":
-                self.history.change(*change_from(record))
+                self.history.add_change(*change_from(record))
             case "move":
-                self.history.move(move_from(record, self.history))
+                self.history.apply_move(move_from(record, self.history))
             case "void":
                 self.history.void_change(int_field(record, "change"))
             case _:
-                self.history.finish(int_field(record, "move"))
+                self.history.finish_move(int_field(record, "move"))
 
     def finish(self, session_id: str, notice: str, partial: Message | None) -> LoadedSession:
+        """Return the session, with `partial`, an unfinished reply, as its last message."""
         recovered = None
         if partial is not None and self.history.stored:
             recovered = self.history.next_number
@@ -248,16 +254,18 @@ def is_about_broken_turn(notice: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LoadedMessages:
-    """Loaded messages. `misplaced_records` counts results without a call, `unknown_outcomes` calls without a result."""
+    """Loaded messages."""
 
     entries: tuple[HistoryEntry, ...]
     misplaced_records: int
+    """The number of results without a call."""
     unknown_outcomes: int
+    """The number of calls that were started and have no result."""
 
 
 def assemble(history: SessionHistory, numbers: Iterable[int]) -> LoadedMessages:
     """Return these messages of `history` in a form that all providers accept."""
-    builder = _Builder()
+    builder = _MessageBuilder()
     for number in numbers:
         stored = history.stored.get(number)
         if stored is not None:
@@ -267,7 +275,9 @@ def assemble(history: SessionHistory, numbers: Iterable[int]) -> LoadedMessages:
 
 
 @dataclass(slots=True)
-class _Builder:
+class _MessageBuilder:
+    """Builds a conversation in which roles alternate and every call has a result."""
+
     entries: list[HistoryEntry] = field(default_factory=list)
     open_calls: tuple[ToolCall, ...] = ()
     reply: StoredMessage | None = None

@@ -46,8 +46,8 @@ class PartialReply:
     """Writes the text of the current reply to `path`; with None nothing is written.
 
     `number` returns the number of the message that is committed next. `partial_secret_length` returns the length of the
-    suffix of a text that may be the start of a secret; it is written later. `handle` needs a running event loop. After
-    a write error the rest of the reply is not saved; the session file reports the same error.
+    suffix of a text that may be the start of a secret; such a suffix is written later. `observe` needs a running event
+    loop. After a write error the rest of the reply is not saved; the session file reports the same error.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class PartialReply:
         self._size_at_flush = 0
         self._due = FLUSH_CHARS  # the size at which it is written without waiting for the timer
 
-    def handle(self, event: TurnEvent) -> None:
+    def observe(self, event: TurnEvent) -> None:
         """Record an event that is about to be shown. Events that do not change the text of the reply are ignored."""
         if self._path is None:
             return
@@ -239,9 +239,9 @@ def _end_of_words(text: str) -> int:
     A character outside ASCII ends a word, because Chinese and Thai have no spaces and API keys are ASCII.
     """
     end = len(text)
-    for at in range(end - 1, max(-1, end - 1 - _MAX_WORD), -1):
-        if text[at].isspace() or not text[at].isascii():
-            return at + 1
+    for index in range(end - 1, max(-1, end - 1 - _MAX_WORD), -1):
+        if text[index].isspace() or not text[index].isascii():
+            return index + 1
     return end if end > _MAX_WORD else 0
 
 

@@ -258,8 +258,8 @@ def stored_from(record: JsonObject, next_number: int) -> tuple[int, StoredMessag
     """Return a message and its number, which is `next_number` if the record has none."""
     number = int_field(record, "n", next_number)
     message = message_from_json(record)
-    attempts, note, at = _stored_attempts(record), str_field(record, "note", ""), str_field(record, "at", "")
-    entry = HistoryEntry(message, attempts, note, at, numbers=(number,))
+    attempts, note, timestamp = _stored_attempts(record), str_field(record, "note", ""), str_field(record, "at", "")
+    entry = HistoryEntry(message, attempts, note, timestamp, numbers=(number,))
     return number, StoredMessage(entry, is_a_prompt(message) and record.get("is_own") is not False)
 
 
@@ -394,7 +394,7 @@ def _as_object(value: Json) -> JsonObject:
 
 
 def _as_index(value: Json) -> int:
-    return int_field({"at": value}, "at")
+    return int_field({"index": value}, "index")
 
 
 _ENCODER = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
@@ -415,7 +415,7 @@ _SHOWN_TYPE_NAMES = {cls: name for name, (cls, _) in _SHOWN_FIELDS.items()}
 
 
 def result_to_json(result: ShownResult, content: str, redact: Callable[[str], str]) -> JsonObject:
-    """Return the display of a result whose redacted content is `content`."""
+    """Return the display of a result as JSON; `content` is the redacted content of the result."""
     row: JsonObject = {"state": result.state}
     texts = {"summary": result.summary, "diff": result.diff, "problems": result.problems}
     row |= {name: redact(text) for name, text in texts.items() if text}
@@ -467,14 +467,14 @@ def shown_from(value: Json) -> ShownItem | None:
     """Return an item; None if it is of an unknown type. Raise `ValueError` if it is invalid."""
     if not isinstance(value, dict):
         raise ValueError("not an object")
-    position = value.get("at", 0)
-    if not isinstance(position, int):
+    offset = value.get("at", 0)
+    if not isinstance(offset, int):
         raise ValueError("at is not a number")
     name = text_in(value.get("type"))
     if name == "turn":
-        return ShownItem(_turn_from(value), position)
+        return ShownItem(_turn_from(value), offset)
     if name == "searched":
-        return ShownItem(_searched_from(value), position)
+        return ShownItem(_searched_from(value), offset)
     if name not in _SHOWN_FIELDS:
         return None
     cls, kinds = _SHOWN_FIELDS[name]
@@ -484,7 +484,7 @@ def shown_from(value: Json) -> ShownItem | None:
             raise ValueError(f"{field} is missing or of the wrong kind")
     if cls is Notice and values["level"] not in get_args(Level):
         raise ValueError("no such level")
-    return ShownItem(cls(**values), position)
+    return ShownItem(cls(**values), offset)
 
 
 def _turn_to_json(ended: TurnEnded, redact: Callable[[str], str]) -> JsonObject:

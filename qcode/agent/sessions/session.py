@@ -106,7 +106,7 @@ class Session:
         """Whether all records so far are in the file."""
         return self._file.is_saved
 
-    def begin(
+    def buffer_header(
         self,
         *,
         model: str,
@@ -222,10 +222,10 @@ class Session:
     def record_change(self, change: RecordedChange) -> int:
         """Record that a file is about to be changed; return the position for `void_change`."""
         with self._lock:
-            at = self.history.next_change
-            self._write({"kind": "change", "at": self._now(), **change_to_json(at, change)})
-            self.history.change(at, change)
-            return at
+            position = self.history.next_change
+            self._write({"kind": "change", "at": self._now(), **change_to_json(position, change)})
+            self.history.add_change(position, change)
+            return position
 
     def void_change(self, change_number: int) -> None:
         """Record that a change did not happen."""
@@ -233,18 +233,18 @@ class Session:
             self._write({"kind": "void", "change": change_number})
             self.history.void_change(change_number)
 
-    def move(self, move: Move) -> None:
+    def record_move(self, move: Move) -> None:
         """Record a move to another state of the conversation, and sync it to disk."""
         with self._lock:
             self._write({"kind": "move", "at": self._now(), **move_to_json(move)})
-            self.history.move(move)
+            self.history.apply_move(move)
             self._file.sync()
 
-    def finish(self, move_id: int) -> None:
+    def finish_move(self, move_id: int) -> None:
         """Record that all files of a move are restored."""
         with self._lock:
             self._write({"kind": "moved", "move": move_id})
-            self.history.finish(move_id)
+            self.history.finish_move(move_id)
             self._file.sync()
 
     def record_intent(self, call: ToolCall) -> None:
@@ -265,7 +265,7 @@ class Session:
             if display is not None:
                 display = replace(display, diff=shortened_diff(display.diff))
                 record["shown"] = result_to_json(display, self.redact(result.content), self.redact)
-                self.history.show_result(result.call_id, display)
+                self.history.set_shown_result(result.call_id, display)
             self._write(record)
 
     def record_shown(self, items: Sequence[ShownItem]) -> None:
@@ -275,7 +275,7 @@ class Session:
             line = to_line({"kind": "shown", "at": self._now(), "items": rows})
             # A session begins with its first message: until then the line waits for it.
             (self._file.append if self.history.stored else self._file.buffer)(line)
-            self.history.show(items)
+            self.history.add_shown(items)
 
     def append_inner(self, call_id: str, message: Message, attempts: Iterable[AttemptRecord] = ()) -> None:
         """Record a message of the sub-agent started by `call_id`; it is not part of the conversation."""
@@ -325,7 +325,7 @@ class Session:
         self.title = title
         self._write({"kind": "title", "at": self._now(), "title": self.redact(title)})
 
-    def note(self, text: str) -> None:
+    def record_note(self, text: str) -> None:
         """Record a note for the user about the last message, such as that it was truncated or cancelled."""
         self._write({"kind": "note", "at": self._now(), "text": self.redact(text)})
 

@@ -28,7 +28,7 @@ _LINE_STARTS = tuple(
 
 @dataclass(slots=True)
 class UsageTotals:
-    """Sums over some sessions. `cost` omits requests with an unknown price, which `unpriced_requests` counts."""
+    """Sums over some sessions."""
 
     turns: int = 0
     requests: int = 0
@@ -40,7 +40,9 @@ class UsageTotals:
     continuations: int = 0
     retries: int = 0
     cost: Decimal = Decimal(0)
+    """In USD, without requests of unknown price."""
     unpriced_requests: int = 0
+    """The number of requests of unknown price."""
 
     def add(self, attempt: AttemptRecord, price: Price | None) -> None:
         usage: Usage = attempt.usage

@@ -1,8 +1,8 @@
-"""All sessions of one project: create, find, resume, copy, list and delete them; names and summaries.
+"""All sessions of one project: create, find, resume, copy, list, summarize and delete them.
 
-They are stored in `STATE/sessions/PROJECT/ID.jsonl`, with `ID.lock` for an open session, `ID.corrupt` for the truncated
-end of a damaged session, `ID.partial` for the text of the current reply, and `ID.files` for the contents of changed
-files. There is no index to rebuild. A summary is read without building the conversation.
+A session is stored in `STATE/sessions/PROJECT/ID.jsonl`. Files beside it are `ID.lock` while it is open, `ID.corrupt`
+with the truncated end of a damaged session, `ID.partial` with the text of the current reply, and `ID.files` with the
+contents of changed files. There is no index to rebuild. A summary is read without building the conversation.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class SessionStore:
             partial=partial,
             partial_secret_length=self._partial_secret_length,
         )
-        session.begin(
+        session.buffer_header(
             model=model,
             cwd=str(cwd),
             root=str(self._root),
@@ -181,7 +181,7 @@ class SessionStore:
         )
         session.loaded = loaded.history.head, loaded.entries
         if not loaded.has_header:
-            session.begin(model=loaded.model, cwd=loaded.cwd or str(self._root), root=str(self._root))
+            session.buffer_header(model=loaded.model, cwd=loaded.cwd or str(self._root), root=str(self._root))
         if loaded.recovered is not None:
             session.recover(loaded.recovered)
         if loaded.entries and loaded.entries[-1].is_filled_in:

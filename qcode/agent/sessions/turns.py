@@ -47,20 +47,21 @@ class PromptParts:
 
 @dataclass(frozen=True, slots=True)
 class CallView:
-    """A call and its result as the user sees them. `state` is empty for a call that succeeded.
-
-    `plan` is the Markdown of a plan. The result of an approved plan is text for the model only, so it has no `output`.
-    """
+    """A call and its result as the user sees them."""
 
     name: str
     argument: str
+    """The main argument, on one line."""
     arguments: JsonObject
     state: str = ""
+    """Empty for a call that succeeded."""
     summary: str = ""
     diff: str = ""
     output: str = ""
+    """Empty for an approved plan, whose result is text for the model only."""
     images: tuple[Image, ...] = ()
     plan: str = ""
+    """The Markdown of a plan; empty for any other call."""
 
     @property
     def is_approved_plan(self) -> bool:
@@ -73,9 +74,9 @@ class CallView:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The state and the summary without empty ones, and without what is already said.
+        """The state and the summary, if they are not empty; the summary does not repeat the argument.
 
-        For example, `read a.py` fails with the summary `a.py does not exist`: `failed`, `does not exist`.
+        For example, the notes of a `read a.py` with the summary `a.py does not exist` are `failed`, `does not exist`.
         """
         if self.is_approved_plan:
             return ()
@@ -125,15 +126,14 @@ class SessionStep:
 
 @dataclass(frozen=True, slots=True)
 class SessionTurn:
-    """A prompt and everything until the next one. Turns are counted from 1.
-
-    `cost` is None if a price or a token count is unknown.
-    """
+    """A prompt and everything until the next prompt."""
 
     number: int
+    """Counted from 1."""
     steps: tuple[SessionStep, ...]
     usage: Usage
     cost: Decimal | None
+    """In USD; None if a price or a token count is unknown."""
 
     @property
     def prompt(self) -> PromptParts:

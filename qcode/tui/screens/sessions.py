@@ -27,7 +27,7 @@ from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import SteadyInput
 
 if TYPE_CHECKING:
-    from qcode.agent.sessions.library import Library, SessionInfo
+    from qcode.agent.sessions.library import SessionInfo, SessionLibrary
 
 _MAX_PREVIEW_MESSAGES = 4
 _MIN_PREVIEW_HEIGHT = 14
@@ -50,7 +50,9 @@ class SessionPicker(Picker):
         Binding("ctrl+x", "delete", "Delete", priority=True, show=False),
     ]
 
-    def __init__(self, library: Library, now: Callable[[], float], highlighted: str = "", *, words: str = "") -> None:
+    def __init__(
+        self, library: SessionLibrary, now: Callable[[], float], highlighted: str = "", *, words: str = ""
+    ) -> None:
         self._library = library
         self._first_words = words
         self._now = now

@@ -213,7 +213,7 @@ def test_partial_equals_the_answer_of_an_interrupted_pipe(
     folder = tmp_path_factory.mktemp("p")
     answer = AnswerSoFar()
     for event in events:
-        answer.handle(event)
+        answer.observe(event)
     kept_text = text_of(written(folder / "p", *events))
     assert kept_text.rstrip() == answer.text.rstrip()  # a block of white space at the end is not kept
     assert answer.text.startswith(kept_text)
@@ -269,7 +269,7 @@ def test_partial_of_an_open_session_is_shown_and_forked_but_left_alone(tmp_path:
     session = begin(store, PROMPT)
 
     async def write() -> None:
-        session.partial.handle(TextDelta(0, "half an answ"))
+        session.partial.observe(TextDelta(0, "half an answ"))
         session.partial.flush(includes_last_word=True)
 
     asyncio.run(write())

@@ -174,7 +174,7 @@ async def _answer(agent: Agent, task: BatchTask) -> JsonObject:
     spending = ModelSpending(agent.conversation.model, lambda: agent.conversation.client.known_model().output_limit)
     async with agent.stream(prompt, append_only=False) as turn:
         async for event in turn:
-            spending.handle(event)
+            spending.observe(event)
     line = result_line(
         turn.ended,
         agent.conversation.session_id,
