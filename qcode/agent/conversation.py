@@ -541,10 +541,10 @@ class Conversation:
         """Return the files that a prompt mentions, and problems. Piped text in an unattended run mentions none."""
         if not self._context.is_attended or not self._turn_options.finds_files:
             return (), ()
-        from qcode.agent.context.attachments import mentions
+        from qcode.agent.context.attachments import attach_mentions
 
         why_not, is_other = partial(why_not_read, self.policy), self._toolbox.names_resource
-        return mentions(typed, self._context.folder, foreign, why_not, is_other)
+        return attach_mentions(typed, self._context.folder, foreign, why_not, is_other)
 
     def _subagents_of_turn(self, tool: SubagentTool) -> Subagents:
         """Return the sub-agents of the running turn."""

@@ -206,9 +206,9 @@ def _reads_input(options: Options) -> bool:
 def _report_missing(agent: Agent, typed: str, foreign: Spans) -> None:
     """Report each `@path` of the user that is neither a file nor a resource of a tool server."""
     if "@" in typed:
-        from qcode.agent.context.attachments import missing_mentions
+        from qcode.agent.context.attachments import missing_mention_lines
 
-        for line in missing_mentions(typed, agent.context.folder, foreign, agent.toolbox.names_resource):
+        for line in missing_mention_lines(typed, agent.context.folder, foreign, agent.toolbox.names_resource):
             write_stderr(line)
 
 
@@ -285,14 +285,16 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
         raise QcodeError(text, ExitCode.LIMIT_REACHED) from None
     attached: tuple[Block, ...] = ()
     if options.file or "@" in typed:
-        from qcode.agent.context.attachments import attachments
+        from qcode.agent.context.attachments import attach_files
 
-        attached = attachments(map(Path, options.file), typed, context.folder, foreign)
+        attached = attach_files(map(Path, options.file), typed, context.folder, foreign)
     if foreign:
-        from qcode.agent.context.attachments import foreign_mentions
+        from qcode.agent.context.attachments import attach_foreign_mentions
 
         policy = policy_of(context)
-        mentioned, problems = foreign_mentions(typed, context.folder, foreign, lambda path: why_not_read(policy, path))
+        mentioned, problems = attach_foreign_mentions(
+            typed, context.folder, foreign, lambda path: why_not_read(policy, path)
+        )
         attached = (*attached, *mentioned)
         for line in problems:
             write_stderr(line)

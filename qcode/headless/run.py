@@ -565,9 +565,9 @@ def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None]) -
         raise InputError(f"cannot read standard input: {error.strerror}") from None
     if not data:
         return ""
-    from qcode.agent.context.attachments import decoded
+    from qcode.agent.context.attachments import decode_text
 
-    return decoded(data, "standard input")
+    return decode_text(data, "standard input")
 
 
 def _read_all(descriptor: int) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from qcode.agent.agent import Agent
-from qcode.agent.context.attachments import attachments
+from qcode.agent.context.attachments import attach_files
 from qcode.agent.models.selection import Selection
 from qcode.agent.options import RunContext
 from qcode.agent.sessions.resumption import restore_session
@@ -21,7 +21,7 @@ from qcode.tui.commands.table import COMMANDS, as_command, as_skill_command
 def open_agent(context: RunContext, selection: Selection) -> Agent:
     """Return the agent, with the files from flags attached; raise `QcodeError`."""
     _check_key_bindings(context.settings)
-    attached = attachments(map(Path, context.options.file), "", context.folder)
+    attached = attach_files(map(Path, context.options.file), "", context.folder)
     agent = Agent.begin(context, selection)
     agent.conversation.attach(attached)
     context.keys.limit_waiting()

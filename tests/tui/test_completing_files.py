@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.context.attachments import mentions
+from qcode.agent.context.attachments import attach_mentions
 from qcode.agent.context.file_index import FileIndex, FileMatches
 from qcode.protocol.messages import Text, assistant, user
 from qcode.text.match import FuzzySearch, PathIndex
@@ -66,7 +66,7 @@ def test_mention_at_the_cursor_is_found(line: str, column: int, mention: Mention
 def test_completed_mention_attaches_that_file(tmp_path_factory: pytest.TempPathFactory, name: str) -> None:
     folder = tmp_path_factory.mktemp("files")
     Path(folder, name).write_text("inside")
-    blocks, problems = mentions(f"look at {mention_of(name)} now", folder)
+    blocks, problems = attach_mentions(f"look at {mention_of(name)} now", folder)
     assert (len(blocks), problems) == (1, ())
 
 

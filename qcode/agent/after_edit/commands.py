@@ -45,7 +45,7 @@ are recorded.
 
 @dataclass(frozen=True, slots=True)
 class CommandScope:
-    """The parts of a call that the commands after it need."""
+    """The parts of a call that are needed to run the commands of `[after_edit]` for its edits."""
 
     policy: Policy
     workspace: Workspace
@@ -57,7 +57,7 @@ class CommandScope:
 
 @dataclass(frozen=True, slots=True)
 class EditCommandRun:
-    """A command that ran."""
+    """A command of `[after_edit]` that ran."""
 
     line: str
     failure: str = ""

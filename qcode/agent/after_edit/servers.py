@@ -105,7 +105,7 @@ NOT_FOUND = "was not found on PATH"
 
 @dataclass(frozen=True, slots=True)
 class FoundServer:
-    """The result of searching the server of a language."""
+    """The server of a language, or why there is none."""
 
     language: Language
     argv: tuple[str, ...] = ()
@@ -120,7 +120,7 @@ def find_server(
     environment: Mapping[str, str],
     workspace: Workspace,
 ) -> FoundServer:
-    """Return the server of a language: the configured one, otherwise the first that is installed."""
+    """Return the server of a language: the configured one, otherwise the first one that is installed."""
     configured_command = configured.get(language.name)
     if configured_command is not None and not configured_command:
         return FoundServer(language, reason="off (after_edit.servers)")
@@ -263,15 +263,15 @@ class ServerPool:
 
 
 class _Entry:
-    """The state of the server of one language. `failure` is why the server is no longer used."""
+    """The state of the server of one language."""
 
     def __init__(self, found: FoundServer) -> None:
         self.found = found
         self.server: LanguageServer | None = None
         self.lock = asyncio.Lock()
         self.starts = 0
-        self.failure = ""
-        self.is_reported = False
+        self.failure = ""  # why the server is no longer used, empty if it is used
+        self.is_reported = False  # whether a warning has named the failure
 
 
 def _with_interpreter(settings: Mapping[str, Any], root: Path) -> Mapping[str, Any]:

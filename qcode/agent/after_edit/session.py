@@ -34,6 +34,7 @@ from qcode.tools.workspace import Workspace
 from qcode.values import dataclass
 
 WAIT_S = 2.0
+"""Seconds that the result of a call waits for the check of its edits."""
 MAX_CHECK_S = 120.0
 """A server that takes longer than this, for example to read a very large project, is not used again."""
 MAX_FILES = 10
@@ -72,11 +73,11 @@ class CheckResult:
 
 
 class _Check:
-    """A running check. `before` is the text whose problems the model knows, None for a new file."""
+    """A running check of an edited file."""
 
     def __init__(self, path: Path, before: str | None, task: asyncio.Task[list[CheckResult]]) -> None:
         self.path = path
-        self.before = before
+        self.before = before  # the text whose problems the model knows, None for a new file
         self.task = task
 
     @property

@@ -40,7 +40,7 @@ _T = TypeVar("_T")
 
 
 class Checkpoints:
-    """The checkpoints of one workspace. Call `follow` with each new session.
+    """The checkpoints of one workspace and its open session. Call `follow` with each new session.
 
     Methods that plan or perform a move raise `ValueError` with one line for the user if the move is not possible, for
     example while a turn runs (`is_busy`). `on_move` is called after the session moved to another state.
@@ -54,9 +54,9 @@ class Checkpoints:
         self._is_busy = is_busy
         self._watch: FolderWatch | None = None
         self._watch_lock = asyncio.Lock()
-        self._begin(session)
+        self._begin_session(session)
 
-    def _begin(self, session: Session) -> None:
+    def _begin_session(self, session: Session) -> None:
         self._session = session
         self._workspace.recorder = self._recorder = Recorder(session)
         self._current_rewinder: Rewinder | None = None
@@ -75,7 +75,7 @@ class Checkpoints:
     def follow(self, session: Session) -> None:
         """Continue with another session."""
         self.close()
-        self._begin(session)
+        self._begin_session(session)
 
     def close(self) -> None:
         """Stop recording. Idempotent."""
@@ -88,19 +88,19 @@ class Checkpoints:
 
     async def plan_undo(self) -> RewindPlan:
         """Plan to undo the last turn, or a compaction requested after it."""
-        return await self._work(self._rewinder.plan_undo)
+        return await self._run_if_idle(self._rewinder.plan_undo)
 
     async def plan_redo(self) -> RewindPlan:
-        return await self._work(self._rewinder.plan_redo)
+        return await self._run_if_idle(self._rewinder.plan_redo)
 
     async def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:
         """Plan to rewind to the state before message `number`."""
-        return await self._work(lambda: self._rewinder.plan_rewind(number, scope))
+        return await self._run_if_idle(lambda: self._rewinder.plan_rewind(number, scope))
 
     async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
         """Perform a plan completely, even if cancelled; doubtful files only if they are in `overwrite`."""
         try:
-            return await self._work(lambda: self._rewinder.perform(plan, overwrite))
+            return await self._run_if_idle(lambda: self._rewinder.perform(plan, overwrite))
         finally:
             self._on_move()
 
@@ -108,26 +108,29 @@ class Checkpoints:
         """Return the diffs of files that the session changed and that were not restored."""
         from qcode.agent.checkpoints.rewind import session_diffs
 
-        return await self._work(lambda: session_diffs(self._session, self._recorder.blobs, self._workspace.show))
+        return await self._run_if_idle(lambda: session_diffs(self._session, self._recorder.blobs, self._workspace.show))
 
     async def turn_changes(self) -> tuple[TurnChanges, ...]:
         """Return the files that each turn changed, oldest turn first, without turns that were undone."""
         from qcode.agent.checkpoints.turn_changes import turn_changes
 
-        return await self._work(lambda: turn_changes(self._session.history, self._recorder.blobs, self._workspace.show))
+        return await self._run_if_idle(
+            lambda: turn_changes(self._session.history, self._recorder.blobs, self._workspace.show)
+        )
 
     async def plan_part(self, number: int, path: str, hunk: int | None = None) -> RewindPlan:
         """Plan to undo the change of the file at `path` (absolute) by turn `number`, or one hunk of it."""
-        return await self._work(lambda: self._rewinder.plan_part(number, path, hunk))
+        return await self._run_if_idle(lambda: self._rewinder.plan_part(number, path, hunk))
 
-    async def _work(self, work: Callable[[], _T]) -> _T:
+    async def _run_if_idle(self, operation: Callable[[], _T]) -> _T:
+        """Run a blocking operation in a thread; raise `ValueError` while a turn runs, or if it is not possible."""
         if self._is_busy():
             raise ValueError("A turn is running. Press Esc to interrupt it first.")
         await self.wait_until_recorded()
         from qcode.agent.checkpoints.rewind import MoveImpossible
 
         try:
-            return await run_blocking(work)
+            return await run_blocking(operation)
         except MoveImpossible as impossible:
             raise ValueError(str(impossible)) from None
 
@@ -144,7 +147,7 @@ class Checkpoints:
                 try:
                     outcome = await work
                 finally:
-                    self._compare_task = asyncio.ensure_future(asyncio.to_thread(lambda: _record(watch, recorder)))
+                    self._compare_task = asyncio.ensure_future(asyncio.to_thread(lambda: _record_all(watch, recorder)))
                 changed = await asyncio.shield(self._compare_task)
         finally:
             work.close()  # the command was not started if the call was cancelled during the first comparison
@@ -161,7 +164,7 @@ class Checkpoints:
         return (*self._recorder.take_warnings(), *watched)
 
 
-def _record(watch: FolderWatch, recorder: Recorder) -> int:
+def _record_all(watch: FolderWatch, recorder: Recorder) -> int:
     differences = watch.differences()
     for difference in differences:
         recorder.record_observed(difference.path, difference.before, difference.content, difference.after)

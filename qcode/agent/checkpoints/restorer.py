@@ -34,7 +34,7 @@ class FileRestore:
     refusal: str = ""
     """Why the restore is impossible; empty if it is possible."""
     changes: tuple[int, ...] = ()
-    """The positions of the changes that it undoes."""
+    """The positions of the changes that the restore undoes."""
 
 
 class NotRestorable(Exception):  # noqa: N818  # a state of the disk, not an error of qcode
@@ -73,8 +73,8 @@ def restores_for_changes(
     `later_states` are the states of files that qcode itself changed after these changes.
     """
     by_path: dict[str, list[tuple[int, RecordedChange]]] = {}
-    for at, change in changes:
-        by_path.setdefault(change.path, []).append((at, change))
+    for position, change in changes:
+        by_path.setdefault(change.path, []).append((position, change))
     later = later_states or {}
     restores = (
         _restore_for_changes(path, group, (later[path],) if path in later else ()) for path, group in by_path.items()
@@ -107,7 +107,8 @@ def _restore_for_changes(
     # If qcode was killed between the record and the change, the file still has the content before it.
     expected = (last.after, last.before, *later_states) if last.by == "tool" else (last.after, *later_states)
     has_modes = any(change.by == "command" for _, change in changes)
-    return _restore(path, expected, first.before, doubt, tuple(at for at, _ in changes), has_modes=has_modes)
+    positions = tuple(position for position, _ in changes)
+    return _restore(path, expected, first.before, doubt, positions, has_modes=has_modes)
 
 
 def _restore(
@@ -121,10 +122,8 @@ def _restore(
 ) -> FileRestore | None:
     """Return the restore of `path` to `target`; it has a doubt if the current state is not in `expected`.
 
-    Return None if nothing is to be done.
-
-    `has_modes`: a file that differs from `target` only in its mode is restored too. Tools change no mode, so after a
-    change by a tool a different mode was set by the user.
+    Return None if nothing is to be done. `has_modes`: a file that differs from `target` only in its mode is restored
+    too. Tools change no mode, so after a change by a tool a different mode was set by the user.
     """
     try:
         current = read_state(path)
@@ -154,15 +153,14 @@ def is_same_file(left: FileState | None, right: FileState | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PreparedRestore:
-    """A restore whose current content is stored. `loaded` is the only version that may be replaced, bytes for a link.
-
-    `content` is None if the file is deleted, or if only its mode is restored.
-    """
+    """A restore of a file whose current content is stored, so that the restore can be undone."""
 
     restore: FileRestore
     move: FileMove
     loaded: LoadedFile | bytes | None
+    """The only version that may be replaced: a file, the target of a link (bytes), or no file."""
     content: bytes | None
+    """The content to write; None if the file is deleted, or if only its mode is restored."""
 
 
 class Restorer:

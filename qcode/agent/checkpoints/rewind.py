@@ -48,40 +48,42 @@ RewindScope: TypeAlias = Literal["conversation", "files", "both"]
 
 @dataclass(frozen=True, slots=True)
 class RewindPoint:
-    """A prompt to which the conversation can be rewound; `files` were changed after it.
-
-    `number` identifies the message. `at` is an ISO 8601 time.
-    """
+    """A prompt to which the conversation can be rewound."""
 
     number: int
+    """The number of the message."""
     text: str
+    """The command or the text that the user typed."""
     timestamp: str
+    """The time of the prompt (ISO 8601)."""
     files: tuple[str, ...] = ()
+    """The files that its turn changed, for display."""
 
 
 @dataclass(frozen=True, slots=True)
 class FilePlan:
-    """The planned action for one file. `doubt` is why the user must confirm it, `refusal` why it is impossible."""
+    """The planned action for one file."""
 
     path: str
     action: Literal["restore", "create", "delete"]
     doubt: str = ""
+    """Why the user must confirm the action; empty if there is no reason."""
     refusal: str = ""
+    """Why the action is impossible; empty if it is possible."""
 
 
 @dataclass(frozen=True, slots=True)
 class RewindPlan:
-    """A planned move. It is valid until anything else happens in the conversation.
-
-    `summary` describes it in one line. `messages` and `turns` are the numbers of messages and turns that it removes
-    from the conversation; they are negative if it brings them back.
-    """
+    """A planned move. It is valid until anything else happens in the conversation."""
 
     plan_id: int
     summary: str
+    """The move in one line."""
     files: tuple[FilePlan, ...]
     messages: int
+    """The number of messages that the move removes from the conversation; negative if it brings them back."""
     turns: int = 0
+    """The number of turns that the move removes; negative if it brings them back."""
     is_redo: bool = False
 
     @property
@@ -99,26 +101,25 @@ class RewindPlan:
 
 @dataclass(frozen=True, slots=True)
 class RewindReport:
-    """The result of a move. `prompt` is the text of the removed prompt, to be edited again.
-
-    `problems` are lines about files that were not restored.
-    """
+    """The result of a move."""
 
     text: str
+    """The result in one line."""
     prompt: str = ""
+    """The text of the removed prompt, to be edited again; empty if none was removed."""
     problems: tuple[str, ...] = ()
+    """A line for each file that was not restored."""
 
 
 @dataclass(frozen=True, slots=True)
 class SessionFileDiff:
-    """A file that the session changed. `diff` is a unified diff from before its first change to now.
-
-    If there is no text to compare, `diff` is empty and `note` says why.
-    """
+    """A file that the session changed."""
 
     path: str
     diff: str
+    """A unified diff from before the first change to now; empty if there is no text to compare."""
     note: str = ""
+    """Why there is no diff, or that the file was deleted; otherwise empty."""
 
 
 class MoveImpossible(Exception):  # noqa: N818  # an answer, not a failure
@@ -255,7 +256,7 @@ class Rewinder:
         Raise `MoveImpossible` if the conversation has changed since the plan was made.
         """
         planned, self._planned = self._planned, None
-        if planned is None or planned.plan.plan_id != plan.plan_id or planned.state != self._state():
+        if planned is None or planned.plan.plan_id != plan.plan_id or planned.state != self._session_state():
             raise MoveImpossible("The conversation has changed since. Try again.")
         problems = [f"{self._label(restore.path)} {restore.refusal}" for restore in planned.restores if restore.refusal]
         prepared = self._prepare(planned, frozenset(overwrite), problems)
@@ -283,7 +284,9 @@ class Rewinder:
                 # A link that replaced a folder is removed before the files of the folder are restored.
                 removed = (other.restore.path for other in prepared if other.restore.target is None)
                 prepared.append(
-                    self._restorer.prepare(restore, is_below=any(restore.path.startswith(f"{at}/") for at in removed))
+                    self._restorer.prepare(
+                        restore, is_below=any(restore.path.startswith(f"{removed_path}/") for removed_path in removed)
+                    )
                 )
             except Refused as refused:
                 problems.append(str(refused))
@@ -301,7 +304,7 @@ class Rewinder:
                 for restore in planned.restores
                 if restore.path in paths or (_is_done(restore) and not restore.refusal)
             )
-            changes = tuple(at for restore in restores for at in restore.changes)
+            changes = tuple(position for restore in restores for position in restore.changes)
         if planned.finishes is not None:
             return Move(planned.finishes.move_id, planned.kind, history.head, planned.after)
         move = Move(history.next_move_id, planned.kind, history.head, planned.after, files, changes)
@@ -325,7 +328,7 @@ class Rewinder:
         plan = replace(plan, summary=_summary(kind, plan, finishes))
         head = self._history.head
         spans_compaction = after.is_compacted(head) if kind == "redo" else head.is_compacted(after)
-        state = self._state()
+        state = self._session_state()
         redoes = self._history.redoable[-1].kind if kind == "redo" else None
         self._planned = _PlannedMove(
             plan, kind, after, tuple(restores), prompt, finishes, spans_compaction, state, head, redoes
@@ -337,7 +340,8 @@ class Rewinder:
         action = "delete" if restore.target is None else "create" if restore.current is None else "restore"
         return FilePlan(self._label(restore.path), action, restore.doubt, restore.refusal)
 
-    def _state(self) -> tuple[object, ...]:
+    def _session_state(self) -> tuple[object, ...]:
+        """Return values that differ after anything happened in the session."""
         history = self._history
         return history.latest, history.next_move_id, history.next_change, history.head.key
 

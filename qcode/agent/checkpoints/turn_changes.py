@@ -21,11 +21,14 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ChangeHunk:
-    """A part of a diff. `line` is its first line in the new file; `added` and `removed` are numbers of lines."""
+    """A part of a diff."""
 
     line: int
+    """The first changed line, counted from 1."""
     added: int
+    """The number of added lines."""
     removed: int
+    """The number of removed lines."""
     diff: str
 
 
@@ -61,16 +64,15 @@ class TurnChanges:
 
 @dataclass(frozen=True, slots=True)
 class FileVersions:
-    """A file before and after a turn. `changes` are the positions of its changes.
-
-    `is_last`: no later change followed.
-    """
+    """A file before and after a turn."""
 
     path: str
     before: FileState | None
     after: FileState | None
     changes: tuple[int, ...]
+    """The positions of the changes in the history of the session."""
     is_last: bool
+    """No later turn changed the file."""
 
 
 def files_of_turn(history: SessionHistory, number: int) -> tuple[FileVersions, ...]:

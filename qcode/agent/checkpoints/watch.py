@@ -32,19 +32,21 @@ _Stamp: TypeAlias = "tuple[int, int, int, int]"
 
 @dataclass(frozen=True, slots=True)
 class ObservedFile:
-    """A file at one point in time. `content` is None if it is too large to keep; for a link it is the target."""
+    """A file at one point in time."""
 
     stamp: _Stamp
     content: bytes | None
+    """The content, or the target of a link; None if it is too large to keep."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A changed file; `content` is its old content, None if unknown."""
+    """A changed file."""
 
     path: Path
     before: FileState | None
     content: bytes | None
+    """The old content, None if unknown."""
     after: FileState | None
 
 
@@ -112,7 +114,7 @@ class FolderWatch:
     ) -> Iterator[Difference]:
         for name in sorted(before.keys() | after.keys()):
             old, new = before.get(name), after.get(name)
-            if old is not None and new is not None and (old.stamp == new.stamp or _is_same(old, new)):
+            if old is not None and new is not None and (old.stamp == new.stamp or _differs_in_time_only(old, new)):
                 continue
             path = self._root / name
             current = _state(path, new)
@@ -148,7 +150,7 @@ def _observe(entry: os.DirEntry[str], previous: ObservedFile | None, bytes_left:
         return ObservedFile(stamp, None)  # the file exists, but cannot be read
 
 
-def _is_same(old: ObservedFile, new: ObservedFile) -> bool:
+def _differs_in_time_only(old: ObservedFile, new: ObservedFile) -> bool:
     """Return whether only the timestamp of a file changed."""
     return old.content is not None and old.content == new.content and old.stamp[3] == new.stamp[3]
 

@@ -56,18 +56,18 @@ _ATTACHED = lazy_pattern(
 )
 
 
-def attachments(files: Iterable[Path], typed: str, folder: Path, foreign: Spans = ()) -> tuple[Block, ...]:
+def attach_files(files: Iterable[Path], typed: str, folder: Path, foreign: Spans = ()) -> tuple[Block, ...]:
     """Return the files named by flags and by `@path` in the typed prompt as blocks; raise `InputError` on failure.
 
     An `@word` that does not name a file is plain text. A path with spaces is written `@"a b"` or `@a\\ b`; `@a:10-20`
-    attaches lines of a file, `@a/` the list of a folder. `foreign_mentions` handles mentions in `foreign` spans.
+    attaches lines of a file, `@a/` the list of a folder. `attach_foreign_mentions` handles mentions in `foreign` spans.
     """
     named = [_block(folder / path, str(path), takes_pipes=True) for path in files]
     found, _ = _find_mentions(typed, folder, foreign)
     return (*named, *(_mention_block(mention) for mention in found if not mention.is_foreign))
 
 
-def mentions(
+def attach_mentions(
     typed: str,
     folder: Path,
     foreign: Spans = (),
@@ -76,18 +76,17 @@ def mentions(
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     """Return the blocks that `@path` in the prompt attaches, and a line for each file that is not attached.
 
-    `is_other` returns whether an `@word` that names no file names something else, such as a resource of a tool server.
-
     `foreign` are the spans of the prompt that come from a file of the project. A mention that overlaps such a span is
-    foreign: `why_not_read` returns why the model may not read its path without asking, empty if it may.
+    foreign: `why_not_read` returns why the model may not read its path without asking, empty if it may. `is_other`
+    returns whether an `@word` that names no file names something else, such as a resource of a tool server.
     """
     found, missing = _find_mentions(typed, folder, foreign)
     blocks, problems = _read_mentions(found, why_not_read)
     return blocks, (*problems, *_missing_lines(missing, is_other))
 
 
-def missing_mentions(typed: str, folder: Path, foreign: Spans, is_other: Callable[[str], bool]) -> tuple[str, ...]:
-    """Return a line for each file that the user mentions and that does not exist, as `mentions` does."""
+def missing_mention_lines(typed: str, folder: Path, foreign: Spans, is_other: Callable[[str], bool]) -> tuple[str, ...]:
+    """Return a line for each file that the user mentions and that does not exist, as `attach_mentions` does."""
     return _missing_lines(_find_mentions(typed, folder, foreign)[1], is_other)
 
 
@@ -98,10 +97,10 @@ def _missing_lines(names: Iterable[str], is_other: Callable[[str], bool]) -> tup
     return (*lines, f"{more} more files not found, left as text") if more > 0 else lines
 
 
-def foreign_mentions(
+def attach_foreign_mentions(
     typed: str, folder: Path, foreign: Spans, why_not_read: Callable[[Path], str]
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-    """Return the result of `mentions` for foreign mentions only."""
+    """Return the result of `attach_mentions` for foreign mentions only."""
     found, _ = _find_mentions(typed, folder, foreign)
     return _read_mentions((mention for mention in found if mention.is_foreign), why_not_read)
 
@@ -126,15 +125,16 @@ def _read_mentions(
 
 @dataclass(frozen=True, slots=True)
 class _Mention:
-    """An existing file or folder, its name as typed, and the requested lines.
-
-    `is_foreign`: at least a part of the mention was not typed by the user. Its `path` then contains no links.
-    """
+    """A mention of an existing file or folder."""
 
     path: Path
+    """The path; of a foreign mention, with all links resolved."""
     name: str
+    """The name as typed."""
     lines: tuple[int, int] | None = None
+    """The first and the last line to attach; None for the whole file."""
     is_foreign: bool = False
+    """At least a part of the mention was not typed by the user."""
 
 
 def attached_text(label: str, text: str) -> Text:
@@ -193,16 +193,17 @@ def _output_block(kind: str, line: str, result: str, output: str) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """An attached block of the kind `file`, `folder`, `shell`, `job`, `aside` or `resource`.
-
-    `result` is the outcome of a command. `lines` is the range of lines of a partly attached file, such as `10-20`.
-    """
+    """An attached block, taken apart."""
 
     kind: str
+    """`file`, `folder`, `shell`, `job`, `aside` or `resource`."""
     name: str
+    """The path, the command line, the question, or the name of the resource."""
     content: str
     result: str = ""
+    """The outcome of a command or job; empty for other kinds."""
     lines: str = ""
+    """The range of lines of a partly attached file, such as `10-20`; otherwise empty."""
 
 
 def split_attached(text: str) -> Attachment | None:
@@ -354,7 +355,7 @@ def _block(path: Path, label: str, *, takes_pipes: bool = False, lines: tuple[in
         return Image(media_type, base64.b64encode(data).decode("ascii"))
     if is_image_by_name:
         raise InputError(f"{label} is not a PNG, JPEG, GIF or WebP image, despite its name")
-    text, name = decoded(data, label), f'path="{_attribute(label)}"'
+    text, name = decode_text(data, label), f'path="{_attribute(label)}"'
     if lines is not None:
         text, name = _select_lines(text, lines, label), f'{name} lines="{lines[0]}-{lines[1]}"'
     return Text(f"<file {name}>\n{_TAG.sub('&lt;/', text)}\n</file>")
@@ -398,7 +399,7 @@ def _check_type(path: Path, label: str, takes_pipes: bool) -> None:
         raise InputError(f"{label} is {'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}")
 
 
-def decoded(data: bytes, kind: str) -> str:
+def decode_text(data: bytes, kind: str) -> str:
     """Return `data` as text without its byte order mark; raise `InputError` naming `kind` if it is not text."""
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:

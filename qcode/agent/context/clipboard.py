@@ -30,11 +30,12 @@ _WINDOWS_IMAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """The content of the clipboard. `problem` is a line with the reason if it could not be read, otherwise empty."""
+    """The content of the clipboard: an image, a text, or neither if it could not be read."""
 
     image: bytes = b""
     text: str = ""
     problem: str = ""
+    """Why the clipboard could not be read, in one line; otherwise empty."""
 
 
 def read_clipboard(env: Mapping[str, str], excluded_folder: Path, *, system: str) -> Clip:

@@ -26,13 +26,16 @@ _MAX_LINE = 400
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The environment of a session. `system` includes the release, `shell` runs commands, `today` is the local date."""
+    """The environment of a session."""
 
     folder: Path
     project_root: Path
     system: str
+    """The operating system and its release."""
     shell: str
+    """The shell that runs commands."""
     today: date
+    """The local date."""
     git: GitState = field(default_factory=GitState)
     added_folders: tuple[Path, ...] = ()
 

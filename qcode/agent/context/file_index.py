@@ -30,10 +30,11 @@ _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 @dataclass(frozen=True, slots=True)
 class FileMatches:
-    """The matches of a search. `is_complete` is False while the folder is still being listed."""
+    """The matches of a search."""
 
     matches: tuple[FileMatch, ...] = ()
     is_complete: bool = True
+    """False while the folder is still being listed."""
 
 
 class FileIndex:

@@ -54,11 +54,13 @@ class Scalar:
 
 @dataclass(frozen=True, slots=True)
 class FrontMatterField:
-    """The value of a field, its line in the file, and its source text without the name."""
+    """A field of front matter."""
 
     value: Value
     line: int
+    """The line of the field in the file."""
     source: str
+    """The source text of the value."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,10 +151,10 @@ def read_front_matter(data: bytes | str, label: str, *, is_lenient: bool = False
     order mark and CRLF are accepted; the body has LF. Anchors, aliases, tags and repeated names are errors.
     """
     text = _decoded(data, label)
-    first, newline, rest = text.partition("\n")
+    first, newline, after_first = text.partition("\n")
     if first.rstrip() != _FENCE or not newline:
         return FrontMatter(label, text)
-    lines = rest.split("\n")
+    lines = after_first.split("\n")
     last = next((number for number, line in enumerate(lines) if line.rstrip() == _FENCE), None)
     if last is None:
         raise _error(label, 1, "the front matter has no second --- line")

@@ -87,15 +87,15 @@ def load_instructions(
     if is_trusted:
         root = project_root.resolve()
         loader.use_project(root, may_read)
-        for candidate in _chain(folder, project_root):
+        for candidate in _folders_from_root(folder, project_root):
             loader.load_folder(candidate, root)
         for name in RULE_FOLDERS:
             loader.load_rules(root / name, root)
     return loader.result()
 
 
-def _chain(folder: Path, project_root: Path) -> Iterator[Path]:
-    """Yield the folders from the root down to `folder`."""
+def _folders_from_root(folder: Path, project_root: Path) -> Iterator[Path]:
+    """Yield the folders from the root down to `folder`; only `folder` if it is outside the root."""
     root, last = project_root.resolve(), folder.resolve()
     if not last.is_relative_to(root):
         yield last
@@ -107,17 +107,17 @@ def _chain(folder: Path, project_root: Path) -> Iterator[Path]:
 
 @dataclass(slots=True)
 class InstructionLoader:
-    """Reads each instruction file once.
-
-    `bytes_left` is the remaining limit for all files, `max_file_bytes` the limit for each file. `why` is stored with
-    each file.
-    """
+    """Reads each instruction file once."""
 
     may_read: Callable[[Path], bool] = lambda path: True
     bytes_left: int = MAX_TOTAL_BYTES
+    """The remaining limit for all files."""
     max_file_bytes: int = MAX_TOTAL_BYTES
+    """The limit for each file."""
     why: str = ""
+    """The reason that is stored with each file that is read next."""
     parts: list[str] = field(default_factory=list)
+    """The text for the prompt, a part for each file."""
     files: list[InstructionFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     seen_paths: set[Path] = field(default_factory=set)
@@ -150,7 +150,8 @@ class InstructionLoader:
         from qcode.agent.context.instruction_rules import find_rules
 
         for rule in find_rules(folder, within, self.notices):
-            if rule.patterns is None if path is None else rule.covers(path):
+            is_needed = rule.patterns is None if path is None else rule.covers(path)
+            if is_needed:
                 self.why = rule.reason_for(path)
                 label = _label(rule.file, within) if within is not None else str(rule.file)
                 self._load_if_allowed(rule.file, label, within or _resolved(folder), is_rule=True)
@@ -303,8 +304,8 @@ def without_comments(text: str) -> str:
             result.append(line)
         elif "-->" in (line.partition("<!--")[2] if begins else line):
             is_inside = False
-            rest = line.rpartition("-->")[2]
-            result += [rest] if rest.strip() else []
+            after_comment = line.rpartition("-->")[2]
+            result += [after_comment] if after_comment.strip() else []
         position += len(line) + 1
     return "\n".join(result)
 

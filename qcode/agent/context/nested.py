@@ -38,7 +38,7 @@ class _SeenFile:
 
 
 class NestedInstructions:
-    """The files that were attached in one context: of the conversation, or of a sub-agent.
+    """The instruction files below the folder that the conversation, or one sub-agent, has received.
 
     `start_instructions` returns the instructions in the system prompt. `may_read` returns whether a file may be
     attached.
@@ -77,7 +77,7 @@ class NestedInstructions:
         )
 
     def forget(self) -> None:
-        """Forget which files were attached, because a compaction removed them; each is attached again when needed."""
+        """Attach each file again when it is next needed, because a compaction removed the files from the messages."""
         self._attached_files.clear()
 
     def text_for(self, paths: Iterable[str]) -> str:

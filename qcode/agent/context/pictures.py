@@ -18,12 +18,14 @@ _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image. `size` is width and height in pixels, None if unknown. `path` is empty for the clipboard."""
+    """An image."""
 
     image: Image
     name: str
     size: tuple[int, int] | None
+    """The width and height in pixels, None if unknown."""
     path: str = ""
+    """The path as given; empty for an image from the clipboard."""
 
 
 def picture_at(path: str, folder: Path) -> Picture:

@@ -77,11 +77,11 @@ def counts_from_one(text: str) -> bool:
 
 
 class _Values:
-    """The values of the placeholders of one text. `is_used`: an argument was inserted."""
+    """The values of the placeholders of one text. `typed` are the arguments."""
 
     def __init__(self, text: str, typed: str, names: Sequence[str], variables: Mapping[str, str]) -> None:
         self.typed = typed
-        self.is_used = False
+        self.is_used = False  # whether an argument was inserted
         self._words = _words(typed)
         self._first_number = 1 if counts_from_one(text) else 0
         self._names = {name: index for index, name in enumerate(names)}

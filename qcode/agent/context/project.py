@@ -71,16 +71,16 @@ _COMMIT = lazy_pattern(r"([0-9a-f]{40}|[0-9a-f]{64})\n?")
 
 @dataclass(frozen=True, slots=True)
 class GitState:
-    """The state of a repository. `changed_files` counts uncommitted and untracked files, None if that is unknown.
-
-    `why` tells the user why `changed_files` is None in a repository.
-    """
+    """The state of a repository."""
 
     is_repository: bool = False
     branch: str = ""
     commit: str = ""
+    """The commit if no branch is checked out, otherwise empty."""
     changed_files: int | None = None
+    """The number of uncommitted and untracked files, None if unknown."""
     why: str = ""
+    """Why `changed_files` is unknown in a repository, for the user."""
 
 
 def read_head(root: Path) -> GitState:

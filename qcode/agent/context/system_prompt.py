@@ -132,49 +132,49 @@ class Prompts:
         return len(self._memory.read().text)
 
 
-def build_system_prompt(briefing: PromptInputs) -> str:
+def build_system_prompt(inputs: PromptInputs) -> str:
     """Return the system prompt: text for every model, text for its family, instructions, environment, addition."""
-    if briefing.replacement is not None:
+    if inputs.replacement is not None:
         parts = [
-            briefing.replacement or describe(briefing.environment, briefing.model),
-            _plan(briefing) if briefing.plan_instructions else "",
-            briefing.addition,
+            inputs.replacement or describe(inputs.environment, inputs.model),
+            _plan_section(inputs) if inputs.plan_instructions else "",
+            inputs.addition,
         ]
     else:
         parts = [
             _text("base"),
-            _text(model_family(briefing.model)),
-            briefing.instructions.text,
-            briefing.skills,
-            describe(briefing.environment, briefing.model),
-            _plan(briefing),
-            "" if briefing.is_attended else _UNATTENDED,
-            briefing.addition,
+            _text(model_family(inputs.model)),
+            inputs.instructions.text,
+            inputs.skills,
+            describe(inputs.environment, inputs.model),
+            _plan_section(inputs),
+            "" if inputs.is_attended else _UNATTENDED,
+            inputs.addition,
         ]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 
 
-def _plan(briefing: PromptInputs) -> str:
+def _plan_section(inputs: PromptInputs) -> str:
     """Return the section about plan mode; empty in other modes."""
-    if briefing.mode != "plan":
+    if inputs.mode != "plan":
         return ""
-    instructions = briefing.plan_instructions.strip()
+    instructions = inputs.plan_instructions.strip()
     ending = (
-        f"\n\n{instructions}{_PROGRAM_PLAN_ENDS[briefing.is_attended]}"
+        f"\n\n{instructions}{_PROGRAM_PLAN_ENDS[inputs.is_attended]}"
         if instructions
-        else _PLAN_ENDS[briefing.is_attended]
+        else _PLAN_ENDS[inputs.is_attended]
     )
-    return f"{_PLAN}{ending}{_PLAN_APPROVAL if briefing.is_attended else ''}"
+    return f"{_PLAN}{ending}{_PLAN_APPROVAL if inputs.is_attended else ''}"
 
 
-def build_agent_prompt(briefing: PromptInputs, role: str) -> str:
+def build_agent_prompt(inputs: PromptInputs, role: str) -> str:
     """Return the system prompt of a sub-agent, with its role instead of the base text of the conversation."""
     parts = [
         role,
-        _text(model_family(briefing.model)),
-        briefing.instructions.text,
-        briefing.skills,
-        describe(briefing.environment, briefing.model),
+        _text(model_family(inputs.model)),
+        inputs.instructions.text,
+        inputs.skills,
+        describe(inputs.environment, inputs.model),
     ]
     return "\n\n".join(part.strip() for part in parts if part.strip()) + "\n"
 

@@ -18,7 +18,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from qcode.agent.context.attachments import decoded
+from qcode.agent.context.attachments import decode_text
 from qcode.protocol.errors import InputError
 from qcode.protocol.reply import InvalidAnswer
 from qcode.text.json import Json
@@ -283,6 +283,6 @@ def read_schema(argument: str) -> AnswerSchema:
 
 def _schema_text(path: Path, name: str) -> str:
     try:
-        return decoded(path.expanduser().read_bytes(), name)
+        return decode_text(path.expanduser().read_bytes(), name)
     except (OSError, ValueError, RuntimeError) as error:
         raise InputError(f"cannot read {name}: {getattr(error, 'strerror', None) or error}") from None

@@ -403,7 +403,7 @@ class TurnStream:
             if not self._prompt.strip():
                 raise UsageError(_EMPTY_PROMPT)
             return self._prompt, ()
-        from qcode.agent.context.attachments import attachments
+        from qcode.agent.context.attachments import attach_files
 
         texts: list[str] = []
         blocks: list[Block] = []
@@ -415,7 +415,7 @@ class TurnStream:
                 case Image():
                     blocks.append(part)
                 case File(path=str() | Path() as path):
-                    blocks += attachments((Path(path),), "", self._turns.folder)
+                    blocks += attach_files((Path(path),), "", self._turns.folder)
                 case _:
                     raise UsageError(_PROMPT_PARTS)
         if not blocks and not any(text.strip() for text in texts):

@@ -43,7 +43,7 @@ class SkillFolder:
     path: Path
     label: str
     """The path for the user."""
-    inside: Path | None = None
+    project_root: Path | None = None
     """The project, out of which links in the folder must not lead; None for a folder of the user."""
     is_named: bool = False
     """Whether the settings name the folder (`skills.paths`): then it may itself be a skill."""
@@ -124,7 +124,7 @@ class SkillCache:
 
     def unchanged(self, file: str, label: str, folder: SkillFolder) -> Skill | None:
         """Return the cached skill of a file, None if the file must be read."""
-        is_from_project = folder.inside is not None
+        is_from_project = folder.project_root is not None
         identity = _identity(file, label)
         row = self._stored_rows.get(file)
         if isinstance(row, dict) and identity and row.get("identity") == identity:
@@ -136,7 +136,7 @@ class SkillCache:
 
     def read(self, file: str, label: str, folder: SkillFolder) -> Skill:
         """Read the skill of a file; raise `FrontMatterError`."""
-        is_from_project = folder.inside is not None
+        is_from_project = folder.project_root is not None
         identity = _identity(file, label)
         skill = read_skill(Path(file), label, folder.label, is_from_project=is_from_project)
         if identity:
@@ -319,9 +319,11 @@ class _SkillWalk:
 
     def _leaves_project(self, path: Path | str, real: str, folder: SkillFolder) -> bool:
         """Return whether a path of a project leads out of it, and report that."""
-        if folder.inside is None or Path(real).is_relative_to(folder.inside):
+        if folder.project_root is None or Path(real).is_relative_to(folder.project_root):
             return False
-        self._problems.append(f"{Path(path).relative_to(folder.inside)}: leads outside the project and is not read")
+        self._problems.append(
+            f"{Path(path).relative_to(folder.project_root)}: leads outside the project and is not read"
+        )
         return True
 
 

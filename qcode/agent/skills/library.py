@@ -59,7 +59,7 @@ RunCommand = Callable[[str], Awaitable[str]]
 class SkillLibrary:
     """The skills of a session. `make_readable` lets the model read a folder from the next call on.
 
-    `kinds` are the kinds of sub-agents; without any, no skill forks.
+    `kinds` are the kinds of sub-agents; without any, no skill forks, that is, runs in a sub-agent.
     """
 
     def __init__(
@@ -76,8 +76,8 @@ class SkillLibrary:
         self.discovered = FoundSkills() if context.options.no_skills else _find_skills(context)
         self.commands, self._problems = self._find_commands()
         self._off = frozenset(context.settings.skills.off)
-        only = context.program_skills
-        self._only = None if only is None else frozenset(name.lower() for name in only)
+        names = context.program_skills
+        self._program_skills = None if names is None else frozenset(name.lower() for name in names)
         self._uses = _read_uses(context.paths.state_dir)
         self.catalog = SkillCatalog()
 
@@ -123,7 +123,7 @@ class SkillLibrary:
 
     def _is_hidden_by_program(self, skill: Skill) -> bool:
         """Return whether the program that opened the agent hides a skill from the model."""
-        return self._only is not None and skill.handle.lower() not in self._only
+        return self._program_skills is not None and skill.handle.lower() not in self._program_skills
 
     def make_catalog(self, window: int | None) -> str:
         """Build the section of the system prompt for the whole session."""
@@ -173,7 +173,7 @@ class SkillLibrary:
 
     def load(self, skill: Skill, arguments: str = "") -> LoadedSkill:
         """Read a skill for the model; commands in it are not run. Raise `Refused`."""
-        loaded = _joined(self._parts(skill, arguments, runs_commands=False))
+        loaded = _join_parts(self._prompt_parts(skill, arguments, runs_commands=False))
         self._record_use(skill)
         return loaded
 
@@ -182,10 +182,10 @@ class SkillLibrary:
 
         Its commands run first, in order. Raise `Refused`, and the exceptions of `run`.
         """
-        parts = self._parts(skill, arguments, runs_commands=True)
-        expanded = [_Output(await run(part.text)) if part.kind == "command" else part for part in parts]
+        parts = self._prompt_parts(skill, arguments, runs_commands=True)
+        expanded = [_CommandOutput(await run(part.text)) if part.kind == "command" else part for part in parts]
         self._record_use(skill)
-        loaded = _joined([*self._subagent_request(skill), *expanded], is_from_project=skill.is_from_project)
+        loaded = _join_parts([*self._subagent_request(skill), *expanded], is_from_project=skill.is_from_project)
         model = skill.model if not skill.is_from_project and "/" in skill.model else ""
         return loaded.text, TurnOptions(
             model, foreign=loaded.foreign, shown_prompt=f"/{skill.handle} {arguments}".rstrip()
@@ -201,7 +201,7 @@ class SkillLibrary:
         text = f"Let a sub-agent carry out this skill: call the `agent` tool with {arguments}. Then tell me its answer."
         return (PromptPart(f"{text}\n\n", "typed"),)
 
-    def _parts(self, skill: Skill, arguments: str, *, runs_commands: bool) -> list[PromptPart]:
+    def _prompt_parts(self, skill: Skill, arguments: str, *, runs_commands: bool) -> list[PromptPart]:
         """Return the text of a skill with its arguments, in a `<skill>` tag; raise `Refused` if it may not be used."""
         self._check_unchanged(skill)
         from qcode.agent.context.front_matter import FrontMatterError  # load with the first skill in use
@@ -303,19 +303,19 @@ def file_names(folder: Path) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Output:
+class _CommandOutput:
     """The output of a command, which never counts as text of the user."""
 
     text: str
 
 
-def _joined(parts: Sequence[PromptPart | _Output], *, is_from_project: bool = True) -> LoadedSkill:
+def _join_parts(parts: Sequence[PromptPart | _CommandOutput], *, is_from_project: bool = True) -> LoadedSkill:
     """Join the parts. Foreign are all spans except typed text and text of the user's skill files."""
     spans: list[tuple[int, int]] = []
     start = 0
     for part in parts:
         end = start + len(part.text)
-        is_from_user = not isinstance(part, _Output) and (part.kind == "typed" or not is_from_project)
+        is_from_user = not isinstance(part, _CommandOutput) and (part.kind == "typed" or not is_from_project)
         if not is_from_user:
             spans.append((start, end))
         start = end

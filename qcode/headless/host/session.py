@@ -324,10 +324,10 @@ class HostSession(Exchange):
                 options, model=command.model, output=command.output, foreign=foreign, shown_prompt=display
             )
         if "@" in prompt:
-            from qcode.agent.context.attachments import mentions
+            from qcode.agent.context.attachments import attach_mentions
 
             policy = self._conversation.policy
-            blocks, problems = mentions(
+            blocks, problems = attach_mentions(
                 prompt,
                 self.agent.context.folder,
                 foreign,

@@ -37,7 +37,7 @@ def written(path: Path, *events: TurnEvent, redact: Callable[[str], str] = str, 
     async def write() -> None:
         reply = PartialReply(path, lambda: 4, redact, nothing)
         for event in events:
-            reply.handle(event)
+            reply.observe(event)
         if is_closed:
             reply.close()
 
@@ -73,14 +73,14 @@ def test_partial_text_is_written_after_a_while_when_the_stream_stalls(
 
     async def stall() -> None:
         reply = PartialReply(tmp_path / "p", lambda: 4, str, nothing)
-        reply.handle(TextDelta(0, "some words and the la"))
+        reply.observe(TextDelta(0, "some words and the la"))
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert text_of(tmp_path / "p") == "some words and the "
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert text_of(tmp_path / "p") == "some words and the la"
-        reply.handle(TextDelta(0, "st"))
+        reply.observe(TextDelta(0, "st"))
         reply.clear()
         await asyncio.sleep(0)
         assert (tmp_path / "p").read_bytes() == b""
@@ -91,7 +91,7 @@ def test_partial_text_is_written_after_a_while_when_the_stream_stalls(
 def test_text_of_a_language_without_spaces_is_written_at_each_flush(tmp_path: Path) -> None:
     async def stream() -> None:
         reply = PartialReply(tmp_path / "p", lambda: 4, str, nothing)
-        reply.handle(TextDelta(0, "字" * 50))
+        reply.observe(TextDelta(0, "字" * 50))
         reply.flush()
         assert text_of(tmp_path / "p") == "字" * 50
         reply.close()
@@ -127,12 +127,12 @@ def test_no_part_of_a_secret_is_written_while_the_stream_pauses(
     async def stream() -> None:
         reply = PartialReply(path, lambda: 4, redactor.redact, redactor.partial_secret_length)
         for piece in (filler, "It is ", *secret):
-            reply.handle(TextDelta(0, piece))
+            reply.observe(TextDelta(0, piece))
             for _ in range(6):
                 await asyncio.sleep(0)
             assert secret[:6] not in path.read_text()
         for piece in (" and", " more.\n", filler):
-            reply.handle(TextDelta(0, piece))
+            reply.observe(TextDelta(0, piece))
         reply.close()
 
     asyncio.run(stream())
@@ -156,7 +156,7 @@ def test_word_end_inside_a_secret_is_no_end_of_the_written_text(secret: str, sta
 
     async def write() -> None:
         reply = PartialReply(path, lambda: 4, redactor.redact, redactor.partial_secret_length)
-        reply.handle(TextDelta(0, f"It is {secret}x"))
+        reply.observe(TextDelta(0, f"It is {secret}x"))
         reply.flush()
         reply.close()
 
