@@ -1,8 +1,7 @@
 """Findings about this machine, terminal and folder, for `qcode doctor` and `/doctor`. Sends nothing.
 
-It changes only the permissions of the key file, if other users could read it.
-
-The abilities of a terminal are derived from environment variables; the terminal itself is not queried.
+Collecting them changes only the permissions of the key file, if other users could read it. The abilities of a terminal
+are derived from environment variables; the terminal itself is not queried.
 """
 
 from __future__ import annotations
@@ -46,12 +45,13 @@ MARKS: Mapping[Mark, str] = {"": " ", "ok": "✓", "attention": "!", "broken": "
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fact about the thing that `label` names. `fix` says what to do if the fact needs attention; may be empty."""
+    """A fact about the subject that `label` names."""
 
     label: str
     text: str
     mark: Mark = ""
     fix: str = ""
+    """How to solve a problem; empty if there is none, or no known remedy."""
 
 
 Report: TypeAlias = Mapping[str, Sequence[Finding]]
@@ -290,12 +290,14 @@ _PALETTE_COLORS = 256
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """The terminal of a run. `size` is columns and rows, None if unknown; `is_mouse_on` is the setting of the mouse."""
+    """The terminal of a run."""
 
     env: Mapping[str, str]
     encoding: str = "utf-8"
     size: tuple[int, int] | None = None
+    """The columns and rows, None if unknown."""
     is_mouse_on: bool = True
+    """The setting `ui.mouse`."""
 
 
 def terminal_findings(terminal: Terminal) -> Iterator[Finding]:

@@ -52,17 +52,15 @@ CHECKED_KINDS: tuple[CheckedKind, ...] = ("shell", "read", "write", "fetch")
 
 @dataclass(frozen=True, slots=True)
 class RuleInForce:
-    """A rule in force. `origin` tells the user where it comes from.
-
-    `scope`: `settings` (a file or a flag), `session` (this session only), or `folder` (kept for this folder). Rules of
-    a session or folder can be removed by their `number`, which is 0 for rules of the settings.
-    """
+    """A rule in force."""
 
     effect: RuleEffect
     text: str
-    origin: str
+    origin: str  # the source of the rule, for the user
     scope: RuleScope = "settings"
+    """`settings`: a file or a flag; `session`: this session only; `folder`: kept for this folder."""
     number: int = 0
+    """Identifies a rule of a session or folder, to remove it; 0 for rules of the settings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,24 +84,18 @@ _MAX_CALL = 80
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """The origins of the rules (each list in its order) and of the mode that a session starts with.
-
-    `stored_rules` are the rules that the user keeps for this folder, None if none can be kept. `is_attended`: a user
-    can switch the mode.
-    """
+    """The origins of the rules (each list in its order) and of the mode that a session starts with."""
 
     rules: Mapping[RuleEffect, tuple[str | Origin, ...]] = field(default_factory=lambda: MappingProxyType({}))
     mode: str | Origin = ""
     stored_rules: KeptRules | None = None
-    is_attended: bool = False
+    """The rules that the user keeps for this folder, None if none can be kept."""
+    is_attended: bool = False  # whether a user can switch the mode
 
 
 @dataclass(frozen=True, slots=True)
 class _UserRule:
-    """A rule that the user added. `why` is the call it was added for, empty if the rule was typed.
-
-    `is_sandboxed`: it allows commands in the workspace sandbox only.
-    """
+    """A rule that the user added."""
 
     number: int
     effect: RuleEffect
@@ -111,7 +103,8 @@ class _UserRule:
     scope: RuleScope
     timestamp: float
     why: str = ""
-    is_sandboxed: bool = False
+    """The call that the rule was added for, empty if the rule was typed."""
+    is_sandboxed: bool = False  # whether it allows commands in the workspace sandbox only
 
 
 class Permissions:
@@ -357,11 +350,11 @@ _KEPT_EFFECTS = ("allow", "ask", "deny")
 
 @dataclass(frozen=True, slots=True)
 class KeptRule:
-    """A rule kept for a folder. `at` is in seconds since 1970; `why` is the call it was added for."""
+    """A rule kept for a folder; see `_UserRule` for `why`."""
 
     effect: RuleEffect
     text: str
-    timestamp: float
+    timestamp: float  # in seconds since 1970
     why: str = ""
 
 

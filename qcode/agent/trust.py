@@ -40,11 +40,11 @@ _MAX_DIFF_LINES = 200
 
 @dataclass(frozen=True, slots=True)
 class TrustedFileChange:
-    """A file that differs from its pin. `before` is None for a new file, `now` is None for a deleted file."""
+    """A file that differs from its pin."""
 
     name: str
-    before: TrustedFile | None
-    now: TrustedFile | None
+    before: TrustedFile | None  # None for a new file
+    now: TrustedFile | None  # None for a deleted file
 
     def diff(self) -> str:
         """Return a headline and a diff with invisible characters made visible."""
@@ -64,17 +64,15 @@ class TrustedFileChange:
 
 @dataclass(frozen=True, slots=True)
 class TrustStatus:
-    """The current trust status of a folder.
-
-    `unknown`: never trusted; `trusted`; `changed`: its files differ from the trusted ones, see `changes`; `unpinned`:
-    it was trusted by a version of qcode that did not pin files; `unpinnable`: its files exceed a limit, see `problem`.
-    `files` are its current files, which are stored if the user trusts it.
-    """
+    """The current trust status of a folder."""
 
     kind: Literal["unknown", "trusted", "changed", "unpinned", "unpinnable"]
+    """`unknown`: never trusted; `changed`: its files differ from the trusted ones; `unpinned`: trusted by a version of
+    qcode that did not pin files; `unpinnable`: its files exceed a limit."""
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
+    """The current files, which are stored if the user trusts the folder."""
     changes: tuple[TrustedFileChange, ...] = ()
-    problem: str = ""
+    problem: str = ""  # the limit that the files exceed
 
     @property
     def is_trusted(self) -> bool:
@@ -257,7 +255,7 @@ _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
 @dataclass(frozen=True, slots=True)
 class TrustedFile:
-    """A pinned file: the hash of its content, and its text for a later diff, which is empty if the text is too long."""
+    """A pinned file: the hash of its content, and its text for a later diff; a text that is too long is empty."""
 
     hash: str
     text: str
@@ -427,7 +425,7 @@ def _setting_lines(table: Mapping[str, object], prefix: str = "") -> Iterator[st
 
 
 _MAX_LISTED = 20
-_OTHER_FILES = (
+_UNPINNED_FILES = (
     *((name, "instructions, given to the model") for name in (*NAMES, LOCAL_NAME)),
     *((name, "rules, given to the model") for name in RULE_FOLDERS),
     (".mcp.json", "tool servers of the project"),
@@ -439,7 +437,7 @@ def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tupl
     real = folder.resolve()
     folders = [candidate for candidate in (real, *real.parents) if candidate == root or root in candidate.parents]
     for candidate in reversed(folders):
-        for name, description in _OTHER_FILES:
+        for name, description in _UNPINNED_FILES:
             is_used_here = name in (*NAMES, LOCAL_NAME) or candidate == root
             if is_used_here and os.path.lexists(candidate / name):
                 yield visible(str((candidate / name).relative_to(root))), description
@@ -556,7 +554,7 @@ class TrustService:
         if self._is_trusted() and status.is_trusted:
             return f"This folder is trusted{_contents_text(status)}. qcode asks again if these files change."
         if status.kind in ("changed", "unpinned"):
-            return f"{_difference(status)}\n\nType /trust accept to trust it as shown."
+            return f"{_review_text(status)}\n\nType /trust accept to trust it as shown."
         names = "\n".join(f"  {name}: {description}" for name, description in files_in_use(folder, self._root, status))
         contents = f"It contains:\n\n{names}" if names else "It contains nothing that qcode would use."
         return f"This folder is restricted. {contents}\n\nType /trust accept to trust {visible(str(self._root))}."
@@ -571,7 +569,7 @@ class TrustService:
         status = self._store.status_of(self._root)
         if status.kind in ("changed", "unpinned") and status != self._last_shown:
             self._last_shown = status
-            return f"{_difference(status)}\n\nType /trust again to trust it as shown, after a restart."
+            return f"{_review_text(status)}\n\nType /trust again to trust it as shown, after a restart."
         is_new = not self._is_trusted()
         if not is_new and status.is_trusted:
             return f"This folder is trusted{_contents_text(status)}. qcode asks again if these files change."
@@ -586,7 +584,7 @@ class TrustService:
         return f"Folder trusted{_contents_text(status)}. {applied}{restart}"
 
 
-def _difference(status: TrustStatus) -> str:
+def _review_text(status: TrustStatus) -> str:
     if status.kind == "changed":
         return f"Files in this folder have changed since you trusted it:\n\n{status.differences()}"
     names = "\n".join(f"  {visible(name)}" for name in status.files)

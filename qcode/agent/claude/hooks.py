@@ -47,13 +47,13 @@ def read_claude_hooks(file: Path) -> ClaudeHooks:
             return ClaudeHooks()
         values = json.loads(text)
     except (ValueError, RecursionError) as error:
-        what = str(error) if type(error) is ValueError else "is not valid JSON"
-        return ClaudeHooks((), (f"{file}:{getattr(error, 'lineno', 1)}: {what}; its hooks do not run",))
+        problem = str(error) if type(error) is ValueError else "is not valid JSON"
+        return ClaudeHooks((), (f"{file}:{getattr(error, 'lineno', 1)}: {problem}; its hooks do not run",))
     events = values.get("hooks", {}) if isinstance(values, dict) else None
     if not isinstance(events, dict):
-        what = "`hooks` must be an object" if isinstance(values, dict) else "settings must be a JSON object"
+        problem = "`hooks` must be an object" if isinstance(values, dict) else "settings must be a JSON object"
         line = _line_of("hooks", text, 0) if isinstance(values, dict) else 1
-        return ClaudeHooks((), (f"{file}:{line}: {what}; its hooks do not run",))
+        return ClaudeHooks((), (f"{file}:{line}: {problem}; its hooks do not run",))
     hooks: list[ClaudeHook] = []
     problems: list[str] = []
     for entry in _hooks_and_problems(events, text):
@@ -97,8 +97,8 @@ def _hooks_and_problems(events: Mapping[str, Any], text: str) -> Iterator[Claude
         for group_index, group in enumerate(groups):
             hooks = group.get("hooks") if isinstance(group, dict) else None
             if not isinstance(hooks, list):
-                what = "must be an object" if not isinstance(group, dict) else "must have a list `hooks`"
-                yield line, f"hooks.{event}[{group_index}] {what}"
+                problem = "must be an object" if not isinstance(group, dict) else "must have a list `hooks`"
+                yield line, f"hooks.{event}[{group_index}] {problem}"
                 continue
             for hook_index, hook in enumerate(hooks):
                 if isinstance(hook, dict):

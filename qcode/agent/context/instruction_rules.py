@@ -19,11 +19,13 @@ MAX_PATTERNS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class InstructionRule:
-    """A rule file. `patterns` are relative to the root of the project; None: it applies to everything."""
+    """A rule file."""
 
     file: Path
     patterns: tuple[GlobPattern, ...] | None
+    """The files that the rule is about, relative to the root of the project; None for every file."""
     globs: tuple[str, ...] = ()
+    """The patterns as written in the file."""
 
     def covers(self, path: str) -> bool:
         """Return whether the rule is about a file, by its path in the project."""
@@ -38,12 +40,11 @@ def find_rules(folder: Path, project: Path | None, notices: list[str]) -> Iterat
     """Yield the rules below a folder; add a line to `notices` for each file that cannot be used."""
     for _, file in named_files(folder, notices, inside=project, suffix=".md"):
         try:
-            matter = read_markdown(file)
-            names = matter.names("paths")
-            if names is None:
+            globs = read_markdown(file).names("paths")
+            if globs is None:
                 yield InstructionRule(file, None)
                 continue
-            yield InstructionRule(file, tuple(compile_glob(name) for name in names[:MAX_PATTERNS]), names)
+            yield InstructionRule(file, tuple(compile_glob(glob) for glob in globs[:MAX_PATTERNS]), globs)
         except FrontMatterError as error:
             notices.append(str(error))
         except GlobError as error:

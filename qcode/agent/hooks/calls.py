@@ -34,8 +34,8 @@ _ALLOWED = "a hook allowed it"
 class CallHooks:
     """The hooks around the calls of a conversation, or of one sub-agent.
 
-    Paths in calls are relative to `folder`. `stop` ends the turn after the running calls, `policy` returns the policy
-    for the calls.
+    Paths in calls are relative to `folder`. `stop` ends the turn after the running calls. `policy` returns the current
+    policy.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class CallHooks:
     async def run_permission_request(
         self, call_id: str, name: str, arguments: JsonObject
     ) -> tuple[Verdict | None, JsonObject | None]:
-        """Run the PermissionRequest hooks for a call that asks; return the same as `before`."""
+        """Run the PermissionRequest hooks for a call that needs approval; return the same as `run_pre_tool_use`."""
         if not self._scope.has("PermissionRequest"):
             return None, None
         extra_fields: JsonObject = {"permission_suggestions": []}

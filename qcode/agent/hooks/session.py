@@ -1,8 +1,8 @@
 """The hooks of one session, except those of tool calls.
 
-`SessionHooks` belongs to a conversation, `HookScope` to the conversation or one of its sub-agents. It adds the common
-fields to inputs and shows notices to the user. Hooks of events that cannot change anything run in parallel with the
-turn.
+`SessionHooks` belongs to a conversation, `HookScope` to the conversation or one of its sub-agents. A scope adds the
+common fields to the inputs of hooks, and shows their notices to the user. Hooks of events that cannot change anything
+run in parallel with the turn.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class SessionHooks:
     """The hooks of a session.
 
     `facts` returns the current state of the session, `scratch` a private folder for long texts. `source` is `startup`,
-    `resume` or `fork`. `show` shows an event to the user; between turns, it keeps the event for the next turn.
+    `resume` or `fork`.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SessionHooks:
         source: str,
     ) -> None:
         self.runner = runner
-        self.show: Show = self._hold_event
+        self.show: Show = self._hold_event  # shows an event to the user; between turns, keeps it for the next turn
         self.scope = HookScope(self)
         self._facts = facts
         self._state_dir = state_dir
@@ -367,7 +367,7 @@ class SessionHooks:
 
 
 class HookScope:
-    """The source of events: the conversation, or the sub-agent with `agent_id` and `agent_type`."""
+    """The hooks of the conversation, or of the sub-agent with `agent_id` and `agent_type`."""
 
     def __init__(self, session: SessionHooks, agent_id: str = "", agent_type: str = "") -> None:
         self._session = session

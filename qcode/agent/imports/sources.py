@@ -63,15 +63,15 @@ def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
 def sessions_in(path: Path) -> list[FoundSession]:
     """Return the session in a file, or those below a folder, newest first; raise `InputError` for another file."""
     if not path.is_dir():
-        found = _try_file(path)
-        if found is not None and found.head.messages:
-            return [found]
-        session = read_file(path)  # raises an error that says why the file is not a session
+        session = _try_file(path)
+        if session is not None and session.head.messages:
+            return [session]
+        whole = read_file(path)  # raises an error that says why the file is not a session
         state = path.stat()
-        return [FoundSession(path, state.st_mtime, state.st_size, session)]
+        return [FoundSession(path, state.st_mtime, state.st_size, whole)]
     files = (file for pattern in _PATTERNS for file in sorted(path.rglob(pattern)) if not _is_of_subagent(file))
-    sessions = [found for file in files if (found := _try_file(file)) is not None and found.head.messages]
-    return sorted(sessions, key=lambda found: (-found.modified, str(found.path)))
+    sessions = [session for file in files if (session := _try_file(file)) is not None and session.head.messages]
+    return sorted(sessions, key=lambda session: (-session.modified, str(session.path)))
 
 
 def read_file(path: Path) -> ForeignSession:

@@ -139,6 +139,8 @@ class ProviderChoice:
 
 @dataclass(frozen=True, slots=True)
 class _ProviderText:
+    """The texts of a provider in the setup; see `ProviderChoice`."""
+
     title: str
     hint: str
     key_page: str = ""

@@ -34,8 +34,7 @@ class Keys:
     """The credentials of this run.
 
     `open_store` is called for the first key that is not in the environment; if it is None, no stored key is used.
-    `commands` are the key commands of the configuration. `problems` has a line for each stored key that could not be
-    read, and for each command that failed.
+    `commands` are the key commands of the configuration.
     """
 
     def __init__(
@@ -60,6 +59,7 @@ class Keys:
 
     @property
     def problems(self) -> tuple[str, ...]:
+        """A line for each stored key that could not be read, and for each command that failed."""
         return (*self._problems, *self._commands.failures.values())
 
     def key_of(self, spec: ProviderSpec) -> tuple[str, str]:
@@ -152,15 +152,14 @@ _command_lock = threading.Lock()
 class KeyCommands:
     """The commands of the configuration that print a key, by provider.
 
-    They run in the configuration folder, so that a relative path never names a program of the project. `failures` has
-    a line for each failed command, by its setting; `printed` are the keys that the commands of this run printed.
+    They run in the configuration folder, so that a relative path never names a program of the project.
     """
 
     def __init__(self, commands: Mapping[str, tuple[str, ...]], folder: Path) -> None:
         self._commands = commands
         self._folder = folder
-        self.failures: dict[str, str] = {}
-        self.printed: frozenset[Secret] = frozenset()
+        self.failures: dict[str, str] = {}  # a line for each failed command, by its setting
+        self.printed: frozenset[Secret] = frozenset()  # the keys that the commands of this run printed
 
     def setting_of(self, spec: ProviderSpec) -> str:
         """Return the name of the setting with the command for `spec`, empty without one."""

@@ -55,9 +55,8 @@ def token_counter() -> TokenCounter:
 class ModelClient:
     """A connected model.
 
-    `logged` is the provider with its requests in the debug log. `hosted` are tools that the host runs itself.
-    `question` asks a local server for its context window if that is unknown; `window` is the answer. `tokens` returns
-    the token counter; without it, the size of a prompt is estimated.
+    `hosted` are tools that the host runs itself. `window_query` asks a local server for its context window if that is
+    unknown. `tokens` returns the token counter; without it, the size of a prompt is estimated.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class ModelClient:
         observer: Observer | None = None,
     ) -> None:
         self.provider = provider
-        self.observed = provider
+        self.observed = provider  # the provider, with its requests in the debug log and the traces
         if observer is not None:
             self.observed = observer.watch(provider)
         self.model = model
@@ -83,7 +82,7 @@ class ModelClient:
         self.output = output or OutputSettings()
         self.retries = retries or RetrySettings()
         self.window_query = window_query
-        self.window: int | None = None
+        self.window: int | None = None  # the answer to `window_query`
         self.tokens = tokens
         self._hosted_tools = hosted
         self._limits = limits
@@ -176,8 +175,8 @@ async def with_nearest_models(error: ProviderError, provider: Provider, model: s
 class Clients:
     """A factory of model clients that owns every connection until `close`.
 
-    The keys that it uses are added to `secrets`. `log` observes the run, `recording` records it. `wrap` returns the
-    provider to use instead of the given provider.
+    The keys that it uses are added to `secrets`. `observer` gets the requests of the run, `recording` also the replies.
+    `wrap` returns the provider to use instead of the given provider.
     """
 
     def __init__(

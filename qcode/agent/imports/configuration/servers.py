@@ -37,19 +37,15 @@ _QUERY = re.compile(r"([?&])([^?=&#]+)=([^&#]+)")
 
 
 class _Server:
-    """A server during conversion.
-
-    `entry` has the keys that are not read yet, `values` the keys of qcode. `losses` has a line for each part that is
-    not converted, `denied` the tools that must not be offered.
-    """
+    """A server during conversion. `convert_references` rewrites references to variables in a text."""
 
     def __init__(self, name: str, entry: Mapping[str, Any], convert_references: Callable[[str], str]) -> None:
         self.name = name
-        self.entry = dict(entry)
+        self.entry = dict(entry)  # the keys of the other program that are not read yet
         self.convert_references = convert_references
-        self.values: dict[str, Any] = {}
-        self.losses: list[str] = []
-        self.denied: tuple[str, ...] = ()
+        self.values: dict[str, Any] = {}  # the keys of qcode
+        self.losses: list[str] = []  # a line for each part that is not converted
+        self.denied: tuple[str, ...] = ()  # the tools that must not be offered
 
     def pop(self, key: str, kind: type[ValueT]) -> ValueT | None:
         """Remove and return a value of the entry, None if missing; raise `NotConvertibleError` for another type."""
