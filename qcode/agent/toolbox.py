@@ -60,8 +60,6 @@ _CONFINEMENTS: Mapping[Level, str] = {
     "protect": "protected files cannot be written",
 }
 _NO_HOME_SETTINGS = {"GIT_CONFIG_GLOBAL": "/dev/null", "XDG_CONFIG_HOME": "/nonexistent"}
-
-
 _FILE_TOOLS = frozenset({"read", "write", "edit", "multi_edit", "apply_patch", "notebook_edit"})
 """Tools whose results include the instructions of the folders of their files."""
 
@@ -76,7 +74,7 @@ class Toolbox:
     be offered a tool. `internal_tools` are tools of the program that opened the agent; they are always offered. `skill`
     loads skills. `nested` returns the instructions of the folders whose files are used. Without `has_patches`, no model
     is offered `apply_patch`. `after_edit` creates the formatter, checks and tests that follow edits. `output_columns`
-    returns the width in cells at which the user sees the output of commands, None if it is unknown.
+    returns the width in cells of the shown output of commands, None if it is unknown.
     """
 
     def __init__(
