@@ -462,7 +462,7 @@ def ended_turns(outcome: Outcome, error: ErrorInfo | None = None) -> tuple[Sessi
         ended = TurnEnded(
             outcome, None, "", "Done.", 2, Usage(), None, ApiCalls(initial=2), error=error, seconds=seconds
         )
-        history.show([ShownItem(ended)])
+        history.add_shown([ShownItem(ended)])
     return turns_of(history)
 
 
