@@ -26,7 +26,7 @@ def text_of(block: Block) -> str:
 def test_files_are_attached_in_the_order_of_mention(tmp_path: Path) -> None:
     for name in "abc":
         (tmp_path / name).write_text(name.upper())
-    blocks = attach_files([tmp_path / "c", Path("a")], "compare @b with @nobody and @b.", tmp_path)
+    blocks = attach_files([tmp_path / "c", Path("a")], "compare @b with @missing and @b.", tmp_path)
     assert [text_of(block) for block in blocks] == [
         f'<file path="{tmp_path}/c">\nC\n</file>',
         '<file path="a">\nA\n</file>',

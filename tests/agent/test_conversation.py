@@ -307,7 +307,7 @@ def test_invalid_question_is_refused_without_asking(tmp_path: Path) -> None:
 
 def test_to_do_list_needs_no_approval(tmp_path: Path) -> None:
     items: JsonObject = {"items": [{"task": "look", "state": "done"}, {"task": "fix", "state": "in_progress"}]}
-    it = talk(tmp_path, call_reply("todo", items), text_reply("Going on."), mode="plan")
+    it = talk(tmp_path, call_reply("todo", items), text_reply("Continuing."), mode="plan")
     events = asyncio.run(it.play("go"))
     (finished,) = [event for event in events if isinstance(event, ToolFinished)]
     assert finished.outcome.summary == "1 of 2 done"

@@ -294,7 +294,7 @@ class World:
         raw = source.calls[call.call_id]
         spec = next(tool for tool in self.settings.tools if tool.name == call.name)
         arguments = parse_object(call.arguments)
-        assert arguments is not None, "5: arguments that are no JSON object"
+        assert arguments is not None, "5: the arguments are not a JSON object"
         assert effect.arguments == arguments
         assert all(name in arguments for name in spec.required), "5: required arguments are missing"
         if self.settings.output.tool_call_repair == "reject":

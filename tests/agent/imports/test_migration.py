@@ -99,7 +99,7 @@ def test_next_request_of_an_imported_session_is_accepted(program: str, protocol:
             done = migration(root).run(read_file(write(root.parent / f"s{number}.jsonl", records)))
             session, loaded = store_of(root).resume(done.session_id)
             session.close()
-            messages = make_valid([*loaded.messages, user("go on")])
+            messages = make_valid([*loaded.messages, user("continue")])
             request = ModelRequest("claude-sonnet-4-5", "Be brief.", messages, (READ_FILE,), 8_000)
             assert RULES[protocol](encode(protocol, request)) == []
 

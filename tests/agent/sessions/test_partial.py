@@ -259,7 +259,7 @@ def test_killed_reply_is_a_message_marked_interrupted_after_resume(tmp_path: Pat
     assert resumed.entries[-1].note == "Interrupted."
     assert "qcode ended while the last reply was written; the text so far is kept" in resumed.notices
     assert not (chat.store.folder / f"{session_id}.partial").exists()
-    session.append(user("go on"))
+    session.append(user("continue"))
     session.close()
     assert [message.role for message in chat.store.load(session_id).messages] == ["user", "assistant", "user"]
 
