@@ -281,10 +281,10 @@ def test_mark_of_a_turn_that_a_crash_interrupted_comes_back_at_every_resume(tmp_
     session_id = talked.conversation.session_id
     talked.conversation.session.append(user("and then"))
     talked.conversation.release()
-    again, _ = play(tmp_path, [text_reply("Then this.")], "continue", resumes=session_id)
+    again, _ = play(tmp_path, [text_reply("Then this.")], "next", resumes=session_id)
     for _ in range(2):
         text = " ".join(" ".join(resumed_rows(tmp_path, again)).split())
-        assert "> and then ! This turn did not finish: qcode ended while it ran. No call was run again. > continue" in text
+        assert "> and then ! This turn did not finish: qcode ended while it ran. No call was run again. > next" in text
         again = talk(tmp_path, resumes=session_id, is_attended=True)
     again.conversation.release()
 
