@@ -208,11 +208,11 @@ class PickerList(Widget):
         cell_widths: dict[int, int] = {}
         # The most important columns take their width first. A number that does not fit is dropped, a text is cut.
         free_width = total - min(longest, _MIN_LABEL)
-        for at in sorted(range(len(cells)), key=lambda at: -self._columns[at].weight):
-            cell_width = min(cells[at], free_width - _GAP)
-            min_width = cells[at] if self._columns[at].is_number else min(cells[at], _MIN_TEXT)
-            if cells[at] and cell_width >= min_width:
-                cell_widths[at] = cell_width
+        for index in sorted(range(len(cells)), key=lambda index: -self._columns[index].weight):
+            cell_width = min(cells[index], free_width - _GAP)
+            min_width = cells[index] if self._columns[index].is_number else min(cells[index], _MIN_TEXT)
+            if cells[index] and cell_width >= min_width:
+                cell_widths[index] = cell_width
                 free_width -= cell_width + _GAP
         spent = sum(cell_width + _GAP for cell_width in cell_widths.values())
         label = max(1, min(longest, int((total - spent) * _LABEL_SHARE)))

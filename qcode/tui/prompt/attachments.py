@@ -65,10 +65,10 @@ class AttachmentFinder:
     def resources(self, query: str) -> tuple[MenuItem, ...]:
         """Return the rows for the resources of tool servers that match a mention."""
         completion = self.servers
-        found = completion.resources(query) if completion is not None else ()
+        rows = completion.resources(query) if completion is not None else ()
         return tuple(
             MenuItem(mention_of(row.text, is_open=not row.is_complete), one_line(row.text), is_complete=row.is_complete)
-            for row in found
+            for row in rows
         )
 
     def pictures(self, paths: tuple[str, ...]) -> tuple[Picture, ...]:

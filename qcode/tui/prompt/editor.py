@@ -41,10 +41,10 @@ def editor_command(env: Mapping[str, str]) -> tuple[str, ...]:
             return tuple(shlex.split(value))
         except ValueError:
             raise EditorError(f"cannot parse {name}: unclosed quote") from None
-    found = next((program for program in _DEFAULT_EDITORS if shutil.which(program, path=env.get("PATH"))), None)
-    if found is None:
+    editor = next((program for program in _DEFAULT_EDITORS if shutil.which(program, path=env.get("PATH"))), None)
+    if editor is None:
         raise EditorError("no editor found: set VISUAL or EDITOR")
-    return (found,)
+    return (editor,)
 
 
 def edit_text(text: str, command: tuple[str, ...], file_name: str = "prompt.md") -> str:

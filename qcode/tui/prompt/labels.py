@@ -145,10 +145,10 @@ class Asides:
 
     def without_labels(self, text: str) -> str:
         """Return `text` without labels, which mean nothing to the model; unchanged if nothing else is in it."""
-        rest = text
+        typed = text
         for label in self.labels.labels_in(text):
-            rest = rest.replace(f"{label} ", "").replace(label, "")
-        return rest if rest.strip() else text
+            typed = typed.replace(f"{label} ", "").replace(label, "")
+        return typed if typed.strip() else text
 
 
 def image_paths(text: str) -> tuple[str, ...]:

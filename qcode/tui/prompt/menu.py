@@ -235,11 +235,14 @@ _MAX_SEARCHED_MESSAGES, _MAX_RECENT_PATHS = 60, 20
 
 @dataclass(frozen=True, slots=True)
 class Mention:
-    """A mention being typed: its range in the line, `@` included, and the path typed so far."""
+    """A mention that is being typed."""
 
     start: int
+    """The index of its `@` in the line."""
     end: int
+    """The index after its last character."""
     query: str
+    """The path before the cursor, without quotes and escapes."""
 
 
 def mention_at(line: str, column: int) -> Mention | None:
@@ -248,10 +251,10 @@ def mention_at(line: str, column: int) -> Mention | None:
     if match is None:
         return None
     if match[1] is not None:
-        rest, query = _REST_OF_QUOTED.match(line, column), match[1]
+        after_cursor, query = _REST_OF_QUOTED.match(line, column), match[1]
     else:
-        rest, query = _REST_OF_UNQUOTED.match(line, column), _ESCAPED.sub(r"\1", match[2])
-    return Mention(match.start(), rest.end() if rest is not None else column, query)
+        after_cursor, query = _REST_OF_UNQUOTED.match(line, column), _ESCAPED.sub(r"\1", match[2])
+    return Mention(match.start(), after_cursor.end() if after_cursor is not None else column, query)
 
 
 def mention_of(path: str, *, is_open: bool = False) -> str:

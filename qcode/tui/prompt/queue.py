@@ -85,7 +85,7 @@ class Queue(Static):
         count = 1
         if self._submissions[0].is_steering:
             count = next(
-                (at for at, submission in enumerate(self._submissions) if not submission.is_steering),
+                (index for index, submission in enumerate(self._submissions) if not submission.is_steering),
                 len(self._submissions),
             )
         next_prompts, self._submissions = self._submissions[:count], self._submissions[count:]
