@@ -60,12 +60,13 @@ class Ban:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A banned pattern in a passage. `excerpt` is the text around it."""
+    """A banned pattern in a passage."""
 
     path: str
     line: int
     ban: str
     excerpt: str
+    """The text around the pattern."""
     instead: str = ""
 
     def __str__(self) -> str:
@@ -102,11 +103,12 @@ def passages(path: Path) -> tuple[Passage, ...]:
     """Return every passage of a Python file or a Markdown page."""
     name, text = path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
     if path.suffix == ".md":
-        return tuple(_of_page(name, text))
-    return (*_of_code(name, text), *_comments(name, text))
+        return tuple(_page_passages(name, text))
+    return (*_code_passages(name, text), *_comment_passages(name, text))
 
 
-def _of_code(name: str, text: str) -> Iterator[Passage]:
+def _code_passages(name: str, text: str) -> Iterator[Passage]:
+    """Yield the docstrings of a module and its messages: the strings that read like prose."""
     docstrings: set[int] = set()
     nodes = tuple(ast.walk(ast.parse(text)))
     for node in nodes:
@@ -118,17 +120,18 @@ def _of_code(name: str, text: str) -> Iterator[Passage]:
     for node in nodes:
         if isinstance(node, ast.JoinedStr):
             docstrings.update(id(part) for part in node.values)
-            yield from _message(name, node.lineno, "".join(_literal(part) for part in node.values))
+            yield from _message_passages(name, node.lineno, "".join(_literal(part) for part in node.values))
     for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in docstrings:
-            yield from _message(name, node.lineno, node.value)
+            yield from _message_passages(name, node.lineno, node.value)
 
 
 def _literal(part: ast.expr) -> str:
+    """Return a part of an f-string as text, `X` for an inserted value."""
     return str(part.value) if isinstance(part, ast.Constant) else "X"
 
 
-def _message(name: str, line: int, text: str) -> Iterator[Passage]:
+def _message_passages(name: str, line: int, text: str) -> Iterator[Passage]:
     """Yield a string that reads like prose: words with spaces between them, and no backslash as in a pattern."""
     if "\\" not in text and re.search(r"[A-Za-z]{2,} [A-Za-z]{2,}", text):
         yield Passage(name, line, "message", text)
@@ -138,13 +141,13 @@ def _dedented(text: str) -> str:
     return "\n".join(line.strip() for line in _without_code(text).splitlines())
 
 
-def _comments(name: str, text: str) -> Iterator[Passage]:
+def _comment_passages(name: str, text: str) -> Iterator[Passage]:
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield Passage(name, token.start[0], "comment", _without_code(token.string.lstrip("#! ")))
 
 
-def _of_page(name: str, text: str) -> Iterator[Passage]:
+def _page_passages(name: str, text: str) -> Iterator[Passage]:
     """Yield the paragraphs of a page, without its code. A table row and a list entry are passages too."""
     start, held, fence = 0, list[str](), ""
     for number, line in enumerate([*text.splitlines(), ""], 1):
@@ -161,6 +164,7 @@ def _of_page(name: str, text: str) -> Iterator[Passage]:
 
 
 def _without_code(text: str) -> str:
+    """Return `text` with code, link targets and addresses replaced by `x`."""
     return re.sub(r"(`+)(?:(?!\1).)+?\1|\]\([^)]*\)|<https?:[^>]*>", "`x`", text, flags=re.DOTALL)
 
 
@@ -178,7 +182,8 @@ def findings(passage: Passage, bans: Sequence[Ban]) -> list[Finding]:
 
 def layout(path: Path) -> list[Finding]:
     """Return the lines of a page that are too long, and its tables without a header. Tables and code may be wide."""
-    name, is_fenced, problems = path.relative_to(ROOT).as_posix(), False, []
+    name = path.relative_to(ROOT).as_posix()
+    is_fenced, problems = False, []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         is_fenced ^= line.lstrip().startswith("```")
         if len(line) > MAX_LINE and not is_fenced and not line.lstrip().startswith(("|", "![", "http")):

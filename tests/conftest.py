@@ -21,10 +21,10 @@ from tests.fakes.certificates import skip_public_certificates
 from tests.fakes.demo import hurry
 from tests.fakes.disk import skip_fsync
 
-# The first text Hypothesis makes in a fresh checkout takes seconds, for it builds its table of characters then, and two
-# busy cores are slow at any time. Neither says anything about the program.
+# No deadline: in a fresh checkout Hypothesis first builds its table of characters, which takes seconds, and busy cores
+# are slow at any time. Neither is a fault of the program.
 settings.register_profile("search", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-# The suite tries the same examples on every machine, `make test-all` more of them, and `make search` new ones.
+# `make test` tries the same examples on every machine, `make test-all` more of them, and `make search` new ones.
 settings.register_profile("broad", settings.get_profile("search"), derandomize=True, database=None)
 settings.register_profile("qcode", settings.get_profile("broad"), max_examples=25)
 settings.load_profile("qcode")
@@ -103,7 +103,7 @@ def folder_numbers() -> Counter[str]:
 def tmp_path(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, folder_numbers: Counter[str]
 ) -> Path:
-    """A new folder, named like pytest's, which reads the names of all earlier ones to find the number of the next."""
+    """Return a new folder. pytest's own fixture reads the names of all earlier folders to find the next number."""
     name = re.sub(r"\W", "_", request.node.name)[:30]
     path = tmp_path_factory.getbasetemp() / f"{name}{folder_numbers[name]}"
     folder_numbers[name] += 1
@@ -128,17 +128,20 @@ def signal_handlers_as_they_are() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def demo_without_pauses() -> Iterator[None]:
+    """Let the demo model stream without pauses."""
     with hurry():
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def writes_without_waiting() -> Iterator[None]:
+    """Skip `fsync`, which waits for the disk."""
     with skip_fsync():
         yield
 
 
 @pytest.fixture(scope="session", autouse=True)
 def connections_without_public_certificates() -> Iterator[None]:
+    """Do not load the certificates of public hosts, because no test connects to one."""
     with skip_public_certificates():
         yield

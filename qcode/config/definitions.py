@@ -48,7 +48,7 @@ _Fail: TypeAlias = "Callable[[tuple[str, ...], str], ConfigError]"
 
 @dataclass(frozen=True, slots=True)
 class CustomCommand:
-    """A command from a file. `output` overrides keys of `[output]` for its turn only."""
+    """A command from a file."""
 
     name: str
     prompt: str
@@ -57,6 +57,7 @@ class CustomCommand:
     argument: str = ""
     model: str = ""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    """Overrides keys of `[output]` for the turn of the command only."""
     is_from_project: bool = False
 
     def expand(self, arguments: str) -> str:
@@ -82,10 +83,11 @@ class CustomCommand:
 
 @dataclass(frozen=True, slots=True)
 class CustomCommands:
-    """The commands from files. `problems` are lines for the user, each naming its file."""
+    """The commands from files."""
 
     commands: tuple[CustomCommand, ...] = ()
     problems: tuple[str, ...] = ()
+    """Lines for the user, each naming its file."""
 
     def match_command(self, text: str) -> tuple[CustomCommand, str] | None:
         """Return the command that `text` invokes and its arguments, None if it invokes none."""
@@ -253,26 +255,27 @@ AGENT_FIELDS: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class CustomAgent:
-    """A kind of sub-agent from a file. `description` is for the calling model; `tools` are its only tools if set.
-
-    `output` overrides keys of `[output]` for its replies.
-    """
+    """A kind of sub-agent from a file."""
 
     name: str
     description: str
+    """For the calling model."""
     prompt: str
     only_reads: bool = False
     tools: tuple[str, ...] = ()
+    """The only tools of the sub-agent; empty: all that a sub-agent may use."""
     model: str = "same"
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    """Overrides keys of `[output]` for its replies."""
 
 
 @dataclass(frozen=True, slots=True)
 class CustomAgents:
-    """The agents from files. `problems` are lines for the user, each naming its file."""
+    """The agents from files."""
 
     agents: tuple[CustomAgent, ...] = ()
     problems: tuple[str, ...] = ()
+    """Lines for the user, each naming its file."""
 
 
 def load_custom_agents(

@@ -204,8 +204,8 @@ def _removals(text: str, positions: KeyPositions, path: TomlPath) -> Iterator[st
     position = positions.keys[path]
     begin, stop = text.rfind("\n", 0, position.start) + 1, text.find("\n", position.value_end)
     stop = len(text) if stop < 0 else stop + 1
-    rest = text[position.value_end : stop].strip()
-    if not text[begin : position.start].strip() and (not rest or rest.startswith("#")):
+    after_value = text[position.value_end : stop].strip()
+    if not text[begin : position.start].strip() and (not after_value or after_value.startswith("#")):
         yield text[:begin] + text[stop:]
     before, after = text[: position.start].rstrip(), text[position.value_end :].lstrip()
     if after.startswith(","):

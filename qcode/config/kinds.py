@@ -206,10 +206,12 @@ class HookConfig:
 
 @dataclass(frozen=True, slots=True)
 class CommandConfig:
-    """A command line as written in a file; `{file}` is the path of a file. An empty `pattern` matches every file."""
+    """A command line as written in a file."""
 
     line: str
+    """`{file}` in it is the path of a file."""
     pattern: str = ""
+    """Selects the files; empty: every file."""
 
     def __str__(self) -> str:
         return f"{self.pattern}: {self.line}" if self.pattern else self.line

@@ -59,10 +59,11 @@ class KeyPosition:
 
 @dataclass(frozen=True, slots=True)
 class KeyPositions:
-    """The positions of all keys by path; `section_ends` maps the root, and each table with a header, to its end."""
+    """The positions of all keys by path."""
 
     keys: Mapping[TomlPath, KeyPosition]
     section_ends: Mapping[TomlPath, int]
+    """Maps the root, and each table with a header, to its end."""
 
 
 def find_positions(text: str) -> KeyPositions:
@@ -105,6 +106,7 @@ class _Scanner:
             self._skip(_WHITESPACE)
 
     def _pair(self, table: TomlPath, *, is_recorded: bool) -> None:
+        """Read `key = value`."""
         self._skip(_BLANK)
         start = self.position
         path = self._key(table, is_recorded=is_recorded)
@@ -160,6 +162,7 @@ class _Scanner:
         self._value(path, is_recorded=False)
 
     def _sequence(self, end: str, item: Callable[[], None]) -> None:
+        """Read a list or an inline table up to `end`; `item` reads one of its entries."""
         self.position += 1
         self._skip(_WHITESPACE)
         while self._peek() != end:
@@ -171,6 +174,7 @@ class _Scanner:
         self.position += 1
 
     def _string(self, quote: str) -> None:
+        """Read a string in one or three quotes."""
         if not self.text.startswith(quote * 3, self.position):
             self.position += 1
             self._rest_of_string(quote)
@@ -184,6 +188,7 @@ class _Scanner:
             self.position += 1
 
     def _rest_of_string(self, quote: str) -> None:
+        """Read a string on one line, after its opening quote."""
         position = self.text.index(quote, self.position)
         if quote == '"' and "\\" in self.text[self.position : position]:
             escaped = _ESCAPED.match(self.text, self.position)

@@ -274,19 +274,21 @@ _MODEL_ACCESS_KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """A value with its origin. `item_origins` are those of the items of a joined list, in order."""
+    """A value with its origin."""
 
     value: object
     origin: Origin
     item_origins: tuple[Origin, ...] = ()
+    """The origins of the items of a joined list, in order."""
 
 
 @dataclass(slots=True)
 class Layer:
-    """One source of settings. `tables` are its providers, models and tool servers by path, including empty tables."""
+    """One source of settings."""
 
     values: dict[KeyPath, Value] = field(default_factory=dict)
     tables: dict[KeyPath, Origin] = field(default_factory=dict)
+    """Its providers, models and tool servers by path, including empty tables."""
 
     def only(self, names: frozenset[str]) -> Layer:
         """Return the part of the layer under these top-level keys."""
@@ -312,15 +314,14 @@ def parse_settings(text: str, file: Path, scope: Scope) -> Settings:
 
 
 class PipedSettings(dict[str, object]):
-    """Settings from a pipe such as `--settings <(...)`, which can be read only once.
-
-    Error messages use `file`, the name of the pipe, and find lines in `text`.
-    """
+    """Settings from a pipe such as `--settings <(...)`, which can be read only once."""
 
     def __init__(self, text: str, file: Path) -> None:
         super().__init__(parse_toml(text, file))
         self.text = text
+        """Error messages find their lines in it."""
         self.file = file
+        """The name of the pipe, for error messages."""
 
 
 def mapping_layer(settings: Mapping[str, object]) -> Layer:

@@ -26,18 +26,19 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class KeySchema:
-    """The schema of a key: its kind, the meaning for the reference, and its flag, empty if it has none.
-
-    `is_secret`: the value is never shown. `is_joined`: the lists of all layers are joined. `is_project_allowed`: a
-    project's file may set the key.
-    """
+    """The schema of a key."""
 
     kind: ValueKind
     meaning: str
+    """The text in the reference."""
     flag: str = ""
+    """Empty if the key has none."""
     is_secret: bool = False
+    """The value is never shown."""
     is_joined: bool = False
+    """The lists of all layers are joined."""
     is_project_allowed: bool = True
+    """A project's file may set the key."""
 
 
 def key(
@@ -509,11 +510,14 @@ class McpServer:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """The origin of a value. `source` is `file:line`, a variable or a flag; empty for a default."""
+    """The origin of a value."""
 
     kind: Literal["default", "env", "file", "flag"]
     source: str | Callable[[], str] = ""
-    """A function returns the text later: the line of a key is only searched if a message names it."""
+    """`file:line`, a variable or a flag; empty for a default.
+
+    A function returns the text later: the line of a key is only searched if a message names it.
+    """
     is_project: bool = False
 
     @property

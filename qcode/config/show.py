@@ -28,10 +28,11 @@ _SECRET = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """A row: `value` is a TOML literal, `(not set)` or `(hidden)`."""
+    """A row of the table."""
 
     key: str
     value: str
+    """A TOML literal, `(not set)` or `(hidden)`."""
     origin: Origin
 
 

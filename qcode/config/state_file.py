@@ -19,22 +19,22 @@ _OPEN = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def read(path: Path) -> bytes:
-    """Return the content of a file that only this user can write; b"" for any other."""
+    """Return the content of a file that only this user can write, empty bytes for any other."""
     try:
-        handle = os.open(path, _OPEN)
+        descriptor = os.open(path, _OPEN)
     except OSError:
         return b""
     try:
-        state = os.fstat(handle)
-        is_own = state.st_uid == os.geteuid() and not state.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-        if not stat.S_ISREG(state.st_mode) or not is_own:
+        info = os.fstat(descriptor)
+        is_private = info.st_uid == os.geteuid() and not info.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+        if not stat.S_ISREG(info.st_mode) or not is_private:
             return b""
-        with os.fdopen(handle, "rb", closefd=False) as file:
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read()
     except OSError:
         return b""
     finally:
-        os.close(handle)
+        os.close(descriptor)
 
 
 def load_json(path: Path) -> JsonObject:
@@ -58,9 +58,9 @@ def replace(path: Path, content: bytes, *, mode: int = PRIVATE, is_synced: bool 
     from tempfile import mkstemp  # takes 3 ms to load, and most starts write nothing before the first paint
 
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle, name = mkstemp(dir=path.parent, prefix=f".{path.stem}-")
+    descriptor, name = mkstemp(dir=path.parent, prefix=f".{path.stem}-")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with os.fdopen(descriptor, "wb") as file:
             if mode != PRIVATE:
                 os.fchmod(file.fileno(), mode)
             file.write(content)
@@ -77,8 +77,8 @@ def replace(path: Path, content: bytes, *, mode: int = PRIVATE, is_synced: bool 
 def append(path: Path, line: bytes) -> None:
     """Append one line to a file, which is created if it is missing; raise `OSError` if that fails."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, PRIVATE)
     try:
-        os.write(handle, line)
+        os.write(descriptor, line)
     finally:
-        os.close(handle)
+        os.close(descriptor)

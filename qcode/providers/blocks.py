@@ -34,6 +34,8 @@ from qcode.text.pattern import lazy_pattern
 
 
 class BlockKind(Enum):
+    """The kind of a block of a reply."""
+
     TEXT = "text"
     REASONING = "reasoning"
     CALL = "call"

@@ -230,9 +230,10 @@ def _price(values: object) -> Price | None:
 
 @dataclass(frozen=True, slots=True)
 class Correction:
-    """Facts that override the table; None keeps the value of the table. `reason` names the source."""
+    """Facts that override the table; None keeps the value of the table."""
 
     reason: str
+    """The source of the facts."""
     output: int | None = None
     replacement: ModelFacts | None = None
 

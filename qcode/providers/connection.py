@@ -53,7 +53,7 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Everything that a client needs to connect. See `ConnectionOrigin` for `sign_in` and `wants_version`."""
+    """Everything that a client needs to connect."""
 
     name: str
     base_url: str
@@ -63,9 +63,11 @@ class Connection:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     timeouts: Timeouts = Timeouts()
     sign_in: str = ""
+    """See `ConnectionOrigin`."""
     ca_file: str = ""
     """A file of certificates to trust in addition to those of the environment."""
     wants_version: bool = False
+    """See `ConnectionOrigin`."""
 
     @property
     def origin(self) -> ConnectionOrigin:

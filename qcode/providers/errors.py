@@ -214,6 +214,7 @@ def _is_about_unknown_model(message: str) -> bool:
 
 
 def _kind_of_aws_type(body: ErrorBody) -> ErrorKind | None:
+    """Return the kind of an error with one of Amazon's names, None for any other."""
     kind = _BY_AWS_TYPE.get(body.type.lower())
     if kind is not None and _is_quota(body):
         return ErrorKind.QUOTA
@@ -221,6 +222,7 @@ def _kind_of_aws_type(body: ErrorBody) -> ErrorKind | None:
 
 
 def _kind_of_type(body: ErrorBody) -> ErrorKind | None:
+    """Return the kind of an error by its type, code and message; None if they do not tell it."""
     if _is_quota(body):
         return ErrorKind.QUOTA
     if (kind := _kind_of_aws_type(body)) is not None:
@@ -248,6 +250,7 @@ def _is_quota(body: ErrorBody) -> bool:
 
 
 def _error_message(origin: ConnectionOrigin, kind: ErrorKind, message: str, status: int | None) -> str:
+    """Return the line for the user: the provider, the server's message, and what to do about a refused key."""
     text = redact(single_spaced(message, MAX_MESSAGE), origin.key) or "no reason given"
     match kind:
         case ErrorKind.AUTH:
@@ -298,9 +301,10 @@ _TAG = lazy_pattern(r"<[^<>]+>")
 
 @dataclass(frozen=True, slots=True)
 class ErrorBody:
-    """The parsed error in a response, its fields empty if absent. `message` is one line and never empty."""
+    """The parsed error in a response; a field that the response lacks is empty."""
 
     message: str
+    """One line, never empty."""
     type: str = ""
     code: str = ""
     param: str = ""

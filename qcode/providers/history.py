@@ -63,6 +63,7 @@ def _with_fitting_calls(messages: list[Message], fit: Callable[[str], str], used
 
 
 def _unused_id(call_id: str, used_ids: set[str], fit: Callable[[str], str]) -> str:
+    """Return `call_id` as the host accepts it, with a number if that id is used: `call_1`, then `call_1_2`."""
     fitting, number = fit(call_id), 2
     while not fitting or fitting in used_ids:
         fitting = fit(f"{call_id}_{number}")
@@ -133,12 +134,13 @@ COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=
 
 @dataclass(slots=True)
 class _SettledPart:
-    """The part of a conversation whose encoding cannot change. `json` is its JSON, without the brackets."""
+    """The part of a conversation whose encoding cannot change."""
 
     variant: str
     messages: tuple[Message, ...] = ()
     call_ids: set[str] = field(default_factory=set)
     json: bytearray = field(default_factory=bytearray)
+    """Its JSON, without the brackets."""
 
 
 class EncodedMessages:
@@ -258,6 +260,7 @@ class EncodedMessages:
         return f"{{{comma.join(parts)}}}"
 
     def _cached_json(self, value: Json) -> str:
+        """Return a value as JSON; the same object is written only once."""
         cached = self._previous_texts.get(id(value))
         if cached is None or cached[0] is not value:
             cached = (value, self._writer.encode(value))
@@ -297,7 +300,7 @@ def start_of_tool_loop(messages: Sequence[Message]) -> int:
 
 
 def results_first(blocks: tuple[Block, ...]) -> tuple[list[ToolResult], list[Text | Image]]:
-    """Split a user message into its results and the rest; every protocol requires the results first."""
+    """Split a user message into its results and its other blocks; every protocol requires the results first."""
     results = [block for block in blocks if isinstance(block, ToolResult)]
     return results, [block for block in blocks if isinstance(block, Text | Image)]
 

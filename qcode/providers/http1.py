@@ -38,11 +38,12 @@ _VALUE = lazy_pattern(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
 
 class ConnectFailed(ConnectionError):  # noqa: N818 - describes the connection
-    """The connection failed: DNS, route, server or TLS. `seconds` is the time limit, if it was exceeded."""
+    """The connection failed: DNS, route, server or TLS."""
 
     def __init__(self, seconds: float | None = None) -> None:
         super().__init__("not reached")
         self.seconds = seconds
+        """The time limit, if it was exceeded."""
 
 
 class ConnectionBroken(ConnectionError):  # noqa: N818
@@ -61,8 +62,7 @@ def write_head(method: str, target: str, headers: Mapping[str, str], version: st
 class ResponseReader:
     """A parser of the response to one request, from bytes split anywhere. Raises `ValueError` for an invalid response.
 
-    `headers` has lower-case names; repeated values are joined with a comma. Interim responses (1xx) and trailers are
-    skipped. The `on_…` methods are called by httptools.
+    Interim responses (1xx) and trailers are skipped. The `on_…` methods are called by httptools.
     """
 
     def __init__(self) -> None:
@@ -71,6 +71,7 @@ class ResponseReader:
         self.status = 0
         """0 until the head is complete."""
         self.headers: dict[str, str] = {}
+        """Names are in lower case; repeated values are joined with a comma."""
         self.is_persistent = False
         """Whether the connection may be used for another request after the body."""
         self.is_done = False

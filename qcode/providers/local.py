@@ -163,10 +163,12 @@ _NUM_CTX = lazy_pattern(r"^[^\S\n]*+num_ctx[^\S\n]++(\d++)[^\S\n]*+$", re.MULTIL
 
 @dataclass(frozen=True, slots=True)
 class LocalWindow:
-    """A context window of `tokens`; `advice` says how to enlarge it on this kind of server."""
+    """A context window as a local server reports it."""
 
     tokens: int
+    """The size of the window."""
     advice: str
+    """How to enlarge it on this kind of server."""
 
     @property
     def is_small(self) -> bool:

@@ -39,14 +39,14 @@ _BUDGETS = ("requests", "tokens", "input-tokens", "output-tokens")
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The end of a limit: in `after` seconds, at the time `at` (seconds since 1970); None if the response does not say.
-
-    `at` is also None for a time in the past or after `MAX_RESET`. `period` is empty if unknown.
-    """
+    """The end of a limit; None if the response does not name it."""
 
     after: float | None
+    """The seconds until the end."""
     at: int | None = None
+    """The time of the end in seconds since 1970. Also None for a time in the past or after `MAX_RESET`."""
     period: LimitPeriod = ""
+    """Empty if unknown."""
 
 
 def read_reset(

@@ -16,10 +16,12 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True, slots=True)
 class SseEvent:
-    """One event. `event` is empty if the server named none; `data` is the data lines joined with newlines."""
+    """One event."""
 
     event: str
+    """The name of the event, empty if the server named none."""
     data: str
+    """The data lines, joined with newlines."""
 
 
 class SseParser:

@@ -40,10 +40,11 @@ _LOOPBACK_NAME = re.compile(r"(.+\.)?localhost")
 
 @dataclass(frozen=True, slots=True)
 class UrlTarget:
-    """The target of a URL. `host` is lower-case ASCII; an IPv6 address is in brackets."""
+    """The target of a URL."""
 
     scheme: str
     host: str
+    """Lower-case ASCII; an IPv6 address is in brackets."""
     port: int
     is_public: bool
     is_loopback: bool

@@ -163,14 +163,15 @@ _UNUSED_NAME = "qcode-unused-name"
 class _FolderWrites:
     """The judge of programs that write files without naming them, by the folders that they can write to.
 
-    Variables other than `$HOME` count as unknown. `folder` is the folder in which a program runs, None if that
-    is unknown. `folder_changes` counts the `cd`s so far.
+    Variables other than `$HOME` count as unknown.
     """
 
     session_folders: SessionFolders
     root: str
     folder: str | None
+    """The folder in which a program runs, None if that is unknown."""
     folder_changes: int = 0
+    """The number of `cd`s so far."""
 
     @staticmethod
     def of(session_folders: SessionFolders) -> _FolderWrites:

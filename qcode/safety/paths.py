@@ -387,14 +387,14 @@ _MAX_LINKS = 40
 
 @dataclass(frozen=True, slots=True)
 class ResolvedPath:
-    """A path and its resolution. `chain` has the normalized path as given and after each resolved symlink.
-
-    `target` is the path with every link resolved. `info` is its status, None if it does not exist.
-    """
+    """A path and its resolution."""
 
     chain: tuple[str, ...]
+    """The normalized path as given, and after each resolved symlink."""
     target: str
+    """The path with every link resolved."""
     info: os.stat_result | None
+    """The status of the target, None if it does not exist."""
     is_loop: bool = False
 
 

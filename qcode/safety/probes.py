@@ -28,13 +28,12 @@ def _unwalked() -> WorkspaceContents:
 
 @dataclass(frozen=True, slots=True)
 class Probes:
-    """The functions that return facts. `syntax` returns why bash rejects a command, empty if it accepts the command.
-
-    `repository` describes the repository of the workspace. The default results allow nothing.
-    """
+    """The functions that return facts. The default results allow nothing."""
 
     syntax: Callable[[str], str] = _unchecked
+    """Returns why bash rejects a command, empty if it accepts the command."""
     repository: Callable[[], Repository] = _unchecked_repository
+    """Describes the repository of the workspace."""
     sandbox: Callable[[], SandboxSupport] = SandboxSupport
     contents: Callable[[], WorkspaceContents] = _unwalked
 
@@ -55,11 +54,11 @@ _NO_FILES = TrackedFiles()
 class Repository:
     """The result of probing a repository. The default is a harmless repository.
 
-    `problem` is the reason why git needs approval there, empty if it does not. Each `find_` function may start git,
-    and returns None after a timeout.
+    Each `find_` function may start git, and returns None after a timeout.
     """
 
     problem: str = ""
+    """The reason why git needs approval there, empty if it does not."""
     has_submodules: bool = False
     has_credentials: bool = False
     is_present: bool = True

@@ -40,11 +40,13 @@ _TOOL = lazy_pattern(r"[\w.-]+/(\*|[\w.-]+)")
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One rule. `body` is the text in parentheses, empty if the rule covers all calls of its kind."""
+    """One rule."""
 
     kind: str
     body: str
+    """The text in parentheses, empty if the rule covers all calls of its kind."""
     text: str
+    """The whole rule as written."""
     words: tuple[Word, ...] = ()
 
     @property
@@ -63,7 +65,7 @@ class Rule:
         pattern = self.words[:-1] if is_prefix else self.words
         has_length = len(words) >= len(pattern) if is_prefix else len(words) == len(pattern)
         pairs = zip(pattern, words, strict=False)
-        return has_length and all(_matches_word(want, word, folds=folds) for want, word in pairs)
+        return has_length and all(_matches_word(rule_word, word, folds=folds) for rule_word, word in pairs)
 
     def matches_path(self, path: str, root: str, home: str, *, folds: bool = False) -> bool:
         """Return whether a path rule covers the absolute, normalized `path`; `folds`: case and accents may differ."""
@@ -87,6 +89,7 @@ class Rule:
         return _NOT_IN_NAMES.sub("_", self.body) == name
 
     def _pattern_and_root(self, root: str, home: str) -> tuple[str, str]:
+        """Return the gitignore pattern of a path rule, and the folder that it is relative to."""
         if self.body.startswith("~/"):
             return self.body[1:], home
         if self.body.startswith("/"):
@@ -114,15 +117,15 @@ class Rules:
 def parse_rule(text: str) -> Rule:
     """Parse a rule; raise `ValueError` with the error and its position in one line."""
     rule = text.strip()
-    kind, bracket, rest = rule.partition("(")
+    kind, bracket, enclosed = rule.partition("(")
     if kind not in KINDS:
-        hint = "edit(...) covers every tool that changes files" if kind in ("write", "apply_patch") else _names()
+        hint = "edit(...) covers every tool that changes files" if kind in ("write", "apply_patch") else _kinds_text()
         raise _invalid_rule(text, 0, f"{kind!r} is not a kind of rule; {hint}")
     if not bracket:
         return Rule(kind, "", rule)
-    if not rest.endswith(")"):
+    if not enclosed.endswith(")"):
         raise _invalid_rule(text, len(text.rstrip()), "the closing bracket is missing")
-    body, position = rest[:-1].strip(), text.index("(") + 1
+    body, position = enclosed[:-1].strip(), text.index("(") + 1
     if not body:
         raise _invalid_rule(text, position, f"the brackets are empty; {kind} alone covers everything")
     if body == "*" or (body == "**" and kind in ("edit", "read")):
@@ -169,28 +172,31 @@ def _invalid_rule(text: str, position: int, problem: str) -> ValueError:
     return ValueError(f"invalid rule {text!r} at position {position + 1}: {problem}")
 
 
-def _names() -> str:
+def _kinds_text() -> str:
     return f"there are {', '.join(KINDS)}"
 
 
 def _folded(text: str) -> str:
+    """Return `text` in composed form (NFC) without differences of case, as some file systems compare names."""
     return unicodedata.normalize("NFC", text).casefold()
 
 
-def _matches_word(want: Word, word: Word, *, folds: bool) -> bool:
-    expected, actual = (unicodedata.normalize("NFC", item.text) if folds else item.text for item in (want, word))
-    if not want.has_glob:
-        return expected == actual and want.is_home == word.is_home
+def _matches_word(rule_word: Word, word: Word, *, folds: bool) -> bool:
+    """Return whether a word of a rule covers a word of a command: `*.py` covers `a.py`."""
+    expected, actual = (unicodedata.normalize("NFC", item.text) if folds else item.text for item in (rule_word, word))
+    if not rule_word.has_glob:
+        return expected == actual and rule_word.is_home == word.is_home
     pattern = re.escape(expected).replace(r"\*", ".*").replace(r"\?", ".")
     return re.fullmatch(pattern, actual, re.DOTALL) is not None
 
 
 def _is_covered(pattern: str, path: str) -> bool:
-    return _spec(pattern).match_file(path)
+    """Return whether a gitignore pattern matches a path relative to the root of the pattern."""
+    return _path_matcher(pattern).match_file(path)
 
 
 @lru_cache(maxsize=512)
-def _spec(pattern: str) -> GitIgnoreSpec:
+def _path_matcher(pattern: str) -> GitIgnoreSpec:
     from pathspec import GitIgnoreSpec  # loaded with the first rule about a path, not at start
 
     return GitIgnoreSpec.from_lines([pattern])
@@ -375,6 +381,7 @@ def covers(rule: Rule, example: str, *, allows: bool = False) -> bool:
     return rule.matches_name(example)
 
 
+# Programs for which no rule is offered.
 _NEVER_PROPOSED = frozenset(
     {
         # interpreters
@@ -397,6 +404,7 @@ _NEVER_PROPOSED = frozenset(
         "ansible",
     }
 )  # fmt: skip
+# Second words of commands that get no rule, such as `npm install` and `git push`.
 _NEVER_PROPOSED_SECOND = frozenset(
     {
         "exec", "x", "dlx", "install", "i", "add", "ci", "publish", "create", "init", "download", "fetch", "pull",
@@ -406,6 +414,7 @@ _NEVER_PROPOSED_SECOND = frozenset(
 _PATHS_ONLY = frozenset({"touch", "mkdir", "rmdir", "cp", "mv"})
 """Programs whose second word is a path, never a command such as `npm x`."""
 _RUNNERS = frozenset({"uv", "poetry", "pipenv", "hatch", "pdm", "rye", "pixi"})
+"""Programs whose `run` starts any program, such as `uv run x`."""
 # Programs whose first argument is a command: a rule such as `shell(git *)` would cover all of them.
 _MANY_IN_ONE = frozenset({"git", "npm", "pnpm", "yarn", "cargo", "go", "dotnet", "mvn", "gradle", "composer", "bundle"})
 

@@ -62,9 +62,10 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class SandboxSupport:
-    """The capabilities of the sandbox on this machine. If no sandbox works, `levels` is empty."""
+    """The capabilities of the sandbox on this machine."""
 
     levels: tuple[Level, ...] = ()
+    """Empty if no sandbox works."""
     masks: bool = False
     """Whether protected files inside the workspace are hidden from a `read-only` command."""
     kind: str = ""

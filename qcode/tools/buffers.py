@@ -18,8 +18,11 @@ from qcode.tools import text_file
 from qcode.tools.disk import LoadedFile, Snapshot
 
 MAX_BUFFER_BYTES = 4 * 1024 * 1024
+"""The largest file, in bytes, whose text in the editor is used."""
 _MAX_FILES = 1_000
+"""The number of files whose states are remembered."""
 _MAX_TEXTS = 32
+"""The number of stale texts remembered for one file."""
 
 
 class BufferSource(Protocol):

@@ -75,10 +75,11 @@ class AskUser:
                 raise Refused("ask_person: two choices have the same label")
         except Refused as refused:
             return Preview("A question", "", str(refused))
-        first, _, rest = question.partition("\n")
-        if len(first) > _MAX_LINE:
-            first, rest = "this", question
-        return Preview(visible(first), visible_rows(rest.strip()), choices=choices)
+        first_line, _, other_lines = question.partition("\n")
+        if len(first_line) > _MAX_LINE:
+            # `this` stands for the question in the heading; the whole question is below it.
+            first_line, other_lines = "this", question
+        return Preview(visible(first_line), visible_rows(other_lines.strip()), choices=choices)
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         refusal = self.preview(arguments, workspace).refusal
@@ -152,6 +153,8 @@ class TodoItem:
 
 
 class Todo:
+    """The `todo` tool."""
+
     spec = ToolSpec(
         name="todo",
         description=(

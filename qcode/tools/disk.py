@@ -42,19 +42,18 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class LoadedFile:
-    """The content of a file, and the attributes that a replacement must keep.
-
-    `is_unsaved`: the content comes from an editor with changes that are not on disk.
-    """
+    """The content of a file, and the attributes that a replacement must keep."""
 
     data: bytes
     snapshot: Snapshot
     mode: int
+    """The permission bits."""
     owner: tuple[int, int]
     """The ids of the user and the group."""
     links: int
     """The number of hard links."""
     is_unsaved: bool = False
+    """The content comes from an editor with changes that are not on disk."""
 
 
 @contextlib.contextmanager
@@ -113,11 +112,13 @@ def load(folder: int, name: str, label: str) -> LoadedFile:
 
 @dataclass(frozen=True, slots=True)
 class FileSlice:
-    """Lines of a large file, with their endings. `size` is the size of the file; `is_end`: no line follows."""
+    """Lines of a large file, with their endings."""
 
     lines: list[bytes]
     size: int
+    """The size of the file in bytes."""
     is_end: bool
+    """No line follows."""
 
 
 def load_lines(folder: int, name: str, label: str, first: int, count: int, max_bytes: int) -> FileSlice:

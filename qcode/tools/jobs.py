@@ -130,15 +130,14 @@ class Job:
 
 
 class Jobs:
-    """The background commands of one session. Not thread-safe: use it in the event loop that starts the jobs.
-
-    `watcher` is called with a job that has started or ended, for the user, and `record` before it, for the session.
-    """
+    """The background commands of one session. Not thread-safe: use it in the event loop that starts the jobs."""
 
     def __init__(self) -> None:
         self._jobs: dict[int, Job] = {}
         self.watcher: Callable[[Job], None] = lambda job: None
+        """Called with a job that has started or ended, to show it to the user."""
         self.record: Callable[[Job], None] = lambda job: None
+        """Called before `watcher`, to store the job in the session."""
 
     @property
     def all(self) -> tuple[Job, ...]:

@@ -146,6 +146,7 @@ class LiveOutput:
 
 
 def _size_text(lines: int, chars: int) -> str:
+    """Return `3 lines, 1,200 characters`; without the lines if there is none."""
     characters = f"{chars:,} characters"
     return f"{count_text(lines, 'line')}, {characters}" if lines else characters
 

@@ -39,14 +39,14 @@ _CHUNK_BYTES = 65_536
 
 @dataclass(frozen=True, slots=True)
 class ProcessExit:
-    """The end of a program. `exit_code` is negative if a signal ended it.
-
-    `had_leftovers`: processes that it had started still ran, and qcode ended them.
-    """
+    """The end of a program."""
 
     exit_code: int
+    """Negative if a signal ended the program."""
     is_timed_out: bool = False
+    """qcode ended the program at its time limit."""
     had_leftovers: bool = False
+    """Processes that it had started still ran, and qcode ended them."""
 
 
 class TimeLimit:
@@ -249,10 +249,10 @@ async def run_program(
             process = await start_program(launch, cwd=cwd, environment=environment, output=write_end, source=source)
         finally:
             os.close(write_end)
-        loop.add_reader(read_end, _read_output, loop, read_end, on_output, is_drained)
+        loop.add_reader(read_end, _pass_output, loop, read_end, on_output, is_drained)
         try:
             limit = timeout_s if isinstance(timeout_s, TimeLimit) else TimeLimit(timeout_s)
-            process_exit = await _wait(process, is_drained, limit)
+            process_exit = await _wait_for_exit(process, is_drained, limit)
         finally:
             await end_program(process)
         with contextlib.suppress(TimeoutError):
@@ -280,7 +280,8 @@ async def _finish(finish: Callable[[], tuple[str, ...]], on_output: Callable[[by
                 on_output(f"\n[{line}]\n".encode(errors="replace"))
 
 
-async def _wait(process: Process, is_drained: asyncio.Event, limit: TimeLimit) -> ProcessExit:
+async def _wait_for_exit(process: Process, is_drained: asyncio.Event, limit: TimeLimit) -> ProcessExit:
+    """Wait until a program and its output end; end the program at its time limit."""
     try:
         exit_code = await limit.wait(process)
     except TimeoutError:
@@ -373,7 +374,7 @@ def _is_member(process: str, group: int) -> bool:
     return False
 
 
-def _read_output(
+def _pass_output(
     loop: asyncio.AbstractEventLoop, read_end: int, on_output: Callable[[bytes], None], is_drained: asyncio.Event
 ) -> None:
     try:

@@ -29,6 +29,7 @@ from qcode.tools.workspace import Workspace, command_environment
 from qcode.values import dataclass
 
 MAX_COMMAND_S = 3_600
+# Messages of programs that need a terminal or input, and of programs that a sandbox stops.
 _WANTS_TERMINAL = lazy_pattern(
     r"not (?:a|from a) (?:tty|terminal)|not a tty|inappropriate ioctl|cannot open /dev/tty|no such device or address"
     r"|EOF when reading a line|Input is not|terminal is (?:dumb|not fully functional)|could not read Username"
@@ -116,9 +117,9 @@ class Shell:
                 _check_jobs(context)
             launch = await run_blocking(lambda: context.launch([bash, "--noprofile", "--norc", "-c", command]))
             if checked.flag("background"):
-                return _start(launch, command, command_env, workspace, context)
+                return _start_job(launch, command, command_env, workspace, context)
             timeout_s = checked.number("timeout_s", context.shell_timeout_s)
-            return await _run(launch, command, timeout_s, command_env, workspace, context)
+            return await _run_and_wait(launch, command, timeout_s, command_env, workspace, context)
         except Refused as refused:
             return failed(str(refused))
 
@@ -156,7 +157,7 @@ def _check_jobs(context: ToolRunContext) -> Jobs:
     return context.jobs
 
 
-def _start(
+def _start_job(
     launch: Launch, command: str, environment: dict[str, str], workspace: Workspace, context: ToolRunContext
 ) -> ToolOutcome:
     job = _check_jobs(context).start(
@@ -170,7 +171,7 @@ def _start(
     return started_outcome(job)
 
 
-async def _run(
+async def _run_and_wait(
     launch: Launch,
     command: str,
     timeout_s: float,
@@ -380,7 +381,7 @@ class JobsTool:
                         f"{job.read()}\n[{_job_line(job)}]".lstrip("\n"), summary=f"job {job.number} {job.state}"
                     )
                 case _:
-                    return await _read(_named_job(jobs, checked), checked.number("wait_s", 0))
+                    return await _read_job(_named_job(jobs, checked), checked.number("wait_s", 0))
         except Refused as refused:
             return failed(f"jobs: {refused}")
 
@@ -391,7 +392,7 @@ def _named_job(jobs: Jobs, arguments: Arguments) -> Job:
     return jobs.find(arguments.integer("job", 0))
 
 
-async def _read(job: Job, wait_s: float) -> ToolOutcome:
+async def _read_job(job: Job, wait_s: float) -> ToolOutcome:
     if wait_s > 0 and not job.has_news.is_set():
         # Not `asyncio.wait_for`, which loses a cancellation that comes together with the event on Python 3.11.
         with contextlib.suppress(TimeoutError):

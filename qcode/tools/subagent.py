@@ -19,12 +19,15 @@ _MAX_DESCRIPTION = 80
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """The task of a sub-agent. `description` is a few words on one line, for the user; `model` may be empty."""
+    """The task of a sub-agent."""
 
     description: str
+    """A few words on one line, for the user."""
     prompt: str
     kind: str
+    """The name of the sub-agent."""
     model: str
+    """`same` or `small`; empty if the call does not name one."""
 
 
 class SubagentTool:

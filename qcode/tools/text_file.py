@@ -30,12 +30,15 @@ _MAX_COMPARED_PAIRS = 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A decoded text file. `endings` has one entry for each newline of `text`; `mark` is the byte order mark."""
+    """A decoded text file."""
 
     text: str
+    """Every line ending is a plain newline."""
     endings: tuple[str, ...] = ()
+    """The original ending of each line, one for each newline of `text`."""
     encoding: str = "utf-8"
     mark: bytes = b""
+    """The byte order mark, empty if there is none."""
 
 
 def decode(data: bytes, label: str) -> Document:
@@ -57,10 +60,11 @@ def decode(data: bytes, label: str) -> Document:
 
 @dataclass(frozen=True, slots=True)
 class DisplayText:
-    """A document to show. `note` is not empty if its encoding does not allow editing."""
+    """A document to show."""
 
     document: Document
     note: str = ""
+    """Why the file cannot be edited; empty if it can."""
 
 
 def decode_to_show(data: bytes, label: str) -> DisplayText:

@@ -55,13 +55,12 @@ class ToolRunContext:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The content of an approval: a `question` of one line, and the complete effect of the call as `detail`.
-
-    Both are shown unchanged, so text from outside qcode has passed through `text.clean`.
-    """
+    """The content of an approval. It is shown unchanged, so text from outside qcode has passed through `text.clean`."""
 
     question: str
+    """The question on one line."""
     detail: str
+    """The complete effect of the call."""
     refusal: str = ""
     """The error of an invalid call, otherwise empty. Such a call changes nothing, so it may run without approval."""
     choices: tuple[Choice, ...] = ()

@@ -49,10 +49,11 @@ _CODINGS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
 
 @dataclass(frozen=True, slots=True)
 class RequestTarget:
-    """The target of a URL. `host` is written as in the request: an IPv6 address has brackets."""
+    """The target of a URL."""
 
     scheme: str
     host: str
+    """As written in the request: an IPv6 address has brackets."""
     port: int
 
 
@@ -197,7 +198,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The response of a host; `data` is empty for a redirect."""
+    """The response of a host."""
 
     url: str
     status: int
@@ -206,6 +207,7 @@ class Page:
     location: str
     """The target of a redirect, otherwise empty."""
     data: bytes
+    """The body; empty for a redirect."""
     charset: str
     """The charset in the `Content-Type`, empty if it names none."""
 

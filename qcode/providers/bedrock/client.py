@@ -37,11 +37,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _BedrockClient:
-    """The parts of a connection: the SDK signs requests and lists models, `http` sends the requests for replies."""
+    """The parts of a connection."""
 
     signer: Signer
+    """Signs requests, with the SDK."""
     control: Callable[[], BedrockControl]
+    """Returns the SDK client that lists models."""
     http: httpx2.AsyncClient
+    """Sends the requests for replies."""
 
 
 class BedrockProvider(SdkProvider[_BedrockClient]):
@@ -150,14 +153,13 @@ class BedrockControl(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AmazonClients:
-    """The SDK clients of one region, and the certificate file from Amazon's settings.
-
-    `control` creates the client that lists models. Few runs need it.
-    """
+    """The SDK clients of one region."""
 
     runtime: Runtime
     control: Callable[[], BedrockControl]
+    """Creates the client that lists models, which few runs need."""
     ca_file: str
+    """The certificate file from Amazon's settings, empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)

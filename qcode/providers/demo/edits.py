@@ -27,11 +27,12 @@ _DOCUMENTED_NODES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 @dataclass(frozen=True, slots=True)
 class DemoEdit:
-    """One exact replacement; `summary` describes it in a few words."""
+    """One exact replacement."""
 
     old_text: str
     new_text: str
     summary: str
+    """Describes it in a few words."""
     replace_all: bool = False
 
 

@@ -233,12 +233,14 @@ def _effort(effort: Effort, quirks: ChatQuirks, model: str) -> JsonObject:
 
 @dataclass(slots=True)
 class _StreamedCall:
-    """A call of the reply. `index` is the number that the server gave it, `fragments` its argument text so far."""
+    """A call of the reply."""
 
     block: int
     index: int | None
+    """The number that the server gave the call, None if it gave none."""
     name: str
     fragments: list[str] = field(default_factory=list)
+    """The argument text so far."""
 
     @property
     def is_closed(self) -> bool:

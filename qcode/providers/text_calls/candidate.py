@@ -54,18 +54,22 @@ class _NoCallError(Exception):
 
 
 class Candidate:
-    """Text that may become a call, from its mark `opener` on.
+    """Text that may become a call, from its mark on.
 
-    `state` is `open` until it is decided. `closed`: a call that ends at `end`; `broken`: the text starts like a call,
-    but is not a call; `unrelated`: it does not start like a call. The generator methods implement the grammar; each
-    yields when it needs more text.
+    The generator methods implement the grammar; each yields when it needs more text.
     """
 
     def __init__(self, form: CallForm, opener: str) -> None:
         self.form = form
         self.opener = opener
+        """The mark at which the text begins."""
         self.state: State = "open"
+        """`open`: undecided. `closed`: it is a call. `broken`: it starts like a call, but is not a call.
+
+        `unrelated`: it does not start like a call.
+        """
         self.end = 0
+        """The end of a call that is `closed`."""
         self.size = 0
         """The number of characters of `body` that the grammar has consumed."""
         self._consumed_texts: list[str] = []
@@ -339,15 +343,13 @@ _MAX_ATOM = 400
 
 
 class JsonScanner:
-    """An incremental scanner of JSON text from its opening bracket to the closing one.
-
-    `keys` are the keys of the outermost object, or of the objects in the outermost list. Escapes in keys are dropped.
-    """
+    """An incremental scanner of JSON text from its opening bracket to the closing one."""
 
     def __init__(self) -> None:
         self.is_closed = False
         self.is_broken = False
         self.keys: list[str] = []
+        """The keys of the outermost object, or of the objects in the outermost list. Escapes in keys are dropped."""
         self._stack: list[str] = []
         """The open brackets."""
         self._expected_next: _Expected = "value"

@@ -61,11 +61,14 @@ _FORMS = {
 
 @dataclass(frozen=True, slots=True)
 class CallMark:
-    """A mark in text, from `start` to `end`. `form` is None for an end mark."""
+    """A mark in a text."""
 
     start: int
+    """The offset at which the mark starts."""
     end: int
+    """The offset at which it ends."""
     form: CallForm | None
+    """None for an end mark."""
     is_fence: bool = False
 
 
@@ -117,25 +120,21 @@ _BETWEEN = re.compile(r"[\s,;]*")
 
 
 class UnreadableError(ValueError):
-    """The text is not a valid call. The message is the reason, for the model.
-
-    If `is_attempt` is False, the text was not meant as a call.
-    """
+    """The text is not a valid call. The message is the reason, for the model."""
 
     def __init__(self, reason: str, *, is_attempt: bool = True) -> None:
         super().__init__(reason)
         self.is_attempt = is_attempt
+        """False: the text was not meant as a call."""
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenCall:
-    """A call that a model wrote as text.
-
-    `arguments` is one JSON object, incomplete if the output limit truncated it.
-    """
+    """A call that a model wrote as text."""
 
     name: str
     arguments: str
+    """One JSON object, incomplete if the output limit truncated it."""
     is_complete: bool = True
 
 

@@ -51,10 +51,12 @@ class VisibleText:
 
 @dataclass(frozen=True, slots=True)
 class ExtractedCalls:
-    """Extracted text: `raw` as it was written, and its calls. White space after a call is extracted without calls."""
+    """Text that was extracted from the reply."""
 
     raw: str
+    """The text as it was written."""
     calls: tuple[WrittenCall, ...] = ()
+    """The calls in it; none if it is white space after a call."""
 
 
 ScannedPart: TypeAlias = VisibleText | ExtractedCalls

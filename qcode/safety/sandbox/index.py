@@ -46,21 +46,19 @@ _NOT_SCANNED, _MISSING = -1, -2
 
 @mutable_dataclass(slots=True)
 class _Folder:
-    """The result of scanning one folder.
-
-    `is_settled`: a later change of the folder is certain to change its ctime. `secret_links` are links with the name of
-    a secret.
-    """
+    """The result of scanning one folder."""
 
     in_dependency: bool
     in_git: bool
     ctime_ns: int = _NOT_SCANNED
     is_settled: bool = False
+    """A later change of the folder is certain to change its ctime."""
     children: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)
     control_paths: list[str] = field(default_factory=list)
     git_control_paths: list[str] = field(default_factory=list)
     secret_links: list[str] = field(default_factory=list)
+    """Links with the name of a secret."""
 
 
 class WorkspaceIndex:

@@ -35,15 +35,17 @@ class UnsupportedSyntax(Exception):  # noqa: N818  # a finding, not a failure
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """An expansion: the value of the variable `name`, the output of `script`, or (if neither is set) a number."""
+    """An expansion: the value of a variable, the output of a script, or (if neither is set) a number."""
 
     name: str = ""
+    """The name of the variable."""
     script: Script | None = None
+    """The script in `$(…)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """One word after unquoting. `flow` fills its holes; then its text is known, or `unknown` says what is missing."""
+    """One word after unquoting. `flow` fills its holes."""
 
     text: str
     is_quoted: bool = False
@@ -56,6 +58,7 @@ class Word:
     is_split: bool = False
     """Whether one of the expansions is outside quotes, so that bash splits its value into words."""
     unknown: Unknown = ""
+    """The missing part after `flow` filled the holes; empty if the text is known."""
     is_one: bool = False
     """Whether the word is one of the names that its wildcard matches: `$f` in `for f in *.py`."""
 
@@ -114,10 +117,11 @@ class Negation:
 
 @dataclass(frozen=True, slots=True)
 class Loop:
-    """A `for` loop: the body runs once for each value of `words`."""
+    """A `for` loop."""
 
     name: str
     words: tuple[Word, ...]
+    """The body runs once for each value of these words."""
     body: Script
 
 

@@ -46,16 +46,16 @@ class PathNeedsApproval(NeedsApproval):
 
 @dataclass(frozen=True, slots=True)
 class ReadChecker:
-    """The check of the files that a command in `folder` reads. Its methods raise `NeedsApproval`.
-
-    `contents` returns the protected files of the workspace. If `masks` is set, the sandbox hides them from the command.
-    """
+    """The check of the files that a command reads. Its methods raise `NeedsApproval`."""
 
     paths: PathJudge
     reader: Reader | None
     folder: str
+    """The folder in which the command runs."""
     contents: Callable[[], WorkspaceContents]
+    """Returns the protected files of the workspace."""
     masks: bool
+    """The sandbox hides the protected files from the command."""
 
     def check_files(self, *words: Word, leading: LeadingWildcards = "none") -> list[_Group]:
         """Check the paths that the words name, and return them."""

@@ -81,7 +81,10 @@ def cd_target(command: SimpleCommand) -> str | None:
 
 
 def fill_holes(word: Word, values: Sequence[Word]) -> Word:
-    """Return `word` with `values` in its holes, in order."""
+    """Return `word` with `values` in its holes, in order.
+
+    Example: in `src/$f`, the value `a.py` gives `src/a.py`. After an unknown value the word is unknown too.
+    """
     if not values:
         return word
     fixed_parts = word.text.split(MARK)
@@ -104,14 +107,17 @@ def fill_holes(word: Word, values: Sequence[Word]) -> Word:
 
 @dataclass(frozen=True, slots=True)
 class _FlowPass:
-    """One walk through a script. `parts` and `features` are collected; `variables` has the values set by loops.
+    """One walk through a script.
 
-    A pass for a subshell shares the first two, and has a copy of the variables.
+    A pass for a subshell shares `parts` and `features`, and has a copy of the variables.
     """
 
     parts: list[FlowPart]
+    """The parts collected so far."""
     features: set[Feature]
+    """The features collected so far."""
     variables: dict[str, Word]
+    """The values set by loops."""
 
     def script(self, script: Script, folders: Folders) -> _Ends:
         """Add the parts of `script`, and return the folders it may end in."""
@@ -138,6 +144,10 @@ class _FlowPass:
                 return self._loop(script, folders)
 
     def _command_list(self, script: CommandList, folders: Folders) -> _Ends:
+        """Follow `&&`, `||` and `;`.
+
+        Example: in `cd a && x; y`, `x` runs in `a`, and `y` in `a` or in the folder in which the line started.
+        """
         succeeded, failed = self.script(script.first, folders)
         for operator, right in script.rest:
             if operator == "&&":
@@ -185,6 +195,7 @@ class _FlowPass:
         return tuple(fill_holes(word, [self._value(hole, folders) for hole in word.holes]) for word in words)
 
     def _value(self, hole: Expansion, folders: Folders) -> Word:
+        """Return the value of an expansion; the commands of a substitution are added to the parts."""
         if hole.script is not None:
             self.features.add("substitution")
             _FlowPass(self.parts, self.features, dict(self.variables)).script(hole.script, folders)
@@ -194,6 +205,7 @@ class _FlowPass:
 
 
 def _value_of(name: str, variables: Mapping[str, Word]) -> Word:
+    """Return the value of a variable, which is any text for a harmless variable of the environment."""
     if not name:
         return _NUMBER
     if name in variables:

@@ -30,21 +30,27 @@ Kind: TypeAlias = Literal["file", "folder", ""]
 
 @dataclass(frozen=True, slots=True)
 class GitUse:
-    """A command of git that only reads.
-
-    Until `classify_operands` has checked the disk, `content` treats an operand that may be a revision as a revision.
-    Reading the files in `paths` and `stored_paths` must be permitted in any case.
-    """
+    """A command of git that only reads."""
 
     name: str
     """As in the table: `stash list` is `stash/list`."""
     arguments: ParsedArguments
     reads: Reads
     content: Content = "none"
+    """The printed content.
+
+    Until `classify_operands` has checked the disk, an operand that may be a revision counts as one.
+    """
     paths: tuple[str, ...] = ()
-    """Words that may name a file whose content is printed, relative to the folder that the command runs in."""
+    """Words that may name a file whose content is printed, relative to the folder that the command runs in.
+
+    Reading it must be permitted in any case.
+    """
     stored_paths: tuple[str, ...] = ()
-    """Files in a revision or the index whose content is printed, relative to the top of the work tree."""
+    """Files in a revision or the index whose content is printed, relative to the top of the work tree.
+
+    Reading them must be permitted in any case.
+    """
     limits: tuple[str, ...] = ()
     """Pathspecs that limit wide content, relative to the folder that the command runs in; none means all files."""
     ambiguous_operands: tuple[str, ...] = ()

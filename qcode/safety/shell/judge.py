@@ -304,6 +304,7 @@ def _leading_wildcards(program: ProgramSpec | None) -> LeadingWildcards:
 
 
 def _kind(path: str) -> Kind:
+    """Return `folder` or `file`, empty if there is neither at `path`."""
     if os.path.isdir(path):  # noqa: PTH112  # plain text
         return "folder"
     return "file" if os.path.isfile(path) else ""  # noqa: PTH113  # plain text

@@ -1,5 +1,7 @@
 """The parser of shell commands: from tree-sitter's grammar of bash to the types of `ast`. Runs nothing.
 
+Example: `cat "a b" $f | head` becomes a `Pipeline` of two commands. The words of the first are `cat`, the quoted `a b`,
+and a word with one hole, the expansion of `f`.
 Only an allowlist of node kinds is accepted. Any other node, an error, or non-blank text between nodes raises
 `UnsupportedSyntax`. Each word is unquoted again here, character by character, and must have the same end as in the
 tree. tree-sitter is loaded with the first command.
@@ -261,6 +263,7 @@ class _SyntaxReader(_Nodes):
         return self.script_of(node, "do", "done")
 
     def _command(self, node: Node) -> SimpleCommand:
+        """Return a simple command. The name of its program must be one word without an expansion."""
         words: list[Word] = []
         children = self.children(node, _BLANKS, set())
         _check_separated(children)
@@ -283,14 +286,15 @@ class _SyntaxReader(_Nodes):
         if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _TEST_BLANKS:
             raise UnsupportedSyntax("it has a test that qcode cannot check")
         opening, closing = Word(text[:size]), Word(text[-size:])
-        (_, first), *rest = split_tests(inside, holes)
-        if rest and size == 1:
+        (_, first), *others = split_tests(inside, holes)
+        if others and size == 1:
             raise UnsupportedSyntax("it has a test that qcode cannot check")
-        tests = [(operator, SimpleCommand((opening, *words, closing))) for operator, words in rest]
+        tests = [(operator, SimpleCommand((opening, *words, closing))) for operator, words in others]
         first_test = SimpleCommand((opening, *first, closing))
         return CommandList(first_test, tuple(tests)) if tests else first_test
 
     def _read_redirected(self, node: Node) -> Script:
+        """Return a statement with its redirections, such as `sort < a > b`."""
         children = self.children(node, _BLANKS, set())
         body, redirects = children[0], children[1:]
         inner = self.statement(body)
@@ -357,6 +361,7 @@ class _SyntaxReader(_Nodes):
         return b"".join([*parts, self.source[position : node.end_byte]]).decode("utf-8"), tuple(holes)
 
     def _expansion(self, node: Node) -> Expansion:
+        """Return a variable, an arithmetic expansion (a number), or a substitution with its script."""
         text = self.text(node)
         if node.type in ("simple_expansion", "expansion"):
             match = _VALUE.fullmatch(text)
@@ -493,6 +498,7 @@ class _Lexer:
         return True
 
     def _bare_text(self, char: str, *, is_first: bool) -> str:
+        """Return the next character outside quotes; raise if bash may read it in another way."""
         if (
             char == "~"
             and not is_first
@@ -515,10 +521,12 @@ class _Lexer:
         raise UnsupportedSyntax(f"it contains {char!r} where its meaning is ambiguous")
 
     def _is_alone(self) -> bool:
+        """Return whether the current character is a separate word, such as the `[` of a test."""
         follower = self.text[self.position + 1 : self.position + 2]
         return not follower or follower in " \t\n;|&"
 
     def _quoted(self, char: str) -> str:
+        """Return the text of a quote that begins with `char`, or of one escaped character."""
         if char == "\\":
             escaped = self.text[self.position + 1 : self.position + 2]
             if escaped not in _ESCAPABLE:

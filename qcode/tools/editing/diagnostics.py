@@ -25,16 +25,15 @@ _MAX_CONFIG_BYTES = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Checker:
-    """A linter or type checker.
-
-    `endings` are those of the files that it checks. `is_set_up` returns whether a folder configures it, `command` the
-    argv for a folder and for files relative to the folder.
-    """
+    """A linter or type checker."""
 
     name: str
     endings: tuple[str, ...]
+    """The endings of the files that it checks."""
     is_set_up: Callable[[Path], bool]
+    """Returns whether a folder configures the checker."""
     command: Callable[[Path, Sequence[str]], list[str]]
+    """Returns the argv for a folder, and for files relative to that folder."""
 
 
 def check_command(root: Path, files: Iterable[Path]) -> str:

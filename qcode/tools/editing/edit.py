@@ -30,11 +30,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedChange:
-    """A planned change: its steps in order, and one diff of all steps. `report` is the result for the model."""
+    """A planned change."""
 
     steps: tuple[FileChange, ...]
+    """The changes of files, in order."""
     diff: str
+    """One diff of all steps."""
     report: str
+    """The result for the model."""
 
 
 def plan_creation(location: WorkspacePath, data: bytes, document: Document | None, report: str) -> PlannedChange:

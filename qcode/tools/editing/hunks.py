@@ -21,10 +21,12 @@ _MAX_SHOWN_POSITIONS = 10
 
 @dataclass(frozen=True, slots=True)
 class PatchResult:
-    """The text after all hunks, and a note for each hunk that did not match exactly."""
+    """The result of a patch for one file."""
 
     text: str
+    """The whole text after all hunks."""
     notes: tuple[str, ...] = ()
+    """A line for each hunk that did not match exactly."""
 
 
 def apply_hunks(text: str, hunks: Sequence[Hunk], label: str) -> PatchResult:
@@ -72,9 +74,10 @@ def _locate(text: str, hunk: Hunk, offset: int, label: str) -> tuple[Passage, st
 
 
 def _search(text: str, hunk: Hunk) -> tuple[PassageMatches, str]:
+    """Return the positions of a hunk's old lines, and a note about differences that were ignored."""
     old, new = "\n".join(hunk.old), "\n".join(hunk.new)
     if not hunk.new:
-        # Removed lines include their line break.
+        # Removed lines include their line break, except at the end of a file without one.
         matches, note = _search_readings(text, f"{old}\n", "")
         if matches.passages:
             return matches, note
@@ -93,7 +96,10 @@ def _search_readings(text: str, old: str, new: str) -> tuple[PassageMatches, str
 
 
 def _after_anchors(text: str, hunk: Hunk, offset: int, label: str) -> tuple[int, bool]:
-    """Return the offset after the last anchor, and whether an anchor was found."""
+    """Return the offset after the last anchor, and whether an anchor was found.
+
+    Example: `@@ class Shape:` selects the `def area(self):` after that line, not an earlier one.
+    """
     lines = text.split("\n")
     line_index = line_of(text, offset) - 1 if offset else 0
     is_found = False

@@ -58,7 +58,8 @@ def indent_unit(file: Sequence[str]) -> int:
 class Reindenter:
     """Converts new lines to the indentation of the file. `pairs` maps edit indentation to file indentation.
 
-    `unit` returns the `indent_unit` of the file; it is called at most once.
+    `unit` returns the `indent_unit` of the file; it is called at most once. Example: with the pairs "" → "" and 4
+    blanks → one tab, 8 blanks become two tabs.
     """
 
     def __init__(self, pairs: Mapping[str, str], unit: Callable[[], int]) -> None:
@@ -133,7 +134,9 @@ _MAX_RESTORED_CHARS = 4_000
 _MAX_COMPARED_LINES = 500_000
 """The maximum number of lines compared in candidates that fail for their indentation: about one second."""
 _MAX_WRITTEN_LINES = 2_000_000
+"""The maximum number of new lines in all replacements of one edit."""
 _MAX_PASSED_CHARS = 50_000_000
+"""The maximum total length of skipped matches, which start or end inside a character such as `…`, folded to `...`."""
 _TOO_ALIKE = (
     "old_text matches too many passages with different indentation: send it with the exact indentation of the file. "
     "Nothing was changed"
@@ -150,14 +153,17 @@ class Passage:
     start: int
     end: int
     new: str
+    """The replacement."""
 
 
 @dataclass(frozen=True, slots=True)
 class PassageMatches:
-    """The positions of a passage in order, and a note about ignored differences (empty: none)."""
+    """The positions at which a passage was found."""
 
     passages: tuple[Passage, ...] = ()
+    """In the order of the text; they do not overlap."""
     ignored_difference: str = ""
+    """The kind of difference that the comparison ignored; empty if the match is exact."""
 
 
 def find(text: str, old: str, new: str) -> PassageMatches:
@@ -190,6 +196,7 @@ def _splits_indentation(text: str, old: str, passages: Sequence[Passage]) -> boo
 
 
 def _tolerant(text: str, old: str, new: str) -> PassageMatches:
+    """Return the matches of the first of `_TOLERANCES` that has one; then of a part of a line with other spacing."""
     lines = _Lines(text)
     search = _Search(old, new)
     is_possible = lines.may_match(search)
@@ -363,6 +370,10 @@ class _RestoredText:
         self._cached_texts: dict[str, str] = {}
 
     def like(self, present: str) -> str:
+        """Return the replacement for `present`, in which unchanged characters are those of `present`.
+
+        Example: the file has ‘a’ = 1, the edit replaces 'a' = 1 with 'a' = 2; the result is ‘a’ = 2.
+        """
         if len(present) > _MAX_RESTORED_CHARS or len(self._new) > _MAX_RESTORED_CHARS:
             return self._new
         if present not in self._cached_texts:
@@ -412,10 +423,12 @@ def _with_single_blanks(text: str) -> tuple[str, list[int], list[int]]:
 
 
 def _with_tabs_of(width: int) -> Callable[[str], str]:
+    """Return a function that expands the tabs of an indentation to `width` blanks."""
     return lambda line: (indent_of(line).expandtabs(width) + line.lstrip(" \t")).rstrip()
 
 
 def _words(line: str) -> str:
+    """Return the words of a line with single blanks between them, in plain characters."""
     return " ".join(fold_text(line).split())
 
 
@@ -447,11 +460,14 @@ _SHOWN_LINE = 120
 
 @dataclass(frozen=True, slots=True)
 class EditResult:
-    """The text after an edit, the first lines (from 1) of the passages, and a note if the match was not exact."""
+    """The result of an edit."""
 
     text: str
+    """The whole text after the edit."""
     lines: tuple[int, ...]
+    """The number, from 1, of the first line of each replaced passage."""
     note: str = ""
+    """Describes a match that was not exact, otherwise empty."""
 
 
 def apply(text: str, old: str, new: str, label: str, *, replaces_all: bool = False) -> EditResult:

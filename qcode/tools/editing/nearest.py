@@ -47,6 +47,7 @@ def describe_nearest(text: str, old: str, new: str, label: str, name: str = "old
 
 
 def _hints(text: str, old: str, new: str, label: str, name: str) -> str:
+    """Return what may have gone wrong, one line each: the edit was made before, or its passage is abbreviated."""
     hints = []
     if len(new.strip()) >= _MIN_REPORTED_CHARS and text.count(new.strip()) == 1:
         line = text.count("\n", 0, text.find(new.strip())) + 1

@@ -35,12 +35,14 @@ _FOREIGN = re.compile(r"[\s\S]?[^\x00-\x7f]+")
 
 @dataclass(frozen=True, slots=True)
 class EditReading:
-    """An alternative reading of an edit. `line` is the line number that the passage was copied from, 0 if unknown."""
+    """An alternative reading of an edit."""
 
     label: str
+    """Describes the reading in the note on the match: `without its line numbers`."""
     old: str
     new: str
     line: int = 0
+    """The number of the line that the passage was copied from, 0 if unknown."""
 
 
 def readings(old: str, new: str) -> Iterator[EditReading]:
@@ -107,6 +109,7 @@ def _cut_lines(text: str, count: int) -> str:
 
 
 def _without_entities(old: str, new: str) -> tuple[str, str] | None:
+    """Decode HTML entities: `a &lt; b` becomes `a < b`. A new text with bare markup was not encoded and stays."""
     if not _ENTITY.search(old):
         return None
     import html
@@ -118,6 +121,7 @@ def _without_entities(old: str, new: str) -> tuple[str, str] | None:
 
 
 def _without_quote_escapes(old: str, new: str) -> tuple[str, str] | None:
+    """Remove the backslashes before quotes: `say(\\"hi\\")` becomes `say("hi")`."""
     escaped = set(_QUOTED.findall(old))
     if not escaped:
         return None
@@ -139,12 +143,14 @@ def _with_breaks_and_quotes(old: str, new: str) -> tuple[str, str] | None:
 
 
 def _with_all_breaks(old: str, new: str) -> tuple[str, str] | None:
+    """Decode every `\\n`, also inside quotes, in a text that has no line break."""
     if "\n" in old or "\\n" not in old:
         return None
     return old.replace("\\n", "\n"), new if "\n" in new else new.replace("\\n", "\n")
 
 
 def _with_half_the_backslashes(old: str, new: str) -> tuple[str, str] | None:
+    """Halve the backslashes, if each has a neighbor: `\\\\d` becomes `\\d`."""
     if "\\\\" not in old or _has_lone_backslash(old):
         return None
     return old.replace("\\\\", "\\"), new if _has_lone_backslash(new) else new.replace("\\\\", "\\")
@@ -221,13 +227,11 @@ _READERS: tuple[tuple[str, Callable[[str, str], tuple[str, str] | None]], ...] =
 
 @dataclass(frozen=True, slots=True)
 class FoldedText:
-    """A text with typographic characters replaced by plain ones; `offsets[i]` is the original index of character `i`.
-
-    The last offset is the length of the original text.
-    """
+    """A text with typographic characters replaced by plain ones."""
 
     text: str
     offsets: list[int]
+    """The index in the original text of each character of `text`, then the length of the original text."""
 
     def starts_at(self, index: int) -> bool:
         """Return whether an original character starts at `index`."""

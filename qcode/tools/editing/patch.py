@@ -75,26 +75,26 @@ class ApplyPatch(ChangeTool):
             sections = parse_patch(arguments.text("input"))
         except PatchError as error:
             raise Refused(f"apply_patch: {error}. Nothing was changed") from None
-        parts: list[_Part] = []
+        changes: list[_SectionChange] = []
         paths: set[WorkspacePath] = set()
         for section in sections:
-            part = _part(section, workspace)
-            for step in part.steps:
+            change = _plan_section(section, workspace)
+            for step in change.steps:
                 if step.location in paths:
                     raise Refused(
                         f"the patch has two sections for {step.location.label}: merge them. Nothing was changed"
                     )
                 paths.add(step.location)
-            parts.append(part)
-        steps = tuple(step for part in parts for step in part.steps)
-        diff = "".join(part.diff for part in parts)
-        notes = [f"Note: {note}" for part in parts for note in part.notes]
-        return PlannedChange(steps, diff, "\n".join([*(part.report for part in parts), *notes]))
+            changes.append(change)
+        steps = tuple(step for change in changes for step in change.steps)
+        diff = "".join(change.diff for change in changes)
+        notes = [f"Note: {note}" for change in changes for note in change.notes]
+        return PlannedChange(steps, diff, "\n".join([*(change.report for change in changes), *notes]))
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """The result of one section of a patch."""
+class _SectionChange:
+    """The planned change of one section of a patch."""
 
     steps: tuple[FileChange, ...]
     diff: str
@@ -102,23 +102,23 @@ class _Part:
     notes: tuple[str, ...] = ()
 
 
-def _part(section: Section, workspace: Workspace) -> _Part:
+def _plan_section(section: Section, workspace: Workspace) -> _SectionChange:
     from qcode.text.diff import AddedFile, DeletedFile
 
     location = workspace.resolve(section.path, "write")
     if isinstance(section, AddedFile):
-        return _addition(location, section.content, workspace)
+        return _plan_addition(location, section.content, workspace)
     if not workspace.exists(location):
         raise Refused(f"{location.label} does not exist. Nothing was changed")
     is_moved = isinstance(section, DeletedFile) or bool(section.moved_to)
     if is_moved and workspace.is_link(section.path):
         raise Refused(f"{section.path} is a link to {location.label}: name that file, or change the link in the shell")
     if isinstance(section, DeletedFile):
-        return _deletion(location, workspace)
-    return _update(location, section, workspace)
+        return _plan_deletion(location, workspace)
+    return _plan_update(location, section, workspace)
 
 
-def _addition(location: WorkspacePath, content: str, workspace: Workspace) -> _Part:
+def _plan_addition(location: WorkspacePath, content: str, workspace: Workspace) -> _SectionChange:
     if workspace.exists(location):
         raise Refused(
             f"{location.label} already exists: use '*** Update File:' to change it, or write to replace it. "
@@ -126,14 +126,14 @@ def _addition(location: WorkspacePath, content: str, workspace: Workspace) -> _P
         )
     document = text_file.from_text(content)
     diff = text_file.diff_of(location.name, None, document)
-    return _Part((FileChange(location, None, text_file.encode(document)),), diff, f"A {location.label}")
+    return _SectionChange((FileChange(location, None, text_file.encode(document)),), diff, f"A {location.label}")
 
 
-def _deletion(location: WorkspacePath, workspace: Workspace) -> _Part:
+def _plan_deletion(location: WorkspacePath, workspace: Workspace) -> _SectionChange:
     loaded = workspace.load(location)
     workspace.check_fresh(location, loaded, is_required=False)
     workspace.check_writable(location, loaded)
-    return _Part((FileChange(location, loaded, None),), _whole_diff(location, loaded), f"D {location.label}")
+    return _SectionChange((FileChange(location, loaded, None),), _whole_diff(location, loaded), f"D {location.label}")
 
 
 def _whole_diff(location: WorkspacePath, loaded: LoadedFile) -> str:
@@ -146,7 +146,7 @@ def _whole_diff(location: WorkspacePath, loaded: LoadedFile) -> str:
     return text_file.diff_of(location.name, document, None) or f"--- a/{name}\n+++ /dev/null\n[an empty file]\n"
 
 
-def _update(location: WorkspacePath, section: UpdatedFile, workspace: Workspace) -> _Part:
+def _plan_update(location: WorkspacePath, section: UpdatedFile, workspace: Workspace) -> _SectionChange:
     from qcode.tools.editing.hunks import apply_hunks  # loads with the first patch, not at start
 
     loaded = open_for_change(location, workspace)
@@ -155,14 +155,14 @@ def _update(location: WorkspacePath, section: UpdatedFile, workspace: Workspace)
     new = text_file.with_text(old, patched.text)
     data = text_file.encode(new)
     if section.moved_to:
-        return _move(location, section.moved_to, loaded, old, new, patched.notes, workspace)
+        return _plan_move(location, section.moved_to, loaded, old, new, patched.notes, workspace)
     if data == loaded.data:
         raise Refused(f"{location.label} already contains this text; no change made")
     diff = text_file.diff_of(location.name, old, new)
-    return _Part((FileChange(location, loaded, data),), diff, f"M {location.label}", patched.notes)
+    return _SectionChange((FileChange(location, loaded, data),), diff, f"M {location.label}", patched.notes)
 
 
-def _move(
+def _plan_move(
     location: WorkspacePath,
     path: str,
     loaded: LoadedFile,
@@ -170,7 +170,7 @@ def _move(
     new: Document,
     notes: tuple[str, ...],
     workspace: Workspace,
-) -> _Part:
+) -> _SectionChange:
     new_location = workspace.resolve(path, "write")
     if workspace.exists(new_location):
         raise Refused(
@@ -181,4 +181,4 @@ def _move(
     )
     diff = header + text_file.diff_of(new_location.name, old, new, old_name=location.name)
     steps = (FileChange(new_location, None, text_file.encode(new), like=loaded), FileChange(location, loaded, None))
-    return _Part(steps, diff, f"R {location.label} -> {new_location.label}", notes)
+    return _SectionChange(steps, diff, f"R {location.label} -> {new_location.label}", notes)

@@ -56,15 +56,15 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class GrepLine:
-    """A line of a file. `file` is the path below the start of the search.
-
-    `match_index` is the index of the first match in the line, -1 for a context line.
-    """
+    """A line of a file."""
 
     file: str
+    """The path below the start of the search."""
     number: int
+    """The line number, from 1."""
     text: str
     match_index: int = -1
+    """The index of the first match in the line, -1 for a context line."""
 
 
 class GrepSearch:

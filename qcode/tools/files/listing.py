@@ -58,17 +58,18 @@ class Glob:
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
         stop = threading.Event()
-        return await run_blocking_tool(lambda: _find(check(self.spec, arguments), workspace, stop), stop.set)
+        return await run_blocking_tool(lambda: _find_files(check(self.spec, arguments), workspace, stop), stop.set)
 
 
-def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> ToolOutcome:
+def _find_files(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> ToolOutcome:
     from qcode.tools.files import walk
     from qcode.tools.files.patterns import split_fixed
 
     pattern = arguments.text("pattern")
     if not pattern.strip() or ".." in pattern.split("/"):
         raise Refused("the pattern is empty or contains '..'; use path to name the folder")
-    fixed, rest = split_fixed(pattern)
+    # `src/**/*.py` is searched in `src` for `**/*.py`.
+    fixed, variable = split_fixed(pattern)
     folder = arguments.text("path", ".")
     if pattern.startswith(("/", "~/")):
         folder, fixed = fixed, ""
@@ -77,7 +78,7 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
     if fixed and workspace.is_folder(start):
         location = folder_at(workspace, str(start))
         start = location.path
-    matches, is_complete = _matches(location.base, start, rest, stop)
+    matches, is_complete = _matches(location.base, start, variable, stop)
     newest = sorted(matches, key=lambda item: (-item[0], str(item[1])))[:MAX_FILES]
     labels = [workspace.show(path) for _, path in newest]
     notes = []
@@ -87,8 +88,8 @@ def _find(arguments: Arguments, workspace: Workspace, stop: threading.Event) -> 
         notes.append(f"[the search stopped after {walk.MAX_ENTRIES:,} entries; name a folder with path]")
     if not matches:
         # A model often writes `*.py` and means all levels.
-        deeper = _matches(location.base, start, f"**/{rest}", stop)[0] if "**" not in rest else []
-        hint = f"; {len(deeper):,} below match {fixed + '/' if fixed else ''}**/{rest}" if deeper else ""
+        deeper = _matches(location.base, start, f"**/{variable}", stop)[0] if "**" not in variable else []
+        hint = f"; {len(deeper):,} below match {fixed + '/' if fixed else ''}**/{variable}" if deeper else ""
         return ToolOutcome("\n".join([f"[no file matches {pattern}{hint}]", *notes]), summary="no files")
     return ToolOutcome("\n".join([*labels, *notes]), summary=count_text(len(matches), "file"))
 
@@ -164,25 +165,27 @@ class Ls:
         return Preview(f"List {visible(path)}?", visible(path))
 
     async def run(self, arguments: JsonObject, workspace: Workspace, context: ToolRunContext) -> ToolOutcome:
-        return await run_blocking_tool(lambda: _list(check(self.spec, arguments), workspace))
+        return await run_blocking_tool(lambda: _list_folder(check(self.spec, arguments), workspace))
 
 
 @dataclass(slots=True)
 class _Listing:
-    """The lines so far. `left_out` counts the entries beyond the limit, `ignored` the entries that git ignores."""
+    """The lines so far."""
 
     lines: list[str] = field(default_factory=list)
     left_out: int = 0
+    """The number of entries beyond the limit."""
     ignored: int = 0
+    """The number of entries that git ignores."""
 
 
-def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
+def _list_folder(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     from qcode.tools.files import walk
 
     location = folder_at(workspace, arguments.text("path") or ".")
     budget = [MAX_ENTRIES]
     listing = _Listing()
-    _fill(
+    _add_entries(
         listing,
         walk.folder(location.base, location.path),
         arguments.integer("depth", 2),
@@ -203,7 +206,7 @@ def _list(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     )
 
 
-def _fill(
+def _add_entries(
     listing: _Listing, folder: walk.Folder, depth: int, level: int, budget: list[int], *, shows_ignored: bool
 ) -> None:
     """Add the entries of a folder and, down to `depth` levels, of its subfolders.
@@ -230,12 +233,12 @@ def _fill(
         listing.lines.append("")
         is_open = level + 1 < depth and not item.is_ignored
         if is_open:
-            _fill(listing, item.folder, depth, level + 1, budget, shows_ignored=shows_ignored)
-        count = "" if is_open else _count(item.folder)
+            _add_entries(listing, item.folder, depth, level + 1, budget, shows_ignored=shows_ignored)
+        count = "" if is_open else _size_text(item.folder)
         listing.lines[line_index] = f"{indent}{printable(item.name)}/{count}{mark}"
 
 
-def _count(folder: walk.Folder) -> str:
+def _size_text(folder: walk.Folder) -> str:
     return f"  ({count_text(folder.size(), 'entry', 'entries')})"
 
 

@@ -28,9 +28,10 @@ class WalkTooLarge(Exception):  # noqa: N818  # ends the walk, not an error
 
 @dataclass(frozen=True, slots=True)
 class WalkEntry:
-    """A file or link. `relative` is its path from the start of the walk, with `/` as separator."""
+    """A file or link."""
 
     relative: str
+    """Its path from the start of the walk, with `/` as separator."""
     entry: os.DirEntry[str]
 
 
