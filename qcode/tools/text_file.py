@@ -41,13 +41,17 @@ class Document:
     """The byte order mark, empty if there is none."""
 
 
+class BinaryFile(Refused):
+    """A file holds no text in any encoding."""
+
+
 def decode(data: bytes, label: str) -> Document:
     """Decode a file. Raise `Refused` if it is not text in a supported encoding."""
     if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)) and len(data) % 4 == 0:
         raise Refused(f"{label} is UTF-32; only UTF-8 and UTF-16 can be read and edited")
     mark, encoding = next(((mark, name) for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), (b"", "utf-8"))
     if encoding == "utf-8" and b"\0" in data:
-        raise Refused(f"{label} is a binary file ({len(data):,} bytes)")
+        raise BinaryFile(f"{label} is a binary file ({len(data):,} bytes)")
     try:
         raw = data[len(mark) :].decode(encoding)
     except UnicodeDecodeError:

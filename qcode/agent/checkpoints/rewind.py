@@ -28,7 +28,13 @@ from qcode.agent.checkpoints.restorer import (
     restores_for_move,
     restores_to_finish,
 )
-from qcode.agent.checkpoints.turn_changes import ConflictError, FileVersions, content_without, files_of_turn
+from qcode.agent.checkpoints.turn_changes import (
+    ConflictError,
+    FileVersions,
+    binary_note,
+    content_without,
+    files_of_turn,
+)
 from qcode.agent.sessions.history import (
     FileState,
     Head,
@@ -41,6 +47,7 @@ from qcode.agent.sessions.session import Session
 from qcode.protocol.tools import Refused
 from qcode.text.numbers import count_text
 from qcode.tools import text_file
+from qcode.tools.text_file import BinaryFile
 from qcode.values import dataclass
 
 RewindScope: TypeAlias = Literal["conversation", "files", "both"]
@@ -416,6 +423,8 @@ def _diff(path: str, before: FileState | None, blobs: Blobs, label: str) -> Sess
         new = Path(path).read_bytes() if now is not None else None
         left = text_file.decode(old, label) if old is not None else None
         right = text_file.decode(new if new is not None else b"", label)
+    except BinaryFile:
+        return SessionFileDiff(label, "", binary_note(before, now))
     except (Refused, OSError):
         return SessionFileDiff(label, "", "changed; it is not a text file")
     diff = text_file.diff_of(label, left, right)

@@ -14,8 +14,9 @@ from qcode.agent.checkpoints.blobs import Blobs, digest_of
 from qcode.agent.sessions.history import FileState, RecordedChange, SessionHistory
 from qcode.protocol.tools import Refused
 from qcode.text.diff import BoundedMatcher, diff_lines
+from qcode.text.numbers import bytes_text
 from qcode.tools import text_file
-from qcode.tools.text_file import Document
+from qcode.tools.text_file import BinaryFile, Document
 from qcode.values import dataclass
 
 
@@ -111,6 +112,8 @@ def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], s
 def _turn_file(file: FileVersions, blobs: Blobs, label: str) -> TurnFile:
     try:
         before, after = (document_of(state, file.path, blobs, label) for state in (file.before, file.after))
+    except BinaryFile:
+        return TurnFile(label, file.path, note=binary_note(file.before, file.after))
     except Refused as refused:
         return TurnFile(label, file.path, note=str(refused).removeprefix(f"{label} "))
     diff = text_file.diff_of(label, before, after)
@@ -121,6 +124,15 @@ def _turn_file(file: FileVersions, blobs: Blobs, label: str) -> TurnFile:
     else:
         note = "" if diff else "only its permissions changed"
     return TurnFile(label, file.path, diff, hunks_of(diff), note)
+
+
+def binary_note(before: FileState | None, after: FileState | None) -> str:
+    """Return how a binary file changed, such as `binary, 950 B → 1.2 kB`."""
+    if before is None or after is None:
+        state = before or after
+        size = bytes_text(state.size) if state is not None else ""
+        return f"{'new' if before is None else 'deleted'}, binary, {size}"
+    return f"binary, {bytes_text(before.size)} → {bytes_text(after.size)}"
 
 
 def document_of(state: FileState | None, path: str, blobs: Blobs, label: str) -> Document | None:

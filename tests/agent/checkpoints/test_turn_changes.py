@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qcode.agent.checkpoints.rewind import MoveImpossible
+from qcode.agent.checkpoints.rewind import MoveImpossible, session_diffs
 from qcode.agent.checkpoints.turn_changes import ConflictError, TurnChanges, changes_text, turn_changes, without
 from tests.agent.checkpoints.runner import CheckpointRunner
 
@@ -59,6 +59,16 @@ def test_each_turn_lists_its_files_with_their_hunks(runner: CheckpointRunner) ->
         "Turn 3: one more",
         "   a.txt  +1 -1",
     ]
+
+
+def test_binary_file_is_listed_with_its_sizes(runner: CheckpointRunner) -> None:
+    runner.turn("picture", p_png=b"\0" * 950)
+    runner.turn("larger", p_png=b"\0" * 1_200)
+    created, changed = (turn.files[0] for turn in listed(runner))
+    assert (created.label, created.note, created.hunks) == ("p.png", "new, binary, 950 B", ())
+    assert (changed.label, changed.note, changed.hunks) == ("p.png", "binary, 950 B → 1.2 kB", ())
+    (whole,) = session_diffs(runner.session, runner.blobs, lambda path: path.name)
+    assert (whole.path, whole.diff, whole.note) == ("p.png", "", "new, binary, 1.2 kB")
 
 
 def test_undo_of_one_file_leaves_the_others_and_the_conversation(runner: CheckpointRunner) -> None:

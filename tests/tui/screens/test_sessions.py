@@ -296,8 +296,8 @@ def test_diff_always_shows_its_keys_and_the_end_of_its_preview(turns: int, files
 
 
 def test_diff_describes_a_binary_file() -> None:
-    file = TurnFile("a.bin", "/a.bin", note="is a binary file (12 bytes)")
-    assert diff_rows("", 40, ChangePart(1, file).note)[0].text == "Binary file (12 bytes)."
+    file = TurnFile("a.bin", "/a.bin", note="binary, 12 B → 15 B")
+    assert diff_rows("", 40, ChangePart(1, file).note)[0].text == "Binary, 12 B → 15 B."
 
 
 def rows_above(screen: str, text: str) -> int:
