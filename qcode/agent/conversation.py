@@ -130,7 +130,7 @@ class Conversation:
         self._accept_changes = partial(TrustStore(context.paths.state_dir, context.folder).accept_changes, context.root)
         self._calls = PendingCalls(toolbox, self._checkpoints.watch_changes, self._accept_changes, permissions)
         toolbox.transcript = lambda: self.transcript.messages
-        self._jobs = JobRecorder(toolbox.jobs, lambda: self.session)
+        self._jobs = JobRecorder(toolbox.jobs, lambda: self.session, time.monotonic)
         self._begin_session(session, tuple(messages))
 
     def use_hooks(self, hooks: SessionHooks) -> None:

@@ -10,13 +10,17 @@ from pathlib import Path
 import pytest
 
 from qcode.agent.context.attachments import split_attached
+from qcode.agent.sessions.history import HistoryEntry, ShownResult, StoredJob, StoredMessage
 from qcode.protocol.events import ToolStarted
 from qcode.protocol.messages import Message, Text, assistant
 from qcode.tui.screens.jobs import QuitPicker
+from qcode.tui.transcript.replay import replay
+from qcode.tui.transcript.transcript import Transcript
 from tests.fakes.conversation import talk
 from tests.fakes.scripted import call_reply, text_reply
 from tests.tui.harness import Running, drive, running
-from tests.tui.scripted import Gate, ScriptedConversation, call, ended
+from tests.tui.scripted import FixedClock, Gate, ScriptedConversation, call, ended
+from tests.tui.test_replay import replayed_rows
 
 
 def test_long_running_command_shows_the_background_key_which_moves_it() -> None:
@@ -201,7 +205,9 @@ def test_resumed_session_shows_how_a_job_ended(
     async def resumed_run(session_id: str) -> None:
         it = talk(tmp_path, resumes=session_id, is_attended=True)
         async with running(it.conversation, toolbox=it.toolbox) as run:
-            assert f"{row[0]} {'Run    ' if is_call else '! '}sh serve.sh{row[1:]}" in run.text.split("\n")
+            title = f"{row[0]} {'Run    ' if is_call else '! '}sh serve.sh{row[1:]}"
+            (found,) = [line for line in run.text.split("\n") if line.startswith(title)]
+            assert not found.removeprefix(title) or re.fullmatch(r" · \d+ s", found.removeprefix(title))
             assert output in run.text
             assert "in the background" not in run.text
         await it.conversation.close()
@@ -226,6 +232,56 @@ def test_conversation_shown_again_while_a_job_runs_does_not_say_that_it_ended(tm
         await it.conversation.close()
 
     asyncio.run(body())
+
+
+@pytest.mark.parametrize("comes_back", ["before the end", "after the end", "in a new process"])
+def test_job_of_a_session_that_was_left_is_shown_as_it_ended(comes_back: str, tmp_path: Path) -> None:
+    replies = call_reply("shell", {"command": "read line < pipe; echo $line", "background": True}), text_reply("Runs.")
+
+    async def body() -> list[str]:
+        it = talk(tmp_path, *replies, mode="bypass", is_attended=True)
+        pipe, first = it.work / "pipe", it.conversation.session_id
+        os.mkfifo(pipe)
+        await it.play("start it")
+        it.conversation.clear()
+        if comes_back == "before the end":
+            it.sessions.resume(first)
+            assert "running in the background" in "\n".join(replayed_rows(it))
+        pipe.write_text("ready\n")
+        (job,) = it.toolbox.jobs.all
+        while job.is_running:
+            await job.has_news.wait()
+            job.read()
+        await asyncio.sleep(0)
+        if comes_back == "after the end":
+            it.sessions.resume(first)
+        rows = replayed_rows(it) if it.conversation.session_id == first else []
+        await it.conversation.close()
+        again = talk(tmp_path, resumes=first, is_attended=True)
+        resumed = replayed_rows(again)
+        await again.conversation.close()
+        assert rows in ([], resumed)
+        return resumed
+
+    rows = "\n".join(asyncio.run(body()))
+    assert "when qcode ended" not in rows
+    if comes_back == "in a new process":
+        assert "outcome unknown: it was running when you left the session" in " ".join(rows.split())
+        assert "ready" not in rows
+    else:
+        assert "exit 0" in rows
+        assert "│ ready" in rows
+
+
+def test_job_shows_its_duration_after_a_resume(tmp_path: Path) -> None:
+    job = StoredJob(1, 1, "exit 0", "built", 75.0)
+    started = call("shell", '{"command": "make"}')
+    stored = StoredMessage(HistoryEntry(assistant(started)), is_turn_start=False)
+    stored.shown_results[started.call_id] = ShownResult("done", "running in the background (job 1)", seconds=5.0)
+    stored.jobs[1] = job
+    transcript = Transcript(clock=FixedClock())
+    replay([stored], transcript, FixedClock())
+    assert "✓ Run    make  exit 0 · 1 min 20 s" in transcript.plain_text()
 
 
 def test_resumed_session_shows_the_output_of_a_moved_command_without_the_note_to_the_model() -> None:

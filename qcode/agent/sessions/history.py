@@ -137,6 +137,7 @@ class ShownQuestion:
 
 JOB_RUNNING = "running"
 JOB_ENDED_WITH_QCODE = "stopped when qcode ended"
+JOB_LEFT = "outcome unknown: it was running when you left the session"
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,8 @@ class StoredJob:
     state: str
     """The state of the job, such as `exit 0`, or one of the constants above."""
     output: str = ""
+    seconds: float = 0.0
+    """The duration until the end, or until the session was left; 0 if it is unknown."""
 
 
 ShownEvent: TypeAlias = (

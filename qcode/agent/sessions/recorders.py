@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from qcode.agent.sessions.history import (
     JOB_ENDED_WITH_QCODE,
+    JOB_LEFT,
     JOB_RUNNING,
     ShownItem,
     ShownPrompt,
@@ -43,47 +44,74 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.tools.jobs import Job, Jobs
+from qcode.values import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class _JobStart:
+    """The session in which a job started, the number of its next message then, and the time by the clock."""
+
+    session_id: str
+    since: int
+    at: float
 
 
 class JobRecorder:
-    """Records the end of each background job in the session in which it started. `session` returns the open session."""
+    """Records the end of each background job in the session in which it started. `session` returns the open session.
 
-    def __init__(self, jobs: Jobs, session: Callable[[], Session]) -> None:
+    While another session is open, an end is kept in memory until the user returns. The file says until then that the
+    job ran when the session was left.
+    """
+
+    def __init__(self, jobs: Jobs, session: Callable[[], Session], clock: Callable[[], float]) -> None:
         self._jobs = jobs
         self._session = session
-        self._starts: dict[int, tuple[str, int]] = {}
-        """By job number: the id of the session, and the number of its next message."""
+        self._clock = clock
+        self._starts: dict[int, _JobStart] = {}
+        """The running jobs by number."""
+        self._ended_elsewhere: dict[str, list[StoredJob]] = {}
+        """By session id: its jobs that ended while another session was open."""
         jobs.record = self._record
 
     def _record(self, job: Job) -> None:
         """Record that a job started or ended. The start is kept in memory only."""
         session = self._session()
         if job.is_running:
-            self._starts[job.number] = session.session_id, session.history.next_number
+            self._starts[job.number] = _JobStart(session.session_id, session.history.next_number, self._clock())
             session.history.show_job(StoredJob(job.number, session.history.next_number, JOB_RUNNING))
         else:
             is_stopped_by_exit = job.problem == "stopped" and not job.is_stopping
             self._end(job, JOB_ENDED_WITH_QCODE if is_stopped_by_exit else job.state)
 
     def _end(self, job: Job, state: str) -> None:
-        session = self._session()
-        session_id, since = self._starts.pop(job.number, ("", 0))
-        if session_id == session.session_id:
-            omitted = job.total - len(job.recent)
-            output = f"[... {omitted:,} characters omitted ...]\n{job.recent}" if omitted else job.recent
-            session.record_shown([ShownItem(StoredJob(job.number, since, state, output))])
+        start = self._starts.pop(job.number, None)
+        if start is None:
+            return
+        session, ended = self._session(), self._stored(job, start, state)
+        if start.session_id == session.session_id:
+            session.record_shown([ShownItem(ended)])
+        else:
+            self._ended_elsewhere.setdefault(start.session_id, []).append(ended)
+
+    def _stored(self, job: Job, start: _JobStart, state: str) -> StoredJob:
+        omitted = job.total - len(job.recent)
+        output = f"[... {omitted:,} characters omitted ...]\n{job.recent}" if omitted else job.recent
+        return StoredJob(job.number, start.since, state, output, round(self._clock() - start.at, 3))
 
     def follow_session(self, session: Session, *, is_copy: bool) -> None:
         """Prepare for the switch to `session`; a copy takes over the running jobs of the open session."""
-        if is_copy:
-            before = self._session().session_id
-            self._starts = {
-                number: (session.session_id if session_id == before else session_id, since)
-                for number, (session_id, since) in self._starts.items()
-            }
-        for number, (session_id, since) in self._starts.items():
-            if session_id == session.session_id:
-                session.history.show_job(StoredJob(number, since, JOB_RUNNING))
+        left = self._session()
+        for job in self._jobs.running:
+            start = self._starts.get(job.number)
+            if start is not None and start.session_id == left.session_id:
+                left.record_shown([ShownItem(self._stored(job, start, JOB_LEFT))])
+                if is_copy:
+                    self._starts[job.number] = replace(start, session_id=session.session_id)
+        for number, start in self._starts.items():
+            if start.session_id == session.session_id:
+                session.history.show_job(StoredJob(number, start.since, JOB_RUNNING))
+        if ended := self._ended_elsewhere.pop(session.session_id, None):
+            session.record_shown([ShownItem(job) for job in ended])
 
     def close(self) -> None:
         """Record that the running jobs end with qcode. Call it before the session is closed."""

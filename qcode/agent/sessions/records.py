@@ -408,7 +408,7 @@ _SHOWN_FIELDS: Mapping[str, tuple[type[Any], Mapping[str, type]]] = {
     "thought": (Thought, {"seconds": float}),
     "prompt": (ShownPrompt, {"text": str}),
     "question": (ShownQuestion, {"call_id": str, "diff": str, "arguments": str}),
-    "job": (StoredJob, {"number": int, "since": int, "state": str, "output": str}),
+    "job": (StoredJob, {"number": int, "since": int, "state": str, "output": str, "seconds": float}),
 }
 """Classes of items whose fields are plain values, by their name in the file."""
 _SHOWN_TYPE_NAMES = {cls: name for name, (cls, _) in _SHOWN_FIELDS.items()}
@@ -478,7 +478,8 @@ def shown_from(value: Json) -> ShownItem | None:
     if name not in _SHOWN_FIELDS:
         return None
     cls, kinds = _SHOWN_FIELDS[name]
-    values = {field: value.get(field) for field in kinds}
+    # An earlier version did not store the duration of a job.
+    values = {field: value.get(field, 0.0 if kind is float else None) for field, kind in kinds.items()}
     for field, kind in kinds.items():
         if not isinstance(values[field], (int, float) if kind is float else kind):
             raise ValueError(f"{field} is missing or of the wrong kind")

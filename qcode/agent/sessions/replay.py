@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from qcode.agent.sessions.history import (
     JOB_ENDED_WITH_QCODE,
+    JOB_LEFT,
     JOB_RUNNING,
     AgentWork,
     ShownQuestion,
@@ -168,17 +169,21 @@ def ended_job(summary: str, jobs: Mapping[int, StoredJob]) -> StoredJob | None:
 
 def job_call_state(job: StoredJob) -> CallState:
     """Return the state of the command of an ended job."""
-    return "done" if job.state == "exit 0" else "cancelled" if job.state.startswith("stopped") else "failed"
+    if job.state == "exit 0":
+        return "done"
+    return "cancelled" if job.state == JOB_LEFT or job.state.startswith("stopped") else "failed"
 
 
 def _job_events(finished: ToolFinished, job: StoredJob) -> Iterator[ReplayItem]:
     """Yield the end of a call whose command ended as a background job, with its latest output."""
     call, state, output = finished.call, job_call_state(job), job.output or finished.outcome.shown or ""
+    # The call ended when its command moved to the background.
+    seconds = (finished.seconds or 0.0) + job.seconds
     if state == "cancelled":
         yield from [ToolOutput(call.call_id, output)] if output else []
-        yield ToolFinished(call, ToolOutcome("", shown=job.state), state)
+        yield ToolFinished(call, ToolOutcome("", shown=job.state), state, seconds)
     else:
-        yield ToolFinished(call, ToolOutcome(output, state == "failed", job.state, shown=output), state)
+        yield ToolFinished(call, ToolOutcome(output, state == "failed", job.state, shown=output), state, seconds)
 
 
 def _is_interrupted(result: ToolResult | None) -> bool:

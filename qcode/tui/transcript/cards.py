@@ -48,6 +48,8 @@ _STATE_TEXTS = {
     "cancelled": "cancelled",
     "stopped": "stopped",
 }
+_STATE_WORDS = ("stopped", "outcome unknown")
+"""The beginnings of a summary that says the state of a stopped command."""
 _VERB_CELLS = max(map(len, VERBS.values()))
 
 
@@ -326,7 +328,7 @@ class Card(Foldable):
                 texts.append(self._hint)
         if self._summary:
             # A job that ended with qcode is `stopped when qcode ended`, which is the state and its reason.
-            says_state = self.state in ("cancelled", "stopped") and self._summary.startswith("stopped")
+            says_state = self.state in ("cancelled", "stopped") and self._summary.startswith(_STATE_WORDS)
             texts = [self._summary] if says_state else [*texts, self._summary]
         if self._seconds is not None and self._seconds >= _MIN_SHOWN_S:
             texts.append(duration_text(self._seconds))

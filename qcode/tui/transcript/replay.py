@@ -133,13 +133,14 @@ def show_attached(
     # After this function nothing updates the card, so its id need only differ from those of running lines.
     card_id = f"stored {number}"
     if attached.kind == "shell":
-        state = line_state(attached.result)
+        state, seconds = line_state(attached.result), None
         transcript.add_card(card_id, "!", one_line(attached.name))
         result = one_line(attached.result) if state != "stopped" else None
         output = shown_output(attached.content)
         if (job := ended_job(attached.result, jobs or {})) is not None:
             state, result, output = job_call_state(job), one_line(job.state), job.output or output
-        transcript.update_card(card_id, CardUpdate(state=state, output=output, summary=result))
+            seconds = job.seconds
+        transcript.update_card(card_id, CardUpdate(state=state, output=output, summary=result, seconds=seconds))
         return True
     transcript.add_card(card_id, "jobs" if attached.kind == "job" else "btw", one_line(attached.name))
     summary = one_line(attached.result)
