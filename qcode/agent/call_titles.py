@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from qcode.protocol.messages import ToolCall
+from qcode.protocol.messages import MARKER_KEY, ToolCall
 from qcode.text.clean import one_line, shown_line
 from qcode.text.json import Json, JsonObject, parse_object
+from qcode.text.pattern import lazy_pattern
 from qcode.tools.dialog import plan_of
 
 VERBS: Mapping[str, str] = {
@@ -46,6 +47,10 @@ _NOUNS: Mapping[str, str] = {
     "exit_plan_mode": "a plan",
     "ask_person": "a question",
 }
+INCOMPLETE = "incomplete arguments"
+"""The main argument of a call whose arguments are truncated or malformed, unless they begin with a path."""
+_MARKUP = lazy_pattern(r"`+|\*\*")
+"""Markdown in the heading of a plan that a title leaves out."""
 _MAX_NAME = 80
 _MAX_NOUN = 40
 _MAIN_ARGUMENTS = ("command", "path", "file_path", "pattern", "query", "url", "name", "description")
@@ -70,8 +75,10 @@ def main_argument(call: ToolCall, limit: int = 400) -> str:
     """
     plan = plan_of(call).strip()
     if plan:
-        return shown_line(plan.partition("\n")[0].lstrip("# "), limit)
+        return shown_line(_MARKUP.sub("", plan.partition("\n")[0].lstrip("# ")), limit)
     arguments = parse_object(call.arguments) or {}
+    if MARKER_KEY in arguments:
+        return shown_line(_argument_text(arguments.get("path")) or INCOMPLETE, limit)
     if call.name == "todo":
         return shown_line(_current_task(arguments), limit)
     if call.name in ("grep", "glob"):

@@ -359,14 +359,28 @@ def ending_notice(event: TurnEnded, *, is_explained: bool) -> Notice | None:
             assert_never(event.outcome)
 
 
-def requests_note(calls: ApiCalls, discarded: int) -> str:
-    """Return the cost of recovery, such as `5 API calls (1 initial + 1 escalation + 3 continuations)`, or empty.
+def requests_note(calls: ApiCalls, discarded: int, *, is_explained: bool = False) -> str:
+    """Return the cost of recovery from truncation as a sentence; empty if there was none.
 
-    `discarded` is the number of output tokens that were thrown away.
+    For example: `5 API calls for 1 reply: 1 repeated with a higher output limit, 3 continued truncated text; 8,000
+    output tokens were discarded.` `discarded` is the number of output tokens that were thrown away. `is_explained`: a
+    notice about the truncation names its requests, so their causes are left out.
     """
     if not calls.escalations and not calls.continuations:
         return ""
-    return _requests(calls) + (f", {count_text(discarded, 'discarded output token')}" if discarded else "")
+    causes = (
+        f"{calls.escalations} repeated with a higher output limit" if calls.escalations else "",
+        f"{calls.continuations} continued truncated text" if calls.continuations else "",
+        f"{calls.repairs} requested an answer or a complete call" if calls.repairs else "",
+        f"{calls.retries} repeated after an error" if calls.retries else "",
+    )
+    replies = f" for {count_text(calls.initial, 'reply', 'replies')}" if calls.initial else ""
+    text = f"{count_text(calls.total, 'API call')}{replies}"
+    if not is_explained:
+        text += f": {', '.join(filter(None, causes))}"
+    if discarded:
+        text += f"; {count_text(discarded, 'output token was', 'output tokens were')} discarded"
+    return f"{text}."
 
 
 def _requests(calls: ApiCalls) -> str:

@@ -392,9 +392,8 @@ class CallRound:
             text = synthetic.broken_call_text(name, pending.state, pending.raw, pending.cap)
         issue = f"{_ISSUES[pending.state]}_arguments"
         repair = Emit(ToolPayloadRepair(issue, attempted=self.limits.end is None, succeeded=False))
-        path = synthetic.leading_path(pending.raw)
         reason = synthetic.rejection_notice(pending.state, pending.cap)
-        return [repair, *self._reject(index, text, f"{path}: {reason}" if path else reason)]
+        return [repair, *self._reject(index, text, reason)]
 
     @property
     def _append_tool(self) -> str:

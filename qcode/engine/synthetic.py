@@ -12,15 +12,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
 
-from qcode.protocol.messages import ToolCall
+from qcode.protocol.messages import MARKER_KEY, ToolCall
 from qcode.protocol.tools import ToolOutcome
-from qcode.text.clean import one_line
 from qcode.text.json import DuplicateKeyError, JsonObject, parse_arguments, parse_object
 from qcode.text.numbers import count_text
 
 RESUME_TAIL_CHARS = 1_200
 CALL_TAIL_CHARS = 2_000
-MARKER_KEY = "_qcode_truncated"
 
 _TAG = "text_so_far"
 _CALL_TAG = "json_so_far"
@@ -98,8 +96,10 @@ def resumed_call_text(name: str, raw: str) -> str:
 
 
 def marker_arguments(raw: str) -> str:
-    """Return valid JSON that replaces truncated or malformed arguments in the stored call."""
-    return json.dumps({MARKER_KEY: True, "received_characters": len(raw)})
+    """Return valid JSON that replaces truncated or malformed arguments in the stored call; it keeps a leading path."""
+    path = _leading_path(raw)
+    kept: JsonObject = {"path": path} if path else {}
+    return json.dumps({MARKER_KEY: True, **kept, "received_characters": len(raw)})
 
 
 def split_guidance(name: str, raw: str, cap: int, rejections: int, append_tool: str = "edit") -> str:
@@ -137,15 +137,14 @@ def cut_call_text(name: str, cap: int) -> str:
     )
 
 
-_MAX_PATH = 120
 _LEADING_PATH = re.compile(r'\s*\{\s*"path"\s*:\s*("(?:[^"\\]|\\.){1,1000}")')
 
 
-def leading_path(raw: str) -> str:
+def _leading_path(raw: str) -> str:
     """Return the `path` with which truncated arguments begin, empty if there is none."""
     match = _LEADING_PATH.match(raw)
     try:
-        return one_line(str(json.loads(match[1])), _MAX_PATH) if match is not None else ""
+        return str(json.loads(match[1])) if match is not None else ""
     except ValueError:
         return ""
 

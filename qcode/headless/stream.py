@@ -9,11 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 
-from qcode.engine.synthetic import MARKER_KEY
 from qcode.headless.lines import call_input, content_block, line_id, report_body, usage_json
 from qcode.protocol import events as ev
 from qcode.protocol.events import TurnEvent
-from qcode.protocol.messages import Block, Message, Text, ToolCall, ToolResult
+from qcode.protocol.messages import MARKER_KEY, Block, Message, Text, ToolCall, ToolResult
 from qcode.protocol.reply import ReasoningDelta, StopReason, TextDelta
 from qcode.protocol.usage import Usage
 from qcode.text.json import Json, JsonObject

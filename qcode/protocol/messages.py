@@ -11,6 +11,9 @@ from typing import Literal, TypeAlias
 
 from qcode.values import dataclass
 
+MARKER_KEY = "_qcode_truncated"
+"""The key that marks the arguments which replace truncated or malformed ones in a stored call."""
+
 
 @dataclass(frozen=True, slots=True)
 class Opaque:

@@ -421,7 +421,7 @@ class Presenter:
 
     def _end_turn(self, event: TurnEnded) -> None:
         self._transcript.settle()
-        is_cancelled = event.outcome is Outcome.CANCELLED
+        is_cancelled, is_explained = event.outcome is Outcome.CANCELLED, False
         self._close_cards("cancelled")
         self._streamed_call_ids.clear()
         self._status.show_activity(None)
@@ -432,7 +432,8 @@ class Presenter:
             notice = ending_notice(event, is_explained=self._is_end_explained)
             if notice is not None:
                 self._transcript.add_notice(notice.level, notice.text)
-        if note := requests_note(event.api_calls, event.discarded_output_tokens):
+            is_explained = self._is_end_explained and event.outcome is Outcome.MAX_TOKENS
+        if note := requests_note(event.api_calls, event.discarded_output_tokens, is_explained=is_explained):
             self._transcript.add_notice("info", note)
         self._status.add_turn(event.usage, event.cost)
         closing = ["interrupted" if is_cancelled else "", closing_text(event, self._changes)]

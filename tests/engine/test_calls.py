@@ -47,20 +47,19 @@ def test_executed_call_resets_the_repair_budget() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "named"),
+    ("raw", "path"),
     [
-        ('{"path": "src/long name.py", "content": "a\\nb', "src/long name.py: truncated by the output limit of 64,000"),
-        ('{"path":"a\\u001b[2J.py","content":"', "a"),
-        ('{"path": "src/lo', "truncated by the output limit of 64,000"),
-        ('{"content": "x", "path": "a.py"', "truncated by the output limit of 64,000"),
+        ('{"path": "src/long name.py", "content": "a\\nb', "src/long name.py"),
+        ('{"path":"a\\u001b[2J.py","content":"', "a\x1b[2J.py"),
+        ('{"path": "src/lo', None),
+        ('{"content": "x", "path": "a.py"', None),
     ],
 )
-def test_truncated_write_names_its_file_to_the_user_if_that_is_known(raw: str, named: str) -> None:
+def test_truncated_write_keeps_its_path_if_that_is_known(raw: str, path: str | None) -> None:
     played = play(cut_call("write", raw), text("Sorry."), output=OutputSettings(override=64_000))
     (result,) = [event for event in played.events if isinstance(event, ToolFinished)]
-    assert result.outcome.shown is not None
-    assert result.outcome.shown.startswith(named)
-    assert "\x1b" not in result.outcome.shown
+    assert json.loads(result.call.arguments).get("path") == path
+    assert result.outcome.shown == "truncated by the output limit of 64,000 tokens"
 
 
 @pytest.mark.parametrize("attempts", [0, 1, 2])

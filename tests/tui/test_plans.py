@@ -14,12 +14,14 @@ from qcode.protocol.events import ApprovalRequested, ToolFinished
 from qcode.protocol.messages import Message, assistant
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.screens.pager import PagerScreen
+from qcode.tui.transcript.cards import Card, CardUpdate
+from qcode.tui.transcript.line import shown_text
 from qcode.tui.transcript.replay import replay
 from tests.agent.test_plan_mode import planning, play
 from tests.fakes.conversation import talk
 from tests.fakes.scripted import call_reply, text_reply
 from tests.tui.harness import Running, drive
-from tests.tui.scripted import Script, ScriptedConversation, call, ended, reply
+from tests.tui.scripted import FixedClock, Script, ScriptedConversation, call, ended, reply
 from tests.tui.test_linear import talk as linear
 from tests.tui.test_presenter import Recorder
 
@@ -68,6 +70,14 @@ def test_approved_plan_is_shown_whole_as_markdown_under_its_heading(width: int) 
         assert "more" not in run.text
 
     drive(test, ScriptedConversation(SCRIPT), size=(width, 24))
+
+
+def test_declined_plan_shows_its_heading_once_and_its_first_rows() -> None:
+    card = Card("exit_plan_mode", "Cache", FixedClock())
+    card.change(CardUpdate(state="denied", summary="use a file", plan=PLAN))
+    rows = shown_text(card.rows(80)).split("\n")
+    assert rows[:4] == ["✗ Plan    denied · use a file", "  Cache", "", "  The index is slow."]
+    assert rows[-2:] == ["  4. step 4", "  … 26 more rows"]
 
 
 def test_plan_that_was_not_approved_is_folded() -> None:

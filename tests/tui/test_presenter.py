@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from qcode.agent.call_titles import main_argument
+from qcode.engine.synthetic import marker_arguments
 from qcode.protocol.approvals import LIMIT_ID, Question, ToolApproval, TurnApproval
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import (
@@ -326,11 +327,31 @@ def test_error_message_cannot_carry_escape_sequences_or_lines() -> None:
 
 def test_cost_of_recovery_is_reported_at_the_end() -> None:
     calls = ApiCalls(initial=1, escalations=1, continuations=3)
-    assert present(ended(Outcome.MAX_TOKENS, api_calls=calls, discarded=8_000)).of("notice")[-1] == (
+    assert present(ended(Outcome.END_TURN, api_calls=calls, discarded=8_000)).of("notice")[-1] == (
         "notice",
         "info",
-        "5 API calls (1 initial + 1 escalation + 3 continuations), 8,000 discarded output tokens",
+        "5 API calls for 1 reply: 1 repeated with a higher output limit, 3 continued truncated text; 8,000 output "
+        "tokens were discarded.",
     )
+
+
+def test_notice_about_a_truncated_reply_is_not_followed_by_the_same_in_other_words() -> None:
+    calls = ApiCalls(initial=1, escalations=1, continuations=3)
+    over = ended(Outcome.MAX_TOKENS, api_calls=calls, discarded=8_000)
+    cut = "The reply is incomplete after 5 requests."
+    assert present(TurnStarted("go"), reply("text", note=cut), over).of("notice") == [
+        ("notice", "warning", cut),
+        ("notice", "info", "5 API calls for 1 reply; 8,000 output tokens were discarded."),
+    ]
+
+
+def test_truncated_call_is_named_by_its_path_or_as_incomplete() -> None:
+    assert main_argument(call("write", marker_arguments('{"path": "a.py", "content": "x'))) == "a.py"
+    assert main_argument(call("write", marker_arguments('{"content": "x'))) == "incomplete arguments"
+
+
+def test_title_of_a_plan_is_its_heading_without_markup() -> None:
+    assert main_argument(call("exit_plan_mode", '{"plan": "# Write `a.py` **now**\\n\\nx"}')) == "Write a.py now"
 
 
 def test_main_argument_is_one_line_without_invisible_characters() -> None:

@@ -210,7 +210,7 @@ def test_reply_that_stays_truncated_looks_as_recorded(
     assert snap_compare(app, run_before=_when(_is_over), terminal_size=size)
     assert CUT in _words(app)
     assert "continued 3/3" in _shown(app)
-    assert "5 API calls (1 initial + 1 escalation + 3 continuations), 8,000 discarded output tokens" in _words(app)
+    assert "5 API calls for 1 reply; 8,000 output tokens were discarded." in _words(app)
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)

@@ -244,7 +244,7 @@ def _markdown_prompt(prompt: PromptParts) -> Iterator[str]:
 
 def _markdown_call(view: CallView) -> Iterator[str]:
     notes = " · ".join(view.notes)
-    argument = "" if view.is_approved_plan else _code_span(view.argument)
+    argument = "" if view.plan else _code_span(view.argument)
     yield f"**{view.title}** {argument}{f' ({notes})' if notes else ''}".rstrip() + "\n"
     if view.plan:
         yield _quoted(view.plan)

@@ -20,15 +20,15 @@ from qcode.agent.reports import TurnUsage, recorded_usage
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult, StoredMessage, typed_prompt
 from qcode.agent.sessions.loader import assemble
 from qcode.agent.sessions.records import is_a_prompt, redact_message
-from qcode.engine.synthetic import MARKER_KEY
 from qcode.protocol.events import TurnEnded
-from qcode.protocol.messages import Image, Message, Text, ToolCall, ToolResult
+from qcode.protocol.messages import MARKER_KEY, Image, Message, Text, ToolCall, ToolResult
 from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Price, Usage
 from qcode.text.clean import plain_line, single_spaced
 from qcode.text.json import JsonObject, parse_object
 from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text
 from qcode.tools.dialog import plan_of
+from qcode.tools.output import OMISSION
 from qcode.values import dataclass
 
 _MAX_LABEL, _MAX_ARGUMENT = 80, 200
@@ -104,7 +104,7 @@ class SessionStep:
     model: str
     """The model that wrote the message."""
     recovery: str = ""
-    """How a truncated reply was completed; otherwise empty."""
+    """The requests of a truncated reply; otherwise empty."""
     agents: dict[str, tuple[Message, ...]] = field(default_factory=dict)
     """The messages of the sub-agents that the calls of the message started, by call id."""
     shown_results: dict[str, ShownResult] = field(default_factory=dict)
@@ -221,7 +221,7 @@ def _step(
     step = SessionStep(
         replace(entry, message=redact_message(entry.message, redact), note=redact(entry.note)),
         model,
-        f"Truncated at the output limit and completed with {recovery}." if recovery else "",
+        recovery,
         {
             call: tuple(redact_message(message.message, redact) for message in agent.messages)
             for call, agent in agents.items()
@@ -290,7 +290,7 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
     arguments = parse_object(call.arguments) or {}
     argument = main_argument(call, _MAX_ARGUMENT)
     if MARKER_KEY in arguments:  # stored in place of arguments that were cut
-        arguments, argument = {}, "truncated arguments"
+        arguments = {}
     if result is None:
         return CallView(call.name, argument, arguments, "no result")
     if display is None:
@@ -304,9 +304,21 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
 
 
 def _without_reply(output: str, messages: Sequence[Message]) -> str:
-    """Return the result of a sub-agent without its last reply, which an export shows with its `messages`."""
+    """Return the result of a sub-agent without its last reply, which an export shows with its `messages`.
+
+    The result may begin with a note of qcode, and a long reply is shortened in the middle.
+    """
     reply = messages[-1].text.strip() if messages and not messages[-1].calls else ""
-    return output.strip().removesuffix(reply).strip() if reply else output
+    if not reply:
+        return output
+    output = output.strip()
+    omission = OMISSION.search(output)
+    if omission is None:
+        return output.removesuffix(reply).strip()
+    start, end = output[: omission.start()].strip(), output[omission.end() :].strip()
+    note = start.partition("\n\n")[0] if start.startswith("[") and not reply.startswith(start) else ""
+    is_reply = reply.startswith(start.removeprefix(note).strip()) and reply.endswith(end)
+    return note if is_reply else output
 
 
 _RANGE = re.compile(r"(\d+)(?:(-)(\d*))?|-(\d+)")

@@ -58,6 +58,8 @@ _HEAD, _TAIL = 3, 5
 """The number of lines of output at its start and end that a folded card shows."""
 _DIFF_HEAD, _DIFF_TAIL = 24, 6
 """The number of rows of a diff at its start and end that a folded card shows."""
+_PLAN_ROWS = 8
+"""The number of rows of a plan that a folded card shows if the plan was not approved."""
 _ARGUMENT_ROWS = 3
 """The maximum number of rows of the argument in a folded card."""
 _ROWS_PER_LINE = 2
@@ -245,14 +247,14 @@ class Card(Foldable):
         return lines + self._output_rows(max(1, width - len(_GUTTER[0])))
 
     def _plan_rows(self, width: int) -> list[Line]:
-        """Return the rows of the plan: complete if the user approved it, otherwise folded."""
+        """Return the rows of the plan: complete if the user approved it, otherwise its first rows."""
         # The Markdown parser is imported with the first reply, because the first paint does not need it.
         from qcode.tui.transcript.markdown import MarkdownStream
 
         stream = MarkdownStream(width)
         stream.feed(self._plan)
         stream.finish()
-        rows = stream.lines if self.state == "done" else self._fold(stream.lines, _HEAD, _TAIL, "row")
+        rows = stream.lines if self.state == "done" else self._fold(stream.lines, _PLAN_ROWS, 0, "row")
         return prefix(rows, _INDENT, _INDENT)
 
     def _set_state(self, state: CardState) -> None:
@@ -361,7 +363,7 @@ class Card(Foldable):
             title, dot, chosen = (self._summary or "Plan").partition(" · ")
             spans = [(title, ink("card-title")), (dot + chosen, ink("dim"))]
             return prefix(wrap(spans, max(1, width - 2)), icon, _INDENT)
-        if self._argument:
+        if self._argument and not self._plan:  # the argument of a plan is its first line, which follows
             spans.append((f" {self._argument}", ink("card-argument")))
         rows = wrap(spans, max(1, width - 2))
         if not self.is_unfolded and len(rows) > _ARGUMENT_ROWS:
@@ -458,7 +460,7 @@ class Card(Foldable):
         hidden = len(rows) - head - tail
         if self.is_unfolded or hidden <= _MIN_FOLD:
             return list(rows)
-        return [*rows[:head], _fold_line(hidden, noun), *rows[-tail:]]
+        return [*rows[:head], _fold_line(hidden, noun), *rows[len(rows) - tail :]]
 
 
 def _fold_line(count: int, noun: str, addition: str = "") -> Line:

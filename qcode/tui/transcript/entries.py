@@ -40,7 +40,7 @@ _THINKING_GUTTER: Span = ("│ ", ink("thinking-title"))
 _MIN_SHOWN_S = 0.5
 """Reasoning that took less time is shown without a duration."""
 _MAX_UNLABELED_ROWS = 12
-"""If more rows of a superseded attempt are left, their label is repeated in the last of them."""
+"""If more rows of a superseded attempt are left, the last of them says how much is replaced."""
 _MIN_PART_CHARS = 2_000
 """The minimum length of an entry of a divided reply."""
 _SLICE_CHARS = 2 * _MIN_PART_CHARS
@@ -559,7 +559,7 @@ class SupersededEntry(Entry):
         old = self._old_rows(width)
         remaining = old[self._covered_rows + 1 :]  # the rule takes the place of one more row
         if len(remaining) > _MAX_UNLABELED_ROWS:
-            remaining[-1] = _labeled_rule(f"line {self._covered_rows} of {len(old)} · {self._label}", width)
+            remaining[-1] = _labeled_rule(f"old text, {100 * self._covered_rows // len(old)}% replaced", width)
         return [_labeled_rule(self._label, width), *remaining]
 
 

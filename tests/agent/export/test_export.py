@@ -309,7 +309,11 @@ def test_denied_call_is_marked() -> None:
 def test_truncated_call_has_no_marker_of_the_stored_session(form: ExportForm) -> None:
     call = ToolCall("c1", "write", marker_arguments('{"path": "a.py", "content": "x'))
     text = written(form, user("go"), assistant(call), Message("user", (ToolResult("c1", "write", "Split it."),)))
-    assert "truncated arguments" in text
+    assert "a.py" in text
+    assert "_qcode" not in text
+    cut = ToolCall("c1", "shell", marker_arguments('{"command": "ls'))
+    text = written(form, user("go"), assistant(cut), Message("user", (ToolResult("c1", "shell", "Again."),)))
+    assert "incomplete arguments" in text
     assert "_qcode" not in text
 
 
@@ -318,6 +322,25 @@ def test_call_interrupted_by_a_crash_is_marked() -> None:
     card = next(item for item in tree.iter("details") if "call" in item.attrib["class"])
     assert words(card).startswith("Run ls failednot run: qcode ended before")
     assert "**Run** `ls` (failed)" in written("md", *SAID[:2])
+
+
+@pytest.mark.parametrize("form", ["md", "html"])
+@pytest.mark.parametrize("note", ["", "[Not a finished answer: it was cancelled.]"])
+def test_shortened_answer_of_a_sub_agent_is_written_once(form: ExportForm, note: str) -> None:
+    answer = "\n".join(f"line {number}" for number in range(200))
+    shortened = f"{answer[:200]}\n[... 1,000 characters omitted; all of it is in /x/shell-1.txt ...]\n{answer[-200:]}"
+    result = f"{note}\n\n{shortened}" if note else shortened
+    said = [
+        user("go"),
+        assistant(ToolCall("c1", "agent", '{"description": "look"}')),
+        Message("user", (ToolResult("c1", "agent", result),)),
+    ]
+    history = history_of(said)
+    history.stored[1].agent_work["c1"] = AgentWork([InnerMessage(user("look")), InnerMessage(assistant(Text(answer)))])
+    text = export_turns(turns_of(history), ABOUT, ExportRequest(form))
+    assert text.count("line 0\n") == text.count("line 199") == 1
+    assert "omitted" not in text
+    assert note in text
 
 
 def test_work_of_a_sub_agent_is_inside_its_card() -> None:
@@ -357,7 +380,10 @@ def test_hunks_of_a_diff_are_separated_without_their_headers() -> None:
 
 def test_every_format_reports_truncation_and_cost() -> None:
     turns = turns_of(history_of(SAID, {3: TRUNCATED}))
-    expected = "completed with 3 API calls (1 initial + 1 escalation + 1 continuation), 8,000 discarded output tokens."
+    expected = (
+        "3 API calls for 1 reply: 1 repeated with a higher output limit, 1 continued truncated text; 8,000 output "
+        "tokens were discarded."
+    )
     # 3,000 tokens in at $1 and 72,300 out at $2 per million
     for form in EXPORT_FORMS:
         assert expected in export_turns(turns, ABOUT, ExportRequest(form)), form

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TypeAlias
 
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW
-from qcode.engine.synthetic import ANSWER_NOW, MARKER_KEY, ONE_WELL_FORMED_CALL
+from qcode.engine.synthetic import ANSWER_NOW, ONE_WELL_FORMED_CALL
 from qcode.engine.transcript import without_signals
 from qcode.protocol.events import (
     ApprovalRequested,
@@ -22,7 +22,7 @@ from qcode.protocol.events import (
     ToolStarted,
     TurnEvent,
 )
-from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, user
+from qcode.protocol.messages import MARKER_KEY, Message, Text, ToolCall, ToolResult, user
 from qcode.protocol.reply import Outcome, StopReason, TextDelta
 from qcode.text.json import JsonObject, parse_object
 from tests.e2e.limits.play import NEXT_PROMPT, PROMPT, REPORT, Played

@@ -181,6 +181,20 @@ def test_old_text_is_dimmed_after_a_restart() -> None:
     play(scene)
 
 
+def test_long_old_text_ends_with_the_part_that_is_replaced_and_names_the_cause_once() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        transcript = app.transcript
+        transcript.append_text("\n\n".join(f"row {number}" for number in range(50)))
+        transcript.restart("truncated at 8,000 tokens")
+        transcript.append_text("\n\n".join(f"new {number}" for number in range(25)))
+        await settle(app, pilot)
+        text = transcript.plain_text()
+        assert text.count("truncated at 8,000 tokens") == 1
+        assert "── old text, 49% replaced ──" in text
+
+    play(scene)
+
+
 def test_old_text_is_removed_when_a_shorter_new_attempt_settles() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         transcript = app.transcript
