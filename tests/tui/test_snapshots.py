@@ -175,7 +175,7 @@ def test_continued_reply_looks_as_recorded(
 ) -> None:
     gate = Gate()
     script: Script = [StepStarted(1), TextDelta(0, "The first half of a long"), Retry(True, "max_tokens", 1, 64_000)]
-    app = _app([*script, TextDelta(0, " sentence goes on here."), gate], **changes)
+    app = _app([*script, TextDelta(0, " sentence continues here."), gate], **changes)
     assert snap_compare(app, run_before=_at(gate), terminal_size=size)
     assert "continued 1/3" in _shown(app)
     activity = app.widgets.status.status.activity

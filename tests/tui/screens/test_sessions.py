@@ -108,12 +108,12 @@ def test_rewind_without_changed_files_offers_only_the_conversation_and_tells_equ
             await run.pilot.press("escape")
             assert "rewind" not in run.status, "there is nothing to rewind to"
             for _ in range(2):
-                await run.send("go on")
+                await run.send("next?")
                 await run.until_idle()
             await run.pilot.press("escape", "escape")
             await run.until(lambda: isinstance(run.app.screen, RewindPicker))
             first, second = run.app.screen.rows  # type: ignore[attr-defined]  # a picker
-            assert (first.label, second.label) == ("go on", "go on")
+            assert (first.label, second.label) == ("next?", "next?")
             assert (first.cells[0], second.cells[0]) == ("turn 2", "turn 1")
             await run.pilot.press("enter")
             await run.until(lambda: isinstance(run.app.screen, RewindScopePicker))
@@ -527,7 +527,7 @@ def test_start_with_a_session_that_is_open_elsewhere_offers_a_copy_or_a_new_one(
     other_window = it.store.create("fake/m", tmp_path)
     other_window.append(user("the other window"))
     options = AppOptions(clock=FixedClock(), busy_session=other_window.session_id)
-    app = StagedApp(make_agent(it.conversation, folder=tmp_path, sessions=it.sessions, prompt="go on"), options=options)
+    app = StagedApp(make_agent(it.conversation, folder=tmp_path, sessions=it.sessions, prompt="next?"), options=options)
 
     async def body() -> None:
         async with app.run_test(size=(80, 24)) as pilot:
@@ -539,7 +539,7 @@ def test_start_with_a_session_that_is_open_elsewhere_offers_a_copy_or_a_new_one(
             await pilot.press("enter" if answer == "copy" else "escape")
             await run.until(lambda: "First." in run.text)
             assert ("the other window" in run.text) == (answer == "copy")
-            assert "go on" in run.text
+            assert "next?" in run.text
 
     asyncio.run(body())
     other_window.close()
