@@ -779,6 +779,19 @@ def _marked(command: str) -> list[str]:
         ("echo form -rf", ""),
         ("cat build.sh | shuf", ""),
         ("npm run format --forceful", ""),
+        ('git commit -m "Remove rm -rf and git push --force"', ""),
+        ("git commit -m 'Fix\n\nUse rm -rf'; rm -rf b", "rm -rf"),
+        ("echo rm -rf x", ""),
+        ('echo "é rm -rf $(rm -rf y) --force"; sudo ls', "rm -rfsudo"),
+        ("cat > a <<E\nrm -rf x\nE\nrm -r y", "rm -r"),
+        ("bash <<E\nrm -rf x\nE", "rm -rf"),
+        ("make # rm -rf x", ""),
+        ("bash -c 'rm -rf x'", "rm -rf"),
+        ("if rm -rf x; then", "rm -rf"),
+        ("git commit --amend", "--amend"),
+        ("crontab -r", "crontab -r"),
+        ("systemctl --user stop x", "systemctl --user stop"),
+        ("docker compose -f a.yml down --volumes", "--volumes"),
     ],
 )
 def test_risky_words_of_a_command_are_marked(command: str, risky: str) -> None:
@@ -1027,7 +1040,7 @@ def test_keys_pressed_as_a_question_opens_do_not_choose_an_answer() -> None:
     drive(test, conversation)
 
 
-PLAN = PlanApproval(call("exit_plan_mode", '{"plan": "# Cache"}'), "Go on with it?", "# Cache\n\n1. **add** it")
+PLAN = PlanApproval(call("exit_plan_mode", '{"plan": "# Cache"}'), "Carry out this plan?", "# Cache\n\n1. **add** it")
 
 
 def test_plan_is_approved_with_a_mode_or_rejected() -> None:

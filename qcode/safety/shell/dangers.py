@@ -6,7 +6,7 @@ They name and order the reasons of a question. They allow and deny nothing: `jud
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from qcode.safety.shell.bounds import check_bounds
@@ -31,6 +31,8 @@ _PROGRAM = r"(?<![\w./-])"
 _END = r"(?![\w-])"
 _GAP = r"(?:\s\S{1,80}){0,12}?\s"
 """Arguments between a program and the argument that makes it dangerous."""
+_OPTIONS = r"(?: -{1,2}\S{1,80}(?: [^-\s]\S{0,80})?){0,4}?"
+"""Options between a program and its subcommand: `docker compose -f a.yml down`."""
 _SHELLS = r"(?:ba|da|z|k|fi)?sh"
 _INTERPRETER = rf"(?:(?:sudo|doas)\s)?(?P<words>{_SHELLS}|python[\d.]{{0,5}}|perl|ruby|node){_END}"
 _RECURSIVE = rf"(?:-\w{{0,4}}R\w{{0,4}}|--recursive){_END}"
@@ -59,8 +61,14 @@ _KINDS = (
         "{words} runs what is piped into it",
     ),
     (r"(?i:\b(?:drop|truncate)\s(?:table|database|schema)\b)", "{words} deletes data"),
+    (rf"{_PROGRAM}(?:wipefs|fdisk|sfdisk|parted){_END}", "{words} changes the partitions or signatures of a device"),
+    (rf"{_PROGRAM}(?:dropdb|dropuser){_END}", "{words} deletes data"),
+    (rf"{_PROGRAM}(?P<words>redis-cli){_GAP}(?P<flag>(?i:flushall|flushdb)){_END}", "{words} deletes data"),
     (rf"{_PROGRAM}(?:terraform|tofu)(?:\s-\S{{1,80}}){{0,3}}\sdestroy{_END}", "{words} deletes infrastructure"),
     (rf"{_PROGRAM}kubectl(?:\s-\S{{1,80}}){{0,3}}\sdelete{_END}", "{words} deletes resources of the cluster"),
+    (rf"{_PROGRAM}helm (?:uninstall|delete){_END}", "{words} deletes a release from the cluster"),
+    (rf"{_PROGRAM}aws s3 (?:rm|rb){_END}", "{words} deletes stored objects"),
+    (rf"{_PROGRAM}gh (?:repo|release) delete{_END}", "{words} deletes it from the host"),
     (rf"{_PROGRAM}sudo\s(?:-u|--user)", "sudo runs as another user"),
     (rf"{_PROGRAM}(?:sudo|doas){_END}", "{words} runs with root rights"),
     (
@@ -80,10 +88,17 @@ _KINDS = (
     (rf"{_PROGRAM}git restore(?!{_GAP}(?:--staged|-S)(?!\S)){_END}", "{words} discards uncommitted changes"),
     (rf"{_PROGRAM}git stash (?:drop|clear){_END}", "{words} deletes stashed changes"),
     (rf"{_PROGRAM}git branch -D{_END}", "{words} deletes a branch, merged or not"),
+    (rf"{_PROGRAM}(?P<words>git commit){_GAP}(?P<flag>--amend){_END}", "{words} replaces the last commit"),
+    (rf"{_PROGRAM}(?P<words>git tag){_GAP}(?P<flag>-d|--delete){_END}", "{words} deletes a tag"),
     (rf"{_PROGRAM}git (?:rebase|filter-branch|filter-repo){_END}", "{words} rewrites commits"),
     (rf"{_PROGRAM}eval{_END}", "eval runs text as a command"),
     (rf"{_PROGRAM}(?P<words>find){_GAP}(?P<flag>-delete){_END}", "{words} deletes files"),
     (rf"{_PROGRAM}(?P<words>find){_GAP}(?P<flag>-exec|-execdir){_END}", "{words} runs a program for each file"),
+    (
+        rf"{_PROGRAM}(?P<words>(?:docker|podman)[ -]compose{_OPTIONS} down){_GAP}(?P<flag>-v|--volumes){_END}",
+        "{words} deletes volumes with their data",
+    ),
+    (rf"{_PROGRAM}(?:docker|podman)[ -]compose{_OPTIONS} (?:down|rm){_END}", "{words} deletes containers"),
     (rf"{_PROGRAM}(?:docker|podman)(?: container)? rm{_END}", "{words} deletes containers"),
     (rf"{_PROGRAM}(?:docker|podman) (?:rmi|image rm){_END}", "{words} deletes images"),
     (rf"{_PROGRAM}(?:docker|podman) volume (?:rm|prune){_END}", "{words} deletes volumes with their data"),
@@ -95,6 +110,11 @@ _KINDS = (
         rf"{_PROGRAM}(?:(?:{_PUBLISHERS}) publish|twine upload|gem push){_END}",
         "{words} uploads a package to its registry",
     ),
+    (rf"{_PROGRAM}(?:npm|pnpm|yarn(?: npm)?) unpublish{_END}", "{words} removes a package from its registry"),
+    (rf"{_PROGRAM}(?P<words>crontab){_GAP}(?P<flag>-r){_END}", "{words} deletes all scheduled commands"),
+    (rf"{_PROGRAM}systemctl(?: --\S{{1,80}}){{0,3}} (?:poweroff|halt|reboot){_END}", "{words} ends all programs"),
+    (rf"{_PROGRAM}systemctl(?: --\S{{1,80}}){{0,3}} (?:stop|kill|restart){_END}", "{words} ends a service"),
+    (rf"{_PROGRAM}systemctl(?: --\S{{1,80}}){{0,3}} (?:disable|mask){_END}", "{words} keeps a service from starting"),
     (rf"{_PROGRAM}(?:shutdown|poweroff|halt){_END}", "{words} shuts down the machine"),
     (rf"{_PROGRAM}reboot{_END}", "reboot restarts the machine"),
     (rf"{_PROGRAM}(?:killall|pkill){_END}", "{words} ends all processes of that name"),
@@ -108,6 +128,8 @@ _KINDS = (
     (r"(?<!\S)--(?:delete|purge|prune)(?!\S)", "{words} can delete data"),
     (r"(?<!\S)--force(?!\S)", "--force skips a safety check"),
     (r"^(?:rm|unlink)(?!\S)", "{words} deletes files"),
+    (r"^truncate(?!\S)", "truncate cuts files off"),
+    (rf"^(?:mv|cp|install)(?!{_GAP}(?:-n|--no-clobber|--update=none)(?!\S))(?!\S)", "{words} can replace files"),
     (r"^kill(?!\S)", "kill ends a process"),
     (r"^git push(?!\S)", "git push changes the remote repository"),
 )  # fmt: skip
@@ -118,7 +140,8 @@ _KINDS = (
 _PATTERNS = tuple(re.compile(pattern) for pattern, _ in _KINDS)
 _TRIGGER = re.compile(
     r"\b(?:mkfs|mke2fs|dd|shred|rm|unlink|sh|\w{1,2}sh|source|eval|python|perl|ruby|node|drop|truncate|terraform|tofu|kubectl"
-    r"|sudo|doas|git|docker|podman|publish|upload|push|shutdown|poweroff|halt|reboot|killall|pkill|kill|chmod|chown|chgrp)\b"
+    r"|sudo|doas|git|docker|podman|publish|upload|push|shutdown|poweroff|halt|reboot|killall|pkill|kill|chmod|chown|chgrp"
+    r"|wipefs|s?fdisk|parted|dropdb|dropuser|flushall|flushdb|helm|aws|gh|unpublish|crontab|systemctl|mv|cp|install)\b"
     r"|>|\s-",
     re.IGNORECASE,
 )
@@ -130,7 +153,9 @@ _SYSTEM_PATH = re.compile(r"(?<!\S)/(?:usr/)?(?:local/)?s?bin/(?=\S)")
 _QUOTES = re.compile(r"[\"'\\]")
 _SEPARATORS = re.compile(r"(\|\|?|&&|[;\n&()`])")
 # Programs whose arguments with a blank are text, not commands: `git commit -m "Remove rm -rf"`.
-_TEXT_PROGRAMS = frozenset({"git", "gh", "glab", "hg", "svn", "jj", "echo", "printf", "grep", "rg"})
+_TEXT_PROGRAMS = frozenset({"git", "gh", "glab", "hg", "svn", "jj"})
+# Programs whose arguments are text: `echo rm -rf x` prints it.
+_PRINTING_PROGRAMS = frozenset({"echo", "printf", "grep", "rg"})
 _SHELL_PROGRAM = re.compile(_SHELLS)
 _GENERIC = (NOT_READ_ONLY, "the option ")
 """Parts of the reasons of the judge that a danger replaces, because it says more."""
@@ -141,9 +166,7 @@ def dangers_of(words: Sequence[str], outputs: Iterable[str] = (), piped_from: Se
 
     `outputs` are the files it writes to, `piped_from` the programs whose output it reads.
     """
-    texts = list(words)
-    if texts and texts[0] in _TEXT_PROGRAMS:
-        texts = ["_" if re.search(r"\s", text) else text for text in texts]
+    texts = [*words[:1], *("_" if _is_text(words[0], word) else word for word in words[1:])]
     # With a script, a shell reads no program from the pipe: `curl … | sh x`, but `curl … | sudo sh -s -- x` does.
     program, *arguments = texts[1:] if texts[:1] in (["sudo"], ["doas"]) and len(texts) > 1 else texts or [""]
     reads_program = bool(piped_from) and (not arguments or arguments[0] in ("-", "-s"))
@@ -177,19 +200,65 @@ def dangers_in(command: str) -> list[Danger]:
     return sorted(set(_dangers_in_text(command) if in_tree is None else in_tree))
 
 
-def _dangers_in_tree(command: str) -> list[Danger] | None:
-    """Return the dangers of each simple command in the syntax tree, None if the tree is incomplete."""
+def _is_text(program: str, word: str) -> bool:
+    """Return whether a program only prints or stores an argument."""
+    return program in _PRINTING_PROGRAMS or (program in _TEXT_PROGRAMS and re.search(r"\s", word) is not None)
+
+
+def _nodes(source: bytes) -> Iterator[Node] | None:
+    """Return all nodes of the syntax tree, each before those in it; None if the tree is incomplete."""
     from qcode.safety.shell.parser import bash_parser
 
-    source = command.encode("utf-8", "replace")
     root = bash_parser().parse(source).root_node
-    if root.has_error:
+
+    def walk() -> Iterator[Node]:
+        pending = [root]
+        while pending:
+            yield (node := pending.pop())
+            pending += node.children
+
+    return None if root.has_error else walk()
+
+
+def without_text(command: str) -> str:
+    """Return a command of the same length in which `_` replaces comments and all that is only printed or stored.
+
+    A command that does not parse is returned unchanged.
+    """
+    source = command.encode("utf-8", "replace")
+    nodes = None if check_bounds(command) else _nodes(source)
+    if nodes is None:
+        return command
+    is_text = bytearray(len(source))
+    for node in nodes:
+        if node.type == "command":
+            name, *arguments = (child for child in node.children if child.type != "variable_assignment")
+            program = _text_of(name, source)
+            spans = [argument for argument in arguments if _is_text(program, _text_of(argument, source))]
+        elif node.type == "comment" or (node.type == "heredoc_body" and not _is_script(node, source)):
+            spans = [node]
+        elif node.type in ("command_substitution", "process_substitution"):
+            is_text[node.start_byte : node.end_byte] = bytes(node.end_byte - node.start_byte)
+            continue
+        else:
+            continue
+        for span in spans:
+            is_text[span.start_byte : span.end_byte] = b"\1" * (span.end_byte - span.start_byte)
+    characters, place = [], 0
+    for character in command:
+        characters.append("_" if is_text[place] else character)
+        place += len(character.encode("utf-8", "replace"))
+    return "".join(characters)
+
+
+def _dangers_in_tree(command: str) -> list[Danger] | None:
+    """Return the dangers of each simple command in the syntax tree, None if the tree is incomplete."""
+    source = command.encode("utf-8", "replace")
+    nodes = _nodes(source)
+    if nodes is None:
         return None
     dangers: list[Danger] = []
-    pending = [root]
-    while pending:
-        node = pending.pop()
-        pending += node.children
+    for node in nodes:
         if node.type == "command":
             words, outputs = _words_of(node, source)
             dangers += dangers_of(words, outputs, _sources_of(node, source))
@@ -286,4 +355,4 @@ def _joined(reasons: Iterable[str], *, is_restricted: bool) -> str:
     return joined_reasons(reasons, "this folder is restricted" if is_restricted else "")
 
 
-__all__ = ["Danger", "dangers_in", "dangers_of", "reason_of_parts", "reason_with_dangers"]
+__all__ = ["Danger", "dangers_in", "dangers_of", "reason_of_parts", "reason_with_dangers", "without_text"]

@@ -6,6 +6,9 @@ A front end points them out; `dangers` says what they do. They allow and deny no
 from __future__ import annotations
 
 import re
+from functools import lru_cache
+
+from qcode.safety.shell.dangers import without_text
 
 # Each pattern is bounded, so the time is linear in the length of the command.
 _PROGRAM = r"(?<![\w./-])"
@@ -18,6 +21,7 @@ _RISKS = (
     rf"{_PROGRAM}rm\s{{1,4}}(?:-[\w-]{{1,20}}\s{{1,4}}){{0,4}}(?:-\w{{0,6}}[rRf]\w{{0,6}}|--recursive|--force){_END}",
     rf"\|\s{{0,4}}(?:sudo\s{{1,4}})?(?:(?:ba|da|z|k|fi)?sh|python3?|perl|ruby|node){_END}",
     r"(?i:\b(?:drop|truncate)\s{1,4}(?:table|database|schema)\b)",
+    rf"{_PROGRAM}(?:wipefs|dropdb|dropuser){_END}",
     rf"{_PROGRAM}(?:sudo|doas){_END}",
     rf"{_PROGRAM}eval{_END}",
     r"(?<!\S)-(?:delete|exec|execdir)(?!\S)",
@@ -25,6 +29,11 @@ _RISKS = (
     rf"{_PROGRAM}git\s{{1,4}}push\b[^;&|\n]{{0,80}}?\s(?P<push>-\w{{0,4}}f|\+\S{{1,80}})(?!\S)",
     rf"{_PROGRAM}git\s{{1,4}}clean\s{{1,4}}-\w{{1,8}}{_END}",
     rf"{_PROGRAM}git\s{{1,4}}branch\s{{1,4}}-D{_END}",
+    r"(?<!\S)--amend(?!\S)",
+    rf"{_PROGRAM}crontab\s{{1,4}}-r{_END}",
+    rf"{_PROGRAM}systemctl\s{{1,4}}(?:--\S{{1,20}}\s{{1,4}}){{0,2}}(?:stop|disable|mask|kill){_END}",
+    rf"{_PROGRAM}compose\b[^;&|\n]{{0,80}}?\sdown\s[^;&|\n]{{0,80}}?(?P<volumes>-v|--volumes)(?!\S)",
+    rf"{_PROGRAM}helm\s{{1,4}}(?:uninstall|delete){_END}",
     rf"{_PROGRAM}(?:shutdown|reboot|poweroff|killall|pkill){_END}",
     rf"{_PROGRAM}kill\s{{1,4}}-(?:9|KILL|SIGKILL){_END}",
     rf"{_PROGRAM}chmod\s{{1,4}}(?:-\w{{1,6}}\s{{1,4}}){{0,3}}(?:0?777|a\+rwx|[ug]?\+s){_END}",
@@ -37,6 +46,16 @@ _RISKS = (
 _RISKY = re.compile("|".join(_RISKS))
 
 
+@lru_cache(maxsize=8)  # a question is laid out again for each width and key
 def risky_words(command: str) -> tuple[tuple[int, int], ...]:
-    """Return the start and end of each risky part of `command`: `rm -rf`, `--force`, `| sh`."""
-    return tuple(match.span("push") if match["push"] else match.span() for match in _RISKY.finditer(command))
+    """Return the start and end of each risky part of `command`: `rm -rf`, `--force`, `| sh`.
+
+    Text is left out: comments, the message of a commit, the arguments of `echo`.
+    """
+    return tuple(_span(match) for match in _RISKY.finditer(without_text(command)))
+
+
+def _span(match: re.Match[str]) -> tuple[int, int]:
+    """Return the part of a match to mark: a dangerous option without the command before it, otherwise all of it."""
+    option = next((name for name in ("push", "volumes") if match[name]), 0)
+    return match.span(option)

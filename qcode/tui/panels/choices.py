@@ -27,7 +27,7 @@ from qcode.protocol.approvals import (
 )
 from qcode.safety.rules import rule_in_words
 from qcode.safety.shell.risks import risky_words
-from qcode.text.clean import cut, ensure_visible, visible
+from qcode.text.clean import LINE_BREAK, cut, ensure_visible, visible
 from qcode.values import dataclass
 
 _MAX_QUESTION = 400
@@ -191,7 +191,8 @@ def choice_line(number: int, option: Option) -> str:
 
 def risk_line(command: str) -> str:
     """Return the risky words of a command as a sentence, for a screen without colors; empty if there are none."""
-    words = [command[start:end] for start, end in risky_words(command)]
+    command = command.replace(f"{LINE_BREAK}\n", "\n")
+    words = [" ".join(command[start:end].split()) for start, end in risky_words(command)]
     return f"Careful: {', '.join(dict.fromkeys(words))}" if words else ""
 
 

@@ -133,7 +133,7 @@ def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
             [(text, ink(*paint.slots[1:])) for text, paint in line]
             for line in Highlighter("bash").highlight_block(bare)
         ]
-    risky = risky_words(detail) if is_command else ()
+    risky = risky_words("\n".join(bare)) if is_command else ()
     lines: list[Line] = []
     start = 0
     for text, bare_text, line in zip(texts, bare, spans, strict=True):
@@ -141,5 +141,5 @@ def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
             line = with_slot(line, begin - start, end - start, "risk")
         mark = [(LINE_BREAK, ink("dim"))] if len(bare_text) < len(text) else []
         lines += wrap([*line, *mark], max(1, width), is_code=format != "text")
-        start += len(text) + 1
+        start += len(bare_text) + 1
     return lines

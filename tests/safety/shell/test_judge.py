@@ -85,8 +85,9 @@ def test_reasons_of_several_commands_are_joined_with_a_secret_first() -> None:
 
     secret = "it reads .env: files with this name contain secrets"
     assert reason("make a && make b") == "make may do more than read"
-    assert reason("make a; ls; mv b c") == "make may do more than read; mv may do more than read"
-    assert reason("make a; cp b e; cat .env; mv c d") == f"{secret}; make may do more than read; and 2 more"
+    assert reason("make a; ls; touch c") == "make may do more than read; touch may do more than read"
+    dangers = "cp can replace files; mv can replace files"
+    assert reason("make a; cp b e; cat .env; mv c d") == f"{secret}; {dangers}; and 1 more"
 
 
 @pytest.mark.parametrize(
