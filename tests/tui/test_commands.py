@@ -329,11 +329,11 @@ WITH_CODE = "Use this:\n\n```python\nprint(1)\nprint(2)\n```\n\n- or\n\n  ```sh\
 
 def test_copy_lists_replies_newest_first_with_their_code_blocks() -> None:
     items = copy_items(ScriptedConversation(messages=(*said("first"), *said(WITH_CODE))).stored_messages)
-    assert [(item.label, item.detail) for item in items] == [
-        ("Use this: print(1) print(2) or make", "turn 2 · 14:03 · 12 lines"),
-        ("  python: print(1)", "turn 2 · 2 lines"),
-        ("  sh: make", "turn 2 · 1 line"),
-        ("first", "turn 1 · 14:03 · 1 line"),
+    assert [(item.label, item.turn, item.time, item.size) for item in items] == [
+        ("Use this: print(1) print(2) or make", "turn 2", "14:03", "12 lines"),
+        ("  python: print(1)", "turn 2", "", "2 lines"),
+        ("  sh: make", "turn 2", "", "1 line"),
+        ("first", "turn 1", "14:03", "1 line"),
     ]
 
 

@@ -209,15 +209,25 @@ def init_prompt(existing: str, wish: str = "") -> str:
     return "\n\n".join(part.strip() for part in parts if part)
 
 
+def owner_of(file: MemoryFile) -> str:
+    """Return whose instructions a file has, in a few words."""
+    return "yours, everywhere" if file.owner == "yours" else "this project's"
+
+
+def size_of(file: MemoryFile) -> str:
+    """Return the size of an instruction file as text."""
+    return "missing" if file.size is None else count_text(file.size, "byte")
+
+
 def memory_detail(file: MemoryFile) -> str:
-    """Return size and status of an instruction file in a few words."""
-    whose = "yours, everywhere" if file.owner == "yours" else "this project's"
+    """Return owner, size and status of an instruction file in a few words."""
+    whose = owner_of(file)
     if file.size is None:
         return f"{whose}; does not exist yet"
     cut = f", truncated: the prompt has {file.used_bytes:,} of them" if file.used_bytes < file.size else ""
     by = f", imported by {one_line(file.imported_by)}" if file.imported_by else ""
     by += f", {one_line(file.why, 160)}" if file.why else ""
-    return f"{whose}{by}; {count_text(file.size, 'byte')}{cut}"
+    return f"{whose}{by}; {size_of(file)}{cut}"
 
 
 def memory_text(memory: Memory) -> str:

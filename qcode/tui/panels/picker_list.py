@@ -18,7 +18,7 @@ from textual.widget import Widget
 
 from qcode.text.clean import one_line
 from qcode.text.match import match
-from qcode.tui.transcript.line import shorten
+from qcode.tui.transcript.line import shorten, shorten_at_words
 from qcode.tui.widgets import chosen_style, overflow_mark
 
 _LABEL_SHARE = 0.6
@@ -28,16 +28,15 @@ _FULL_HEIGHT = 24
 _GAP = 2
 _MARKS = 4
 """Cells of the marks before a label: highlighted, in use."""
-_MIN_LABEL = 20
-_MIN_TEXT = 9
+MIN_LABEL = 20
 _MIN_DETAIL = 12
 _MIN_LINES = 2
 _MIN_PINNED = 4
 """A list with fewer lines does not keep the heading of a scrolled group in view."""
 
 
-_CUT_TIME = re.compile(r" at(?: \d{0,2}(?::\d?)?)?…$")
-"""Matches a time that was cut: `added by you at 1…`."""
+_CUT_TIME = re.compile(r" at…$")
+"""Matches the word before a time that was cut: `added by you at…`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +47,7 @@ class PickerRow:
     label: str
     """The first column."""
     detail: str = ""
-    """The last column."""
+    """A description in the last column. In a narrow list it is cut between words; a fact belongs in a cell."""
     is_current: bool = False
     """Whether this value is in use; the row gets a mark."""
     cells: tuple[str, ...] = ()
@@ -65,11 +64,13 @@ class PickerRow:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of cells. In a narrow list, text is cut first, then the columns with the lowest `weight` are dropped."""
+    """A column of cells. In a narrow list, the columns with the lowest `weight` are dropped."""
 
     title: str
     weight: int = 0
     is_number: bool = True
+    min_width: int = 0
+    """The number of cells to which texts may be cut before the column is dropped; 0: they are never cut."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,19 +97,20 @@ class PickerList(Widget):
 
         index: int
 
-    def __init__(self, columns: Sequence[Column] = (), *, id: str | None = None) -> None:
+    def __init__(self, columns: Sequence[Column] = (), *, min_label: int = MIN_LABEL, id: str | None = None) -> None:
         super().__init__(id=id)
         self.rows: Sequence[PickerRow] = ()
         self.index = 0
         self.rows_around = 0
         """The rows that other widgets of the screen need; the list takes at most the others."""
         self._columns = tuple(columns)
+        self._min_label = min_label
         self._has_header = any(column.title for column in columns)
         self._query = ""
         self._lines: list[int | str] = []  # all lines: the index of a row, or the heading of a group
         self._first = 0  # the index of the first line in view
         self._shown_lines: list[int | str] = []
-        self._max_widths: tuple[int, tuple[int, ...], bool] = (0, (), False)  # see `_max_widths`
+        self._max_widths: tuple[int, tuple[int, ...], int] = (0, (), 0)  # see `_max_widths`
 
     @property
     def row(self) -> PickerRow | None:
@@ -202,23 +204,31 @@ class PickerList(Widget):
         if (index := self._row_at(event.y)) not in (None, self.index):
             self.post_message(self.Hovered(index))
 
+    def cuts_details(self, width: int) -> bool:
+        """Return whether a list of `width` cells cuts or drops details."""
+        return self._column_widths(width).detail < self._max_widths[2]
+
     def _column_widths(self, width: int) -> _ColumnWidths:
         total = max(1, width - _MARKS)
-        longest, cells, has_detail = self._max_widths
+        longest, cells, longest_detail = self._max_widths
         cell_widths: dict[int, int] = {}
-        # The most important columns take their width first. A number that does not fit is dropped, a text is cut.
-        free_width = total - min(longest, _MIN_LABEL)
+        # The most important columns take their width first. A column that does not fit is cut or dropped.
+        free_width = total - min(longest, self._min_label)
         for index in sorted(range(len(cells)), key=lambda index: -self._columns[index].weight):
             cell_width = min(cells[index], free_width - _GAP)
-            min_width = cells[index] if self._columns[index].is_number else min(cells[index], _MIN_TEXT)
-            if cells[index] and cell_width >= min_width:
+            if cells[index] and cell_width < min(cells[index], self._columns[index].min_width or cells[index]):
+                break
+            if cells[index]:
                 cell_widths[index] = cell_width
                 free_width -= cell_width + _GAP
         spent = sum(cell_width + _GAP for cell_width in cell_widths.values())
-        label = max(1, min(longest, int((total - spent) * _LABEL_SHARE)))
-        detail = total - label - spent - _GAP
-        if not has_detail or detail < _MIN_DETAIL:
-            label, detail = max(1, min(longest, total - spent)), 0
+        rest = total - spent
+        # A label takes its share, and the cells that short details leave.
+        label = min(longest, max(int(rest * _LABEL_SHARE), rest - _GAP - longest_detail))
+        detail = min(longest_detail, rest - label - _GAP)
+        if detail < min(longest_detail or 1, _MIN_DETAIL):
+            label, detail = min(longest, rest), 0
+        label = max(1, label)
         return _ColumnWidths(label, dict(sorted(cell_widths.items())), detail)
 
     def _header(self, widths: _ColumnWidths, width: int) -> Content:
@@ -244,7 +254,7 @@ class PickerList(Widget):
             cell = row.cells[at] if at < len(row.cells) else ""
             content = Content.assemble(content, " " * _GAP, (_aligned(cell, cell_width, self._columns[at]), "$muted"))
         if row.detail and widths.detail > 0:
-            detail = _CUT_TIME.sub("…", shorten(row.detail, widths.detail))
+            detail = _CUT_TIME.sub("…", shorten_at_words(row.detail, widths.detail))
             content = Content.assemble(content, " " * _GAP, (detail, "$muted"))
         return content.rstrip().truncate(width, ellipsis=True)
 
@@ -258,8 +268,8 @@ class PickerList(Widget):
         return content
 
 
-def _max_widths(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], bool]:
-    """Return the width of the widest label, that of each column with its title, and whether there are details.
+def _max_widths(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], int]:
+    """Return the width of the widest label, that of each column with its title, and that of the widest detail.
 
     The width of a column without cells is 0.
     """
@@ -270,10 +280,10 @@ def _max_widths(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[i
     with_titles = tuple(
         max(cell, cell_len(column.title)) if cell else 0 for cell, column in zip(cells, columns, strict=True)
     )
-    return label, with_titles, any(row.detail for row in rows)
+    return label, with_titles, max((cell_len(one_line(row.detail)) for row in rows if row.detail), default=0)
 
 
 def _aligned(text: str, cells: int, column: Column) -> str:
-    text = shorten(text, cells) if text else ""
+    text = shorten_at_words(text, cells) if text else ""
     spaces = " " * (cells - cell_len(text))
     return spaces + text if column.is_number else text + spaces

@@ -11,7 +11,7 @@ from itertools import accumulate
 from qcode.agent.sessions.history import StoredMessage
 from qcode.text.clean import plain_line, single_spaced
 from qcode.text.numbers import count_text
-from qcode.tui.panels.picker_list import PickerRow
+from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.control_text import clock_texts
 from qcode.tui.screens.picker import Picker
 from qcode.values import dataclass
@@ -29,13 +29,14 @@ class CopyItem:
     label: str
     """The label in the list."""
     text: str
-    origin: str = ""
-    """The turn of the reply, and for a whole reply its time."""
+    turn: str
+    """The turn of the reply, such as `turn 3`; `so far` while it streams."""
+    time: str = ""
+    """The time of a whole reply."""
 
     @property
-    def detail(self) -> str:
-        lines = count_text(self.text.rstrip("\n").count("\n") + 1, "line")
-        return f"{self.origin} · {lines}" if self.origin else lines
+    def size(self) -> str:
+        return count_text(self.text.rstrip("\n").count("\n") + 1, "line")
 
 
 def copy_items(stored: Sequence[StoredMessage], partial_reply: str = "") -> tuple[CopyItem, ...]:
@@ -53,12 +54,12 @@ def copy_items(stored: Sequence[StoredMessage], partial_reply: str = "") -> tupl
     times = clock_texts([entry.timestamp for _, entry in replies])
     for number, ((turn, entry), time) in enumerate(zip(replies, times, strict=True)):
         name, text = "the last reply" if number == 0 else "a reply", entry.message.text
-        origin = " · ".join(filter(None, (f"turn {turn}", time)))
-        items += [CopyItem(name, plain_line(text, _MAX_LABEL), text, origin), *_code_blocks(text, f"turn {turn}")]
+        reply = CopyItem(name, plain_line(text, _MAX_LABEL), text, f"turn {turn}", time)
+        items += [reply, *_code_blocks(text, f"turn {turn}")]
     return tuple(items)
 
 
-def _code_blocks(text: str, origin: str) -> Iterable[CopyItem]:
+def _code_blocks(text: str, turn: str) -> Iterable[CopyItem]:
     from markdown_it import MarkdownIt
 
     for token in MarkdownIt("commonmark").parse(text):
@@ -66,14 +67,18 @@ def _code_blocks(text: str, origin: str) -> Iterable[CopyItem]:
             language = single_spaced(token.info.split(" ")[0], 20) or "code"
             first_line = next(line for line in token.content.split("\n") if line.strip())
             label = f"  {language}: {single_spaced(first_line, _MAX_LABEL)}"
-            yield CopyItem("the code block", label, token.content, origin)
+            yield CopyItem("the code block", label, token.content, turn)
 
 
 class CopyPicker(Picker):
     """Picks an item by its position."""
 
     ENTER = "copy"
+    COLUMNS = (Column("", 2), Column("", 1), Column("", 3))
 
     def __init__(self, items: Sequence[CopyItem]) -> None:
-        rows = [PickerRow(str(at), item.label, item.detail, also=item.text) for at, item in enumerate(items)]
+        rows = [
+            PickerRow(str(at), item.label, cells=(item.turn, item.time, item.size), also=item.text)
+            for at, item in enumerate(items)
+        ]
         super().__init__("Copy", rows)

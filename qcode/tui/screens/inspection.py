@@ -18,14 +18,15 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from qcode.agent.context.memory import Memory, MemoryFile, memory_detail
+from qcode.agent.context.memory import Memory, MemoryFile, memory_detail, owner_of, size_of
 from qcode.agent.offered_tools import OfferedTool
 from qcode.text.clean import one_line, visible_lines
 from qcode.text.numbers import tokens_text
-from qcode.tui.panels.picker_list import PickerRow
+from qcode.text.sentences import capitalized
+from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.control_text import first_sentence, tool_text, tools_heading
 from qcode.tui.screens.pager import PagerScreen, hanging_lines
-from qcode.tui.screens.picker import DescribedPicker, Picker
+from qcode.tui.screens.picker import Picker
 from qcode.tui.widgets import HangingText, key_hints
 
 _FINDINGS_KEYS = (("Esc", "close"), ("c", "copy"), ("↑↓", "scroll"))
@@ -102,14 +103,30 @@ def findings_lines(lines: Sequence[str]) -> list[tuple[str, str]]:
     return display
 
 
-class MemoryPicker(Picker):
-    """Picks an instruction file to open; the result is its path. A missing file is created when it is opened."""
+class MemoryFilePicker(Picker):
+    """Picks one of the instruction files in `files`; the result is its path."""
+
+    HAS_DESCRIPTION = True
+    MIN_LABEL = 26
+    """A path such as `~/.config/qcode/AGENTS.md`."""
+    COLUMNS = (Column("", 2), Column("", 1, is_number=False))
+
+    def __init__(self, title: str, files: Sequence[MemoryFile]) -> None:
+        self._details = {file.path: memory_detail(file) for file in files}
+        super().__init__(title, file_rows(files))
+
+    def describe(self, row: PickerRow) -> str:
+        return capitalized(self._details[row.id])
+
+
+class MemoryPicker(MemoryFilePicker):
+    """Picks an instruction file to open. A missing file is created when it is opened."""
 
     ENTER = "open in editor"
 
     def __init__(self, memory: Memory) -> None:
         self._notes = memory.notes()
-        super().__init__("Instruction files, in prompt order", file_rows(memory.files()))
+        super().__init__("Instruction files, in prompt order", memory.files())
 
     def compose_more(self) -> ComposeResult:
         lines = [Content.styled(one_line(note), "$text-warning") for note in self._notes]
@@ -117,17 +134,17 @@ class MemoryPicker(Picker):
         yield Static(Content("\n").join([*lines, hint]), id="picker-said", markup=False)
 
 
-class MemoryTargetPicker(Picker):
-    """Picks an instruction file to which `line` is added; the result is its path."""
+class MemoryTargetPicker(MemoryFilePicker):
+    """Picks an instruction file to which `line` is added."""
 
     ENTER = "add here"
 
     def __init__(self, files: Sequence[MemoryFile], line: str) -> None:
-        super().__init__(f"Add “{one_line(line, 60)}” to", file_rows(files))
+        super().__init__(f"Add “{one_line(line, 60)}” to", files)
 
 
 def file_rows(files: Sequence[MemoryFile]) -> list[PickerRow]:
-    return [PickerRow(file.path, one_line(file.label), memory_detail(file)) for file in files]
+    return [PickerRow(file.path, one_line(file.label), cells=(size_of(file), owner_of(file))) for file in files]
 
 
 class SkillCommandPicker(Picker):
@@ -148,10 +165,11 @@ class SkillCommandPicker(Picker):
         yield Static(Content("\n").join([command, reason]), id="picker-said", markup=False)
 
 
-class ToolPicker(DescribedPicker):
+class ToolPicker(Picker):
     """Shows the tools. Enter opens the details of a tool above the list, so that Esc returns to the list."""
 
     ENTER = "show details"
+    HAS_DESCRIPTION = True
 
     def __init__(self, tools: Sequence[OfferedTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}

@@ -42,7 +42,7 @@ class JobsScreen(ListScreen[None]):
     ENTER = "show output"
     KEYS = _STOP_AND_SEND
     BINDINGS: ClassVar[list[BindingType]] = _BINDINGS
-    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("", is_number=False),)
+    COLUMNS: ClassVar[tuple[Column, ...]] = (Column("", is_number=False, min_width=9),)
 
     def __init__(self, jobs: JobWatch) -> None:
         self._jobs = jobs

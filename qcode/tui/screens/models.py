@@ -48,6 +48,8 @@ class ModelPicker(ListScreen[ModelChoice]):
 
     ENTER = "select"
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "effort"),)
+    MIN_LABEL = 36
+    """A model name with its provider and date: `anthropic/claude-sonnet-4-5-20250929`."""
     COLUMNS = (
         Column("context", 5),
         Column("output", 2),

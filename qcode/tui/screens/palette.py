@@ -13,17 +13,18 @@ from typing import ClassVar
 from qcode.tui.commands.command import Command, CommandContext, frequency_rank, key_names
 from qcode.tui.commands.help import current_keys
 from qcode.tui.panels.picker_list import Column, PickerRow
-from qcode.tui.screens.picker import DescribedPicker, Picker
+from qcode.tui.screens.picker import Picker
 
 NO_ARGUMENT = "\0"
 """Id of the row that runs a command without an argument."""
 _EXCLUDED = frozenset({"palette", "escape", "interrupt", "keys-empty", "quit-empty"})
 
 
-class PalettePicker(DescribedPicker):
+class PalettePicker(Picker):
     """Picks a command; the result is its id."""
 
     ENTER = "run"
+    HAS_DESCRIPTION = True
     COLUMNS: ClassVar[tuple[Column, ...]] = (Column("", 1, is_number=False),)
 
     def __init__(self, context: CommandContext, recent: Sequence[str]) -> None:

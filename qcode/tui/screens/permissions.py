@@ -170,6 +170,9 @@ class PermissionsScreen(Picker):
         """Return the rules by the ids of their rows."""
         return {f"rule:{index}:{rule.text}": rule for index, rule in enumerate(self._permissions.rules())}
 
+    def describe(self, row: PickerRow) -> str:
+        return ""  # `_row_detail` has more
+
     def _row_detail(self, row_id: str) -> str:
         """Return the text below the list for the highlighted row: the mode, a rule or a decision."""
         if row_id == "mode":

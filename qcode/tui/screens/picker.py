@@ -19,8 +19,10 @@ from textual.message import Message
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
+from qcode.text.clean import one_line
 from qcode.text.match import fold, rank
-from qcode.tui.panels.picker_list import Column, PickerList, PickerRow
+from qcode.tui.panels.picker_list import MIN_LABEL, Column, PickerList, PickerRow
+from qcode.tui.transcript.line import break_text, shorten_to_rows
 from qcode.tui.widgets import SteadyInput, key_hints
 
 Result = TypeVar("Result")
@@ -29,6 +31,9 @@ Result = TypeVar("Result")
 _MAX_KEY_ROWS = 3
 _FIXED_ROWS = 4
 """The title, the filter with its margin, and the margin of the key hints."""
+_SIDE_CELLS = 4
+"""The bar and the blank cells at both sides of the screen."""
+_MAX_DESCRIPTION_ROWS = 4
 _MIN_HEIGHT = 14
 """On a screen with fewer rows the key hints get one row."""
 
@@ -41,7 +46,8 @@ listed, and whether that row comes first; None for no such row."""
 class Finder(Vertical):
     """A filter field above a list of rows.
 
-    `empty` is the message if there are no rows. Without a filter field, the finder itself has the focus.
+    `min_label` is the width that columns leave to the labels. `empty` is the message if there are no rows. Without a
+    filter field, the finder itself has the focus.
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -71,7 +77,13 @@ class Finder(Vertical):
         """The visible rows have changed."""
 
     def __init__(
-        self, columns: Sequence[Column] = (), *, empty: str = "", has_filter: bool = True, id: str | None = None
+        self,
+        columns: Sequence[Column] = (),
+        *,
+        min_label: int = MIN_LABEL,
+        empty: str = "",
+        has_filter: bool = True,
+        id: str | None = None,
     ) -> None:
         super().__init__(id=id)
         self.empty = empty
@@ -82,7 +94,7 @@ class Finder(Vertical):
         self.unlisted: Unlisted = lambda query, rows: None
         """Adds a row that depends on the filter text."""
         self._all_rows: tuple[PickerRow, ...] = ()
-        self._list = PickerList(columns)
+        self._list = PickerList(columns, min_label=min_label)
         self._shown_row_id: str | None = ""
 
     def compose(self) -> ComposeResult:
@@ -119,6 +131,10 @@ class Finder(Vertical):
     @property
     def _query(self) -> Input:
         return self.query_one(".finder-query", Input)
+
+    def cuts_details(self, width: int) -> bool:
+        """Return whether a list of `width` cells cuts or drops details."""
+        return self._list.cuts_details(width)
 
     def leave_rows(self, count: int) -> None:
         """Leave `count` rows of the screen to the widgets around the list."""
@@ -273,6 +289,10 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     """The action of Esc if the filter is empty, for the key hints."""
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """The columns of the rows' cells."""
+    MIN_LABEL: ClassVar[int] = MIN_LABEL
+    """The width that the columns leave to the labels, if these are so wide."""
+    HAS_DESCRIPTION: ClassVar[bool] = False
+    """Whether the description of the highlighted row is always shown, and not only if the list cuts details."""
     IS_QUESTION: ClassVar[bool] = False
     """Whether the title is a question with a few fixed answers, which need neither a filter nor a count."""
 
@@ -290,12 +310,20 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         self.heading = title
         self._rows = tuple(rows)
         self._first_highlight = highlighted
-        self.finder = Finder(self.COLUMNS, empty=empty, has_filter=not self.IS_QUESTION, id="picker-finder")
+        self._description_rows = 0
+        self.finder = Finder(
+            self.COLUMNS,
+            min_label=self.MIN_LABEL,
+            empty=empty,
+            has_filter=not self.IS_QUESTION,
+            id="picker-finder",
+        )
 
     def compose(self) -> ComposeResult:
         with Vertical(id="picker"):
             yield Static(id="picker-title", classes="-question" if self.IS_QUESTION else "", markup=False)
             yield self.finder
+            yield Static(id="picker-description", markup=False)
             yield from self.compose_more()
             yield Static(id="picker-foot", markup=False)
 
@@ -329,11 +357,13 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         self.finder.take_focus()
 
     def on_resize(self) -> None:
+        self._show_description()
         self.show_title_and_keys()
 
     @on(Finder.Filtered)
-    def _count_rows(self, event: Finder.Filtered) -> None:
+    def _show_filtered(self, event: Finder.Filtered) -> None:
         event.stop()
+        self._show_description()
         self.show_title_and_keys()
 
     @on(Finder.Highlighted)
@@ -341,6 +371,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         event.stop()
         # The event may arrive after the screen was closed.
         if self.is_current:
+            self._show_description()
             self.show_row(event.row)
 
     @on(Finder.Picked)
@@ -356,6 +387,26 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     def select(self, row: PickerRow) -> None:
         """React to Enter on `row`."""
         raise NotImplementedError
+
+    def describe(self, row: PickerRow) -> str:
+        """Return the description of `row`, which is shown below the list."""
+        return row.detail
+
+    def _show_description(self) -> None:
+        """Show the description of the highlighted row, in as many rows as the longest one of the list needs.
+
+        The height is the same for each row: the list must not move while the user moves in it.
+        """
+        description, width = self.query_one("#picker-description", Static), max(1, self.size.width - _SIDE_CELLS)
+        texts = [one_line(self.describe(row)) for row in self.rows]
+        if not self.HAS_DESCRIPTION and not self.finder.cuts_details(width):
+            texts = []
+        rows = min(max((len(break_text(text, width)) for text in texts if text), default=0), _MAX_DESCRIPTION_ROWS)
+        self._description_rows = rows
+        description.display, description.styles.height = rows > 0, rows
+        if rows and self.row is not None:
+            text = shorten_to_rows(self.describe(self.row), width, rows)
+            description.update(Content.styled(text, "$muted"))
 
     def is_counted(self, row: PickerRow) -> bool:
         """Return whether the title counts this row."""
@@ -376,14 +427,17 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         count, total = (sum(map(self.is_counted, rows)) for rows in (self.rows, self.finder.all_rows))
         number = f"{count} of {total}" if count != total else str(total)
         note = self.title_note()
-        title = Content.assemble((self.heading, "bold"), ("" if self.IS_QUESTION else f"  {number}", "$muted"))
+        has_number = total > 0 and not self.IS_QUESTION
+        title = Content.assemble((self.heading, "bold"), (f"  {number}" if has_number else "", "$muted"))
         if note and title.cell_length + len(note) + 9 <= self.size.width:
             title = Content.assemble(title, (f"  ·  {note}", "$muted"))
         self.query_one("#picker-title", Static).update(title)
         rows = 1 if self.size.height < _MIN_HEIGHT else _MAX_KEY_ROWS
-        hints = key_hints(self.keys(), self.size.width - 4, rows)
+        hints = key_hints(self.keys(), self.size.width - _SIDE_CELLS, rows)
         self.query_one("#picker-foot", Static).update(hints)
-        self.finder.leave_rows(_FIXED_ROWS + hints.plain.count("\n") + 1 + self.rows_below())
+        description_rows = self._description_rows and self._description_rows + 1  # with a margin
+        rows_around = _FIXED_ROWS + hints.plain.count("\n") + 1 + description_rows + self.rows_below()
+        self.finder.leave_rows(rows_around)
 
 
 FIELD_KEYS = (("Enter", "save"), ("Esc", "cancel"))
@@ -395,26 +449,3 @@ class Picker(ListScreen[str]):
 
     def select(self, row: PickerRow) -> None:
         self.dismiss(row.id)
-
-
-_NARROW_CELLS = 60
-
-
-class DescribedPicker(Picker):
-    """A picker that shows the description of the highlighted row in full below the list.
-
-    Override `describe` if the description is not the row's detail.
-    """
-
-    def compose_more(self) -> ComposeResult:
-        description = Static(id="picker-description", markup=False)
-        # Always the same height: the list must not move while the user moves in it.
-        description.styles.height = 2 if self.app.size.width >= _NARROW_CELLS else 3
-        yield description
-
-    def show_row(self, row: PickerRow | None) -> None:
-        text = self.describe(row) if row is not None else ""
-        self.query_one("#picker-description", Static).update(Content.styled(text, "$muted"))
-
-    def describe(self, row: PickerRow) -> str:
-        return row.detail

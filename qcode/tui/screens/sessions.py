@@ -21,7 +21,8 @@ from qcode.agent.sessions.file import open_elsewhere_text
 from qcode.protocol.messages import Message, Text
 from qcode.text.clean import one_line, plain_line
 from qcode.text.numbers import age_text, count_text
-from qcode.tui.panels.picker_list import PickerRow
+from qcode.text.sentences import capitalized
+from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.picker import FIELD_KEYS, Finder, Picker
 from qcode.tui.transcript.line import shorten
 from qcode.tui.widgets import SteadyInput
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 _MAX_PREVIEW_MESSAGES = 4
 _MIN_PREVIEW_HEIGHT = 14
+_MAX_BRANCH = 24
 _SEARCH_BATCH = 25
 """The number of sessions searched between two updates of the list."""
 _SEARCH_DEBOUNCE_S = 0.1
@@ -44,6 +46,7 @@ class SessionPicker(Picker):
     """
 
     ENTER = "resume"
+    COLUMNS = (Column("", 3, is_number=False), Column("", 2), Column("", 1, is_number=False))
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("Ctrl+R", "rename"), ("Ctrl+X", "delete"))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+r", "rename", "Rename", priority=True, show=False),
@@ -87,8 +90,11 @@ class SessionPicker(Picker):
             self.finder.search(self._first_words)
 
     def rows_below(self) -> int:
+        if self.size.height < _MIN_PREVIEW_HEIGHT:
+            return 0
         # The margin, the id, and the messages with the line of a passage.
-        return 3 + _MAX_PREVIEW_MESSAGES if self.size.height >= _MIN_PREVIEW_HEIGHT else 0
+        is_any_held = any(info.holder is not None for info in self._infos)
+        return 3 + is_any_held + _MAX_PREVIEW_MESSAGES
 
     def show_row(self, row: PickerRow | None) -> None:
         self._deleting_id = ""
@@ -109,8 +115,15 @@ class SessionPicker(Picker):
         passage = self._passages.get(session_id, "")
         if passage:
             lines = Content.assemble((shorten(f"found: {passage}", width), "$text-accent"), "\n", lines)
+        holder = next((info.holder for info in self._infos if info.session_id == session_id), None)
+        if holder is not None:
+            lines = Content.assemble((capitalized(open_elsewhere_text(holder)), "$text-warning"), "\n", lines)
         # The id is shown in full, so that the user can type or copy the command.
         preview.update(Content.assemble((f"qcode --resume {session_id}", "$muted"), "\n", lines))
+
+    def on_resize(self) -> None:
+        # Textual also calls the `on_resize` of the base class.
+        self.show_row(self.row)
 
     @on(Finder.Filtered)
     def _search_content(self) -> None:
@@ -136,6 +149,8 @@ class SessionPicker(Picker):
             if passages:
                 self._passages.update(passages)
                 self._show_rows()
+                if self.row is not None and self.row.id in passages:
+                    self.show_row(self.row)  # it may have been highlighted before its passage was found
         self._is_searching = False
         self.show_title_and_keys()
 
@@ -226,19 +241,18 @@ class OpenElsewherePicker(Picker):
 
 
 def session_row(info: SessionInfo, now: float, hidden_text: str = "") -> PickerRow:
-    """Return the row of a session: title, the process that has it open, age, branch, number of messages.
+    """Return the row of a session: title, age (or that another process has it open), number of messages, branch.
 
-    The filter also matches the id and `hidden_text`.
+    The filter also matches the id, the branch and `hidden_text`.
     """
     label = plain_line(info.title, 80) or info.session_id
-    parts = (
-        "" if info.holder is None else open_elsewhere_text(info.holder),
-        f"{age_text(now - info.updated)} ago",
-        one_line(info.branch, 24),
+    cells = (
+        "open elsewhere" if info.holder is not None else f"{age_text(now - info.updated)} ago",
         count_text(info.messages, "message"),
+        one_line(info.branch, _MAX_BRANCH),
     )
-    detail = " · ".join(filter(None, parts))
-    return PickerRow(info.session_id, label, detail, info.is_open, also=f"{info.session_id} {hidden_text}".rstrip())
+    also = f"{info.session_id} {info.branch} {hidden_text}".rstrip()
+    return PickerRow(info.session_id, label, is_current=info.is_open, cells=cells, also=also)
 
 
 def preview_of(messages: Sequence[Message], width: int) -> Content:

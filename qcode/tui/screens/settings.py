@@ -15,16 +15,13 @@ from textual.content import Content
 from textual.widgets import Input, Static
 
 from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
-from qcode.text.clean import one_line
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.picker import FIELD_KEYS, ListScreen
-from qcode.tui.transcript.line import shorten
+from qcode.tui.transcript.line import shorten_at_words, shorten_to_rows
 from qcode.tui.widgets import SteadyInput
 
 _VALUE_CELLS = 28
-_WRAP_CELLS = 8
-"""The cells that wrapping a text into two rows may leave empty at the end of the first."""
 _GROUP_HEADINGS = {
     "ui": "Screen and prompt",
     "permissions": "Permissions",
@@ -135,7 +132,9 @@ class SettingsScreen(ListScreen[None]):
 
     ENTER = "change"
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "next value"), ("Ctrl+X", "default"))
-    COLUMNS = (Column("value", 2, is_number=False), Column("from", 1, is_number=False))
+    MIN_LABEL = 22
+    """Such as `Bell and notifications`."""
+    COLUMNS = (Column("value", 2, is_number=False, min_width=9), Column("from", 1, is_number=False))
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("left", "cycle(-1)", "Previous value", show=False, priority=True),
         Binding("right", "cycle(1)", "Next value", show=False, priority=True),
@@ -164,6 +163,11 @@ class SettingsScreen(ListScreen[None]):
     def on_mount(self) -> None:
         # Textual also calls the `on_mount` of the base class.
         self.query_one("#setting-field").display = False
+
+    def on_resize(self) -> None:
+        # Textual also calls the `on_resize` of the base class.
+        if not self._edited_name:
+            self.show_row(self.row)
 
     def show_row(self, row: PickerRow | None) -> None:
         if not self._edited_name:
@@ -275,7 +279,7 @@ def setting_row(setting: Setting) -> PickerRow:
     group = _GROUP_HEADINGS.get(table if key else "", capitalized(table).replace("_", " "))
     command = key.removeprefix("keys.")
     label = f"Keys of {command}" if table == "ui" and command != key else LABELS.get(setting.name, key)
-    cells = (shorten(value_text(setting), _VALUE_CELLS), shorten(setting.owner, 16))
+    cells = (shorten_at_words(value_text(setting), _VALUE_CELLS), shorten_at_words(setting.owner, 16))
     return PickerRow(
         setting.name,
         label or setting.name,
@@ -313,8 +317,8 @@ def about_setting(setting: Setting, width: int) -> Content:
     moment = "immediately" if setting.name in AT_ONCE else "after a restart"
     when = setting.fixed_reason or f"changes apply {moment}"
     origin = f"from {setting.origin}" if setting.origin != "default" else "the default"
-    facts = shorten(one_line(f"{setting.name} · {origin} · {when}"), max(20, width))
-    meaning = shorten(one_line(setting.meaning or setting.name), max(20, 2 * width - _WRAP_CELLS))
+    facts = shorten_to_rows(f"{setting.name} · {origin} · {when}", width, 1)
+    meaning = shorten_to_rows(setting.meaning or setting.name, width, 2)
     return Content.styled(f"{meaning}\n{facts}", "$muted")
 
 

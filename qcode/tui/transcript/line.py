@@ -436,6 +436,31 @@ def shorten_to_words(text: str, width: int) -> str:
     return next(fitting, "")
 
 
+def shorten_at_words(text: str, width: int) -> str:
+    """Return `text` as `shorten` does, but cut it only between parts or words, unless its first word is too wide.
+
+    Parts are separated by ` · `: `dark · your config.toml` becomes `dark`, and `follows the terminal` becomes
+    `follows the…`.
+    """
+    line = one_line(text)
+    if cell_len(line) <= width:
+        return line
+    parts = [line[: match.start()] for match in re.finditer(" · ", line)]
+    words = [f"{line[: match.start()]}…" for match in _WORD_ENDS.finditer(line)]
+    fitting = (part for part in (*reversed(parts), *reversed(words)) if cell_len(part) <= width)
+    return next(fitting, "") or shorten(line, width)
+
+
+def shorten_to_rows(text: str, width: int, max_rows: int) -> str:
+    """Return `text` in at most `max_rows` rows of `width` cells; what does not fit is cut between words."""
+    line = one_line(text)
+    rows = break_text(line, width)
+    shown = [line[start:end] for start, end, _ in rows[:max_rows]]
+    if len(rows) > max_rows:
+        shown[-1] = shorten_at_words(line[rows[max_rows - 1][0] :], width)
+    return "\n".join(shown)
+
+
 def count_letters(rows: Iterable[Line]) -> int:
     """Return the number of letters and digits in `rows`, which is nearly the same at every width."""
     return sum(character.isalnum() for line in rows for character in line.text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,18 @@ def test_forty_columns_keep_the_context_and_show_the_other_facts_below() -> None
         assert "accepts images" in text
 
     drive(test, models=ScriptedModelsService(*FULL), size=(40, 24))
+
+
+def test_sixty_columns_show_the_date_of_a_model_and_drop_other_columns_instead() -> None:
+    name = "claude-sonnet-4-5-20250929"
+    facts = ModelFacts(context_window=200_000, max_output_tokens=64_000, thinking=True, images=True)
+    dated = OfferedProvider("anthropic", models=(OfferedModel(name, facts),))
+
+    async def test(run: Running) -> None:
+        await opened(run)
+        assert re.search(rf"{name} +200k", painted(run))
+
+    drive(test, models=ScriptedModelsService(DEMO, dated), size=(60, 20))
 
 
 def test_title_counts_models_but_not_providers_to_connect() -> None:

@@ -311,6 +311,37 @@ def test_narrow_list_drops_the_least_important_columns_first() -> None:
     play(scene, Grouped(), size=(30, 20))
 
 
+MODES = (
+    PickerRow("plan", "plan", "reads only"),
+    PickerRow("accept", "accept-edits", "edits inside the folder run without asking"),
+)
+
+
+def test_detail_is_cut_between_words_and_shown_in_full_below_the_list() -> None:
+    async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
+        assert any(line.endswith("accept-edits  edits inside the…") for line in app.lines())
+        await pilot.press("down")
+        await pilot.pause()
+        text = " ".join(" ".join(app.lines()).replace("▌", "").split())
+        assert "edits inside the folder run without asking Enter" in text
+
+    play(scene, Picker("Mode", MODES), size=(40, 20))
+
+
+def test_details_that_fit_are_not_repeated_below_the_list() -> None:
+    async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
+        assert "\n".join(app.lines()).count("reads only") == 1
+
+    play(scene, Picker("Mode", MODES))
+
+
+def test_short_details_leave_their_room_to_the_labels() -> None:
+    async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
+        assert any("w" * 60 in line and line.endswith("+3 -1") for line in app.lines())
+
+    play(scene, Picker("Changes", [PickerRow("a", "w" * 60, "+3 -1")]))
+
+
 def test_filter_keeps_groups_together_and_matches_hidden_text() -> None:
     async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
         await pilot.press(*"al")

@@ -16,6 +16,7 @@ from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, SessionFileDiff
 from qcode.agent.checkpoints.turn_changes import TurnChanges, TurnFile
 from qcode.agent.context.attachments import shell_block
 from qcode.agent.reports import ContextReport, TurnUsage, context_text, cost_text_of
+from qcode.agent.sessions.library import SessionInfo
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.messages import Message, Text, assistant, user
 from qcode.protocol.reply import TextDelta
@@ -25,8 +26,9 @@ from qcode.text.numbers import age_text
 from qcode.tui.app import AppOptions
 from qcode.tui.screens.changes import ChangePart, ChangesScreen, ChangesSource, diff_rows
 from qcode.tui.screens.pager import PagerScreen
+from qcode.tui.screens.picker import Picker
 from qcode.tui.screens.rewind import OutsideChangesPicker, RewindPicker, RewindScopePicker, doubt_lines, effect_text
-from qcode.tui.screens.sessions import OpenElsewherePicker, SessionPicker, preview_of
+from qcode.tui.screens.sessions import OpenElsewherePicker, SessionPicker, preview_of, session_row
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import Hang, begun, call_reply, text_reply
 from tests.tui.harness import Running, drive, make_agent, running, until_ready
@@ -474,6 +476,31 @@ def test_sessions_are_previewed_renamed_deleted_and_resumed(tmp_path: Path) -> N
     played(tmp_path, test)
 
 
+class SessionRows(Picker):
+    COLUMNS = SessionPicker.COLUMNS
+
+
+@pytest.mark.parametrize(
+    ("size", "facts"),
+    [
+        ((80, 24), "3 min ago  12 messages  feature/a-long-name"),
+        ((60, 20), "3 min ago  12 messages"),
+        ((40, 20), "3 min ago"),
+    ],
+)
+def test_row_of_a_session_cuts_its_title_and_no_fact(size: tuple[int, int], facts: str) -> None:
+    title = "Fix the parser of the configuration file when a value spans several lines"
+    info = SessionInfo("20261127-a", title, "demo/demo", 100.0, 12, branch="feature/a-long-name")
+
+    async def test(run: Running) -> None:
+        await run.app.push_screen(SessionRows("Sessions", [session_row(info, now=300.0)]))
+        await run.until(lambda: "Fix the parser" in run.screen)
+        row = next(line for line in run.screen.split("\n") if "Fix the parser" in line)
+        assert row.partition("…  ")[2] == facts
+
+    drive(test, size=size)
+
+
 def test_session_that_is_open_elsewhere_is_marked_and_continued_in_a_copy(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         first = it.conversation.session_id
@@ -483,8 +510,10 @@ def test_session_that_is_open_elsewhere_is_marked_and_continued_in_a_copy(tmp_pa
         other_window, _ = it.store.resume(first)
         await run.send("/resume")
         await run.until(lambda: isinstance(run.app.screen, SessionPicker))
-        await run.until(lambda: f"open in another window (process {os.getpid()})" in run.screen)
-        await run.pilot.press(*"write", "enter")
+        await run.until(lambda: "open elsewhere" in run.screen)
+        await run.pilot.press(*"write")
+        await run.until(lambda: f"Open in another window (process {os.getpid()})" in run.screen)
+        await run.pilot.press("enter")
         await run.until(lambda: isinstance(run.app.screen, OpenElsewherePicker))
         await run.until(lambda: "“write it” is open in another window" in run.screen)
         await run.pilot.press("down", "enter")
