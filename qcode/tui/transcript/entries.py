@@ -254,7 +254,10 @@ class WelcomeEntry(Entry):
         if self._is_collapsed:
             facts = [text[len(label[0]) :] if (label := _LABEL.match(text)) else text for text in self._texts[1:2]]
             title = crop(self._texts[0], width)
-            addition = crop("".join(f" · {fact}" for fact in facts), width - cell_len(title))
+            addition, free_cells = "".join(f" · {fact}" for fact in facts), width - cell_len(title)
+            if cell_len(addition) > free_cells:
+                addition = addition.partition(" (")[0]  # the reason for the model: `demo/demo (named by -m)`
+            addition = crop(addition, free_cells)
             spans = [(title, ink("welcome-title")), *([(addition, ink("welcome"))] if addition else [])]
             return [Line(tuple(spans))]
         spans = [(text, ink("welcome-title" if index == 0 else "welcome")) for index, text in enumerate(self._texts)]

@@ -345,6 +345,19 @@ def test_welcome_collapses_to_one_row_with_the_first_message() -> None:
     play(scene)
 
 
+def test_collapsed_welcome_shows_the_reason_for_the_model_in_full_or_not_at_all() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        app.transcript.add_welcome(("qcode 1.0", "Model   demo/demo (no key is set or stored)"))
+        app.transcript.add_user("go")
+        await settle(app, pilot)
+        assert app.view()[0] == "qcode 1.0 · demo/demo (no key is set or stored)"
+        await pilot.resize_terminal(40, 10)
+        await settle(app, pilot)
+        assert app.view()[0] == "qcode 1.0 · demo/demo"
+
+    play(scene)
+
+
 def test_user_message_is_a_band_across_the_width() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         app.transcript.add_user("go\non")
