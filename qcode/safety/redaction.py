@@ -17,15 +17,15 @@ from qcode.text.pattern import lazy_pattern
 _MIN_SECRET_CHARS = 6
 """The minimum length of a value to redact: a shorter one would match ordinary words."""
 
-# Prefixes are those the issuers document (OpenAI, Anthropic, Google, GitHub, GitLab, Slack, AWS, Hugging Face, npm,
-# PyPI, Stripe, SendGrid) so that scanners can find them. Every pattern here is linear: text comes from outside, and a
-# pattern that backtracks holds the interpreter, so that no key press is handled. For a JSON Web Token the pattern finds
-# only `eyJ`; `_redact_shapes` checks the rest. One pattern would scan to the end from each `eyJ` of `-eyJ-eyJ-…`, which
-# is quadratic.
+# Prefixes are those the issuers document (OpenAI, Anthropic, Google, Groq, xAI, GitHub, GitLab, Slack, AWS, Hugging
+# Face, npm, PyPI, Stripe, SendGrid) so that scanners can find them. Every pattern here is linear: text comes from
+# outside, and a pattern that backtracks holds the interpreter, so that no key press is handled. For a JSON Web Token
+# the pattern finds only `eyJ`; `_redact_shapes` checks the rest. One pattern would scan to the end from each `eyJ` of
+# `-eyJ-eyJ-…`, which is quadratic.
 _SHAPES = lazy_pattern(
     r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----[\s\S]*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)"
     r"|\bsk-(?:ant-|proj-|or-|svcacct-)?[A-Za-z0-9_-]{20,}"
-    r"|\bAIza[A-Za-z0-9_-]{30,}"
+    r"|\bAIza[A-Za-z0-9_-]{30,}|\bgsk_[A-Za-z0-9]{20,}|\bxai-[A-Za-z0-9]{20,}"
     r"|\bgh[pousr]_[A-Za-z0-9]{30,}|\bgithub_pat_[A-Za-z0-9_]{30,}|\bglpat-[A-Za-z0-9_-]{18,}"
     r"|\bxox[abposr]-[A-Za-z0-9-]{10,}|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
     r"|\bhf_[A-Za-z0-9]{30,}|\bnpm_[A-Za-z0-9]{30,}|\bpypi-[A-Za-z0-9_-]{50,}"
@@ -34,8 +34,8 @@ _SHAPES = lazy_pattern(
     re.ASCII,  # a key directly after a Chinese character also starts at a word boundary
 )
 _SHAPE_PARTS = (
-    ("_", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "hf_", "npm_", "k_live_")),
-    ("-", ("sk-", "glpat-", "xox", "pypi-", "-----BEGIN")),
+    ("_", ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "gsk_", "hf_", "npm_", "k_live_")),
+    ("-", ("sk-", "glpat-", "xai-", "xox", "pypi-", "-----BEGIN")),
     ("A", ("AIza", "AKIA", "ASIA")),
     ("J", ("eyJ",)),
     ("S", ("SG.",)),
@@ -59,7 +59,8 @@ _IN_URL = lazy_pattern(
 
 
 _PARTIAL_SECRET = lazy_pattern(
-    r"(?:(?a:\b)(?:sk-|AIza|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|AKIA|ASIA|hf_|npm_|pypi-|[rs]k_live_|SG\.|eyJ)"
+    r"(?:(?a:\b)(?:sk-|AIza|gsk_|xai-|gh[pousr]_|github_pat_|glpat-|xox[abposr]-|AKIA|ASIA|hf_|npm_|pypi-|[rs]k_live_"
+    r"|SG\.|eyJ)"
     r"[A-Za-z0-9_.-]*+|(?i:\b(?:bearer|basic|token)\s+|x-(?:goog-)?api-key[\"']?\s*[:=]\s*[\"']?)[A-Za-z0-9._~+/=-]*+"
     r"|://[^\s:/@]*+:[^\s/@]*+)\Z"
 )
@@ -136,6 +137,21 @@ class Redactor:
                     secret_end = start
                 start = end.find(value[:_MIN_PARTIAL_CHARS], start + 1)
         return len(end) - secret_end
+
+
+_MAX_KEY_CHARS = 2_000
+_REDACTED_ALONE = lazy_pattern(r"(?:export )?(?:\w{1,60}+=)?[\"']?\[redacted\][\"']?")
+
+
+def is_secret(text: str) -> bool:
+    """Return whether `text` is only a key of a known format, or a variable with one: `OPENAI_API_KEY=sk-…`.
+
+    A key has a digit: `sk-learn-or-another-library` is text.
+    """
+    word = text.strip()
+    if len(word) > _MAX_KEY_CHARS or REDACTED in word or not any(map(str.isdigit, word)):
+        return False
+    return _REDACTED_ALONE.fullmatch(Redactor().redact(word)) is not None
 
 
 def _redact_shapes(text: str) -> str:

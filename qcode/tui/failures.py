@@ -83,7 +83,7 @@ class Failures:
         call_later(self.show, failure)
         return True
 
-    async def guard(self, work: Coroutine[Any, Any, None]) -> None:
+    async def guard(self, work: Coroutine[Any, Any, object]) -> None:
         """Await `work`; report an error it raises."""
         try:
             await work

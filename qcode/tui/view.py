@@ -302,7 +302,7 @@ class AppView:
     def open_screen(self, screen: Screen[Result], then: Callable[[Result | None], None]) -> None:
         self.app.push_screen(screen, then)
 
-    def run_later(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_later(self, work: Coroutine[Any, Any, object]) -> None:
         self.app.run_worker(self.failures.guard(work), group="command")
 
     def show_new_session(self) -> None:

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from qcode.safety.redaction import Redactor
+from qcode.safety.redaction import Redactor, is_secret
 from qcode.safety.secret import REDACTED, Secret
 
 # The patterns before they were made linear: they define the text to redact, and take minutes on hostile text.
@@ -78,6 +78,8 @@ def test_short_value_does_not_redact_words() -> None:
         "xoxb-" + "123456789012-abcdef",
         "AKIA" + "ABCDEFGH12345678",
         "hf_" + "aB" * 17,
+        "gsk_" + "a1B2" * 13,
+        "xai-" + "a1B2" * 20,
         "eyJhbGciOiJI.eyJzdWIiOiIx.c2lnbmF0dXJl",
         "-----BEGIN RSA PRIVATE KEY-----\nabc\ndef\n-----END RSA PRIVATE KEY-----",
         "-----BEGIN OPENSSH PRIVATE KEY-----\ncut off",
@@ -86,6 +88,36 @@ def test_short_value_does_not_redact_words() -> None:
 def test_well_known_key_formats_are_redacted(key: str) -> None:
     assert Redactor().redact(f"before {key}") == f"before {REDACTED}"
     assert Redactor().redact(f"密钥{key}") == f"密钥{REDACTED}"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sk-" + "a1B2" * 8,
+        " sk-ant-api03-" + "x_Y-" * 8 + "\n",
+        "AIza" + "Sy0_" * 9,
+        "gsk_" + "a1B2" * 13,
+        "export OPENAI_API_KEY='sk-" + "a1B2" * 8 + "'",
+    ],
+)
+def test_text_that_is_only_a_key_is_a_secret(text: str) -> None:
+    assert is_secret(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[redacted]",
+        "is sk-" + "a1B2" * 8 + " a valid key?",
+        "sk-learn-or-another-machine-learning-library",
+        "https://user:hunter22@host/x",
+        "3f9c0b7e3f9c0b7e3f9c0b7e3f9c0b7e",
+        "fix issue 12",
+    ],
+)
+def test_ordinary_text_and_text_around_a_key_is_no_secret(text: str) -> None:
+    assert not is_secret(text)
 
 
 def test_redacted_headers_and_urls_keep_their_names() -> None:

@@ -19,6 +19,28 @@ from tests.agent.context.folders import make_executable
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation, ended, said, says
 
+KEY = "gsk_" + "a1B2" * 13
+
+
+def test_api_key_is_held_back_and_not_remembered_until_enter_is_pressed_again(tmp_path: Path) -> None:
+    path = tmp_path / "h"
+
+    async def test(run: Running) -> None:
+        prompt = run.app.parts.prompt
+        await run.send(KEY)
+        await run.until(lambda: "looks like an API key" in run.text)
+        assert run.conversation.prompts == []
+        assert KEY not in run.text
+        assert prompt.text == KEY
+        prompt.keep_draft()
+        assert not any(KEY in file.read_text() for file in tmp_path.rglob("*") if file.is_file())
+        await run.pilot.press("enter")
+        await run.until(lambda: run.conversation.prompts == [KEY])
+        assert KEY not in prompt.prompt_history.entries
+
+    drive(test, history_file=path)
+
+
 # Search
 
 

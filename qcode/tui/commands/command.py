@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -75,7 +76,7 @@ class View(Protocol):
         """Send `text` as a prompt that is shown as `typed`; if a turn runs, queue it."""
         ...
 
-    def run_later(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_later(self, work: Coroutine[Any, Any, object]) -> None:
         """Run `work` in the background; an error in it ends in a notice."""
         ...
 
@@ -98,6 +99,25 @@ class View(Protocol):
         ...
 
 
+KEY_HELD_BACK = (
+    "This looks like an API key, so it was not sent to the model. {advice}, or send it again to send it as text."
+)
+
+
+class KeyGuard:
+    """Holds back a prompt that is only an API key, until it is sent a second time."""
+
+    def __init__(self) -> None:
+        self._held_text = ""
+
+    def holds_back(self, text: str) -> bool:
+        from qcode.safety.redaction import is_secret  # not needed for the first paint
+
+        is_held = text != self._held_text and is_secret(text)
+        self._held_text = text if is_held else ""
+        return is_held
+
+
 @dataclass(frozen=True, slots=True)
 class CommandContext:
     """The capabilities of a command: the agent with its services, and the front end."""
@@ -111,6 +131,7 @@ class CommandContext:
     """The app, None in the linear mode."""
     typed: str = ""
     """The text with which the command was typed, if it has or needs an argument; `keep_typed` puts it back."""
+    key_guard: KeyGuard = field(default_factory=KeyGuard)
 
     def refuse(self, text: str) -> None:
         """Show why the command cannot run, and put its text back into the prompt."""

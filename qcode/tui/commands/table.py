@@ -16,6 +16,7 @@ from qcode.protocol.messages import Block
 from qcode.text.clean import cut
 from qcode.tui.commands.chat import CHAT, LEAVING, MODELS, PROMPT, TODOS
 from qcode.tui.commands.command import (
+    KEY_HELD_BACK,
     Command,
     CommandContext,
     find_command,
@@ -122,6 +123,10 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
             replace(context, typed=typed_text).refuse(f"A shell command {_TAKES_NO_LABELS}")
         elif line := text[1:].strip():
             app.start_shell(line)
+        return
+    if typed is None and context.key_guard.holds_back(text):
+        advice = KEY_HELD_BACK.format(advice="/connect stores a key")
+        replace(context, typed=typed_text).refuse(advice)
         return
     if typed is None:
         app.turns.submit(Submission(text, typed_text, attached))

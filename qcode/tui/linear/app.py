@@ -29,6 +29,7 @@ from qcode.protocol.events import Level, ToolFinished, TurnEnded, TurnEvent
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.command import (
+    KEY_HELD_BACK,
     Command,
     CommandContext,
     find_command,
@@ -109,7 +110,7 @@ class LinearCommandView:
     def send(self, text: str, typed: str, options: TurnOptions) -> None:
         self._app.prompt_to_send = (text, replace(options, shown_prompt=typed))
 
-    def run_later(self, work: Coroutine[Any, Any, None]) -> None:
+    def run_later(self, work: Coroutine[Any, Any, object]) -> None:
         self._app.pending_work.append(Failures(self._app.agent.report_crash, self.notify).guard(work))
 
     @property
@@ -284,6 +285,9 @@ class LinearApp:
         typed = split_command(text)
         if text.startswith("!"):
             await self._run_line(text[1:].strip())
+            return
+        if typed is None and self.context.key_guard.holds_back(text):
+            self.view.add_notice("warning", KEY_HELD_BACK.format(advice="qcode login PROVIDER stores a key"))
             return
         if typed is None:
             await self._run_turn(text)

@@ -48,11 +48,13 @@ class PromptHistory:
         return tuple(self._entries)
 
     def add(self, text: str, stored: str | None = None) -> None:
-        """Remember `text` unless it is empty, and move the cursor to the end.
+        """Remember `text` unless it is empty or only an API key, and move the cursor to the end.
 
         `stored` is written to the file instead, if the text has labels that mean nothing in another session.
         """
-        if text.strip():
+        from qcode.safety.redaction import is_secret  # not needed for the first paint
+
+        if text.strip() and not is_secret(text):
             is_new = not self._entries or self._entries[-1] != text
             with suppress(ValueError):
                 self._entries.remove(text)

@@ -155,9 +155,14 @@ class Prompt(EditingArea):
         return self.asides.without_labels(self.images.with_file_mentions(self.whole_text))
 
     def keep_draft(self) -> None:
-        """Store all that is not sent for the next start, in case this one ends before: text, queue, attached output."""
+        """Store all that is not sent for the next start, in case this one ends before: text, queue, attached output.
+
+        A text that is only an API key is not stored.
+        """
+        from qcode.safety.redaction import is_secret  # not needed for the first paint
+
         self._is_draft_due = False
-        texts = filter(None, (self.portable_text, *self.queued_texts()))
+        texts = [text for text in (self.portable_text, *self.queued_texts()) if text and not is_secret(text)]
         self.prompt_history.draft_file.save(Unsent("\n\n".join(texts), tuple(self.attached_texts())))
 
     def restore_draft(self) -> bool:
