@@ -181,9 +181,9 @@ def test_prompt_sent_twice_in_a_row_is_one_history_entry() -> None:
     assert history.entries == ("a",)
 
 
-@pytest.mark.parametrize("size", [(80, 24), (120, 40)])
+@pytest.mark.parametrize(("size", "detail_rows"), [((80, 24), 1), ((120, 40), 0)])
 def test_slash_menu_has_a_narrow_left_column_frequent_commands_first_and_a_count(
-    size: tuple[int, int],
+    size: tuple[int, int], detail_rows: int
 ) -> None:
     async def test(run: Running) -> None:
         menu = run.app.widgets.menu
@@ -192,8 +192,8 @@ def test_slash_menu_has_a_narrow_left_column_frequent_commands_first_and_a_count
         assert max(len(choice.left_column) for choice in menu.choices) == 24
         rows = menu.render().plain.split("\n")
         assert rows[-1] == f"  ↓ 8 of {len(menu.choices)}"
-        # Below the list, two rows are reserved for the whole help of a highlighted command.
-        assert (len(rows), menu.size.height) == (9, 9 + 2)
+        # Below the list, rows are reserved for the whole help of a highlighted command, if the list cuts any.
+        assert (len(rows), menu.size.height) == (9, 9 + detail_rows)
         helps = [row.index(choice.help[:12]) for row, choice in zip(rows[:-1], menu.choices, strict=False)]
         assert set(helps) == {2 + 24 + 2}
 

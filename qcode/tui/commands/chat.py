@@ -288,7 +288,7 @@ PROMPT: tuple[Command, ...] = (
     Command(
         "editor",
         "Write in your editor",
-        "Write the prompt or an answer, or edit the call that a question shows, in your own editor (VISUAL, EDITOR).",
+        "Edit the prompt, an answer or the call of a question in your editor (VISUAL, EDITOR).",
         lambda context, _: context.screen.open_editor(),
         ("editor",),
         keys=("ctrl+g",),
@@ -414,15 +414,15 @@ TODOS: tuple[Command, ...] = (
     Command(
         "btw",
         "Ask an aside",
-        "Ask about the conversation without adding to it. Without a question, add the last answer to your prompt.",
+        "Ask about the conversation without adding to it. Without a question: add the last answer.",
         _btw,
         ("btw",),
         "[question]",
     ),
     Command(
         "add-aside",
-        "Add the aside",
-        "Add the answer of /btw to your next message.",
+        "Attach the aside",
+        "Attach the question and answer of /btw to the prompt, as a label, and close it.",
         _add_aside,
         keys=("ctrl+s",),
         when=lambda context: context.screen.can_add_aside,

@@ -255,8 +255,7 @@ CONTROLS: tuple[Command, ...] = (
     Command(
         "plan",
         "Plan first",
-        "Switch to plan mode, and send PROMPT if you add one. Nothing changes until you approve the plan. "
-        "/plan show opens the last plan again.",
+        "Switch to plan mode: nothing changes before you approve a plan. /plan show opens the last plan again.",
         _plan,
         ("plan",),
         "[prompt | show]",

@@ -103,14 +103,20 @@ class JobWatch:
         numbers = ", ".join(str(job.number) for job in self.all)
         raise ValueError(f"There is no job {number}. Jobs: {numbers}." if numbers else NO_JOBS)
 
-    async def stop(self, job: Job, *, is_shown: bool = False) -> None:
-        """Stop a job. Its end is reported like that of any other job, unless a screen shows it (`is_shown`)."""
+    async def stop(self, job: Job, *, is_shown: bool = False) -> str:
+        """Stop a job, or return a sentence that it has already ended.
+
+        `is_shown`: a screen shows its end and the sentence. Otherwise both are shown as notices.
+        """
         if job.is_running:
             if is_shown:
                 self._silent_stops.add(job.number)
             await self._jobs.stop(job)
-        else:
-            self._say("info", f"Job {job.number} has already ended ({job.state}).")
+            return ""
+        text = f"Job {job.number} has already ended ({job.state})."
+        if not is_shown:
+            self._say("info", text)
+        return text
 
     def send(self, job: Job) -> str:
         """Attach the latest output of a job to the next message to the model; return a sentence for the user."""

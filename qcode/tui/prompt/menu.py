@@ -108,8 +108,7 @@ class SlashMenu(Widget):
         """Move the highlight, wrapping around at the ends."""
         if self._choices:
             start = self._index if self._index is not None else (-1 if step > 0 else 0)
-            self._index = (start + step) % len(self._choices)
-            self.refresh()
+            self._highlight((start + step) % len(self._choices))
 
     def page(self, step: int) -> None:
         """Move the highlight by a page, not around the ends."""
@@ -124,9 +123,9 @@ class SlashMenu(Widget):
             self.pick(self._choices[index])
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        if (index := self._choice_at(event.y)) not in (None, self._index):
-            self._index = index
-            self.refresh()
+        index = self._choice_at(event.y)
+        if index is not None and index != self._index:
+            self._highlight(index)
 
     def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
         event.stop()
@@ -140,8 +139,12 @@ class SlashMenu(Widget):
         """Move the highlight, but not around the ends."""
         if self._choices:
             index = self._index if self._index is not None else -1
-            self._index = max(0, min(index + step, len(self._choices) - 1))
-            self.refresh()
+            self._highlight(max(0, min(index + step, len(self._choices) - 1)))
+
+    def _highlight(self, index: int) -> None:
+        width, height = self.size.width, self.screen.size.height
+        detail_height, self._index = self._detail_height(width, height), index
+        self.refresh(layout=self._detail_height(width, height) != detail_height)
 
     @property
     def _first_visible(self) -> int:
@@ -176,12 +179,16 @@ class SlashMenu(Widget):
         return tuple(choice.without_hint() for choice in self._choices)
 
     def _detail_height(self, width: int, screen_height: int) -> int:
-        """Return the rows reserved below the list, so that the menu keeps its height when the highlight moves."""
+        """Return the rows reserved below the list, so that the menu keeps its height when the highlight moves in view.
+
+        Help that is out of view needs none: one long description would leave blank rows below all others.
+        """
         if screen_height < _MIN_DETAIL_HEIGHT:
             return 0
-        choices = self._fitted(width)
+        choices, first = self._fitted(width), self._first_visible
         left_width = _left_width(choices)
-        cut = (choice for choice in choices if _is_cut(choice, left_width, width))
+        visible = choices[first : first + _MAX_MENU_ROWS]
+        cut = (choice for choice in visible if _is_cut(choice, left_width, width))
         return max((len(_detail_rows(choice, width)) for choice in cut), default=0)
 
     def _row(self, choice: MenuItem, width: int, is_chosen: bool) -> Content:

@@ -68,8 +68,9 @@ class JobsScreen(ListScreen[None]):
 
     async def action_stop(self) -> None:
         if (job := self._job()) is not None:
-            await self._jobs.stop(job, is_shown=True)
+            self._note = await self._jobs.stop(job, is_shown=True)
             self._refresh()
+            self._paint()
 
     def action_send(self) -> None:
         if (job := self._job()) is not None:
@@ -122,7 +123,7 @@ class JobOutput(PagerScreen):
         self.call_after_refresh(self._refresh)
 
     async def action_stop(self) -> None:
-        await self._jobs.stop(self._job, is_shown=True)
+        self._note = await self._jobs.stop(self._job, is_shown=True)
         self._refresh()
 
     def action_send(self) -> None:
