@@ -253,20 +253,37 @@ def test_key_of_a_known_format_pasted_into_the_filter_goes_to_its_provider(is_fi
     drive(test, connect=connecting)
 
 
-def test_key_of_an_unknown_provider_leaves_the_filter_with_a_hint() -> None:
+def test_key_of_an_unknown_provider_waits_for_a_choice_and_goes_into_the_key_field() -> None:
     connecting = ScriptedKeysService(is_first=True)
 
     async def test(run: Running) -> None:
         screen_text = await at(run, "provider")
         run.app.screen.post_message(events.Paste(CANARY))
-        await run.until(lambda: screen_text.note == "Select a provider first, then paste the key.")
+        await run.until(lambda: screen_text.note.startswith("Which provider is this key for?"))
+        await run.pilot.press("enter")
         await run.pilot.pause()
+        assert screen_text.step == "provider", "an Enter right after the key picks nothing"
         assert CANARY not in painted(run)
-        await run.pilot.press("o")
-        await run.until(lambda: screen_text.note == "")
-        assert screen_text.step == "provider"
+        await run.pilot.press(*"opena", "enter")
+        await at(run, "key")
+        assert field(run).value == CANARY
+        await run.pilot.press("enter")
+        await run.until(lambda: connecting.asked == [("openai", CANARY)])
 
     drive(test, connect=connecting)
+
+
+def test_provider_is_found_by_the_start_of_a_word_only() -> None:
+    async def test(run: Running) -> None:
+        screen_text = await at(run, "provider")
+        await run.pilot.press(*"hi", "enter")
+        await run.pilot.pause()
+        assert screen_text.step == "provider"
+        assert "No provider matches." in painted(run)
+        await run.pilot.press("escape", *"gpt", "enter")
+        await at(run, "key")
+
+    drive(test, connect=ScriptedKeysService(is_first=True))
 
 
 def test_esc_in_a_running_session_returns_without_asking_for_a_theme() -> None:

@@ -20,10 +20,11 @@ from textual.widgets import Input, Static
 from textual.worker import Worker, WorkerState
 
 from qcode.agent.keys.connect import CheckedKey, Group, KeysService, ProviderChoice, owner_of_pasted_key
+from qcode.safety.secret import Secret
 from qcode.text.clean import one_line
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import PickerRow
-from qcode.tui.screens.picker import Finder
+from qcode.tui.screens.picker import NO_MATCH, Finder
 from qcode.tui.widgets import SteadyInput, key_hints
 from qcode.values import dataclass
 
@@ -43,7 +44,7 @@ _KEYS: dict[Step, tuple[tuple[str, str], ...]] = {
     "model": (("Enter", "select"), ("Esc", "skip"), ("↑↓", "move")),
     "theme": (("Enter", "select"), ("Esc", "skip"), ("↑↓", "preview")),
 }
-_KEY_FIRST = "Select a provider first, then paste the key."
+_ASK_OWNER = "Which provider is this key for? Select it; the key is filled in next."
 _HEADINGS: dict[Group, str] = {"popular": "Popular", "local": "Local servers", "other": "Other"}
 
 
@@ -118,6 +119,8 @@ class ConnectScreen(Screen[ConnectResult]):
         self._initial_provider = provider
         self._choices = {choice.name: choice for choice in keys_service.choices()}
         self._choice = ProviderChoice("")
+        self._pasted_key: Secret | None = None  # pasted into the filter; its provider is not known yet
+        self._unconfirmed_row = ""  # the row that was highlighted then: an Enter right after the key must not pick it
         self._local_models: Mapping[str, str] | None = None  # None until the search for local servers has ended
         self._lines: list[str] = []
         self._model = ""
@@ -151,6 +154,8 @@ class ConnectScreen(Screen[ConnectResult]):
     @on(Finder.Picked)
     def _use_picked(self, event: Finder.Picked) -> None:
         match self.step:
+            case "provider" if event.row.id == self._unconfirmed_row:
+                self._unconfirmed_row = ""
             case "provider":
                 self._choose_provider(event.row.id)
             case "model":
@@ -164,20 +169,25 @@ class ConnectScreen(Screen[ConnectResult]):
         text = self.query_one(Finder).query_text
         if self.step != "provider" or not text:
             return
-        owner = owner_of_pasted_key(text)
-        self._show_note("" if owner is None else _KEY_FIRST, "$text-warning")
+        finder, owner = self.query_one(Finder), owner_of_pasted_key(text)
         if owner is None:
+            self._unconfirmed_row = ""
             return
-        self.query_one(Finder).clear_filter()
+        self._pasted_key = Secret(text)
+        finder.clear_filter()
         if owner in self._choices:
             self._choose_provider(owner)
-            field = self.query_one("#connect-key", KeyField)
-            field.insert_text_at_cursor(text)
+        else:
+            self._unconfirmed_row = finder.all_rows[0].id
+            self._show_note(_ASK_OWNER, "$text-warning")
 
     @on(Finder.Highlighted)
-    def _preview_theme(self, event: Finder.Highlighted) -> None:
-        if self.step == "theme" and self.is_current and event.row is not None:
-            self._apply_preview(event.row.id)
+    def _react_to_highlight(self, event: Finder.Highlighted) -> None:
+        row_id = event.row.id if event.row is not None else ""
+        if row_id not in ("", self._unconfirmed_row):
+            self._unconfirmed_row = ""
+        if self.step == "theme" and self.is_current and row_id:
+            self._apply_preview(row_id)
 
     @on(Input.Submitted)
     def _check_typed_key(self, event: Input.Submitted) -> None:
@@ -247,6 +257,9 @@ class ConnectScreen(Screen[ConnectResult]):
         self._show("key", text, None)
         field.display = choice.takes_key
         self.set_focus(field if choice.takes_key else None)
+        if choice.takes_key and self._pasted_key is not None:
+            field.insert_text_at_cursor(self._pasted_key.reveal())
+        self._pasted_key = None
 
     def _begin_check(self, typed: str) -> None:
         self._check_start = self._clock()
@@ -329,6 +342,8 @@ class ConnectScreen(Screen[ConnectResult]):
         finder.display = rows is not None
         self.query_one("#connect-key", KeyField).display = rows is None
         if rows is not None:
+            finder.needs_word_start = step == "provider"
+            finder.no_match = "No provider matches. Esc clears the filter." if step == "provider" else NO_MATCH
             finder.reset(rows, highlighted)
             finder.take_focus()
 

@@ -6,6 +6,7 @@ highlight, and `select` to react to Enter. `Finder` combines filter and rows; it
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Generic, TypeAlias, TypeVar
@@ -41,6 +42,9 @@ _MIN_HEIGHT = 14
 Unlisted: TypeAlias = Callable[[str, Sequence[PickerRow]], tuple[PickerRow, bool] | None]
 """Gets the filter text and all rows. Returns an additional row for the text, such as that of a model that is not
 listed, and whether that row comes first; None for no such row."""
+
+
+NO_MATCH = "No match. Esc clears the filter."
 
 
 class Finder(Vertical):
@@ -89,8 +93,10 @@ class Finder(Vertical):
         self.empty = empty
         self._has_filter = has_filter
         self.can_focus = not has_filter
-        self.no_match = "No match. Esc clears the filter."
+        self.no_match = NO_MATCH
         """The message if no row matches the filter."""
+        self.needs_word_start = False
+        """Whether the filter matches only starts of words. Otherwise letters in order match: `mdl` finds `model`."""
         self.unlisted: Unlisted = lambda query, rows: None
         """Adds a row that depends on the filter text."""
         self._all_rows: tuple[PickerRow, ...] = ()
@@ -243,8 +249,9 @@ class Finder(Vertical):
         query = self.query_text.strip()
         if not query:
             return self._all_rows
-        positions = rank(query, [_matching_fields(row, query) for row in self._all_rows])
-        matches = [self._all_rows[position] for position in positions]
+        rows = [row for row in self._all_rows if not self.needs_word_start or _starts_words(row, query)]
+        positions = rank(query, [_matching_fields(row, query) for row in rows])
+        matches = [rows[position] for position in positions]
         name_start = fold(query)
         matches.sort(key=lambda row: not any(name.startswith(name_start) for name in row.names))
         # Rows of a group stay together; the group with the best match comes first.
@@ -272,6 +279,12 @@ def _matching_fields(row: PickerRow, query: str) -> tuple[str, ...]:
     words = fold(query).split()
     other_fields = [text for text in (row.also, row.detail) if any(word in fold(text) for word in words)]
     return (row.label, *other_fields)
+
+
+def _starts_words(row: PickerRow, query: str) -> bool:
+    """Return whether each word of `query` is the start of a word in `row`."""
+    text = fold(f"{row.label} {row.also} {row.detail}")
+    return all(re.search(rf"(?<!\w){re.escape(word)}", text) for word in fold(query).split())
 
 
 class ListScreen(ModalScreen[Result], Generic[Result]):
