@@ -26,7 +26,7 @@ def test_api_key_is_held_back_and_not_remembered_until_enter_is_pressed_again(tm
     path = tmp_path / "h"
 
     async def test(run: Running) -> None:
-        prompt = run.app.parts.prompt
+        prompt = run.app.widgets.prompt
         await run.send(KEY)
         await run.until(lambda: "looks like an API key" in run.text)
         assert run.conversation.prompts == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -10,7 +12,8 @@ from qcode.protocol.events import Retry, StepStarted
 from qcode.protocol.reply import TextDelta
 from qcode.tui.panels.search import SearchField
 from qcode.tui.terminal.driver import has_browser
-from qcode.tui.transcript.transcript import Transcript
+from qcode.tui.transcript.line import Line
+from qcode.tui.transcript.transcript import Transcript, find_matches
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, ended, says
 
@@ -63,26 +66,50 @@ def test_typing_searches_and_escape_returns(size: tuple[int, int]) -> None:
 def test_typed_letters_are_shown_before_the_search_lays_out_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     shown_at_start: list[str] = []
     laid_out: list[int] = []
-    steps = Transcript.lay_out_steps
+    steps = Transcript.search_steps
 
     async def test(run: Running) -> None:
-        def watched_steps(transcript: Transcript) -> Iterator[None]:
+        def watched_steps(transcript: Transcript, words: str) -> Iterator[None]:
             shown_at_start.append(bar(run))
             entries = transcript.row_layout.entries
-            for _ in steps(transcript):
+            for _ in steps(transcript, words):
                 laid_out.append(sum(entry.is_laid_out(transcript.row_layout.width) for entry in entries))
                 yield
 
         await asked(run)
-        monkeypatch.setattr(Transcript, "lay_out_steps", watched_steps)
+        monkeypatch.setattr(Transcript, "search_steps", watched_steps)
         await run.pilot.press("ctrl+f", *"needle")
         await run.until(lambda: "2400 of 2400" in bar(run))
         assert shown_at_start
         assert all("Find n" in shown for shown in shown_at_start)
-        assert len(laid_out) > 50, "the entries far above the view are laid out by the search"
-        assert laid_out == list(range(laid_out[0], laid_out[0] + len(laid_out))), "one entry in each step"
+        assert laid_out[-1] - laid_out[0] > 50, "the entries far above the view are laid out by the search"
+        assert all(later - earlier in (0, 1) for earlier, later in pairwise(laid_out)), "one entry in each step"
 
     text = "\n\n".join(f"paragraph {number} with a needle {'and more words ' * 20}" for number in range(2_400))
+    drive(test, ScriptedConversation([*says(text), ended()]))
+
+
+def test_matches_are_found_in_the_steps_and_not_again_by_the_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    searched: list[int] = []
+
+    def counted(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[int, int, int, int]]:
+        searched.append(len(rows))
+        return find_matches(rows, pattern)
+
+    async def test(run: Running) -> None:
+        await asked(run)
+        transcript = run.app.widgets.transcript
+        transcript.begin_search()
+        monkeypatch.setattr("qcode.tui.transcript.transcript.find_matches", counted)
+        steps = sum(1 for _ in transcript.search_steps("e"))
+        assert len(searched) == steps > 50
+        position = transcript.search("e")
+        assert position.count > 10_000
+        assert transcript.search_next(is_upwards=True).number == position.number - 1
+        assert len(searched) == steps
+        run.app.widgets.transcript.end_search(returns_to_start=True)
+
+    text = "\n\n".join(f"paragraph {number} with a needle {'and more words ' * 20}" for number in range(600))
     drive(test, ScriptedConversation([*says(text), ended()]))
 
 

@@ -110,12 +110,12 @@ class SearchBar(Horizontal):
 
     @work(exit_on_error=False, group="search")
     async def _run_search(self, text: str) -> None:
-        """Search in slices once the typed letter is painted: laying out long replies takes seconds."""
+        """Search in slices once the typed letter is painted: a long transcript takes seconds."""
         painted = asyncio.Event()
         self.call_after_refresh(painted.set)
         await painted.wait()
         start = slice_start = monotonic()
-        for _ in self._transcript.lay_out_steps() if text.strip() else ():
+        for _ in self._transcript.search_steps(text) if text.strip() else ():
             if monotonic() - slice_start > _SLICE_S:
                 if monotonic() - start > _PATIENCE_S:
                     self._show_count(Content.styled("searching…", "$muted"))

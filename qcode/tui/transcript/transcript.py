@@ -8,7 +8,9 @@ across wrapped rows, too. In `CardChoosingPane` the user moves from card to card
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import field
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -17,7 +19,7 @@ from textual.geometry import Offset
 
 from qcode.tui.transcript.content import Content, ThinkingMode
 from qcode.tui.transcript.entries import Entry, Foldable, PromptEntry
-from qcode.tui.transcript.layout import ReadingPosition, RowLayout
+from qcode.tui.transcript.layout import ReadingPosition
 from qcode.tui.transcript.line import SPACE_CLASS, Line, shown_text
 from qcode.tui.transcript.selection import SelectablePane
 from qcode.values import dataclass
@@ -62,6 +64,8 @@ class _Search:
     """The last row in view when the search began, as the index of an entry and a row of it."""
     text: str = ""
     current: Hit | None = None
+    found: dict[Entry, tuple[list[Line], str, list[Hit]]] = field(default_factory=dict)
+    """The matches of each entry, valid while its rows and the source of its folded part are the same."""
 
 
 class SearchingPane(SelectablePane):
@@ -79,17 +83,19 @@ class SearchingPane(SelectablePane):
         self._search = _Search(self.reading_position, last_row)
         self._unfolded_entries = []
 
-    def lay_out_steps(self) -> Iterator[None]:
-        """Lay out all entries for a search, one in each step, so that keys are handled between the steps.
+    def search_steps(self, text: str) -> Iterator[None]:
+        """Prepare `search(text)`: lay out and search one entry in each step, so that keys are handled in between.
 
-        The view stays where it is. A search after the last step lays out only entries that arrived meanwhile.
+        The view stays where it is. `search` then searches only entries that have changed meanwhile.
         """
+        self._set_text(text)
         layout, index = self.row_layout, 0
         while index < len(layout.entries):
             if not layout.entries[index].is_laid_out(layout.width):
                 layout.lay_out(index)
                 self.flush()
-                yield
+            self._hits_in(layout.entries[index])
+            yield
             index += 1
             layout = self.row_layout  # another one if the content was replaced
 
@@ -102,11 +108,12 @@ class SearchingPane(SelectablePane):
         if search is None:
             self.begin_search()
             return self.search(text)
-        search.text, search.current = text, None
+        self._set_text(text)
+        search.current = None
         self.highlight(pattern_of(text))
         hits = self._hits()
         order = self._order()
-        before = sum((order[hit.entry], hit.row) <= search.bottom for hit in hits)
+        before = bisect_right(hits, search.bottom, key=lambda hit: (order[hit.entry], hit.row))
         return self._go_to(hits, before - 1 if before else len(hits) - 1)
 
     def search_next(self, *, is_upwards: bool = True) -> SearchPosition:
@@ -119,9 +126,10 @@ class SearchingPane(SelectablePane):
             return self._go_to(hits, len(hits) - 1 if is_upwards else 0)
         order, current = self._order(), search.current
         here = (order.get(current.entry, 0), current.row, current.start)
-        places = [(order[hit.entry], hit.row, hit.start) for hit in hits]
-        before = sum(place < here for place in places)
-        is_on_hit = places[before : before + 1] == [here]
+        before = bisect_left(hits, here, key=lambda hit: (order[hit.entry], hit.row, hit.start))
+        is_on_hit = before < len(hits) and (hits[before].entry, *here[1:]) == (
+            current.entry, hits[before].row, hits[before].start,
+        )  # fmt: skip
         return self._go_to(hits, (before - 1 if is_upwards else before + is_on_hit) % len(hits))
 
     def end_search(self, *, returns_to_start: bool) -> None:
@@ -142,7 +150,29 @@ class SearchingPane(SelectablePane):
         if self._search is None or not self._search.text.strip():
             return []
         self.lay_out_all()
-        return find_all(self.row_layout, self._search.text)
+        return [hit for entry in self.row_layout.entries for hit in self._hits_in(entry)]
+
+    def _set_text(self, text: str) -> None:
+        search = self._search
+        if search is not None and search.text != text:
+            search.text, search.found = text, {}
+
+    def _hits_in(self, entry: Entry) -> list[Hit]:
+        """Return the matches in an entry that is laid out, from top to bottom."""
+        search, width = self._search, self.row_layout.width
+        pattern = pattern_of(search.text) if search is not None else None
+        if search is None or pattern is None:
+            return []
+        rows, source = entry.shown_rows(), ""
+        if isinstance(entry, Foldable) and not entry.is_unfolded:
+            source = entry.source()
+        if (known := search.found.get(entry)) is not None and known[0] == rows and known[1] == source:
+            return known[2]
+        is_hidden = isinstance(entry, Foldable) and bool(source) and pattern.search(source) is not None
+        searched_rows = entry.full_rows(width) if is_hidden and isinstance(entry, Foldable) else rows
+        hits = [Hit(entry, *match) for match in find_matches(searched_rows, pattern)]
+        search.found[entry] = (rows, source, hits)
+        return hits
 
     def _go_to(self, hits: list[Hit], index: int) -> SearchPosition:
         search = self._search
@@ -455,20 +485,6 @@ def pattern_of(text: str) -> re.Pattern[str] | None:
     """Return the pattern for `text`, ignoring case and the amount of white space; None if `text` is blank."""
     words = text.split()
     return re.compile(f"{SPACE_CLASS}+".join(map(re.escape, words)), re.IGNORECASE) if words else None
-
-
-def find_all(layout: RowLayout, text: str) -> list[Hit]:
-    """Return all matches from top to bottom. All entries of `layout` must be laid out."""
-    pattern = pattern_of(text)
-    if pattern is None:
-        return []
-    hits: list[Hit] = []
-    for entry in layout.entries:
-        rows = entry.shown_rows()
-        if isinstance(entry, Foldable) and not entry.is_unfolded and pattern.search(entry.source()):
-            rows = entry.full_rows(layout.width)
-        hits += [Hit(entry, *match) for match in find_matches(rows, pattern)]
-    return hits
 
 
 def find_matches(rows: Sequence[Line], pattern: re.Pattern[str]) -> list[tuple[int, int, int, int]]:
