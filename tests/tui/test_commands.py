@@ -77,9 +77,9 @@ def test_command_without_arguments_refuses_one_and_keeps_the_text() -> None:
     "command",
     [
         "/help nothing",
-        "/model nobody",
+        "/model unlisted",
         "/effort hgh",
-        "/connect nobody",
+        "/connect unlisted",
         "/mode pln",
         "/todos alll",
         "/jobs 7",
@@ -91,7 +91,7 @@ def test_command_without_arguments_refuses_one_and_keeps_the_text() -> None:
         "/permissions alow shell(ls)",
         "/permissions undo shell(never)",
         "/tools nothing",
-        "/mcp restart nobody",
+        "/mcp restart unlisted",
         "/export pdf",
     ],
 )
