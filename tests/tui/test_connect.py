@@ -368,7 +368,7 @@ def test_typing_narrows_the_list_and_backspace_widens_it() -> None:
         await run.pilot.press(*"zz")
         assert _highlighted(finder) == ""
         await run.pilot.press("enter")
-        assert "No match" in painted(run)
+        assert "No provider matches" in painted(run)
         await run.pilot.press("backspace", "backspace", *"rout")
         assert [row.id for row in finder.rows] == ["openrouter"]
 
