@@ -369,7 +369,7 @@ def test_typing_narrows_the_list_and_backspace_widens_it() -> None:
         assert _highlighted(finder) == ""
         await run.pilot.press("enter")
         assert "No provider matches" in painted(run)
-        await run.pilot.press("backspace", "backspace", *"rout")
+        await run.pilot.press("backspace", "backspace", *"openr")
         assert [row.id for row in finder.rows] == ["openrouter"]
 
     drive(test, connect=ScriptedKeysService())
