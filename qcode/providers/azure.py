@@ -2,7 +2,7 @@
 
 A resource is served at `/openai/v1`; there, requests contain the name of a deployment instead of a model name. With a
 dated `api-version`, the deployment is part of the address instead. Source: Azure's pages on the v1 API and its REST
-reference. `MODEL` in an address is replaced by the model of a request.
+reference. `MODEL_PLACEHOLDER` in an address is replaced by the model of a request.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit, urlunsplit
 
 from qcode.text.pattern import lazy_pattern
 
-MODEL = "{model}"
+MODEL_PLACEHOLDER = "{model}"
 KEY_HEADER = "api-key"
 TOKEN_VARIABLE = "AZURE_OPENAI_AD_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 VERSION_VARIABLES = ("AZURE_OPENAI_API_VERSION", "OPENAI_API_VERSION")
@@ -36,12 +36,15 @@ def with_version(address: str, environ: Mapping[str, str]) -> str:
 
 
 def complete(address: str) -> str:
-    """Return the base URL for requests. `address` is the endpoint of a resource, as the portal or programs show it."""
+    """Return the base URL for requests. `address` is the endpoint of a resource, as the portal or programs show it.
+
+    Example: `https://NAME.openai.azure.com/` becomes `https://NAME.openai.azure.com/openai/v1`.
+    """
     parts = urlsplit(address)
     path = _OPERATION.sub("", parts.path.rstrip("/"))
     is_dated = _DATED.match(dict(parse_qsl(parts.query)).get("api-version", "")) is not None
     if path in ("", "/openai"):
-        path = f"/openai/deployments/{MODEL}" if is_dated else "/openai/v1"
+        path = f"/openai/deployments/{MODEL_PLACEHOLDER}" if is_dated else "/openai/v1"
     return urlunsplit((parts.scheme, parts.netloc, path, parts.query, ""))
 
 

@@ -34,6 +34,7 @@ _DEFAULTS: Mapping[str, str] = {
 }
 
 # Models served only by their vendor (or a relay to it): a `vendor/model` name is the same model everywhere.
+# By vendor: its provider in the table, and the starts of the names of its models.
 _CLOSED: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "anthropic": ("anthropic", ("claude-",)),
     "openai": ("openai", ("gpt-3", "gpt-4", "gpt-5", "gpt-6", "o1", "o3", "o4")),
@@ -47,13 +48,16 @@ _FREE = Price(Decimal(0), Decimal(0), Decimal(0), Decimal(0))
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """The catalog by provider: facts by exact name, and the exact names for each plain name."""
+    """The catalog."""
 
     source: str
     """The public table that the catalog was built from, with its version."""
     date: str
+    """The date of that table."""
     facts: Mapping[str, Mapping[str, ModelFacts]]
+    """The facts about a model, by provider and exact name."""
     plain: Mapping[str, Mapping[str, tuple[str, ...]]]
+    """The exact names with the same plain name, by provider and plain name."""
     responses_only: frozenset[str]
     """The models of OpenAI that only the Responses API serves."""
 
@@ -86,6 +90,7 @@ def resolve(name: str, providers: Collection[str] = BUILT_IN) -> str | tuple[str
     Candidates are `provider/model` names too: the same model of several providers, or the nearest spellings, possibly
     none. Models served only by the Responses API resolve to `openai-responses` if that is among the providers.
     """
+    # Providers with the same rows of the table are one host; its models are offered with the first of these providers.
     provider_of: dict[str, str] = {}
     for provider in providers:
         provider_of.setdefault(canonical_provider(provider), provider)
@@ -156,6 +161,7 @@ def _find_relayed(provider: str, model: str) -> ModelFacts | None:
     facts = _find(vendor_provider, name) if name.startswith(families) else None
     if facts is None:
         return None
+    # The vendor's support for a prefill does not show that the relay passes it on.
     facts = replace(facts, prefill=False)
     if provider == "openrouter" and variant == "free":
         # A free variant has a different window and different limits (OpenRouter's page on the free variant).
@@ -270,7 +276,8 @@ CORRECTIONS: Mapping[tuple[str, str], Correction] = {
 }
 
 
-_SAME_HOST = {
+# The name in the table for other names of a provider.
+_TABLE_NAMES = {
     "openai-responses": "openai",
     "google": "gemini",
     "vertex": "gemini",
@@ -296,7 +303,7 @@ _BEDROCK_ARN = lazy_pattern(r"^arn:aws[a-z-]*:bedrock:[^/]*:(?:foundation-model|
 def canonical_provider(name: str) -> str:
     """Return the name of a provider in the table; an unknown name is returned unchanged."""
     lowered = name.strip().lower()
-    return _SAME_HOST.get(lowered, lowered)
+    return _TABLE_NAMES.get(lowered, lowered)
 
 
 def exact_name(provider: str, model: str) -> str:

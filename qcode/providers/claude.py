@@ -20,13 +20,14 @@ _BUDGETS: dict[Effort, int] = {"minimal": 1024, "low": 2048, "medium": 8192, "hi
 _ADAPTIVE_EFFORTS: dict[Effort, str] = {"none": "low", "minimal": "low"}
 # Models up to 4.5 take a token budget for thinking; later models think adaptively and take an effort.
 _BUDGET_MODEL = lazy_pattern(r"claude-(?:instant|v\d|[123]\b|4-[a-z]|[a-z]+-(?:3|4-[0-5](?!\d)|4-\d{8}|4$|4@))")
+# Models before 3.7 cannot think.
 _UNTHINKING_MODEL = lazy_pattern(r"claude-(?:instant|v\d|[12]\b|3-(?!7)|3$)")
 
 
 def thinking_fields(request: ModelRequest, effort: Effort, is_signed: Callable[[Reasoning], bool]) -> JsonObject:
     """Return the thinking parameters: an effort if the model takes one, otherwise a budget below the output cap.
 
-    `is_signed` returns whether a thinking block is sent back.
+    `is_signed` returns whether a thinking block has a signature, so that it can be sent back.
     """
     name = request.model.lower()
     if _UNTHINKING_MODEL.search(name):

@@ -21,13 +21,14 @@ class ConnectionOrigin:
     """The address and key of a request and their sources, for error messages."""
 
     provider: str
+    """The name of the provider in qcode."""
     address: str = ""
     address_source: str = ""
     """The variable, setting or command that supplied the address, empty for the default address."""
     key_source: str = ""
     """The variable, setting or command that supplied the key, empty if none did."""
     proxy: str = ""
-    """The variable that contains the address of the proxy."""
+    """The variable that contains the address of the proxy, empty if no proxy is used."""
     sign_in: str = ""
     """An instruction for the user, if the host uses credentials other than a key."""
     wants_version: bool = False
@@ -56,11 +57,15 @@ class Connection:
     """Everything that a client needs to connect."""
 
     name: str
+    """The name of the provider in qcode."""
     base_url: str
     api_key: str = field(default="", repr=False)
     key_source: str = ""
+    """See `ConnectionOrigin`."""
     base_url_source: str = ""
+    """See `ConnectionOrigin.address_source`."""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Additional headers; an empty value removes a usual header."""
     timeouts: Timeouts = Timeouts()
     sign_in: str = ""
     """See `ConnectionOrigin`."""

@@ -46,7 +46,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 IDLE_LIMIT_S = 30.0
-"""The time for which an idle connection stays open. Routers and load balancers drop it after about a minute."""
+"""The time for which an idle connection stays open: routers and load balancers drop one after about a minute."""
 
 _MAX_ERROR_BYTES = 1024 * 1024
 _ERROR_LIMIT_S = 10.0
@@ -59,10 +59,11 @@ _PLAIN_URL = lazy_pattern(
 
 @dataclass(frozen=True, slots=True)
 class Post:
-    """A POST request: its URL, its additional headers, and its JSON body."""
+    """A POST request with a JSON body."""
 
     url: str
     headers: Mapping[str, str]
+    """They replace the default headers; an empty value removes one."""
     body: bytes
 
 
@@ -84,12 +85,13 @@ _FAILURES = (ConnectFailed, ConnectionBroken, BadHeader, ErrorResponse)
 
 
 class DirectResponse:
-    """A response with an unread body. `first_bytes` is the part of the body that arrived with the head."""
+    """A response with an unread body."""
 
     def __init__(self, reader: ResponseReader, first_bytes: bytes, wire: HttpConnection) -> None:
         self.reader = reader
         self.wire = wire
         self._first_bytes = first_bytes
+        """The part of the body that arrived with the head."""
 
     @property
     def is_connection_reusable(self) -> bool:
@@ -191,11 +193,14 @@ class DirectClient:
         return None
 
     def _keep_open(self, wire: HttpConnection, keep_alive: str) -> None:
-        """Keep a connection open. `keep_alive` is the header; a second less than its timeout allows for the network."""
+        """Keep a connection open, at most until a second before the timeout in `keep_alive` (the header).
+
+        The second allows for the delay of the network.
+        """
         wire.idle_since = wire.loop.time()
         wire.idle_limit = IDLE_LIMIT_S
-        for part in keep_alive.split(","):
-            name, _, value = part.partition("=")
+        for parameter in keep_alive.split(","):
+            name, _, value = parameter.partition("=")
             if name.strip().lower() == "timeout" and value.strip().isdecimal():
                 wire.idle_limit = min(IDLE_LIMIT_S, float(value) - 1)
         self._idle.append(wire)

@@ -30,15 +30,17 @@ Address: TypeAlias = tuple[int, int, int, str, object]
 
 HEAD_START_S = 0.25
 """The time after which the next address is tried as well."""
-_HIGH_WATER = 1024 * 1024
-_INFLATED_BYTES = 1024 * 1024
+_MAX_BUFFERED_BYTES = 1024 * 1024
+"""The number of received bytes that are not read yet at which receiving pauses."""
+_MAX_INFLATED_BYTES = 1024 * 1024
+"""The maximum size of a decoded block."""
 _GZIP_MAGIC = b"\x1f"
 _NAME = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _VALUE = lazy_pattern(r"[^\x00-\x08\x0a-\x1f\x7f]*")
 
 
 class ConnectFailed(ConnectionError):  # noqa: N818 - describes the connection
-    """The connection failed: DNS, route, server or TLS."""
+    """No connection was made, because of DNS, the route, the server or TLS."""
 
     def __init__(self, seconds: float | None = None) -> None:
         super().__init__("not reached")
@@ -171,8 +173,9 @@ class Inflater:
         self._is_gzip = name.endswith("gzip")
         self._window = zlib.MAX_WBITS | 16 if self._is_gzip else zlib.MAX_WBITS
         self._inflater = zlib.decompressobj(self._window)
-        self._first = b""
+        self._first_bytes = b""
         self._is_sniffed = False
+        """Whether the encoding was determined from the first bytes."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the decoded body in `data`, in blocks of bounded size if it was compressed."""
@@ -181,13 +184,13 @@ class Inflater:
                 yield data
             return
         if not self._is_sniffed:
-            self._first += data
+            self._first_bytes += data
             # The first two bytes show whether a deflate body has a zlib header.
-            if len(self._first) < 2:
+            if len(self._first_bytes) < 2:
                 return
-            data = self._first
+            data = self._first_bytes
             self._is_sniffed = True
-            if not self._is_gzip and not _is_wrapped(data):
+            if not self._is_gzip and not _has_zlib_header(data):
                 self._inflater = zlib.decompressobj(-zlib.MAX_WBITS)
         while True:
             if self._inflater.eof:
@@ -196,22 +199,22 @@ class Inflater:
                     return
                 self._inflater = zlib.decompressobj(self._window)
             try:
-                inflated = self._inflater.decompress(data, _INFLATED_BYTES)
+                inflated = self._inflater.decompress(data, _MAX_INFLATED_BYTES)
             except zlib.error as error:
                 raise ValueError("the compressed response is corrupted") from error
             if inflated:
                 yield inflated
             data = self._inflater.unconsumed_tail or self._inflater.unused_data
-            if not data and len(inflated) < _INFLATED_BYTES:
+            if not data and len(inflated) < _MAX_INFLATED_BYTES:
                 return
 
     def close(self) -> None:
         """Handle the end of the body. Raise `ValueError` if the compressed data is incomplete."""
-        if self._first and not self._inflater.eof:
+        if self._first_bytes and not self._inflater.eof:
             raise ValueError("the compressed response is truncated")
 
 
-def _is_wrapped(data: bytes) -> bool:
+def _has_zlib_header(data: bytes) -> bool:
     """Return whether `data` starts with a zlib header (RFC 1950): method 8 and a checksum over two bytes."""
     return data[0] & 15 == 8 and (data[0] << 8 | data[1]) % 31 == 0
 
@@ -281,7 +284,7 @@ class HttpConnection(asyncio.Protocol):
         self.has_received = True
         self._received.append(data)
         self._size += len(data)
-        if self._size > _HIGH_WATER and not self._is_paused and self._transport is not None:
+        if self._size > _MAX_BUFFERED_BYTES and not self._is_paused and self._transport is not None:
             self._is_paused = True
             self._transport.pause_reading()
         self._wake()
@@ -322,10 +325,10 @@ async def _addresses(host: str, port: int) -> list[Address]:
     def look_up() -> list[Address]:
         return list(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
 
-    return look_up() if _is_number(host) else await run_in_thread(look_up)
+    return look_up() if _is_ip_address(host) else await run_in_thread(look_up)
 
 
-def _is_number(host: str) -> bool:
+def _is_ip_address(host: str) -> bool:
     for family in (socket.AF_INET, socket.AF_INET6):
         try:
             socket.inet_pton(family, host)

@@ -155,9 +155,11 @@ _ADVICE = {
     "vllm": "start vLLM with a larger --max-model-len",
     "sglang": "start SGLang with a larger --context-length",
 }
+"""How to enlarge the window, by the kind of server."""
 DEFAULT_PORTS = frozenset({11434, 1234, 8080, 8000, 30000})
 """The default ports of Ollama, LM Studio, llama.cpp, vLLM and SGLang."""
 _WINDOW_FIELDS = ("max_model_len", "context_length", "context_window", "n_ctx")
+# The line of a Modelfile that sets the window, such as "num_ctx    8192".
 _NUM_CTX = lazy_pattern(r"^[^\S\n]*+num_ctx[^\S\n]++(\d++)[^\S\n]*+$", re.MULTILINE)
 
 
@@ -168,7 +170,7 @@ class LocalWindow:
     tokens: int
     """The size of the window."""
     advice: str
-    """How to enlarge it on this kind of server."""
+    """How to enlarge the window on this kind of server."""
 
     @property
     def is_small(self) -> bool:
@@ -189,7 +191,7 @@ def is_known_server(provider: str, base_url: str) -> bool:
 
 
 class WindowQuery:
-    """A query of one server for the window of one model. `provider` is the name of the server in qcode, often its kind.
+    """A query of one server for the window of one model.
 
     A server of unknown kind gets one request, for its list of models. The response identifies the kind.
     """
@@ -198,8 +200,10 @@ class WindowQuery:
         self, provider: str, base_url: str, model: str, *, key: str = "", headers: Mapping[str, str] | None = None
     ) -> None:
         self._provider = provider
+        """The name of the server in qcode, often its kind."""
         self._base_url = base_url
         self._root = strip_version(base_url)
+        """The address without a version."""
         self._model = model
         self._headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
         self.is_settled = False
@@ -220,10 +224,9 @@ class WindowQuery:
         return window
 
     async def _read_window(self) -> LocalWindow | None:
-        kind, listed = self._provider, None
+        kind, tokens = self._provider, None
         if kind not in ("ollama", "lmstudio"):
-            kind, listed = await self._kind()
-        tokens = listed
+            kind, tokens = await self._read_kind()
         if tokens is None and kind in _WINDOW_READERS:
             tokens = await _WINDOW_READERS[kind](self)
         elif tokens is None:
@@ -231,7 +234,7 @@ class WindowQuery:
         advice = _ADVICE.get(kind, "start its server with a larger context")
         return LocalWindow(tokens, advice) if tokens else None
 
-    async def _kind(self) -> tuple[str, int | None]:
+    async def _read_kind(self) -> tuple[str, int | None]:
         """Return the kind of the server, and the window if its list of models contains it."""
         suffix = "/models" if self._base_url != self._root else "/v1/models"
         models = objects_in(object_in(await self._get(self._base_url, suffix)).get("data"))
@@ -307,16 +310,16 @@ async def request_json(
     if parts.scheme != "http" or not parts.hostname:
         raise ValueError("not a plain HTTP address")
     content = json.dumps(body).encode() if body is not None else b""
-    sent = {
+    request_headers = {
         "Host": parts.netloc.rpartition("@")[2],
         "Accept": "application/json",
         "Connection": "close",
         **(headers or {}),
     }
     if content:
-        sent |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
+        request_headers |= {"Content-Type": "application/json", "Content-Length": str(len(content))}
     method = "POST" if body is not None else "GET"
-    head = write_head(method, f"{parts.path.rstrip('/')}{path}", sent, version="1.0")
+    head = write_head(method, f"{parts.path.rstrip('/')}{path}", request_headers, version="1.0")
     wire = await connect(parts.hostname, parts.port or 80, None, None)
     try:
         wire.send(head + content)

@@ -25,6 +25,7 @@ MAX_RESET = timedelta(days=35)
 
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0}
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m(?!s))?(?:(\d+(?:\.\d+)?)(ms|s))?")
+# Examples: "Please try again in 6m0s", "resets after about 3 hours".
 _NAMED_WAIT = re.compile(
     r"(?:try again|retry|resets?|available again) (?:in|after) (?:about )?"
     r"(?:(?P<short>(?:\d{1,6}(?:\.\d{1,6})?(?:ms|[smhd]))+)"
@@ -39,14 +40,14 @@ _BUDGETS = ("requests", "tokens", "input-tokens", "output-tokens")
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """The end of a limit; None if the response does not name it."""
+    """The end of a limit."""
 
     after: float | None
-    """The seconds until the end."""
+    """The seconds until the end, None if the response does not name it."""
     at: int | None = None
-    """The time of the end in seconds since 1970. Also None for a time in the past or after `MAX_RESET`."""
+    """The time of the end in seconds since 1970, None if `after` is None, 0 or longer than `MAX_RESET`."""
     period: LimitPeriod = ""
-    """Empty if unknown."""
+    """The period of the limit, empty if unknown."""
 
 
 def read_reset(
@@ -62,12 +63,12 @@ def read_reset(
     period = _period(headers, error, message, quota_ids)
     # With its limit per day, Gemini also sends a `retryDelay`, which is sometimes correct and sometimes 38 seconds.
     is_per_day = period == "day" and bool(quota_ids)
-    candidates = (
+    waits = (
         iter([_until_midnight_pacific(server_time)])
         if is_per_day
-        else _candidates(headers, error, message, server_time)
+        else _possible_waits(headers, error, message, server_time)
     )
-    after = next((wait for wait in candidates if wait >= 0), None)
+    after = next((wait for wait in waits if wait >= 0), None)
     return Reset(after, _unix_time(now, after), period)
 
 
@@ -84,9 +85,12 @@ def _unix_time(now: datetime, after: float | None) -> int | None:
     return math.ceil(now.timestamp() + after)
 
 
-def _candidates(headers: Mapping[str, str], error: JsonObject, message: str, server_time: datetime) -> Iterator[float]:
+def _possible_waits(
+    headers: Mapping[str, str], error: JsonObject, message: str, server_time: datetime
+) -> Iterator[float]:
     """Yield the wait in seconds from each header and field of the response, the most reliable one first."""
     metadata = object_in(error.get("metadata"))
+    # OpenRouter copies the headers of the model's host into the error.
     relayed = {key.lower(): str(value) for key, value in object_in(metadata.get("headers")).items()}
     for fields in (headers, relayed):
         yield from _header_waits(fields, server_time)
@@ -97,7 +101,7 @@ def _candidates(headers: Mapping[str, str], error: JsonObject, message: str, ser
     for fields in (headers, relayed):
         for name in ("anthropic-ratelimit-unified-reset", "x-codex-primary-reset-at", "x-codex-secondary-reset-at"):
             yield from _since_1970(fields.get(name), server_time)
-        yield from _exhausted_budgets(fields, server_time)
+        yield from _budget_waits(fields, server_time)
         yield from _since_1970(fields.get("x-ratelimit-reset"), server_time)
     if (match := _NAMED_WAIT.search(message)) is not None:
         yield from _if_positive(_wait_seconds(match))
@@ -124,7 +128,7 @@ def _detail_waits(error: JsonObject) -> Iterator[float]:
             yield seconds
 
 
-def _exhausted_budgets(headers: Mapping[str, str], server_time: datetime) -> Iterator[float]:
+def _budget_waits(headers: Mapping[str, str], server_time: datetime) -> Iterator[float]:
     """Yield the longest wait of all exhausted budgets.
 
     Example: with `x-ratelimit-remaining-requests: 0`, `…-reset-requests: 2m59.56s` and 900 tokens remaining, the wait
@@ -139,6 +143,7 @@ def _exhausted_budgets(headers: Mapping[str, str], server_time: datetime) -> Ite
                 continue
             date = _date(reset)
             wait = _duration(reset) if date is None else (date - server_time).total_seconds()
+            # Without `remaining`, only a reset in the style of OpenAI (with a suffix) is of an exhausted budget.
             if wait is not None and wait > 0 and (remaining is not None or suffix):
                 waits.append(wait)
     if waits:
@@ -184,6 +189,7 @@ def _since_1970(value: Json, server_time: datetime) -> Iterator[float]:
     """Yield the seconds until a time in seconds or milliseconds since 1970, or an RFC 3339 time."""
     number = _seconds(value)
     if number is not None:
+        # Seconds since 1970 reach 1e11 only in the year 5138, so a larger number is milliseconds.
         yield from _if_positive((number / 1000 if number > 1e11 else number) - server_time.timestamp())
     elif isinstance(value, str) and (date := _date(value)) is not None:
         yield from _if_positive((date - server_time).total_seconds())

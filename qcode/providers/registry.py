@@ -28,6 +28,7 @@ class ProviderSpec:
     name: str
     protocol: WireProtocol
     base_url: str = ""
+    """The default address, empty if it depends on the account of the user."""
     key_variables: tuple[str, ...] = ()
     """Environment variables with the key; the first that is set wins."""
     base_url_variables: tuple[str, ...] = ()
@@ -35,18 +36,18 @@ class ProviderSpec:
     needs_key: bool = True
     """False for a local server, and for a host whose SDK finds credentials."""
     quirks: ChatQuirks = COMPATIBLE
-    """Only for the `openai` protocol. The next two fields override it."""
+    """Only for the `openai` protocol; `max_tokens_field` and `reasoning_field` override its fields."""
     max_tokens_field: MaxTokensField | None = None
     reasoning_field: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """Additional headers of each request."""
+    """Additional headers of every request."""
     key_path: str = ""
     """A path that requires a valid key, for hosts that list their models without a key."""
     is_vertex: bool = False
     """Whether the models belong to a Google Cloud project; `vertex.address` builds the address."""
 
 
-_AWS_CHAIN = (
+_AWS_VARIABLES = (
     "AWS_PROFILE",
     "AWS_ACCESS_KEY_ID",
     "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -55,12 +56,12 @@ _AWS_CHAIN = (
 )
 """Variables that indicate that Amazon's SDK will find credentials; their values are not keys."""
 
-_GOOGLE_CHAIN = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")
+_GOOGLE_VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "ANTHROPIC_VERTEX_PROJECT_ID")
 """Variables that indicate that Google's SDK will find credentials; their values are not keys."""
 
 _GOOGLE_SIGN_IN = "gcloud auth application-default login"
 
-_OPENAIS = ("openai", "openai-responses")
+_OPENAI = ("openai", "openai-responses")
 _PLAIN_PREFILL = ChatQuirks(prefill="plain")
 """A host that continues an assistant message at the end of a request, without a special field."""
 
@@ -180,10 +181,10 @@ def key_name(spec: ProviderSpec) -> str:
 
 def takes_key(spec: ProviderSpec) -> bool:
     """Return whether a key can be stored for `spec`. The demo has no key, and some SDKs find credentials themselves."""
-    return spec.protocol != "demo" and not has_chain(spec)
+    return spec.protocol != "demo" and not finds_credentials(spec)
 
 
-def has_chain(spec: ProviderSpec) -> bool:
+def finds_credentials(spec: ProviderSpec) -> bool:
     """Return whether the SDK of `spec` (of Amazon or Google) finds credentials on this machine."""
     return spec.protocol == "bedrock" or spec.is_vertex
 
@@ -191,17 +192,17 @@ def has_chain(spec: ProviderSpec) -> bool:
 def credential_of(spec: ProviderSpec, environ: Mapping[str, str]) -> str:
     """Return the name of the variable that indicates a credential for `spec`, empty if there is none.
 
-    It is also empty if the provider's package is not installed: an AWS profile for other work must not select a model.
+    The name is also empty if Amazon's package is not installed: an AWS profile for other work must not select a model.
     """
     if spec.is_vertex:
-        return _first_set((*spec.key_variables, *_GOOGLE_CHAIN), environ)[1]
+        return _first_set((*spec.key_variables, *_GOOGLE_VARIABLES), environ)[1]
     if spec.protocol != "bedrock":
         return key_of(spec, environ)[1]
     from importlib.util import find_spec
 
     if find_spec("botocore") is None:
         return ""
-    return _first_set(spec.key_variables if spec.needs_key else (*spec.key_variables, *_AWS_CHAIN), environ)[1]
+    return _first_set(spec.key_variables if spec.needs_key else (*spec.key_variables, *_AWS_VARIABLES), environ)[1]
 
 
 def base_url_of(spec: ProviderSpec, environ: Mapping[str, str]) -> tuple[str, str]:
@@ -245,7 +246,7 @@ def connect(
         base_url_source=base_url_source,
         headers={**_key_headers(address, api_key.strip(), key_source), **spec.headers, **(headers or {})},
         timeouts=timeouts or Timeouts(),
-        wants_version=spec.protocol in _OPENAIS,
+        wants_version=spec.protocol in _OPENAI,
     )
     return _client(connection, spec)
 
@@ -260,7 +261,7 @@ def _complete_address(spec: ProviderSpec, address: str) -> str:
     if not address:
         hint = f"set base_url under [providers.{spec.name}]"
         raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a base URL: {hint}")
-    return azure.complete(address.strip()) if spec.protocol in _OPENAIS and azure.is_azure(address) else address
+    return azure.complete(address.strip()) if spec.protocol in _OPENAI and azure.is_azure(address) else address
 
 
 def _key_headers(address: str, api_key: str, key_source: str) -> Mapping[str, str]:

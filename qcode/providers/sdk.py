@@ -125,7 +125,7 @@ def convert_error(connection: Connection, error: Exception) -> ProviderError:
     response = getattr(error, "response", None)
     if isinstance(response, httpx2.Response):
         return _httpx2_response_error(connection, response)
-    for cause in _chain(error):
+    for cause in _error_chain(error):
         if isinstance(cause, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError):
             return _transport_error(connection, cause)
     if isinstance(error, OSError):
@@ -194,7 +194,7 @@ def timeout_reason(seconds: float) -> str:
 
 def connection_error(connection: Connection, error: Exception) -> ProviderError:
     """Return the error for a connection that failed. An untrusted certificate is not retried."""
-    is_untrusted = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _chain(error))
+    is_untrusted = any(isinstance(cause, ssl.SSLCertVerificationError) for cause in _error_chain(error))
     return unreachable_error(connection, reason_of(error), ErrorKind.TLS if is_untrusted else ErrorKind.UNREACHABLE)
 
 
@@ -208,7 +208,7 @@ def unreachable_error(connection: Connection, reason: str, kind: ErrorKind = Err
 
 def reason_of(error: Exception) -> str:
     """Return why a connection failed, from the most specific cause."""
-    for cause in _chain(error):
+    for cause in _error_chain(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return f"its certificate is not trusted ({cause.verify_message}); set SSL_CERT_FILE to use your own CA file"
         if isinstance(cause, ssl.SSLError):
@@ -222,7 +222,7 @@ def reason_of(error: Exception) -> str:
     return str(error).partition("\n")[0][:200] or "no connection"
 
 
-def _chain(error: BaseException) -> Iterator[BaseException]:
+def _error_chain(error: BaseException) -> Iterator[BaseException]:
     """Yield an error, the errors that it wraps, and its causes, without duplicates."""
     visited: set[int] = set()
     unvisited: list[BaseException] = [error]
@@ -267,7 +267,7 @@ class _ThreadResult(Generic[T]):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> bool:
-        # The event loop may be closed already.
+        # `_settle` raises the exception in the event loop, which may be closed already.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._settle, error)
         return True

@@ -85,7 +85,7 @@ class SseParser:
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data_size += len(value) + 1
-            self._check(self._data_size)
+            self._check_size(self._data_size)
             self._data.append(value)
         elif name == b"event":
             self._event = value
@@ -100,7 +100,7 @@ class SseParser:
 
     def _append_partial(self, data: bytes) -> None:
         self._partial_size += len(data)
-        self._check(self._partial_size)
+        self._check_size(self._partial_size)
         self._partial.append(data)
 
     def _take_partial(self, line_end: bytes) -> bytes:
@@ -108,10 +108,10 @@ class SseParser:
         line = b"".join((*self._partial, line_end))
         self._partial.clear()
         self._partial_size = 0
-        self._check(len(line))
+        self._check_size(len(line))
         return line
 
-    def _check(self, size: int) -> None:
+    def _check_size(self, size: int) -> None:
         if size > self._max_event_bytes:
             limit = self._max_event_bytes // (1024 * 1024)
             raise ProviderError(

@@ -1,7 +1,7 @@
 """Offline token counts with one vocabulary from the package (o200k_base).
 
-A prompt is counted if the provider has not counted it yet, and its size in bytes does not show whether it fits. For
-models with another vocabulary the count is an estimate. tiktoken is imported when the vocabulary is loaded. Its
+A prompt is counted if the provider has not reported its size and the number of bytes alone does not show that it fits.
+For models with another vocabulary the count is an estimate. tiktoken is imported when the vocabulary is loaded. Its
 `get_encoding` is never called, because with an empty cache it downloads the vocabulary without a time limit.
 `scripts/build_vocabulary.py` creates `data/o200k_base.*`. Text is encoded in slices, because a very long run of white
 space makes tiktoken's pattern overflow and print a traceback.
@@ -76,7 +76,7 @@ def ranks_in(rank_file: bytes) -> dict[bytes, int]:
 
 
 class TokenCounter:
-    """A token counter. All counters of a process share one vocabulary. Thread-safe."""
+    """A counter of tokens in a text. All counters of a process share one vocabulary. Thread-safe."""
 
     def __init__(self, load: Callable[[], Encoding | None] = load_vocabulary) -> None:
         self._load = load
@@ -119,6 +119,7 @@ def slices(text: str, size: int) -> Iterator[str]:
     while len(text) - start > size:
         end = start + size
         cut = text.rfind(" ", start + size // 2, end)
+        # Not inside several spaces, because a token may contain all of them.
         while cut > 0 and text[cut - 1].isspace():
             cut = text.rfind(" ", start + size // 2, cut)
         end = cut if cut > start else end

@@ -90,7 +90,7 @@ def credential_row(spec: ProviderSpec, settings: Settings, keys: Keys) -> Creden
     stored = keys.location_of(spec)
     if variable:
         chain: Source = "google" if spec.is_vertex else "aws"
-        is_chain = registry.has_chain(spec) and variable not in spec.key_variables
+        is_chain = registry.finds_credentials(spec) and variable not in spec.key_variables
         return CredentialRow(spec.name, chain if is_chain else "environment", variable, stored)
     if setting := keys.setting_of(spec):
         return CredentialRow(spec.name, "command", setting, stored)
@@ -466,7 +466,7 @@ class KeysService:
         checked = await check(settings, keys, spec, key)
         if checked.verdict == "refused" or (key is None and checked.verdict == "unknown"):
             raise ValueError(checked.note)
-        models = () if registry.has_chain(spec) else checked.models
+        models = () if registry.finds_credentials(spec) else checked.models
         return CheckedKey(key, checked.verdict == "accepted", checked.note, models)
 
     async def save_key(self, name: str, checked: CheckedKey) -> tuple[str, ...]:

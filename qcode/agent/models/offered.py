@@ -17,7 +17,7 @@ from qcode.engine.model_facts import HostKnowledge
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.model import Effort, ModelFacts
 from qcode.providers.connection import is_local
-from qcode.providers.registry import ProviderSpec, has_chain
+from qcode.providers.registry import ProviderSpec, finds_credentials
 from qcode.providers.sdk import run_in_thread
 from qcode.values import dataclass
 
@@ -125,7 +125,7 @@ class ModelsService:
     ) -> OfferedProvider:
         settings, keys = self._context.settings, self._context.keys
         source = keys.source_of(spec)
-        is_ready = bool(source) or not (has_chain(spec) or needs_key(spec, settings, keys.env))
+        is_ready = bool(source) or not (finds_credentials(spec) or needs_key(spec, settings, keys.env))
         if not is_ready and not with_unready:
             return OfferedProvider(spec.name, is_ready=False)
         listed = _catalog_models(spec)
@@ -135,7 +135,7 @@ class ModelsService:
             source_text(source) if source else "",
             is_ready,
             models=tuple(self._model(spec, name, learned) for name in names),
-            may_list_more=not listed and not has_chain(spec),
+            may_list_more=not listed and not finds_credentials(spec),
         )
 
     def _configured_models(self, spec: ProviderSpec) -> Iterable[str]:

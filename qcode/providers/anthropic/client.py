@@ -1,8 +1,8 @@
-"""The Messages API over the anthropic SDK, which owns address, authentication, headers and error classes.
+"""The Messages API, directly or over the anthropic SDK.
 
-The body is passed unchanged as `extra_body`: the SDK converts no field and prints no warning about a model or a
-thinking mode. The response is read as bytes (`providers.streaming`). Separate from `registry`, because this module is
-loaded with the first model of this protocol.
+The body is passed to the SDK unchanged as `extra_body`: the SDK converts no field and prints no warning about a model
+or a thinking mode. The response is read as bytes (`providers.streaming`). Separate from `registry`, because this module
+is loaded with the first model of this protocol.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
             headers["authorization"] = f"Bearer {connection.api_key}"
         # The same field order as the SDK, so that a host gets the same bytes with and without the SDK.
         ordered = {name: body[name] for name in ("max_tokens", "messages", "model", *sorted(body))}
-        sent = self._encoded_messages.body(ordered)
-        return Post(f"{connection.base_url}/v1/messages", headers | dict(connection.headers), sent)
+        content = self._encoded_messages.body(ordered)
+        return Post(f"{connection.base_url}/v1/messages", headers | dict(connection.headers), content)
 
     @asynccontextmanager
     async def _open(self, client: AsyncAnthropic, request: ModelRequest) -> AsyncIterator[httpx2.Response]:

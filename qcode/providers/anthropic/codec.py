@@ -65,15 +65,15 @@ _EMPTY = "(empty message)"
 
 
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
-    """Return the request body. With `encoded`, it lacks the settled messages, which `encoded.body` adds."""
-    rest: Sequence[Message] = request.messages
+    """Return the request body. With `encoded`, the body lacks the settled messages, which `encoded.body` adds."""
+    unsettled: Sequence[Message] = request.messages
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, used_ids = encoded.encode_settled(rest, "", partial(_encode_settled, encoded))
-    api_messages = _messages(alternate(rest, _call_id, used_ids), encoded or EncodedMessages())
+        unsettled, used_ids = encoded.encode_settled(unsettled, "", partial(_encode_settled, encoded))
+    api_messages = _messages(alternate(unsettled, _call_id, used_ids), encoded or EncodedMessages())
     if request.is_prefill and api_messages and api_messages[-1]["role"] == "assistant":
-        _strip_end(api_messages[-1])
+        _strip_prefill(api_messages[-1])
     _mark_cache(api_messages)
     add_note(api_messages, _text(request.note))
     body: JsonObject = {
@@ -117,12 +117,12 @@ def _messages(messages: list[Message], encoded: EncodedMessages, *, has_end: boo
 
 
 def _user(message: Message) -> list[Json]:
-    results, rest = results_first(message.blocks)
+    results, others = results_first(message.blocks)
     content: list[Json] = [_result(result) for result in results]
     for result in results:
         if result.is_error:
             content += [_image(image) for image in result.images]
-    for block in rest:
+    for block in others:
         if isinstance(block, Image):
             content.append(_image(block))
         elif block.text.strip():
@@ -133,8 +133,8 @@ def _user(message: Message) -> list[Json]:
 def _assistant(message: Message, *, is_last: bool) -> list[Json]:
     """Return the blocks of an assistant message.
 
-    `is_last`: the request ends with the message, so it may end with a search that has no result yet: the host resumes
-    the search.
+    If `is_last`, the request ends with this message. Then its last block may be a search without a result, which the
+    host resumes.
     """
     content: list[Json] = []
     blocks = message.blocks
@@ -239,7 +239,8 @@ def _tools(request: ModelRequest) -> JsonObject:
     return {"tools": tools} if is_allowed else {"tools": tools, "tool_choice": {"type": "none"}}
 
 
-def _strip_end(message: JsonObject) -> None:
+def _strip_prefill(message: JsonObject) -> None:
+    """Remove white space at the end of a prefill, which the API rejects."""
     content = message["content"]
     if not isinstance(content, list) or not content:
         return
@@ -303,15 +304,19 @@ class AnthropicDecoder(EndState):
         self._tag = tag
         self._prefilled_space = PrefilledSpace(prefilled_space)
         self._blocks = BlockWriter()
-        # By the index of a block in the stream: its number, the JSON arguments that no delta contained, its signature
-        # or redacted data, a block of a hosted search, and the citations of a text.
+        # The keys of these mappings are the indexes of blocks in the stream.
         self._numbers: dict[int, int] = {}
+        """The number of each block in the reply."""
         self._whole_inputs: dict[int, str] = {}
+        """The JSON arguments of calls, if no delta contained them, and of hosted searches."""
         self._opaque_fields: dict[int, dict[str, str]] = {}
+        """The signature or the redacted data of thinking."""
         self._hosted_blocks: dict[int, JsonObject] = {}
+        """The open blocks of searches that the host runs."""
         self._citations: dict[int, list[Json]] = {}
+        """The citations of a text."""
         self._searches = Searches()
-        self._calls = 0
+        self._call_count = 0
         self._response_id = ""
         self._has_started = False
         self._detail = ""
@@ -344,7 +349,7 @@ class AnthropicDecoder(EndState):
         if not self.is_complete or not self._has_started:
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         raw = self._raw_stop or ""
-        stop = normalize_stop(STOPS, raw, has_calls=self._calls > 0)
+        stop = normalize_stop(STOPS, raw, has_calls=self._call_count > 0)
         unfinished = [event for index in list(self._whole_inputs) for event in self._block_stop({"index": index})]
         return [*unfinished, *self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, raw, self._detail)]
 
@@ -393,8 +398,8 @@ class AnthropicDecoder(EndState):
         name = text_in(block.get("name"))
         if not name:
             return []
-        self._calls += 1
-        call_id = text_in(block.get("id")) or mint_call_id(self._tag, self._response_id, self._calls)
+        self._call_count += 1
+        call_id = text_in(block.get("id")) or mint_call_id(self._tag, self._response_id, self._call_count)
         self._numbers[index], events = self._blocks.begin_call(call_id, name)
         if isinstance(block.get("input"), dict) and block["input"]:
             # Some servers send the whole input here and no deltas. It is used only if no delta follows.

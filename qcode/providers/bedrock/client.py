@@ -54,6 +54,7 @@ class BedrockProvider(SdkProvider[_BedrockClient]):
         super().__init__(replace(connection, sign_in=SIGN_IN))
         self.host = connection.base_url or connection.name
         self._given_connection = self._connection
+        """The connection before the SDK determined its address and certificates."""
         self._encoded_messages = EncodedMessages("messages", json.JSONEncoder(ensure_ascii=False))
 
     def _make_client(self) -> _BedrockClient:
@@ -105,8 +106,9 @@ def _model_names(control: BedrockControl) -> list[str]:
     names = [text_in(model.get("modelId")) for model in models]
     for page in control.get_paginator("list_inference_profiles").paginate():
         for profile in objects_in(page.get("inferenceProfileSummaries")):
-            is_own = profile.get("type") == "APPLICATION"
-            names.append(text_in(profile.get("inferenceProfileArn" if is_own else "inferenceProfileId")))
+            # A request names a profile of the account by its ARN, a profile of Amazon by its id.
+            is_of_account = profile.get("type") == "APPLICATION"
+            names.append(text_in(profile.get("inferenceProfileArn" if is_of_account else "inferenceProfileId")))
     return [name for name in names if name]
 
 

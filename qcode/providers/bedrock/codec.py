@@ -51,17 +51,17 @@ _EMPTY_RESULT = "(no output)"
 
 
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
-    """Return the request body. With `encoded`, it lacks the settled messages, which `encoded.body` adds."""
+    """Return the request body. With `encoded`, the body lacks the settled messages, which `encoded.body` adds."""
     name = request.model.lower()
     is_caching, is_rich = _CACHING_MODEL.search(name) is not None, _RICH_RESULT_MODEL.search(name) is not None
-    rest: Sequence[Message] = request.messages
+    unsettled: Sequence[Message] = request.messages
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, used_ids = encoded.encode_settled(rest, f"{is_rich}", partial(_messages, is_rich))
-    api_messages = _messages(is_rich, rest, used_ids)
+        unsettled, used_ids = encoded.encode_settled(unsettled, f"{is_rich}", partial(_messages, is_rich))
+    api_messages = _messages(is_rich, unsettled, used_ids)
     if request.is_prefill and api_messages and api_messages[-1]["role"] == "assistant":
-        _strip_end(api_messages[-1])
+        _strip_prefill(api_messages[-1])
     if is_caching:
         _mark_cache(api_messages)
     add_note(api_messages, _text(request.note))
@@ -76,7 +76,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
 
 
 def _messages(is_rich: bool, messages: Sequence[Message], used_ids: set[str]) -> list[JsonObject]:
-    """Return messages in the form of the API. `is_rich`: results may have a status and images."""
+    """Return messages in the form of the API. If `is_rich`, results may have a status and images."""
     api_messages: list[JsonObject] = []
     for message in alternate(messages, _call_id, used_ids):
         content = _user(message, is_rich=is_rich) if message.role == "user" else _assistant(message)
@@ -93,12 +93,12 @@ def _messages(is_rich: bool, messages: Sequence[Message], used_ids: set[str]) ->
 
 
 def _user(message: Message, *, is_rich: bool) -> list[Json]:
-    results, rest = results_first(message.blocks)
+    results, others = results_first(message.blocks)
     content: list[Json] = [_result(result, is_rich=is_rich) for result in results]
     for result in results:
         if result.is_error or not is_rich:
             content += [_image(image) for image in result.images]
-    for block in rest:
+    for block in others:
         if isinstance(block, Image):
             content.append(_image(block))
         elif block.text.strip():
@@ -182,7 +182,8 @@ def _effort(request: ModelRequest) -> JsonObject:
     return {}
 
 
-def _strip_end(message: JsonObject) -> None:
+def _strip_prefill(message: JsonObject) -> None:
+    """Remove white space at the end of a prefill, which the API rejects."""
     content = message["content"]
     last = content[-1] if isinstance(content, list) and content else None
     if isinstance(last, dict) and "text" in last:
@@ -244,11 +245,13 @@ class BedrockDecoder(EndState):
         self._tag = tag
         self._prefilled_space = PrefilledSpace(prefilled_space)
         self._blocks = BlockWriter()
-        # By the index of a block in the stream: its number, its kind, and its signature or redacted data.
+        # The keys of these mappings are the indexes of blocks in the stream.
         self._numbers: dict[int, int] = {}
+        """The number of each block in the reply."""
         self._kinds: dict[int, BlockKind] = {}
         self._opaque_fields: dict[int, dict[str, str]] = {}
-        self._calls = 0
+        """The signature or the redacted data of reasoning."""
+        self._call_count = 0
         self._has_started = False
         self._detail = ""
 
@@ -270,7 +273,7 @@ class BedrockDecoder(EndState):
     def finish(self) -> list[ReplyEvent]:
         if self._raw_stop is None or not self._has_started:
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
-        stop = normalize_stop(STOPS, self._raw_stop, has_calls=self._calls > 0)
+        stop = normalize_stop(STOPS, self._raw_stop, has_calls=self._call_count > 0)
         unfinished = [event for index in list(self._numbers) for event in self._block_stop(index)]
         return [*unfinished, ReplyEnded(stop, self._raw_stop, self._detail)]
 
@@ -311,8 +314,8 @@ class BedrockDecoder(EndState):
             # A call that the host runs itself has a `type`.
             _log.info("skipped the start of a block: %s", ", ".join(start))
             return []
-        self._calls += 1
-        call_id = text_in(call.get("toolUseId")) or mint_call_id(self._tag, "", self._calls)
+        self._call_count += 1
+        call_id = text_in(call.get("toolUseId")) or mint_call_id(self._tag, "", self._call_count)
         self._numbers[index], events = self._blocks.begin_call(call_id, name)
         self._kinds[index] = BlockKind.CALL
         return events

@@ -14,6 +14,7 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent
 
 _PRELUDE = struct.Struct(">III")
+"""The size of the message, the size of its headers, and the checksum of both."""
 _CHECKSUM = struct.Struct(">I")
 _SHORT = struct.Struct(">H")
 _MIN_MESSAGE_BYTES = _PRELUDE.size + _CHECKSUM.size

@@ -32,7 +32,7 @@ class DemoEdit:
     old_text: str
     new_text: str
     summary: str
-    """Describes it in a few words."""
+    """The edit in a few words, such as "added a comment as the last line"."""
     replace_all: bool = False
 
 
@@ -138,6 +138,7 @@ def _insertion(text: str, number: int, line: str, addition: str) -> DemoEdit:
     indent = below[: len(below) - len(below.lstrip())]
     start, end = _unique_range(lines, number - 1)
     before, after = lines[start : number - 1], lines[number - 1 : end]
+    # A blank line follows the docstring of a module.
     gap = [] if indent else [""]
     return DemoEdit("\n".join(before + after), "\n".join([*before, indent + line, *gap, *after]), f"added {addition}")
 

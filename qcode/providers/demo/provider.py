@@ -54,7 +54,7 @@ DEMO_FACTS = ModelFacts(
     prefill=False,
     thinking=True,
 )
-"""The facts of `demo/demo` in the catalog. The model accepts a prefill, but qcode sends the resume message instead."""
+"""The facts of `demo/demo` in the catalog. Without `prefill`, qcode sends its resume message instead of a prefill."""
 
 _PACE_S = 0.01
 """The pause before each chunk."""

@@ -36,7 +36,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 LONG_CHARS = 40_000
-"""More than the first output cap of 8,000 tokens (32,000 characters). The others exceed 64,000 tokens."""
+"""More than the first output cap of 8,000 tokens (32,000 characters). The lengths below exceed 64,000 tokens."""
 VERY_LONG_CHARS, HUGE_CHARS, ENDLESS_CHARS = 320_000, 280_000, 300_000
 
 _SUBJECTS = (
@@ -142,6 +142,7 @@ _TEST_COMMANDS = {
     "pyproject.toml": "python -m pytest",
 }
 _TEST_FILE = lazy_pattern(r"tests?/|test_\w+\.py|\w+_test\.py|conftest\.py")
+# A row of `ls`, such as "  hello.py  1,204" or "  src/".
 _ENTRY = lazy_pattern(r"  (\S.*?)(?:  [\d,.]+\S*)?")
 _HEADING = "## Layout"
 _MAX_SHOWN = 20
@@ -159,7 +160,7 @@ def manifest_in(names: Sequence[str]) -> str:
 
 
 def agents_file(names: Sequence[str], manifest: str, text: str) -> str:
-    """Return a new AGENTS.md with the layout and, if there is a manifest, its commands. `text` is its content."""
+    """Return a new AGENTS.md with the layout and the commands of `manifest`. `text` is the content of `manifest`."""
     lines = ["# For coding assistants", ""]
     commands = list(_commands(manifest, text))
     if commands:

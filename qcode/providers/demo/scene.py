@@ -112,7 +112,7 @@ def read_scene(request: ModelRequest, *, may_resume: bool = True) -> Scene:
 
 
 def paragraphs(text: str) -> list[str]:
-    return [part.strip() for part in re.split(r"\n\s*\n", text) if part.strip()]
+    return [paragraph.strip() for paragraph in re.split(r"\n\s*\n", text) if paragraph.strip()]
 
 
 def _pop_partial(messages: list[Message], is_repair: bool) -> tuple[str | None, bool]:
@@ -229,15 +229,15 @@ def rest_of_text(script: Script, partial: str) -> Script | None:
     start = len(partial) if text.startswith(partial) else end_of(partial, text)
     if start is None:
         return None
-    rest: list[ScriptBlock] = []
+    remaining_blocks: list[ScriptBlock] = []
     for block in script:
         if isinstance(block, Text):
             if start < len(block.text):
-                rest.append(Text(block.text[start:]))
+                remaining_blocks.append(Text(block.text[start:]))
             start = max(0, start - len(block.text))
         elif isinstance(block, ToolCall):
-            rest.append(block)
-    return tuple(rest)
+            remaining_blocks.append(block)
+    return tuple(remaining_blocks)
 
 
 def end_of(partial: str, whole: str) -> int | None:

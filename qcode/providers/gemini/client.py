@@ -77,7 +77,7 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
             api_version=self.api_version,
             headers=dict(self._connection.headers),
             httpx_async_client=http,
-            # Without this client, which cannot send anything, the SDK would create another synchronous one.
+            # Without this client, which cannot send anything, the SDK would create a synchronous client.
             httpx_client=httpx2.Client(transport=httpx2.BaseTransport()),
         )
         return _GeminiClient(self._sdk(options), http)

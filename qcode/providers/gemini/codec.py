@@ -71,18 +71,20 @@ _NOT_THINKING = lazy_pattern(r"image|tts|audio|live|embedding|robotics")
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
     """Return the request body; the model is part of the address.
 
-    With `encoded`, it lacks the settled messages, which `encoded.body` adds.
+    With `encoded`, the body lacks the settled messages, which `encoded.body` adds.
     """
     wants_signatures = _generation(request.model) >= (3, 0)
-    rest: Sequence[Message] = with_request_note(request)
+    unsettled: Sequence[Message] = with_request_note(request)
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, used_ids = encoded.encode_settled(rest, f"{wants_signatures}", partial(_contents, wants_signatures))
+        unsettled, used_ids = encoded.encode_settled(
+            unsettled, f"{wants_signatures}", partial(_contents, wants_signatures)
+        )
     config: JsonObject = {"maxOutputTokens": request.max_tokens}
     if (thinking := _thinking(request)) is not None:
         config["thinkingConfig"] = thinking
-    body: JsonObject = {"contents": _contents(wants_signatures, rest, used_ids), "generationConfig": config}
+    body: JsonObject = {"contents": _contents(wants_signatures, unsettled, used_ids), "generationConfig": config}
     if request.system.strip():
         body["systemInstruction"] = {"parts": [{"text": sendable(request.system)}]}
     if request.tools and (request.allows_calls or has_calls(request)):
@@ -105,6 +107,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
 
 
 def _contents(wants_signatures: bool, messages: Sequence[Message], used_ids: set[str]) -> list[Json]:
+    """Return messages in the form of the API. If `wants_signatures`, a call requires a signature (generation 3)."""
     contents: list[JsonObject] = []
     names: dict[str, str] = {}
     for message in alternate(messages, used_ids=used_ids):
@@ -129,7 +132,7 @@ def _user(message: Message, names: Mapping[str, str], *, images_in_results: bool
     With `images_in_results`, images are sent inside the results (from generation 3 on, according to Google's page on
     function calling), otherwise after them.
     """
-    results, rest = results_first(message.blocks)
+    results, others = results_first(message.blocks)
     parts: list[Json] = []
     for result in results:
         response = _result(result, names.get(result.call_id, result.name))
@@ -139,7 +142,7 @@ def _user(message: Message, names: Mapping[str, str], *, images_in_results: bool
     for result in results:
         if result.images and not images_in_results:
             parts += [{"text": f"Images returned by {result.name}:"}, *(_image(image) for image in result.images)]
-    for block in rest:
+    for block in others:
         if isinstance(block, Image):
             parts.append(_image(block))
         elif block.text:
@@ -271,7 +274,7 @@ class GeminiDecoder(EndState):
         self._tag = tag
         self._blocks = BlockWriter()
         self._call_ids: set[str] = set()
-        self._calls = 0
+        self._call_count = 0
         self._response_id = ""
         self._has_started = False
         self._is_blocked = False
@@ -293,20 +296,20 @@ class GeminiDecoder(EndState):
             self._response_id = text_in(chunk.get("responseId"))
             events.append(ReplyStarted(text_in(chunk.get("modelVersion")), self._response_id))
         if reason := text_in(feedback.get("blockReason")):
-            # A blocked prompt has no candidate.
+            # A reply to a blocked prompt has no candidate.
             self._is_blocked = True
             self._raw_stop = reason
             self._detail = text_in(feedback.get("blockReasonMessage")) or "the prompt was blocked"
         for candidate in candidates:
             if candidate.get("index") in (None, 0):
                 events += self._candidate(candidate)
-        return events + self._count(counts)
+        return events + self._report_usage(counts)
 
     def finish(self) -> list[ReplyEvent]:
         if not self.is_complete or not self._has_started:
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
         raw = self._raw_stop or ""
-        stop = StopReason.REFUSAL if self._is_blocked else normalize_stop(STOPS, raw, has_calls=self._calls > 0)
+        stop = StopReason.REFUSAL if self._is_blocked else normalize_stop(STOPS, raw, has_calls=self._call_count > 0)
         return [*self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, raw, self._detail)]
 
     def _candidate(self, candidate: JsonObject) -> list[ReplyEvent]:
@@ -363,16 +366,16 @@ class GeminiDecoder(EndState):
         name = text_in(call.get("name"))
         if not name:
             return []
-        self._calls += 1
+        self._call_count += 1
         call_id = text_in(call.get("id"))
         if not call_id or call_id in self._call_ids:
-            call_id = mint_call_id(self._tag, self._response_id, self._calls)
+            call_id = mint_call_id(self._tag, self._response_id, self._call_count)
         self._call_ids.add(call_id)
         block, events = self._blocks.begin_call(call_id, name)
         arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
         return [*events, *self._blocks.write(block, arguments), *self._blocks.end(block, opaque)]
 
-    def _count(self, counts: JsonObject) -> list[ReplyEvent]:
+    def _report_usage(self, counts: JsonObject) -> list[ReplyEvent]:
         if not counts:
             return []
         thoughts = count_in(counts.get("thoughtsTokenCount"))

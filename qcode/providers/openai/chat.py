@@ -1,10 +1,7 @@
 """Chat Completions as data: a `ModelRequest` to a body, chunks to reply events. Pure; no SDK.
 
 Source of the shapes: OpenAI's API reference (chat/create and chat/streaming). Variations of other servers are in
-`quirks` for requests, and tolerated by the decoder for replies. `CallDeltas` finds the call that a delta belongs to,
-although servers omit the index or the id, send index 0 for every call, repeat an id, create a new id for every delta,
-or send arguments as an object. It matches the id, then the index, then the latest call. A name starts a new call if
-the id is new, the name differs, or the arguments are already complete.
+`quirks` for requests, and tolerated by the decoder for replies.
 """
 
 from __future__ import annotations
@@ -39,6 +36,7 @@ from qcode.text.json import Json, JsonObject, count_in, object_in, objects_in, p
 from qcode.values import dataclass
 
 _BASIC_EFFORTS = {"minimal": "low", "max": "high"}
+"""The nearest effort that servers with `quirks.effort` `basic` accept."""
 _RESULTS_SEEN = "Understood."
 """An assistant message between tool results and the next user message, for hosts that require one."""
 
@@ -68,19 +66,19 @@ def encode(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages |
 
 
 def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessages | None) -> list[Json]:
-    rest: Sequence[Message] = with_request_note(request)
+    unsettled: Sequence[Message] = with_request_note(request)
     used_ids: set[str] = set()
     api_messages: list[Json] = [{"role": "system", "content": sendable(request.system)}] if request.system else []
     if encoded is not None:
         # Reasoning is sent back only inside the running tool loop, so its messages are encoded again, without
         # reasoning, when the loop is over; until then they are not settled.
-        limit = start_of_tool_loop(rest) if quirks.echoes_reasoning else None
+        limit = start_of_tool_loop(unsettled) if quirks.echoes_reasoning else None
         encoded.begin(api_messages)
-        rest, used_ids = encoded.encode_settled(
-            rest, request.model, partial(_encode_settled, quirks, encoded, request.model), limit
+        unsettled, used_ids = encoded.encode_settled(
+            unsettled, request.model, partial(_encode_settled, quirks, encoded, request.model), limit
         )
         api_messages = []
-    messages = _alternating_messages(rest, quirks, used_ids)
+    messages = _alternating_messages(unsettled, quirks, used_ids)
     loop_start = start_of_tool_loop(messages)
     cache = encoded or EncodedMessages()
     for index, message in enumerate(messages):
@@ -98,10 +96,10 @@ def _messages(request: ModelRequest, quirks: ChatQuirks, encoded: EncodedMessage
 def _encode_settled(
     quirks: ChatQuirks, encoded: EncodedMessages, model: str, messages: Sequence[Message], used_ids: set[str]
 ) -> list[Json]:
-    non_empty = _alternating_messages(messages, quirks, used_ids)
+    alternating = _alternating_messages(messages, quirks, used_ids)
     return [
         item
-        for message in non_empty
+        for message in alternating
         for item in _encode_message(message, quirks, encoded, model, echoes_reasoning=False)
     ]
 
@@ -132,9 +130,9 @@ def _has_content(message: Message) -> bool:
 
 def _user(message: Message, quirks: ChatQuirks) -> list[Json]:
     """Return a tool message for each result, then a user message with their images and all other content."""
-    results, rest = results_first(message.blocks)
+    results, others = results_first(message.blocks)
     api_messages: list[Json] = [_result(result) for result in results]
-    user_content = _user_parts(results, rest)
+    user_content = _user_parts(results, others)
     if user_content is None:
         return api_messages
     if results and quirks.answers_results:
@@ -142,17 +140,17 @@ def _user(message: Message, quirks: ChatQuirks) -> list[Json]:
     return [*api_messages, {"role": "user", "content": user_content}]
 
 
-def _user_parts(results: list[ToolResult], rest: list[Text | Image]) -> Json:
+def _user_parts(results: list[ToolResult], others: list[Text | Image]) -> Json:
     """Return the content of a user message without its results, None if it is empty."""
     parts: list[Json] = []
     for result in results:
         if result.images:
             parts.append(_text_part(f"Images returned by {result.name}:"))
             parts += [_image_part(image) for image in result.images]
-    texts = [block.text for block in rest if isinstance(block, Text) and block.text]
-    if not parts and not any(isinstance(block, Image) for block in rest):
+    texts = [block.text for block in others if isinstance(block, Text) and block.text]
+    if not parts and not any(isinstance(block, Image) for block in others):
         return sendable("\n\n".join(texts)) if texts or not results else None
-    for block in rest:
+    for block in others:
         if isinstance(block, Image):
             parts.append(_image_part(block))
         elif block.text:
@@ -249,7 +247,13 @@ class _StreamedCall:
 
 
 class CallDeltas:
-    """A collector of the calls of one reply: it assigns deltas to calls and writes the calls to `blocks`."""
+    """A collector of the calls of one reply: it assigns deltas to calls and writes the calls to `blocks`.
+
+    Servers omit the index or the id of a delta, send index 0 for every call, repeat an id, create a new id for every
+    delta, or send arguments as an object. So a delta continues the call with its id, otherwise the call with its index,
+    otherwise the latest call. A name starts a new call if the id is new, the name differs, or the arguments are already
+    complete.
+    """
 
     def __init__(self, blocks: BlockWriter, *, tag: str) -> None:
         self._blocks = blocks
@@ -283,9 +287,10 @@ class CallDeltas:
         return events
 
     def _find(self, call_id: str, index: int | None, name: str) -> _StreamedCall | None:
-        """Return the call that a delta continues, None if the delta starts a call; see the rule of this module."""
+        """Return the call that a delta continues, None if the delta starts a call; see the class."""
         same_id = self._by_id.get(call_id) if call_id else None
         if same_id is not None:
+            # Some servers repeat one id for several calls, which then differ in their index.
             is_other = name and index is not None and same_id.index is not None and index != same_id.index
             return None if is_other else same_id
         if call_id and name:
@@ -431,6 +436,7 @@ class ChatDecoder(EndState):
         raw = text_in(choice.get("finish_reason"))
         if choice.get("error"):
             raise from_stream(choice)
+        # Some servers send the word "null" until the reply ends.
         if not raw or raw == "null":
             return
         if raw in FAILURES:

@@ -1,7 +1,7 @@
 """Chat Completions, directly or over the openai SDK, and the base class of both OpenAI protocols.
 
-The body is passed unchanged as `extra_body`: otherwise the SDK would convert a long transcript to no effect, and it
-does not know the fields of compatible servers. The response is read as bytes (`providers.streaming`).
+The body is passed unchanged as `extra_body`. Otherwise the SDK would spend time on a long transcript without changing
+it, and drop fields that only compatible servers have. The response is read as bytes (`providers.streaming`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, quote
 
 from qcode.protocol.model import ModelRequest
-from qcode.providers.azure import MODEL
+from qcode.providers.azure import MODEL_PLACEHOLDER
 from qcode.providers.connection import Connection, strip_version
 from qcode.providers.direct import DirectProvider, Post
 from qcode.providers.history import EncodedMessages
@@ -36,6 +36,7 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
 
     sdk_variables = ("OPENAI_ORG_ID", "OPENAI_PROJECT_ID", "OPENAI_CUSTOM_HEADERS")
     history_field = "messages"
+    """The field of the body with the messages."""
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
@@ -43,11 +44,11 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
 
     def _post_to(self, url: str, body: JsonObject) -> Post:
         connection = self._connection
-        key = {"authorization": f"Bearer {connection.api_key}"} if connection.api_key else {}
+        key_header = {"authorization": f"Bearer {connection.api_key}"} if connection.api_key else {}
         # The same field order as the SDK, so that a host gets the same bytes with and without the SDK.
         ordered = {"model": body["model"], "stream": body["stream"], **body}
-        sent = self._encoded_messages.body(ordered)
-        return Post(url, key | dict(connection.headers), sent)
+        content = self._encoded_messages.body(ordered)
+        return Post(url, key_header | dict(connection.headers), content)
 
     def _make_client(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI
@@ -96,11 +97,11 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
 def request_base_url(base_url: str, request: ModelRequest, quirks: ChatQuirks) -> str:
     """Return the base URL of `request`.
 
-    The model replaces the placeholder for a deployment. Some hosts support prefill only at another path.
+    The model replaces the placeholder for a deployment (Azure). DeepSeek supports prefill only at another path.
     """
     if request.is_prefill and quirks.prefill_path:
         return strip_version(base_url) + quirks.prefill_path
-    return base_url.replace(MODEL, quote(request.model, safe=""))
+    return base_url.replace(MODEL_PLACEHOLDER, quote(request.model, safe=""))
 
 
 class OpenAIChatProvider(OpenAISdkProvider):

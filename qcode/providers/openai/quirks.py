@@ -29,15 +29,20 @@ class ChatQuirks:
     echoes_reasoning: bool = False
     """Whether the server requires the reasoning of the current tool loop in requests (DeepSeek, Kimi)."""
     sends_stream_options: bool = True
+    """Whether to send `stream_options`, which request the usage at the end of the stream."""
     effort: EffortStyle = "basic"
-    """The field of the reasoning effort.
+    """The field in which the reasoning effort is sent.
 
     `openai`: `reasoning_effort`; `basic`: the same, only with the levels low to high; `thinking`: `thinking.type`;
     `enable_thinking`: a boolean with this name (Qwen); `mistral`: `reasoning_effort` with the two levels that all
     adjustable models of Mistral have.
     """
     prefill: PrefillStyle = "continue_final_message"
-    """The way to continue an assistant message."""
+    """The way to continue an assistant message.
+
+    `continue_final_message`: a field of the body with this name (vLLM); `prefix` (DeepSeek, Mistral) and `partial`
+    (Qwen, Kimi): a field of the message with this name; `plain`: no field.
+    """
     prefill_path: str = ""
     """The path for a prefill, if it is not the base URL (DeepSeek)."""
     call_ids: CallIds = "any"

@@ -59,16 +59,16 @@ _EMPTY = "(empty message)"
 def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> JsonObject:
     """Return the request body. An output cap below `MIN_OUTPUT_TOKENS` is raised to it.
 
-    With `encoded`, it lacks the settled messages, which `encoded.body` adds.
+    With `encoded`, the body lacks the settled messages, which `encoded.body` adds.
     """
-    rest: Sequence[Message] = with_request_note(request)
+    unsettled: Sequence[Message] = with_request_note(request)
     used_ids: set[str] = set()
     if encoded is not None:
         encoded.begin()
-        rest, used_ids = encoded.encode_settled(rest, "", _input)
+        unsettled, used_ids = encoded.encode_settled(unsettled, "", _input)
     body: JsonObject = {
         "model": request.model,
-        "input": _input(rest, used_ids) or [_user_message([_text(_EMPTY)])],
+        "input": _input(unsettled, used_ids) or [_user_message([_text(_EMPTY)])],
         "max_output_tokens": max(request.max_tokens, MIN_OUTPUT_TOKENS),
         "store": False,
         "stream": True,
@@ -107,10 +107,10 @@ def _input(messages: Sequence[Message], used_ids: set[str]) -> list[Json]:
 
 def _user(message: Message) -> list[Json]:
     """Return the items of a user message: one for each result, then one for all other blocks."""
-    results, rest = results_first(message.blocks)
+    results, others = results_first(message.blocks)
     items: list[Json] = [_result(result) for result in results]
     parts: list[Json] = []
-    for block in rest:
+    for block in others:
         if isinstance(block, Image):
             parts.append(_image(block))
         elif block.text:
@@ -245,23 +245,26 @@ REFUSED = frozenset(
 )
 """Error codes that an identical request would get again. Other errors are classified by type and message."""
 
-_TERMINAL = {
+_END_STATUSES = {
     "response.completed": "completed",
     "response.incomplete": "incomplete",
     "response.failed": "failed",
     "response.cancelled": "cancelled",
 }
-_BEGINNING = ("response.created", "response.queued", "response.in_progress")
+"""The last events of a reply, and the status that each implies."""
+_START_EVENTS = ("response.created", "response.queued", "response.in_progress")
 
 
 @dataclass(slots=True)
 class _Item:
-    """An output item: its open block, whether it has content, and the index of the part that is being written."""
+    """An output item that has not ended."""
 
     block: int
+    """The number of its block."""
     kind: BlockKind
     has_text: bool = False
     part: Json = None
+    """The index of the part of its reasoning that is being written."""
 
 
 class ResponsesDecoder:
@@ -272,7 +275,7 @@ class ResponsesDecoder:
         self._blocks = BlockWriter()
         self._items: dict[int, _Item] = {}
         self._done_indexes: set[int] = set()
-        self._calls = 0
+        self._call_count = 0
         self._response_id = ""
         self._has_started = False
         self._raw_stop: str | None = None
@@ -295,10 +298,10 @@ class ResponsesDecoder:
         kind = text_in(event.get("type"))
         if kind == "error" or event.get("error"):
             raise _error(event if "error" in event else {"error": event})
-        if kind in _BEGINNING:
+        if kind in _START_EVENTS:
             return self._start(object_in(event.get("response")))
-        if kind in _TERMINAL:
-            return self._terminate(object_in(event.get("response")), _TERMINAL[kind])
+        if kind in _END_STATUSES:
+            return self._terminate(object_in(event.get("response")), _END_STATUSES[kind])
         if not kind and event.get("object") == "response":
             # The server does not stream.
             return self._terminate(event, "completed")
@@ -325,7 +328,7 @@ class ResponsesDecoder:
     def finish(self) -> list[ReplyEvent]:
         if self._raw_stop is None or not self._has_started:
             raise ProviderError(ErrorKind.CONNECTION, "the stream ended before the reply was complete")
-        stop = normalize_stop(STOPS, self._raw_stop, has_calls=self._calls > 0)
+        stop = normalize_stop(STOPS, self._raw_stop, has_calls=self._call_count > 0)
         if self._refusal and stop is StopReason.END_TURN:
             stop = StopReason.REFUSAL
         return [*self._blocks.end_all(), *self._searches.events(), ReplyEnded(stop, self._raw_stop, self._refusal)]
@@ -342,8 +345,8 @@ class ResponsesDecoder:
         name = text_in(item.get("name"))
         if item.get("type") != "function_call" or not name or index in self._items or index in self._done_indexes:
             return []
-        self._calls += 1
-        call_id = text_in(item.get("call_id")) or mint_call_id(self._tag, self._response_id, self._calls)
+        self._call_count += 1
+        call_id = text_in(item.get("call_id")) or mint_call_id(self._tag, self._response_id, self._call_count)
         block, events = self._blocks.begin_call(call_id, name)
         self._items[index] = _Item(block, BlockKind.CALL)
         return events
@@ -412,6 +415,7 @@ class ResponsesDecoder:
         status = text_in(response.get("status")) or status
         if status == "failed" or response.get("error"):
             raise _error({"error": response.get("error") or {"message": "the reply failed"}})
+        # The last event repeats all items: this adds those whose own last event is missing.
         for index, item in enumerate(objects_in(response.get("output"))):
             events += self._item_done(index, item)
         reason = text_in(object_in(response.get("incomplete_details")).get("reason"))

@@ -24,7 +24,7 @@ LLAMA, LLAMA_ENDS = "<|python_tag|>", ("<|eom_id|>", "<|eot_id|>")
 MISTRAL, MISTRAL_ARGUMENTS = "[TOOL_CALLS]", "[ARGS]"
 
 CALL_KEYS = frozenset({"name", "arguments", "parameters", "id", "type", "function"})
-"""The keys that an object in a code fence may have to count as a call."""
+"""An object in a code fence counts as a call only if it has no other keys."""
 
 _FENCE_INFOS = ("json", "tool_call", "tool_calls")
 _OPENERS = (TAG, FUNCTION, LLAMA, MISTRAL)
@@ -94,7 +94,7 @@ def opens_call(text: str) -> bool | None:
 
 def count_undecided(text: str) -> int:
     """Return the number of characters at the end of `text` that may be the start of a mark."""
-    # Every mark starts with one of these characters and contains it only there.
+    # Every mark except a fence starts with one of these characters and contains this character only there.
     starts = (text.rfind(first) for first in "<[")
     for start in sorted(start for start in starts if start >= 0):
         if any(mark.startswith(text[start:]) for mark in _MARKS):
@@ -116,7 +116,7 @@ NO_NAME = "tool_call"
 """The name of a call that was truncated before its tool was named."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
-_BETWEEN = re.compile(r"[\s,;]*")
+_SEPARATORS = re.compile(r"[\s,;]*")
 
 
 class UnreadableError(ValueError):
@@ -125,7 +125,7 @@ class UnreadableError(ValueError):
     def __init__(self, reason: str, *, is_attempt: bool = True) -> None:
         super().__init__(reason)
         self.is_attempt = is_attempt
-        """False: the text was not meant as a call."""
+        """Whether the text was meant as a call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +147,7 @@ _DECODER = json.JSONDecoder(parse_constant=_refuse_constant, object_pairs_hook=u
 
 
 def read_json(text: str, tools: Mapping[str, ToolSpec], *, needs_arguments: bool = False) -> list[WrittenCall]:
-    """Return the calls of one JSON object or list. `needs_arguments`: an object without arguments is not a call."""
+    """Return the calls of one JSON object or list. If `needs_arguments`, an object without arguments is not a call."""
     return [_call(value, tools, needs_arguments=needs_arguments) for value in _as_list(parse(text))]
 
 
@@ -202,8 +202,8 @@ def read_cut_json(text: str, tools: Mapping[str, ToolSpec]) -> list[WrittenCall]
         position += 1
     calls: list[WrittenCall] = []
     while True:
-        between = _BETWEEN.match(text, position)
-        position = between.end() if between else position
+        separators = _SEPARATORS.match(text, position)
+        position = separators.end() if separators else position
         try:
             value, position = _DECODER.raw_decode(text, position)
         except (ValueError, RecursionError):
@@ -270,6 +270,7 @@ def _cut_call(text: str, tools: Mapping[str, ToolSpec]) -> WrittenCall:
         raise UnreadableError("it is not a JSON object with a name and arguments")
     members: JsonObject = {}
     position = _skip_space(text, 1)
+    # The key of the truncated member, and the position of its value.
     open_key, open_at = "", len(text)
     while text[position : position + 1] == '"':
         try:

@@ -119,15 +119,19 @@ class CallEvents:
         self._is_recognized = False
         self._response_id = ""
         self._output: int | None = None
-        self._next = 0
-        # The new number of each block of the provider that is not text.
+        """The reported number of output tokens."""
+        self._next_number = 0
+        """The new number of the next block."""
         self._numbers: dict[int, int] = {}
-        # The text blocks of the provider, the current one, and its end event if that has arrived.
+        """The new number of each block of the provider that is not text."""
         self._sources: set[int] = set()
+        """The numbers of the provider's text blocks."""
         self._source: int | None = None
+        """The number of the provider's current text block."""
         self._source_ended: BlockEnded | None = None
-        # The new number of the open text block, None between a call and the text after it.
+        """The end event of that block, if it has arrived."""
         self._text_block: int | None = None
+        """The new number of the open text block, None between a call and the text after it."""
         self._minted_ids = 0
         self._is_last_complete = True
 
@@ -165,7 +169,7 @@ class CallEvents:
         return [*before, *self._events_of(self._calls.feed(event.text))]
 
     def _number(self, block: int) -> tuple[list[ReplyEvent], int]:
-        """Return the new number of a block that is not text. It starts only after all text before it."""
+        """Return the new number of a block that is not text, after the events that end the text before this block."""
         number = self._numbers.get(block)
         if number is not None:
             return [], number
@@ -230,7 +234,7 @@ class CallEvents:
         return [*events, BlockEnded(number)] if ends else events
 
     def _begin(self) -> int:
-        number, self._next = self._next, self._next + 1
+        number, self._next_number = self._next_number, self._next_number + 1
         return number
 
     def _opaque_block(self, opaque: Opaque) -> list[ReplyEvent]:
@@ -278,13 +282,13 @@ def _as_text(message: Message) -> Message:
 
 def _assistant(message: Message) -> Message:
     blocks: list[Block] = [block for block in message.blocks if isinstance(block, Reasoning)]
-    parts: list[str] = []
+    texts: list[str] = []
     for block in message.blocks:
         if isinstance(block, Text) and block.text.strip():
-            parts.append(block.text.rstrip())
+            texts.append(block.text.rstrip())
         elif isinstance(block, ToolCall):
-            parts.append(call_text(block))
-    return Message("assistant", (*blocks, Text("\n".join(parts))))
+            texts.append(call_text(block))
+    return Message("assistant", (*blocks, Text("\n".join(texts))))
 
 
 def _user(message: Message) -> Message:

@@ -29,7 +29,7 @@ from qcode.providers.text_calls.forms import (
 from qcode.values import dataclass
 
 MAX_CALL_CHARS = 1_000_000
-"""The maximum length of a call; a longer one stays text. It is held back until it is complete."""
+"""The maximum length of a call, which is held back until it is complete. A longer one stays text."""
 MAX_REJECTED = 100
 
 _EXCERPT_CHARS = 200
@@ -64,10 +64,12 @@ ScannedPart: TypeAlias = VisibleText | ExtractedCalls
 
 @dataclass(frozen=True, slots=True)
 class RejectedCandidate:
-    """A candidate that stays in the text: its start, and the reason in one line."""
+    """A candidate that stays in the text."""
 
     text: str
+    """The start of its text."""
     reason: str
+    """The reason in one line."""
 
 
 class TextCalls:
@@ -86,7 +88,8 @@ class TextCalls:
         self._code = CodeSpans()
         self._code.feed(before)
         self._thinking_state: Literal["possible", "begun", "over"] = "over" if before else "possible"
-        self._rest = ""
+        self._undecided = ""
+        """The end of the text so far, which may be the start of a mark."""
         self._candidate: Candidate | None = None
         self._is_after_call = False
         self._has_invalid_call = False
@@ -104,16 +107,16 @@ class TextCalls:
     def flush(self, *, is_cut: bool = False) -> list[ScannedPart]:
         """Return the remaining parts at the end of the text.
 
-        `is_cut`: the output limit or a broken connection ended the text. Then a marked call that is still open is
+        If `is_cut`, the output limit or a broken connection ended the text. Then a marked call that is still open is
         returned as incomplete, with its arguments so far; otherwise it is rejected.
         """
         while self._candidate is not None:
             self._read(self._end_candidate(self._candidate, is_cut=is_cut))
-        rest, self._rest = self._rest, ""
-        if is_cut and self._thinking_state == "over" and is_mark_begun(rest) and not self._code.is_inside():
-            self._parts.append(ExtractedCalls(rest, (WrittenCall(NO_NAME, "", is_complete=False),)))
+        undecided, self._undecided = self._undecided, ""
+        if is_cut and self._thinking_state == "over" and is_mark_begun(undecided) and not self._code.is_inside():
+            self._parts.append(ExtractedCalls(undecided, (WrittenCall(NO_NAME, "", is_complete=False),)))
         else:
-            self._show(rest)
+            self._show(undecided)
         return self._merged_parts()
 
     def _merged_parts(self) -> list[ScannedPart]:
@@ -132,20 +135,20 @@ class TextCalls:
             if self._thinking_state != "over":
                 text = self._read_thinking(text)
             elif self._candidate is None:
-                text = self._find_candidate(self._rest + text)
+                text = self._find_candidate(self._undecided + text)
             else:
                 text = self._follow(self._candidate, text)
 
     def _read_thinking(self, text: str) -> str:
         """Show thinking at the start of a reply; return the text after it."""
-        text, self._rest = self._rest + text, ""
+        text, self._undecided = self._undecided + text, ""
         if self._thinking_state == "possible":
             begin = text.lstrip()
             is_at_start = len(text) - len(begin) <= _MAX_SPACE_BEFORE_THINKING
             if is_at_start and begin.startswith(_THINK):
                 self._thinking_state = "begun"
             elif is_at_start and _THINK.startswith(begin):
-                self._rest = text
+                self._undecided = text
                 return ""
             else:
                 self._thinking_state = "over"
@@ -153,9 +156,9 @@ class TextCalls:
         position = text.find(_END_THINK)
         if position < 0:
             lengths = range(len(_END_THINK) - 1, 0, -1)
-            undecided = next((length for length in lengths if text.endswith(_END_THINK[:length])), 0)
-            self._rest = text[len(text) - undecided :]
-            self._append(text[: len(text) - undecided])
+            length = next((length for length in lengths if text.endswith(_END_THINK[:length])), 0)
+            self._undecided = text[len(text) - length :]
+            self._append(text[: len(text) - length])
             return ""
         self._thinking_state = "over"
         self._append(text[: position + len(_END_THINK)])
@@ -163,7 +166,7 @@ class TextCalls:
 
     def _find_candidate(self, text: str) -> str:
         """Show text up to the next candidate; return the text after its mark."""
-        self._rest = ""
+        self._undecided = ""
         start = position = 0
         while (mark := find_mark(text, position)) is not None:
             self._show(text[start : mark.start])
@@ -174,13 +177,13 @@ class TextCalls:
                 self._is_in_invalid_call = False
                 return text[mark.end :]
             if form is not None and form.is_marked and not self._is_in_invalid_call:
-                self._begin_malformed(form, is_call=True)
+                self._begin_invalid_call(form, is_call=True)
             start = position = mark.end
             self._show(text[mark.start : position])
             self._end_invalid_call(text[mark.start : position])
         length = count_undecided(text[start:])
         self._show(text[start : len(text) - length])
-        self._rest = text[len(text) - length :]
+        self._undecided = text[len(text) - length :]
         return ""
 
     def _form_of(self, mark: CallMark) -> CallForm | None:
@@ -240,11 +243,11 @@ class TextCalls:
         if candidate.form.is_marked:
             is_call = candidate.state != "unrelated"
             self._has_invalid_call = self._has_invalid_call or is_call
-            self._begin_malformed(candidate.form, is_call=is_call)
+            self._begin_invalid_call(candidate.form, is_call=is_call)
         return candidate.body
 
-    def _begin_malformed(self, form: CallForm, *, is_call: bool) -> None:
-        """Start an invalid call, which is shown up to the end mark of `form`. `is_call`: it was meant as a call."""
+    def _begin_invalid_call(self, form: CallForm, *, is_call: bool) -> None:
+        """Start an invalid call, which is shown up to the end mark of `form`. `is_call` is whether a call was meant."""
         self._is_in_invalid_call, self._broken_end = form.name != "fence" or is_call, form.broken_end
         self.ends_rejected = is_call
 

@@ -3,7 +3,7 @@
 It is for models with native calls and needs no configuration, so it is strict. The reply must end normally and have no
 native calls. Its end must be one or more complete calls of offered tools, in one form, outside code and thinking, with
 arguments that match the schema. No user message and no tool result may contain the same text. Everything else stays
-text. `TailEvents` turns the calls into events; `streaming.TextCallWatch` starts it at the first mark of a call.
+text. `TailEvents` turns the calls into events; `streaming.TextCallWatch` creates one at the first mark of a call.
 """
 
 from __future__ import annotations
@@ -41,9 +41,13 @@ from qcode.providers.text_calls.scanner import (
 from qcode.text.json import Json, JsonObject
 
 MAX_RELEASES = 50
+"""The number of times that held text may turn out not to be a call. After that, nothing is held."""
 _MIN_QUOTE = 8
+"""The minimum length of a part of a call that is searched in the texts of the user."""
 _MAX_UNDECIDED = 400
+"""The maximum length of held text whose form is not clear yet."""
 _BARE_KEYS = CALL_KEYS | {"tool"}
+"""An object without a mark counts as a call only if it has no other keys."""
 _SPACE = re.compile(r"\s+")
 _SEPARATORS = re.compile(
     r"</?tool_call>|<\|python_tag\|>|\[TOOL_CALLS\]|\[ARGS\]|`{3,16}(?:json|tool_calls?)?|</?minimax:tool_call>"
@@ -54,7 +58,10 @@ _NAME = re.compile(r"[\w.\-]{1,128}")
 
 
 class TailCalls:
-    """The text of one reply, with the interface of `TextCalls`. `search` is the search that found the first mark."""
+    """An extractor of the calls at the end of one reply, with the interface of `TextCalls`.
+
+    `search` is the search that found the first mark.
+    """
 
     def __init__(self, request: ModelRequest, habits: CallHabits, search: MarkSearch) -> None:
         self.rejected_candidates: list[RejectedCandidate] = []
@@ -72,10 +79,12 @@ class TailCalls:
         """The length of the text that `_code` has read."""
         self._held_texts: list[str] = []
         self._held_size = 0
-        # How the held text is followed: as the forms of `TextCalls`, as bare JSON, or up to the end of the reply.
         self._scanner: TextCalls | None = None
+        """The scanner of the held text, if it is in a form of `TextCalls`."""
         self._objects: _ObjectScanner | None = None
+        """The scanner of the held text, if it is JSON without a mark."""
         self._is_special = False
+        """Whether the held text is in another form, which is read at the end of the reply."""
         self._releases = 0
         """How often held text was released because it was not a call."""
         self._is_disabled = False
@@ -153,6 +162,7 @@ class TailCalls:
         return self._show_mark(pending, visible)
 
     def _may_be_call(self, text: str) -> bool:
+        """Return whether the held text, which ends with `text`, can still be a call."""
         if self._objects is not None:
             return self._objects.feed(text)
         if self._scanner is None:
@@ -180,9 +190,11 @@ class TailCalls:
                 self.rejected_candidates.append(RejectedCandidate(pending[:200], str(error)))
                 self.ends_rejected = True
             return []
-        is_whole = not self._search.before.strip() or self._habits.form == form
+        # JSON without a mark is a call only if it is the whole reply, or an earlier reply had a call in this form.
+        is_expected = not self._search.before.strip() or self._habits.form == form
         is_unmarked = form in ("json", "fence")
-        if not calls or (is_unmarked and not (self._habits.accepts_bare_json and is_whole)) or self._is_quoted(pending):
+        is_accepted = not is_unmarked or (self._habits.accepts_bare_json and is_expected)
+        if not calls or not is_accepted or self._is_quoted(pending):
             return []
         self.form = form
         return calls
@@ -203,7 +215,7 @@ class TailCalls:
         return next(iter(scanner.forms)), calls
 
     def _is_quoted(self, pending: str) -> bool:
-        """Return whether the user, an attachment or a tool result contains this text: the model may be quoting it."""
+        """Return whether a prompt, an attachment or a tool result contains `pending`: the model may be quoting it."""
         sources = _SPACE.sub("", "\n".join(_user_texts(self._request)))
         parts = (_SPACE.sub("", part) for part in _SEPARATORS.split(pending))
         whole = _SPACE.sub("", pending)
@@ -234,7 +246,7 @@ class TailEvents(CallEvents):
         self._tail = calls
         self._habits = habits
         self._has_reported = False
-        self._next = max(blocks, default=-1) + 1
+        self._next_number = max(blocks, default=-1) + 1
         self._numbers = {block: block for block in blocks if block != text_block}
         if text_block is not None:
             self._sources.add(text_block)

@@ -71,7 +71,7 @@ class VertexAnthropicProvider(AnthropicProvider):
 
     def __init__(self, connection: Connection) -> None:
         super().__init__(connection)
-        self._direct = None
+        self._direct = None  # the SDK signs in
 
     def _make_client(self) -> AsyncAnthropic:
         from anthropic import AsyncAnthropicVertex
@@ -112,7 +112,10 @@ class VertexAnthropicProvider(AnthropicProvider):
 
 
 def _credentials(connection: Connection) -> Credentials:
-    """Return the credentials of the connection's token, or those of this machine. Blocks; raise `ProviderError`."""
+    """Return the credentials of the connection's token, or those of this machine. Blocks.
+
+    Raise `ProviderError` if this machine has none.
+    """
     import google.auth
     from google.auth.exceptions import DefaultCredentialsError
     from google.oauth2.credentials import Credentials as Token
