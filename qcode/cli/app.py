@@ -18,6 +18,7 @@ from qcode.agent.options import CHOOSE, LATEST, Options, RunContext
 from qcode.cli.context import run_context, with_chosen_session
 from qcode.cli.terminal import InputEnded, ask, short, working_folder
 from qcode.cli.trust import TrustAnswer, TrustQuestion, ask_in_lines
+from qcode.protocol.errors import ExitCode
 from qcode.tui.app import AppOptions, QcodeApp
 from qcode.tui.welcome import Welcome
 
@@ -30,8 +31,6 @@ _BUSY_CHOICES = """\
   1  Continue in a copy
   2  Start a new session
 Which? [1] """
-INPUT_ENDED_EXIT = 130
-"""The exit code if the user quits at a question before the app opens, as after Ctrl+C."""
 
 
 def run_app(arguments: Options) -> int:
@@ -51,7 +50,7 @@ def run_app(arguments: Options) -> int:
             select_at_start(context, has_demo=True) if context.options.resume is None else select_for_resume(context)
         )
     except InputEnded:
-        return INPUT_ENDED_EXIT
+        return ExitCode.INTERRUPTED
     picks_session = context.options.resume == CHOOSE
     if picks_session:
         context = replace(context, options=replace(context.options, resume=None))

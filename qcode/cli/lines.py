@@ -5,7 +5,6 @@ Separate from `pipe`, which loads the library: a host waits for this answer, and
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from qcode.cli.context import pipe_context, with_chosen_session
 from qcode.cli.terminal import result_on_failure, write_stdout
+from qcode.garbage import without_gc
 from qcode.headless.input_lines import handshake_of
 from qcode.headless.lines import encode, result_without_turn
 from qcode.protocol.errors import ExitCode
@@ -114,14 +114,10 @@ def _open_host_run(options: Options, host: Handshake, first_bytes: bytes) -> Ope
 
 
 def _load_library() -> None:
-    """Import the agent without garbage collection, because imported objects live until exit."""
-    gc.disable()
-    try:
+    """Import the agent."""
+    with without_gc():
         from qcode.agent import opening  # noqa: F401
         from qcode.cli import pipe  # noqa: F401
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 def _handshake_answer(context: RunContext, host: Handshake, selection: Selection) -> bytes:

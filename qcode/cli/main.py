@@ -27,6 +27,7 @@ from qcode.cli.arguments import (
 )
 from qcode.cli.flags import VERSION, help_text
 from qcode.cli.terminal import OutputLost, write_stderr, write_stdout
+from qcode.garbage import without_gc
 from qcode.protocol.errors import ExitCode, QcodeError
 
 _ACP_USAGE = "use: qcode acp [--login] [FLAGS]; FLAGS are those of model, limits, permissions, servers, settings, trust"
@@ -159,11 +160,11 @@ def _run(options: Options, *, is_pipe_mode: bool) -> int:
         block_signals()
         try:
             if options.input_format == "stream-json":
-                with _without_gc():
+                with without_gc():
                     from qcode.cli.lines import run_lines
 
                 return run_lines(options, unblock_signals)
-            with _without_gc():
+            with without_gc():
                 from qcode.cli.pipe import run_pipe
 
             return run_pipe(options, unblock_signals)
@@ -176,17 +177,6 @@ def _run(options: Options, *, is_pipe_mode: bool) -> int:
 
         return run_app(options)
     finally:
-        gc.enable()
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Disable garbage collection in the block. Objects created in it live until exit, so they are never collected."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
         gc.enable()
 
 

@@ -6,7 +6,6 @@ In the JSON formats, a failure before the first line is also reported as a `resu
 from __future__ import annotations
 
 import asyncio
-import gc
 import os
 import signal
 import sys
@@ -24,6 +23,7 @@ from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import policy_of, why_not_read
 from qcode.cli.context import pipe_context, run_context, with_chosen_session
 from qcode.cli.terminal import result_on_failure, working_folder, write_stderr
+from qcode.garbage import without_gc
 from qcode.headless.lines import result_without_turn
 from qcode.headless.run import join_prompt, read_standard_input, run_headless, standard_input
 from qcode.protocol.approvals import NO_OPTIONS, Spans, TurnOptions
@@ -65,23 +65,12 @@ def run_pipe(options: Options, unblock_signals: Callable[[], None]) -> int:
     """Run one prompt and return the exit code; `unblock_signals` unblocks the signals that were blocked until now."""
     with result_on_failure(partial(result_without_turn, options=options, format=options.output_format)):
         unblock_signals()
-        with _time_limit(options), _without_gc():
+        with _time_limit(options), without_gc():
             opened = open_run(options)
             if options.timeout is not None:
                 remaining_s = signal.getitimer(signal.ITIMER_REAL)[0]
                 opened = replace(opened, turn=replace(opened.turn, timeout_s=remaining_s))
     return serve(opened)
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Open a run without collecting garbage: its modules and settings live until exit."""
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.enable()
 
 
 class _StartTimeout(KeyboardInterrupt):

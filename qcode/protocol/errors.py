@@ -157,6 +157,7 @@ class ExitCode(IntEnum):
     TRANSIENT = 75
     """A failure after which the same command may succeed."""
     INTERRUPTED = 130
+    """Ctrl+C, or Ctrl+D at a question of the command line."""
     READER_GONE = 141
     """The reader of standard output closed the pipe."""
     TERMINATED = 143

@@ -7,12 +7,11 @@ contents of changed files. There is no index to rebuild. A summary is read witho
 
 from __future__ import annotations
 
-import gc
 import hashlib
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,6 +22,7 @@ from qcode.agent.sessions.file import RecordFile, SessionFileContent, lock_holde
 from qcode.agent.sessions.history import typed_prompt
 from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.session import Session
+from qcode.garbage import without_gc
 from qcode.protocol.errors import SessionError, SessionNotFound
 from qcode.protocol.messages import typed_text
 from qcode.text.json import JsonObject, parse_object
@@ -270,7 +270,7 @@ class SessionStore:
         from qcode.agent.sessions.partial import read_partial
 
         path = self._partial(session_id)
-        with _without_gc():
+        with without_gc():  # a long session has 100,000 objects
             return rebuild(session_id, contents, notice, lambda number: read_partial(path, number))
 
     def _copy_blobs(self, session_id: str, copy_id: str) -> None:
@@ -293,19 +293,6 @@ class SessionStore:
             return self._path(session_id).read_bytes()
         except OSError as error:
             raise SessionError(f"cannot read session {session_id}: {error.strerror}") from None
-
-
-@contextmanager
-def _without_gc() -> Iterator[None]:
-    """Disable garbage collection in the block: a long session has 100,000 objects, and none of them is garbage."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.freeze()
-            gc.enable()
 
 
 def _not_found(prefix: str, matches: list[str], ids: tuple[str, ...]) -> str:

@@ -39,7 +39,6 @@ USAGE = (
 )
 _FOLDER_FLAGS = {"cwd", "trust", "settings"}
 _FLAGS = {"login": {"no_check", *_FOLDER_FLAGS}, "status": {"json", *_FOLDER_FLAGS}, "logout": _FOLDER_FLAGS}
-INPUT_ENDED_EXIT = 130
 _MAX_LINE = 64 * 1024
 _MAX_NAME = 16
 _MAX_ATTEMPTS = 3
@@ -83,7 +82,7 @@ def run_auth(arguments: Sequence[str]) -> int:
                 spec = _spec(context, name, "status") if name is not None else None
                 code = _status(context, spec, is_json="json" in flags)
     except InputEnded:
-        return INPUT_ENDED_EXIT
+        return ExitCode.INTERRUPTED
     return code or (ExitCode.OK if problem is None else problem.exit_code)
 
 

@@ -61,7 +61,6 @@ _USE = (
 )
 _SHARED_FLAGS = ("cwd", "mcp_config", "trust")
 _ADD_FLAGS = ("env", "header", "transport")
-_INPUT_ENDED_EXIT = 130
 _LOGIN_FLAGS = ("no_browser", "client_id", "callback_port")
 
 
@@ -344,7 +343,7 @@ def _change_login(action: str, spec: ServerSpec, pins: Pins, context: ServerCont
     try:
         return asyncio.run(_sign_in(spec, config, credentials, flags))
     except (InputEnded, KeyboardInterrupt):
-        return _INPUT_ENDED_EXIT
+        return ExitCode.INTERRUPTED
     except ServerError as error:
         raise QcodeError(f"{spec.name}: {error}", ExitCode.NO_CREDENTIAL) from None
 
