@@ -24,7 +24,7 @@ from textual.worker import Worker
 
 from qcode.protocol.errors import QcodeError
 from qcode.tui.failures import crash_text, original_error
-from qcode.tui.layout import Widgets
+from qcode.tui.main_widgets import MainWidgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
 from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.prompt.prompt import Prompt, Sources
@@ -111,7 +111,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             is_opening=context.options.resume is not None and context.options.permission_mode is None,
         )
         sent = PromptHistory(self.options.history_file, welcome.folder)
-        self.widgets = Widgets(status, sent, ui.show_thinking, self.options.clock)
+        self.widgets = MainWidgets(status, sent, ui.show_thinking, self.options.clock)
         self.terminal_title = TerminalTitle(
             welcome.folder, self.write_sequence, self._ring, has_title=ui.title, has_bell=ui.bell
         )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.agent.conversation import Conversation
     from qcode.agent.settings import Setting
-    from qcode.tui.layout import Widgets
+    from qcode.tui.main_widgets import MainWidgets
     from qcode.tui.terminal.driver import TerminalTitle
 
 MODES: dict[ApprovalMode, str] = {
@@ -131,7 +131,7 @@ class ModelUse:
 def apply_setting(
     setting: Setting,
     terminal_title: TerminalTitle,
-    widgets: Widgets,
+    widgets: MainWidgets,
     *,
     show_theme: Callable[[str], None],
     use_mode: Callable[[ApprovalMode], None],

@@ -27,7 +27,7 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import Text
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta
 from qcode.tui.failures import report_failure
-from qcode.tui.layout import Widgets
+from qcode.tui.main_widgets import MainWidgets
 from qcode.tui.presenter import Presenter
 from qcode.tui.prompt.queue import Submission
 from qcode.tui.status import StatusLine
@@ -53,7 +53,7 @@ class Turns:
     def __init__(
         self,
         agent: Agent,
-        widgets: Widgets,
+        widgets: MainWidgets,
         clock: Callable[[], float],
         *,
         spawn: Callable[[Coroutine[Any, Any, None]], object],

@@ -28,7 +28,7 @@ from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.cancel_keys import CancelKeys
 from qcode.tui.failures import Failures, with_app_commands
-from qcode.tui.layout import Widgets
+from qcode.tui.main_widgets import MainWidgets
 from qcode.tui.panels.aside import AsideTalk
 from qcode.tui.panels.jobs import JobWatch
 from qcode.tui.panels.servers import ServerWatch
@@ -99,7 +99,7 @@ class AppView:
         self,
         app: ThemedApp,
         agent: Agent,
-        widgets: Widgets,
+        widgets: MainWidgets,
         turns: Turns,
         shell: ShellLines,
         attachments: AttachmentFinder,

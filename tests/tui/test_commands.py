@@ -14,8 +14,8 @@ from qcode.text.match import suggestion
 from qcode.tui.commands.command import key_names, split_command
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.screens.copying import CopyPicker, copy_items
+from qcode.tui.shared_widgets import HangingText
 from qcode.tui.terminal import driver
-from qcode.tui.widgets import HangingText
 from tests.tui.harness import Running, drive
 from tests.tui.sample_project import Project
 from tests.tui.scripted import Gate, ScriptedConversation, call, ended, said, says

@@ -28,6 +28,7 @@ from qcode.tui.panels.approval import ApprovalPanel
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.screens.connect import ConnectScreen
 from qcode.tui.screens.palette import PalettePicker
+from qcode.tui.shared_widgets import HangingText
 from qcode.tui.status import StatusLine
 from qcode.tui.terminal.textual_internals import NOT_SHOWN
 from qcode.tui.transcript.blocks import ProseView
@@ -35,7 +36,6 @@ from qcode.tui.transcript.chunks import Chunk
 from qcode.tui.transcript.entries import PLAIN_LABEL
 from qcode.tui.transcript.line import Line
 from qcode.tui.transcript.transcript import Transcript
-from qcode.tui.widgets import HangingText
 from tests.tui.harness import Running, drive, make_app, until_ready
 from tests.tui.scripted import Gate, Script, ScriptedConversation, Step, UntilAnswered, call, ended, reply
 from tests.tui.scripted_keys import ScriptedKeysService

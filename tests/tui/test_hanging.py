@@ -6,7 +6,7 @@ import pytest
 from rich.cells import cell_len
 
 from qcode.tui.commands.command import table_text
-from qcode.tui.widgets import HangingText, hanging_rows
+from qcode.tui.shared_widgets import HangingText, hanging_rows
 from tests.tui.harness import Running, drive
 
 LINE = "  rate limit     the provider refuses, qcode counts down and retries"

@@ -15,7 +15,7 @@ from qcode.protocol.events import ApprovalRequested, Notice
 from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.screens.arguments import ArgumentsForm
-from qcode.tui.widgets import HangingText
+from qcode.tui.shared_widgets import HangingText
 from tests.tui.harness import Running, drive, make_app, until_ready
 from tests.tui.scripted import Gate, ScriptedConversation, UntilAnswered, call, ended
 

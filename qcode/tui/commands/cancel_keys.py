@@ -11,7 +11,7 @@ from textual.app import App
 from textual.timer import Timer
 
 from qcode.text.numbers import count_text
-from qcode.tui.layout import Widgets
+from qcode.tui.main_widgets import MainWidgets
 from qcode.tui.panels.servers import ServerWatch
 from qcode.tui.shell_lines import ShellLines
 from qcode.tui.turns import Turns
@@ -29,7 +29,7 @@ class CancelKeys:
     def __init__(
         self,
         app: App[int],
-        widgets: Widgets,
+        widgets: MainWidgets,
         turns: Turns,
         shell: ShellLines,
         servers: ServerWatch,

@@ -31,7 +31,7 @@ from qcode.tui.commands.controls import CONTROLS, SERVERS, send_skill
 from qcode.tui.commands.help import HELP, keymap
 from qcode.tui.commands.sessions import SESSIONS
 from qcode.tui.commands.view import SETTINGS, VIEW
-from qcode.tui.layout import Widgets
+from qcode.tui.main_widgets import MainWidgets
 from qcode.tui.panels.todos import todos_in
 from qcode.tui.prompt.queue import Submission
 
@@ -151,13 +151,13 @@ def submit_text(context: CommandContext, text: str, typed_text: str, attached: t
         run_command(context, command, argument)
 
 
-def show_start(context: CommandContext, widgets: Widgets) -> None:
+def show_start(context: CommandContext, widgets: MainWidgets) -> None:
     """Name the keys of commands in the widgets that show them, and show the to-do list of a resumed conversation."""
     keys = keymap(context.agent.context.settings.ui.keys, COMMANDS)
     widgets.todos.key = key_names(keys["todos"][:1])
     widgets.status.change(mode_key=key_names(keys["next-mode"][:1]))
     widgets.approval.edit_key = widgets.prompt.editor_key = key_names(keys["editor"][:1])
-    widgets.news.key = key_names(keys["bottom"][:1])
+    widgets.new_text.key = key_names(keys["bottom"][:1])
     widgets.prompt.show_hint = context.screen.hint
     widgets.todos.replace_items(todos_in(context.agent.conversation.messages))
     context.screen.show_background_key(key_names(keys["background"][:1]))

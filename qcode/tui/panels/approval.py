@@ -46,8 +46,8 @@ from qcode.tui.panels.question_layout import QuestionText, draft_spans
 from qcode.tui.panels.question_view import AnswerField, Page, QuestionView, key_after_escape
 from qcode.tui.prompt.editing import EDITING_ACTIONS
 from qcode.tui.prompt.prompt import NEW_LINE_KEYS
+from qcode.tui.shared_widgets import set_screen_class
 from qcode.tui.transcript.line import Line, Span, ink, shorten
-from qcode.tui.widgets import set_screen_class
 
 if TYPE_CHECKING:
     from typing import Self

@@ -195,7 +195,7 @@ class AsidePanel(Vertical):
         """Show nothing: an aside is not steered."""
 
     def _paint(self) -> None:
-        from qcode.tui.widgets import key_hints
+        from qcode.tui.shared_widgets import key_hints
 
         width = max(1, self.size.width - 2)
         title = Content.assemble(("btw ", "bold"), shorten(self._question, max(1, width - 4)))

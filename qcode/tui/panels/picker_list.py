@@ -18,8 +18,8 @@ from textual.widget import Widget
 
 from qcode.text.clean import one_line
 from qcode.text.match import match
+from qcode.tui.shared_widgets import chosen_style, overflow_mark
 from qcode.tui.transcript.line import shorten, shorten_at_words
-from qcode.tui.widgets import chosen_style, overflow_mark
 
 _LABEL_SHARE = 0.6
 _SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45

@@ -20,8 +20,8 @@ from textual.widgets import Input, Static
 from textual.worker import Worker
 
 from qcode.tui.messages import SearchClosed
+from qcode.tui.shared_widgets import SteadyInput
 from qcode.tui.transcript.transcript import SearchPosition, Transcript
-from qcode.tui.widgets import SteadyInput
 
 _MIN_CELLS_FOR_KEYS = 72
 _SLICE_S = 0.01

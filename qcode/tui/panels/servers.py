@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from qcode.protocol.approvals import Decision, ServerApproval
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text
-from qcode.tui.layout import Widgets
+from qcode.tui.main_widgets import MainWidgets
 from qcode.tui.turns import Turns
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _MAX_LOG_LINES = 12
 class ServerWatch:
     """Connects the tool servers to the app. The app calls `refresh` in its thread after each change."""
 
-    def __init__(self, servers: Servers | None, widgets: Widgets, turns: Turns) -> None:
+    def __init__(self, servers: Servers | None, widgets: MainWidgets, turns: Turns) -> None:
         self._servers = servers
         self._widgets = widgets
         self._turns = turns

@@ -19,8 +19,8 @@ from qcode.protocol.messages import Message, ToolCall
 from qcode.text.clean import clean, one_line
 from qcode.text.json import parse_object
 from qcode.text.pattern import lazy_pattern
+from qcode.tui.shared_widgets import chosen_style, overflow_mark
 from qcode.tui.transcript.line import break_text, shorten
-from qcode.tui.widgets import chosen_style, overflow_mark
 from qcode.values import dataclass
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from textual.widgets import Static
 
 from qcode.agent.mcp.mentions import ServerPrompt
 from qcode.text.clean import clean, one_line, single_spaced
-from qcode.tui.widgets import SteadyInput, key_hints
+from qcode.tui.shared_widgets import SteadyInput, key_hints
 
 _MAX_LABEL = 200
 _KEYS = (("Enter", "next"), ("Esc", "back"), ("Shift+Tab", "previous"))

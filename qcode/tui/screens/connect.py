@@ -25,7 +25,7 @@ from qcode.text.clean import one_line
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens.picker import NO_MATCH, Finder
-from qcode.tui.widgets import SteadyInput, key_hints
+from qcode.tui.shared_widgets import SteadyInput, key_hints
 from qcode.values import dataclass
 
 Step: TypeAlias = Literal["provider", "key", "model", "theme"]

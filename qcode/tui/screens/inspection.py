@@ -27,7 +27,7 @@ from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.control_text import first_sentence, tool_text, tools_heading
 from qcode.tui.screens.pager import PagerScreen, hanging_lines
 from qcode.tui.screens.picker import Picker
-from qcode.tui.widgets import HangingText, key_hints
+from qcode.tui.shared_widgets import HangingText, key_hints
 
 _FINDINGS_KEYS = (("Esc", "close"), ("c", "copy"), ("↑↓", "scroll"))
 

@@ -14,8 +14,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from qcode.tui.panels.preview import Rows
+from qcode.tui.shared_widgets import hanging_rows, key_hints
 from qcode.tui.transcript.line import Line, ink, shorten, wrap
-from qcode.tui.widgets import hanging_rows, key_hints
 
 _SIDE_CELLS = 3
 """Cells of a row that the padding and the scroll bar take."""

@@ -21,7 +21,7 @@ from qcode.text.clean import one_line, visible
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens import control_text
 from qcode.tui.screens.picker import Picker
-from qcode.tui.widgets import SteadyInput
+from qcode.tui.shared_widgets import SteadyInput
 
 _FieldPurpose: TypeAlias = Literal["", "add", "check"]
 _HINTS: dict[_FieldPurpose, str] = {

@@ -23,8 +23,8 @@ from textual.widgets import Input, Static
 from qcode.text.clean import one_line
 from qcode.text.match import fold, rank
 from qcode.tui.panels.picker_list import MIN_LABEL, Column, PickerList, PickerRow
+from qcode.tui.shared_widgets import SteadyInput, key_hints
 from qcode.tui.transcript.line import break_text, shorten_to_rows
-from qcode.tui.widgets import SteadyInput, key_hints
 
 Result = TypeVar("Result")
 

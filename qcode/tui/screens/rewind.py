@@ -19,8 +19,8 @@ from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.control_text import clock_texts
 from qcode.tui.screens.picker import Picker
+from qcode.tui.shared_widgets import hanging_rows
 from qcode.tui.transcript.line import shorten_start
-from qcode.tui.widgets import hanging_rows
 
 if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, RewindPoint

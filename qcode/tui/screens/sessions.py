@@ -24,8 +24,8 @@ from qcode.text.numbers import age_text, count_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.picker import FIELD_KEYS, Finder, Picker
+from qcode.tui.shared_widgets import SteadyInput
 from qcode.tui.transcript.line import shorten
-from qcode.tui.widgets import SteadyInput
 
 if TYPE_CHECKING:
     from qcode.agent.sessions.library import SessionInfo, SessionLibrary

@@ -18,8 +18,8 @@ from qcode.agent.settings import AT_ONCE, Setting, SettingsService, outcome_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.picker import FIELD_KEYS, ListScreen
+from qcode.tui.shared_widgets import SteadyInput
 from qcode.tui.transcript.line import shorten_at_words, shorten_to_rows
-from qcode.tui.widgets import SteadyInput
 
 _VALUE_CELLS = 28
 _GROUP_HEADINGS = {

@@ -21,17 +21,17 @@ from textual.widgets import Static
 from qcode.agent.choices import Choices
 from qcode.agent.crash import report_crash
 from qcode.tui.failures import crash_text, original_error
-from qcode.tui.layout import Widgets
+from qcode.tui.main_widgets import MainWidgets
 from qcode.tui.messages import ApprovalDecided
 from qcode.tui.panels.choices import FolderTrust
 from qcode.tui.prompt.history import PromptHistory
 from qcode.tui.screens.pager import PagerScreen
+from qcode.tui.shared_widgets import key_hints
 from qcode.tui.status import Status
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.signals import EndingSignals
 from qcode.tui.terminal.themed_app import ThemedApp
 from qcode.tui.theme import AUTO
-from qcode.tui.widgets import key_hints
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,7 +66,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         self._env = context.env
         self._crash: str | None = None
         self._signals: EndingSignals | None = None
-        self.widgets = Widgets(Status(model="", mode="default"), PromptHistory(), ui.show_thinking, clock)
+        self.widgets = MainWidgets(Status(model="", mode="default"), PromptHistory(), ui.show_thinking, clock)
 
     def compose(self) -> ComposeResult:
         widgets = self.widgets

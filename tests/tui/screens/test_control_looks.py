@@ -15,7 +15,7 @@ from qcode.protocol.approvals import PlanApproval
 from qcode.protocol.events import ApprovalRequested, StepStarted
 from qcode.protocol.reply import TextDelta
 from qcode.tui.app import QcodeApp
-from qcode.tui.widgets import HangingText
+from qcode.tui.shared_widgets import HangingText
 from tests.tui.harness import make_app, until_ready
 from tests.tui.sample_project import Project
 from tests.tui.scripted import Script, ScriptedConversation, UntilAnswered, call, reply

@@ -19,7 +19,7 @@ from qcode.tui.screens.inspection import FindingsScreen, MemoryPicker, MemoryTar
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.permissions import PermissionsScreen
 from qcode.tui.screens.picker import Picker
-from qcode.tui.widgets import HangingText
+from qcode.tui.shared_widgets import HangingText
 from tests.tui.harness import Running, drive
 from tests.tui.sample_project import FINDINGS, Project
 

@@ -13,11 +13,11 @@ from textual.pilot import Pilot
 from textual.widgets import Input
 
 from qcode.tui.app import QcodeApp
-from qcode.tui.layout import PANEL_STYLES
+from qcode.tui.main_widgets import PANEL_STYLES
 from qcode.tui.panels.picker_list import Column, PickerList, PickerRow
 from qcode.tui.screens.palette import PalettePicker
 from qcode.tui.screens.picker import Finder, Picker
-from qcode.tui.widgets import SteadyInput, key_hints
+from qcode.tui.shared_widgets import SteadyInput, key_hints
 from tests.tui.harness import Running, drive
 
 ROWS = tuple(PickerRow(f"id{n}", f"name {n}", f"detail [b]{n}", n == 3) for n in range(40))

@@ -1,7 +1,7 @@
-"""The container of all widgets of the app's screen, which other modules receive as one object.
+"""The widgets of the app's main screen, which other modules receive as one object.
 
-Widgets of the first paint are imported at the top; panels are imported when they are created, after it. `Widgets` is
-not part of `app`, because `turns` and `view` also use it, and `app` imports them.
+The widgets of the first paint are imported at the top, and the panels when they are created, after that paint.
+`MainWidgets` is not part of `app`, because `turns` and `view` also use it, and `app` imports them.
 """
 
 from __future__ import annotations
@@ -22,19 +22,20 @@ if TYPE_CHECKING:
 
     from qcode.tui.panels.approval import ApprovalPanel
     from qcode.tui.panels.aside import AsidePanel
+    from qcode.tui.panels.help import HelpPanel
+    from qcode.tui.panels.new_text import NewTextRow
     from qcode.tui.panels.search import SearchBar
     from qcode.tui.panels.todos import TodoPanel
     from qcode.tui.prompt.queue import Queue
     from qcode.tui.status import Status
     from qcode.tui.transcript.content import ThinkingMode
-    from qcode.tui.widgets import HelpPanel, NewsLine
 
 PANEL_STYLES = Path(__file__).with_name("panels.tcss")
-"""The styles of panels and screens. Reading them with those of the first paint would delay it by 3 ms."""
+"""The styles of panels and screens. Reading this file before the first paint would delay the paint by 3 ms."""
 
 
-class Widgets:
-    """The widgets of the first paint; `add_panels` creates the others. `app` mounts them.
+class MainWidgets:
+    """All widgets of the main screen, which `app` mounts. `add_panels` creates those that are not in the first paint.
 
     Only the prompt, an open question and the search field can have the focus.
     """
@@ -45,25 +46,28 @@ class Widgets:
     aside: AsidePanel
     todos: TodoPanel
     queue: Queue
-    news: NewsLine
+    new_text: NewTextRow
 
-    def __init__(self, status: Status, sent: PromptHistory, thinking: ThinkingMode, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, status: Status, sent_prompts: PromptHistory, thinking: ThinkingMode, clock: Callable[[], float]
+    ) -> None:
         self.transcript = Transcript(clock=clock, thinking=thinking, id="transcript")
         self.transcript.can_focus = False
         self.menu, self.history = SlashMenu(id="menu"), HistorySearch(id="history-search")
         self.prompt = Prompt(
-            self.menu, self.history, sent, lambda vim_mode: self.status.change(vim=vim_mode), id="prompt"
+            self.menu, self.history, sent_prompts, lambda vim_mode: self.status.change(vim=vim_mode), id="prompt"
         )
         self.status = StatusLine(status, clock, id="status")
 
     def add_panels(self, clock: Callable[[], float]) -> tuple[Widget, ...]:
-        """Create the panels between transcript and prompt, and read the styles; return them from top to bottom."""
+        """Read the styles of the panels, create those above the prompt, and return them from top to bottom."""
         from qcode.tui.panels.approval import ApprovalPanel
         from qcode.tui.panels.aside import AsidePanel
+        from qcode.tui.panels.help import HelpPanel
+        from qcode.tui.panels.new_text import NewTextRow
         from qcode.tui.panels.search import SearchBar
         from qcode.tui.panels.todos import TodoPanel
         from qcode.tui.prompt.queue import Queue
-        from qcode.tui.widgets import HelpPanel, NewsLine
 
         self.prompt.app.stylesheet.read(PANEL_STYLES)
         self.search = SearchBar(self.transcript, id="search")
@@ -72,9 +76,9 @@ class Widgets:
         self.aside = AsidePanel(clock, id="aside")
         self.todos = TodoPanel(id="todos")
         self.queue = Queue(id="queued")
-        self.news = NewsLine(self.transcript, id="news")
+        self.new_text = NewTextRow(self.transcript, id="news")
         lists = (self.todos, self.queue, self.menu, self.history)
-        return self.search, self.approval, self.help, self.aside, *lists, self.news
+        return self.search, self.approval, self.help, self.aside, *lists, self.new_text
 
     def _show_question(self, action: str, keys: str) -> None:
         self.status.change(question=(action, keys))

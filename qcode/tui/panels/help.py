@@ -1,0 +1,84 @@
+"""The panel above the prompt that shows the keys and the help texts. It never takes the focus; Esc closes it.
+
+Separate, because it loads after the first paint.
+"""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.widgets import Static
+
+from qcode.tui.shared_widgets import HangingText, set_screen_class
+
+_TITLE_ROWS, _TRANSCRIPT_ROWS, _MIN_HELP_ROWS = 1, 3, 3
+_FULL_HEIGHT = 20
+"""On a lower screen the help panel leaves one row to the transcript."""
+
+
+class HelpPanel(Vertical):
+    """A panel with a title and scrollable text; hidden while closed."""
+
+    def __init__(self, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.display = False
+        self.heading = ""
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="help-title", markup=False)
+        with VerticalScroll(id="help-scroll", can_focus=False):
+            yield HangingText(id="help-text")
+
+    @property
+    def is_open(self) -> bool:
+        return bool(self.display)
+
+    def show(self, title: str, text: str) -> None:
+        """Open with `text`, which must be sanitized or our own."""
+        self.heading = title
+        self._show_title()
+        self.query_one("#help-text", HangingText).show([(line, "") for line in text.split("\n")])
+        self.display = True
+        set_screen_class(self.screen, "-helping", True, "#aside")
+        self._fit()
+        self.query_one("#help-scroll", VerticalScroll).scroll_home(animate=False)
+        self.call_after_refresh(self._show_title)
+
+    def on_mount(self) -> None:
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._fit)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._show_title)
+
+    def _fit(self, _screen: object = None) -> None:
+        """Take all rows that no other widget needs, but leave a few to the transcript."""
+        if not self.is_open:
+            return
+        others = (child for child in self.screen.children if child is not self and child.id != "transcript")
+        rows = sum(child.region.height + child.styles.margin.height for child in others if child.display)
+        free_rows = self.screen.size.height - rows - self.styles.margin.height - _TITLE_ROWS
+        transcript_rows = _TRANSCRIPT_ROWS if self.screen.size.height >= _FULL_HEIGHT else 1
+        height = max(_MIN_HELP_ROWS, free_rows - transcript_rows)
+        self.query_one("#help-scroll").styles.max_height = height
+        self.query_one("#help-text", HangingText).use_halves_above(height)
+
+    def _show_title(self) -> None:
+        """Show the title and the keys. The key that scrolls is named only if some of the text is hidden."""
+        scrolls = self.query_one("#help-scroll", VerticalScroll).max_scroll_y > 0
+        hint = f"  Esc close{' · PgDn scroll' if scrolls else ''}"
+        self.query_one("#help-title", Static).update(Content.assemble((self.heading, "bold"), (hint, "$muted")))
+
+    def close(self) -> bool:
+        """Hide the panel; return whether it was open."""
+        was_open = self.is_open
+        self.display = False
+        set_screen_class(self.screen, "-helping", False, "#aside")
+        return was_open
+
+    def scroll_page(self, step: int) -> None:
+        scroll = self.query_one("#help-scroll", VerticalScroll)
+        if step < 0:
+            scroll.scroll_page_up(animate=False)
+        else:
+            scroll.scroll_page_down(animate=False)
