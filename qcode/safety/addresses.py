@@ -122,9 +122,9 @@ def is_global(address: Address) -> bool:
     Teredo and RFC 2765 are not public, because any host may be their relay; nor is the address of cloud metadata.
     """
     if isinstance(address, IPv6Address):
-        inner = _embedded_ipv4(address)
-        if inner is not None:
-            return is_global(inner)
+        embedded = _embedded_ipv4(address)
+        if embedded is not None:
+            return is_global(embedded)
     return address.is_global and not any(
         address in network for network in _REFUSED if network.version == address.version
     )
@@ -138,5 +138,5 @@ def _embedded_ipv4(address: IPv6Address) -> IPv4Address | None:
 
 
 def _is_loopback(address: Address) -> bool:
-    inner = _embedded_ipv4(address) if isinstance(address, IPv6Address) else None
-    return (inner or address).is_loopback
+    embedded = _embedded_ipv4(address) if isinstance(address, IPv6Address) else None
+    return (embedded or address).is_loopback

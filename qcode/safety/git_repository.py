@@ -86,7 +86,7 @@ Not in the list, among others: `branch.sort` and `tag.sort` (a key may start a p
 # No reading command runs a hook while the override is in force, and tools such as husky set the folder of hooks.
 _OVERRIDDEN = re.compile(r"core\.hookspath")
 _IGNORED_REVISIONS = ("blame.ignorerevsfile", ".git-blame-ignore-revs")
-"""The only file that `git blame` may read by configuration: its error message would show a line of any other file."""
+"""A setting of `git blame`, and the only file that it may name: an error message would show a line of any other."""
 
 _CONFIG_TIMEOUT_S = 3.0
 _CREDENTIALS = re.compile(
@@ -347,7 +347,9 @@ RunGit: TypeAlias = Callable[..., bytes | None]
 TIMEOUT_S = 2.0
 _MAX_REF_FOLDERS = 2_000
 _MAX_TIPS = 2_000
+"""The maximum number of searched commits that the next search leaves out."""
 _MAX_EXCLUDED = 100
+"""The maximum number of refs to files that a search leaves out."""
 _MAX_ALTERNATES = 64 * 1024
 _MAX_DEPTH = 5
 """The maximum depth of alternates of alternates, as in git."""
@@ -383,10 +385,11 @@ class RepositoryContents:
 
     def __init__(self, run: RunGit, top: Path, git: Path, common: Path) -> None:
         self._run_git, self._top, self._git, self._common = run, top, git, common
-        self._index: Identity | None = None
+        self._index_identity: Identity | None = None
         self._tracked_files: TrackedFiles | None = None
         self._folders: tuple[str, ...] = ()
-        self._refs: Identity | None = None
+        """The folders of the tracked files."""
+        self._refs_identity: Identity | None = None
         self._history: tuple[str, ...] | None = ()
         self._checked_tips: tuple[str, ...] = ()
         self._is_too_long = False
@@ -394,9 +397,9 @@ class RepositoryContents:
     def tracked(self) -> TrackedFiles | None:
         """Return the files in the index, or None if they could not be listed in time."""
         identity = identity_of((f"{self._git}/index",))
-        if self._tracked_files is None or identity != self._index:
+        if self._tracked_files is None or identity != self._index_identity:
             self._tracked_files = self._list_index()
-            self._index = identity
+            self._index_identity = identity
         return self._tracked_files
 
     def linked_folder(self) -> str:
@@ -422,10 +425,10 @@ class RepositoryContents:
         identity = self._identity_of_refs()
         if self._is_too_long or identity is None:
             return None
-        if identity != self._refs:
+        if identity != self._refs_identity:
             self._history = self._search_history()
             self._is_too_long = self._history is None
-            self._refs = identity
+            self._refs_identity = identity
         return self._history
 
     def _list_index(self) -> TrackedFiles | None:
@@ -443,10 +446,10 @@ class RepositoryContents:
         without a path, so refs to files are left out.
         """
         refs = self._list_refs()
-        unnamed = [ref.name for ref in refs or () if b"blob" in ref.types]
-        if refs is None or len(unnamed) > _MAX_EXCLUDED:
+        refs_to_files = [ref.name for ref in refs or () if b"blob" in ref.types]
+        if refs is None or len(refs_to_files) > _MAX_EXCLUDED:
             return None
-        excluded = [f"--exclude={name}" for name in unnamed]
+        excluded = [f"--exclude={name}" for name in refs_to_files]
         arguments = ("rev-list", "--objects", "--ignore-missing", *excluded, "--all", "--reflog", *self._heads())
         # Without a walk: only commits, and the trees and files that a reflog names directly.
         starts = self._run_git(TIMEOUT_S, *arguments, "--no-walk", "--filter=tree:0", "--")

@@ -33,6 +33,7 @@ _UNKNOWN_TARGET = re.compile(r"(?:>[>|&]?|&>>?)\s*[^\s;&|<>]*[$`*?\[{]")
 _PROTECTED_NAMES = (*(name.rsplit("/", 1)[-1] for name in (*CREDENTIALS, *STARTUP)), ".ssh")
 _DOTTED_NAMES = frozenset(name for name in _PROTECTED_NAMES if name.startswith("."))
 _DOTTED_PATHS = tuple(location for location in (*CREDENTIALS, *STARTUP) if location.startswith(".") and "/" in location)
+# A path inside `.git` (or its short name, `git~1`), or an option of git that prints such a path.
 _IN_GIT = re.compile(
     r"(?:^|/)(?:\.git[. ]*|git~\d+)(?:/|$)|^(?:--git-(?:common-)?dir|--git-path|GIT_DIR)$", re.IGNORECASE
 )
@@ -56,6 +57,7 @@ _WRITES_SETTINGS = re.compile(
     r"|\bgpg2?\b[^;&|\n]{0,200}?\s--(?:import|gen|full-gen|quick|edit|delete|recv)"
 )
 """Commands that write a protected file without naming it: settings of git, npm and pip, logins, keys, jobs."""
+# A command that may name the home folder.
 _HOME = re.compile(r"(?:^|[\s=:'\"])~|\bHOME\b|/home/|/Users/|/root\b|\bcd\s*(?:$|[;&|])")
 
 
@@ -109,8 +111,11 @@ def _may_be_protected(part: str, *, finds_hidden: bool) -> bool:
 _HOME_PATHS = (*CREDENTIALS, *STARTUP, ".ssh", ".config/qcode", ".local/state/qcode", ".local/share/qcode")
 """Protected paths in the home folder."""
 _SEPARATORS = re.compile(r"[;&|\n(){}`]+")
+# The start of an expansion or a wildcard.
 _UNKNOWN = re.compile(r"[$*?\[]")
+# The start of a path that leads out of the current folder.
 _ELSEWHERE = re.compile(r"/|~|\$HOME\b|\.\.(?:/|$)")
+# The start of a path in the home folder.
 _IN_HOME = re.compile(r"(?:~|\$HOME|\$\{HOME\})(?=/|$)")
 _CHANGES_FOLDER = frozenset({"cd", "pushd"})
 _UNPACKERS = {
@@ -209,19 +214,19 @@ class _FolderWrites:
         Two examples name no protected file: `cp x farm/rc`, if `farm/rc` is a link to `~/.bashrc`, and
         `cd ~/.config; echo x > autostart/y`. An unknown value is treated as a wildcard.
         """
-        judged = _FileJudge(self.session_folders, self.root)
+        judge = _FileJudge(self.session_folders, self.root)
         text = _HOME_VALUE.sub(
             lambda _: home_of(self.session_folders), _PROCESS_ROOT.sub("", _PROCESS_FOLDER.sub(".", command))
         )
         current = self
         for segment in _SEPARATORS_BUT_BRACES.split(_QUOTES.sub("", _ESCAPED_BLANK.sub("?", text))):
             tokens = (*_TOKEN.findall(_VALUE.sub("*", segment)), *_TOKEN.findall(segment))
-            reason = judged.reason_against(current.folder, dict.fromkeys(tokens))
+            reason = judge.reason_against(current.folder, dict.fromkeys(tokens))
             if reason:
                 return reason
             current = current._after_segment(segment.split())
         quoted = (first or second for first, second in _QUOTED.findall(text))
-        return judged.reason_against(self.folder, dict.fromkeys(name for name in quoted if " " in name))
+        return judge.reason_against(self.folder, dict.fromkeys(name for name in quoted if " " in name))
 
     def _may_write(self, name: str, words: list[str]) -> bool:
         if name in _UNPACKERS:
@@ -258,19 +263,18 @@ class _FolderWrites:
         return any(self._reaches_protected(self._path(folder), counts_git=True) for folder in folders or ["."])
 
     def _copies(self, name: str, words: list[str], operands: list[str]) -> bool:
-        """Return whether a copy, move or link may write a protected file.
-
-        `is_exact`: the target is the new name, never a folder to copy into; `merges`: the content of a source goes into
-        the target; `is_deep`: whole folders.
-        """
+        """Return whether a copy, move or link may write a protected file."""
         into = list(_values(words, "-t", "--target-directory"))
         operands = [word for word in operands if word not in into]
         target, sources = (into[0], operands) if into else (operands[-1] if operands else ".", operands[:-1])
         if name in ("scp", "rsync", "rclone") and re.match(r"[^/]+:", target):
             return False  # another machine
         location = self._path(target)
+        # The target is the new name, never a folder to copy into.
         is_exact = any(re.fullmatch(r"-[A-Za-z]*T[A-Za-z]*|--no-target-directory", word) for word in words)
+        # The content of a folder goes into the target: `rsync -r a/ b`.
         merges = name in ("rsync", "rclone") or is_exact
+        # Whole folders are written.
         is_deep = name in ("mv", "rsync", "rclone") or _is_recursive(words)
         if name in ("mv", "ln") and self._any_reaches_protected(sources):
             return True
@@ -349,6 +353,7 @@ class _FileJudge:
         if folder != self._root and tokens and self._is_protected(f"{folder}/{_UNUSED_NAME}"):
             return f"{folder} is a protected folder"
         for token in tokens:
+            # The value of an option may be in the same word: `-o.bashrc`.
             for spelled in (token, token[2:] if re.match(r"-[^-]", token) else ""):
                 for path in self._expanded(folder, spelled, is_inside=is_inside):
                     self._paths_left -= 1
@@ -437,6 +442,7 @@ def _values(words: list[str], *options: str) -> Iterator[str]:
                 yield word.partition("=")[2]
             elif not option.startswith("--") and word.startswith(option):
                 yield word[len(option) :]
+            # In the first word, the letter may be among others: `tar xCf`.
             elif not option.startswith("--") and re.fullmatch(rf"-?[A-Za-z]+{option[1]}[A-Za-z]*", word) and index == 0:
                 yield "$unknown"
 

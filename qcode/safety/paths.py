@@ -52,6 +52,7 @@ class SessionFolders:
     read_only: tuple[Path, ...] = ()
     """Writing to these folders needs approval."""
     home: Path | None = None
+    """The home folder, None for that of the user who runs qcode."""
     qcode_folders: tuple[Path, ...] = ()
     """The folders of qcode besides the default ones in `home`."""
 
@@ -62,13 +63,14 @@ class SandboxScope:
 
     root: Path
     added_folders: tuple[Path, ...] = ()
-    """Treated like the root."""
+    """These folders are treated like the root."""
     scratch: Path | None = None
-    """Private to the session."""
+    """A folder for temporary files, private to the session."""
     home: Path | None = None
     qcode_folders: tuple[Path, ...] = ()
-    """qcode's own folders. No command needs them."""
+    """The folders of qcode, which no command needs."""
     search_path: str = ""
+    """The PATH of the session's shell commands."""
     readable: tuple[Path, ...] = ()
     """Further folders that a command may read, such as those of loaded skills."""
 
@@ -132,6 +134,7 @@ class PathJudge:
         self._folders: dict[str, ResolvedPath] = {}
         special = (*homes, *read_only, *self.roots, *self._qcode_folders)
         self._special_names = frozenset(folder.rpartition("/")[2].casefold() for folder in special)
+        """The names of these folders: a folder with one of these names may be one of them."""
 
     def judge(self, path: str, access: Access) -> Verdict:
         """Return the verdict for reading or writing `path`."""

@@ -66,6 +66,8 @@ class Policy:
     mode: ApprovalMode
     rules: Rules
     is_trusted: bool
+    """Whether the user trusts the folder `root`."""
+    # See `SessionFolders` for the next five fields.
     root: Path
     added_folders: tuple[Path, ...] = ()
     read_only: tuple[Path, ...] = ()
@@ -82,7 +84,7 @@ class Policy:
     sandbox_rules: tuple[Rule, ...] = ()
     """Match commands that may run in the workspace sandbox without approval."""
     never_asks: bool = False
-    """Calls that need approval are denied."""
+    """Whether calls that need approval are denied."""
     _session_folders: SessionFolders = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -111,11 +113,11 @@ class Policy:
 
     def judge_command(self, command: str) -> Verdict:
         """Return the verdict for a shell command."""
-        return self.judge(_COMMAND, {"command": command})
+        return self.judge(_SHELL_TOOL, {"command": command})
 
     def judge_url(self, url: str) -> Verdict:
         """Return the verdict for fetching a URL."""
-        return self.judge(_URL, {"url": url})
+        return self.judge(_FETCH_TOOL, {"url": url})
 
     def _judge(self, spec: ToolSpec, arguments: JsonObject) -> Verdict:
         safety = spec.safety
@@ -137,7 +139,7 @@ class Policy:
             if isinstance(safety, Runs):
                 # If the equivalent shell command is known, that is judged instead: see `Toolbox.resolve_call`.
                 verdict = replace(verdict, proposed_rule="")
-        return _without_sandbox(verdict) if self.mode == "auto" and not self._has_workspace_sandbox else verdict
+        return _explain_missing_sandbox(verdict) if self.mode == "auto" and not self._has_workspace_sandbox else verdict
 
     def _with_confinement(self, verdict: Verdict, command: object, *, wants_unconfined: bool) -> Verdict:
         """Return the verdict on a shell command, with the sandbox in which it runs.
@@ -145,7 +147,7 @@ class Policy:
         A command that only reads runs in the read-only sandbox. If it also writes to permitted files, it runs in the
         workspace sandbox; in auto mode, so does a command on which neither the user nor a rule decided. In bypass mode
         protected files are mounted read-only. A command that the user or a rule allowed runs unconfined.
-        `wants_unconfined`: the call asks to run outside the sandbox, which can only make the verdict stricter.
+        If `wants_unconfined`, the call asks to run outside the sandbox, which can only make the verdict stricter.
         """
         if verdict.verdict == "deny" or not isinstance(command, str):
             return verdict
@@ -168,7 +170,7 @@ class Policy:
         if self.mode != "auto":
             return verdict
         if "workspace" not in levels:
-            return _without_sandbox(verdict)
+            return _explain_missing_sandbox(verdict)
         return Verdict("allow", "it runs in the workspace sandbox", "mode:auto", confinement="workspace")
 
     def _redirects_output(self, command: str) -> bool:
@@ -191,9 +193,9 @@ class Policy:
 
     @property
     def lets_host_search(self) -> bool:
-        """Whether the provider may search the web itself. It cannot ask for approval, so an ask rule forbids it."""
-        is_ruled = any(rule.kind == "fetch" and not rule.body for rule in (*self.rules.deny, *self.rules.ask))
-        return self.is_trusted and not is_ruled and (self.limit is None or self.limit.lets_host_search)
+        """Whether the provider may search the web itself. No approval is asked for that, so an ask rule forbids it."""
+        is_forbidden = any(rule.kind == "fetch" and not rule.body for rule in (*self.rules.deny, *self.rules.ask))
+        return self.is_trusted and not is_forbidden and (self.limit is None or self.limit.lets_host_search)
 
     def judge_file(self, path: str, access: Access) -> Verdict:
         """Return the verdict for a file tool that reads or writes `path`.
@@ -212,6 +214,7 @@ class Policy:
         kind = "read" if access == "read" else "edit"
         chain = paths.resolve(path).chain
 
+        # A rule that restricts covers a file if it covers the path or the target of one of its links.
         def is_covered(rule: Rule) -> bool:
             return any(_covers_path(rule, linked_path, paths, folds=True) for linked_path in chain)
 
@@ -245,6 +248,7 @@ class Policy:
         if self.mode == "accept-edits" or (self.mode == "auto" and self._has_workspace_sandbox):
             return Verdict("allow", "edits in the workspace are accepted", f"mode:{self.mode}")
 
+        # A rule that allows must cover the path and the target of each of its links.
         def is_covered(rule: Rule) -> bool:
             return all(_covers_path(rule, linked_path, paths) for linked_path in chain)
 
@@ -287,7 +291,7 @@ class Policy:
         """Allow a command in bypass mode unless it may write a protected file.
 
         If no sandbox protects these files, a command is denied if its text contains a protected name in any spelling,
-        unless the command is known to be read-only.
+        unless the command is known to be read-only. `why` is the end of the reason for such a denial.
         """
         verdict = _BYPASS if flow is None else self._deny_protected_outputs(flow.parts, _BYPASS)
         if not verdict.is_allowed or "protect" in self.probes.sandbox().levels:
@@ -303,8 +307,8 @@ class Policy:
         """Judge a command with unresolved words, such as `rm $FILE`; a deny rule that might match makes it ask."""
         unclear = self._judge_unclear(command, "it depends on values that are known only when it runs")
         rules = [rule for rule in (*self.rules.deny, *self.rules.ask) if rule.kind == "shell"]
-        is_ruled = any(may_restrict(rule, part.command) for rule in rules for part in flow.parts)
-        if is_ruled or unclear.is_allowed or any(part.command.outputs for part in flow.parts):
+        is_maybe_restricted = any(may_restrict(rule, part.command) for rule in rules for part in flow.parts)
+        if is_maybe_restricted or unclear.is_allowed or any(part.command.outputs for part in flow.parts):
             return unclear
         verdict, judge = _READS, self._judge_of(flow)
         for part in flow.parts:
@@ -355,6 +359,7 @@ class Policy:
         is_alone = is_proposed and len(parts) == 1 and parts[0].folders == {str(self.root)}
         prefix = propose_prefix(parts[0].command) if is_alone else ""
         sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
+        # A secret file decides the rule of the verdict, because a rule with a wildcard does not allow reading it.
         verdict = min((item for _, item in undecided), key=lambda item: item.rule != SHELL_PATH)
         return replace(verdict, reason=reason, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
 
@@ -364,7 +369,7 @@ class Policy:
         return self.mode in ("default", "accept-edits") and self._has_workspace_sandbox
 
     def _is_sandboxed(self, command: str) -> bool:
-        """Whether the user lets this command run unasked in the workspace sandbox."""
+        """Return whether a rule of the user lets `command` run without approval in the workspace sandbox."""
         if not self.sandbox_rules or not self._can_sandbox:
             return False
         parts = self._flow(command).parts
@@ -419,6 +424,7 @@ class Policy:
             decision = (
                 "ask" if is_path_rule or (word.has_glob and output_verdict.is_allowed) else output_verdict.verdict
             )
+            # The reason of a mode says only that a file is changed.
             is_ordinary = output_verdict.rule.startswith("mode:")
             why = f"it writes to {word.text}" + ("" if is_ordinary else f": {output_verdict.reason}")
             verdicts.append(Verdict(decision, why, output_verdict.rule))
@@ -537,8 +543,8 @@ class Policy:
         return reader if limit is None else lambda path: strictest(reader(path), limit.judge_file(path, "read"))
 
 
-_COMMAND = ToolSpec("shell", "", {}, safety=Runs("command"))
-_URL = ToolSpec("fetch", "", {}, safety=Fetches("url"))
+_SHELL_TOOL = ToolSpec("shell", "", {}, safety=Runs("command"))
+_FETCH_TOOL = ToolSpec("fetch", "", {}, safety=Fetches("url"))
 _READS = Verdict("allow", "it only reads", SHELL_READS)
 _PLAN_SHELL = Verdict("deny", "plan mode only runs read-only commands", "mode:plan")
 _PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", "mode:plan")
@@ -569,7 +575,7 @@ def _only_reads(flow: Flow) -> bool:
     return all(is_table_command(part.command.words) for part in flow.parts)
 
 
-def _without_sandbox(verdict: Verdict) -> Verdict:
+def _explain_missing_sandbox(verdict: Verdict) -> Verdict:
     """Add to a verdict of auto mode the reason why it asks like default mode: there is no sandbox."""
     if verdict.verdict != "ask":
         return verdict

@@ -1,5 +1,6 @@
-"""Facts for the judges that need a process or a walk over the disk, and the functions that return them.
+"""Facts about the machine and the workspace for the judges, and the functions that find them out.
 
+A function needs a process or a walk over the disk, so the judges receive it and do not depend on its module.
 `Repository` describes a git repository, `WorkspaceContents` the protected files of a workspace. `launcher`,
 `git_repository`, `sandbox` and the session implement the functions. By default, nothing that depends on these facts is
 allowed.
@@ -35,7 +36,9 @@ class Probes:
     repository: Callable[[], Repository] = _unchecked_repository
     """Describes the repository of the workspace."""
     sandbox: Callable[[], SandboxSupport] = SandboxSupport
+    """Describes the sandbox of this machine."""
     contents: Callable[[], WorkspaceContents] = _unwalked
+    """Lists the protected files of the workspace."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,7 @@ class Repository:
     top: str = ""
     """The absolute path of the work tree, empty if it is not known."""
     find_tracked: Callable[[], TrackedFiles | None] = lambda: _NO_FILES
+    """The files in the index."""
     find_history_secrets: Callable[[], tuple[str, ...] | None] = tuple
     """Files with protected names in commits, the stash and the reflogs. Equal files are listed once."""
     find_linked_folder: Callable[[], str] = str
@@ -87,6 +91,7 @@ class WorkspaceContents:
     git_control_paths: tuple[str, ...] = ()
     """The `control_paths` that belong to git."""
     git_configs: tuple[str, ...] = ()
+    """The configuration files of git in the workspace."""
     control_path_links: tuple[str, ...] = ()
     """Hard links in the workspace to files in `control_paths`."""
     is_complete: bool = True

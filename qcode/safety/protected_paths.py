@@ -222,10 +222,10 @@ def judge_outside_path(path: str, homes: tuple[str, ...]) -> LocationVerdict:
     if _SECRET_SYSTEM.fullmatch(path):
         return "deny", "deny", "it holds secrets of the system", "path:credentials"
     home_folder = _HOMES.match(path)
-    is_ours = any(is_within(path, home) or is_within(home, path) for home in homes)
-    if home_folder is not None and not is_ours:
+    is_own = any(is_within(path, home) or is_within(home, path) for home in homes)
+    if home_folder is not None and not is_own:
         return "deny", "deny", "it is in another user's home folder", "path:home"
-    if path == "/" or (any(is_within(path, folder) for folder in _SYSTEM) and not is_ours and not _is_scratch(path)):
+    if path == "/" or (any(is_within(path, folder) for folder in _SYSTEM) and not is_own and not _is_scratch(path)):
         return "ask", "deny", "it is in a system folder", "path:system"
     return "ask", "ask", "it is outside the workspace", "path:outside"
 

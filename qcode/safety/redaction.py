@@ -66,7 +66,7 @@ _PARTIAL_SECRET = lazy_pattern(
 )
 """Matches the start of a secret with a known format at the end of a text that is still arriving.
 
-Not that of a private key, which the caller keeps whole; see `sessions.partial`.
+It does not match the start of a private key, which the caller keeps whole; see `sessions.partial`.
 """
 _MAX_PARTIAL_CHARS = 2_000
 _MAX_NAME_CHARS = 40
@@ -126,17 +126,17 @@ class Redactor:
         """
         if text[-1:].isspace() and not self._has_blanks:
             return 0
-        end = text[-_MAX_PARTIAL_CHARS:]
+        tail = text[-_MAX_PARTIAL_CHARS:]
         # A key of a known format has no blank, and its name is directly before it.
-        unfinished = _PARTIAL_SECRET.search(end, max(0, max(end.rfind(" "), end.rfind("\n")) - _MAX_NAME_CHARS))
-        secret_end = len(end) if unfinished is None else unfinished.start()
+        unfinished = _PARTIAL_SECRET.search(tail, max(0, max(tail.rfind(" "), tail.rfind("\n")) - _MAX_NAME_CHARS))
+        secret_start = len(tail) if unfinished is None else unfinished.start()
         for value in self._values:
-            start = end.find(value[:_MIN_PARTIAL_CHARS])
-            while 0 <= start < secret_end:
-                if value.startswith(end[start:]):
-                    secret_end = start
-                start = end.find(value[:_MIN_PARTIAL_CHARS], start + 1)
-        return len(end) - secret_end
+            start = tail.find(value[:_MIN_PARTIAL_CHARS])
+            while 0 <= start < secret_start:
+                if value.startswith(tail[start:]):
+                    secret_start = start
+                start = tail.find(value[:_MIN_PARTIAL_CHARS], start + 1)
+        return len(tail) - secret_start
 
 
 _MAX_KEY_CHARS = 2_000
@@ -155,11 +155,10 @@ def is_secret(text: str) -> bool:
 
 
 def _redact_shapes(text: str) -> str:
-    """Return `text` without keys that are recognized by their format, leftmost first.
-
-    `copied` is the end of the text already in `parts`. No web token starts before `excluded`.
-    """
-    parts: list[str] = []
+    """Return `text` without keys that are recognized by their format."""
+    redacted: list[str] = []
+    # The position up to which the text was copied to `redacted`, the one up to which it was searched, and the one
+    # before which no web token starts.
     copied = searched = excluded = 0
     while (match := _SHAPES.search(text, searched)) is not None:
         end = match.end()
@@ -172,9 +171,9 @@ def _redact_shapes(text: str) -> str:
                 excluded = _end_of_part(text, match.start())
                 continue
             end = token.end()
-        parts += [text[copied : match.start()], REDACTED]
+        redacted += [text[copied : match.start()], REDACTED]
         copied = searched = end
-    return "".join([*parts, text[copied:]])
+    return "".join([*redacted, text[copied:]])
 
 
 def _end_of_part(text: str, start: int) -> int:

@@ -1,6 +1,6 @@
 """The command line of bubblewrap for a confinement, with options as in bwrap(1). Reads file types, nothing else.
 
-bwrap reads the whole list of mounts after each mount, so each costs about 0.15 ms, and more in a long list.
+bwrap reads the whole list of mounts after each mount, so a mount costs about 0.15 ms, and more in a long list.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from qcode.safety.sandbox.confinement import EMPTY_FILE, Confinement, depth
 from qcode.safety.sandbox.seccomp import FilterName, filter_program
 from qcode.values import dataclass
 
-# These contain sockets of services and files of other programs. A read-only mount does not prevent connections.
-_PRIVATE = ("/run", "/tmp", "/var/tmp")  # noqa: S108  # folders to cover; nothing is written there
+# Folders with sockets of services and files of other programs. A read-only mount would not prevent connections.
+_COVERED_FOLDERS = ("/run", "/tmp", "/var/tmp")  # noqa: S108  # folders to cover; nothing is written there
 _NAMESPACES = ("--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
 _DEVICE_LINKS = (
@@ -80,7 +80,7 @@ def _build_root(confinement: Confinement) -> None:
     """Make the mounts in the calling thread, which then starts bwrap."""
     from qcode.safety.sandbox import mounts
 
-    mounts.build_root(confinement, _PRIVATE, _ROOT_DEVICES if confinement.level == "protect" else ())
+    mounts.build_root(confinement, _COVERED_FOLDERS, _ROOT_DEVICES if confinement.level == "protect" else ())
 
 
 def _path_options(confinement: Confinement) -> list[str]:
@@ -98,7 +98,7 @@ def _path_options(confinement: Confinement) -> list[str]:
 def _private_root(confinement: Confinement) -> list[str]:
     """Return options for a root folder that contains only the readable folders."""
     options: list[str] = []
-    for folder in (*_PRIVATE, "/dev"):
+    for folder in (*_COVERED_FOLDERS, "/dev"):
         options += ["--tmpfs", folder]
     for device in _DEVICES:  # --dev would mount twice as many
         options += ["--dev-bind", device, device]
@@ -117,16 +117,16 @@ def _private_root(confinement: Confinement) -> list[str]:
 def _writable_workspace(confinement: Confinement) -> list[str]:
     """Return options for a read-only view of the host in which the folders of the session are writable."""
     options = ["--ro-bind", "/", "/"]
-    for folder in _PRIVATE:
+    for folder in _COVERED_FOLDERS:
         if os.path.isdir(folder) and not os.path.islink(folder):  # noqa: PTH112, PTH114  # text
             options += ["--tmpfs", folder]
     options += ["--proc", "/proc", "--dev", "/dev"]
-    for path in sorted((path for path in confinement.readable if is_within_any(path, _PRIVATE)), key=depth):
+    for path in sorted((path for path in confinement.readable if is_within_any(path, _COVERED_FOLDERS)), key=depth):
         options += ["--ro-bind", path, path]
     for path in sorted(confinement.writable, key=depth):
         options += ["--bind", path, path]
     for link, text in confinement.links:
-        if any(is_within(link, folder) for folder in _PRIVATE):
+        if any(is_within(link, folder) for folder in _COVERED_FOLDERS):
             options += ["--symlink", text, link]
     return options
 

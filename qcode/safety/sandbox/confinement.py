@@ -27,7 +27,7 @@ EMPTY_FILE = str(Path(qcode.__file__).resolve().parent / "py.typed")
 class Confinement:
     """The confinement of one command. All paths are absolute, without links, and exist.
 
-    The inner one of two nested paths counts, if it is in the same field or a later one.
+    If two paths are nested, the inner one applies, provided that it is in the same field or a later one.
     """
 
     level: Level
@@ -181,7 +181,7 @@ def machine_view(scope: SandboxScope) -> MachineView:
 def _home_to_hide(scope: SandboxScope) -> str:
     """Return the home folder, empty if there is none.
 
-    It is also empty if the home contains system programs: the home of a daemon may be `/usr/sbin`.
+    Also return an empty string if the home contains system programs: the home of a daemon may be `/usr/sbin`.
     """
     home = scope.home_path
     return "" if not home or any(is_within(folder, home) for folder in _PROGRAM_FOLDERS) else home

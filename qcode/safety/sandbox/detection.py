@@ -153,11 +153,11 @@ def _exit_code(launch: Launch) -> int | None:
         inherited: tuple[int, ...] = ()
         with contextlib.ExitStack() as opened, contextlib.suppress(OSError, subprocess.SubprocessError):
             if launch.data:
-                pipe = opened.enter_context(tempfile.TemporaryFile())
-                pipe.write(launch.data)
-                pipe.seek(0)
-                inherited = (pipe.fileno(),)
-                argv[launch.data_at] = str(pipe.fileno())
+                file = opened.enter_context(tempfile.TemporaryFile())
+                file.write(launch.data)
+                file.seek(0)
+                inherited = (file.fileno(),)
+                argv[launch.data_at] = str(file.fileno())
             if launch.restrict is not None:
                 launch.restrict()
             codes.append(

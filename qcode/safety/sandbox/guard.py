@@ -23,6 +23,7 @@ MAX_RECORDED_BYTES = 256 * 1024
 MAX_TOTAL_BYTES = 8 * 1024 * 1024
 """The maximum size of all recorded contents."""
 MAX_REPORTED = 20
+"""The maximum number of restored paths that are reported one by one."""
 _CLOCK_GRAIN_NS = 20_000_000
 """The maximum tick of a file system's clock."""
 
@@ -31,11 +32,13 @@ _Identity = tuple[int, int, int, int, int]
 
 @dataclass(frozen=True, slots=True)
 class RecordedPath:
-    """A protected path before the command: its identity, and the data to restore it."""
+    """A protected path before the command, and the data to restore it."""
 
     identity: _Identity
     link: str | None = None
+    """The target of a link, None for other paths."""
     content: bytes | None = None
+    """The content of a file, None if it was not recorded."""
     mode: int = 0
 
 

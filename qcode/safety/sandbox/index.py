@@ -52,7 +52,7 @@ class _Folder:
     in_git: bool
     ctime_ns: int = _NOT_SCANNED
     is_settled: bool = False
-    """A later change of the folder is certain to change its ctime."""
+    """Whether a later change of the folder is certain to change its ctime."""
     children: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)
     control_paths: list[str] = field(default_factory=list)
@@ -76,7 +76,7 @@ class WorkspaceIndex:
         self._next_refresh = 0.0
 
     def refresh(self, *, is_forced: bool = False) -> WorkspaceContents:
-        """Return the current contents. `is_forced`: scan a large tree even if it was scanned a moment ago."""
+        """Return the current contents. If `is_forced`, scan a large tree even if it was scanned a moment ago."""
         with self._lock:
             now = self._clock()
             if self._contents is not None and not is_forced and now < self._next_refresh:

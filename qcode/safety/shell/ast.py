@@ -23,9 +23,9 @@ SAFE_VARIABLES = frozenset(
 
 Operator: TypeAlias = Literal["&&", "||", ";"]
 Unknown: TypeAlias = Literal["", "number", "text", "words"]
-"""The unknown part of a word before bash expands it.
+"""The part of a word that is unknown until bash expands it.
 
-It is nothing, a number, any text, or even the number of words that the word expands to.
+It is nothing, a number, any text, or any text and the number of words that it is split into.
 """
 
 
@@ -86,11 +86,13 @@ class Word:
 
 @dataclass(frozen=True, slots=True)
 class SimpleCommand:
-    """A simple command: its words, the files it reads through `<`, and those it writes through `>`."""
+    """A simple command."""
 
     words: tuple[Word, ...]
     inputs: tuple[Word, ...] = ()
+    """The files that it reads through `<`."""
     outputs: tuple[Word, ...] = ()
+    """The files that it writes through `>`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,7 @@ class CommandList:
 
     first: Script
     rest: tuple[tuple[Operator, Script], ...]
+    """The other scripts, each with the operator before it."""
 
 
 @dataclass(frozen=True, slots=True)

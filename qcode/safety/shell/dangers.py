@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from qcode.safety.shell.ast import MARK
 from qcode.safety.shell.bounds import check_bounds
 from qcode.safety.shell.characters import names_character
 from qcode.safety.verdict import NOT_READ_ONLY, SHELL_PATH, Verdict, joined_reasons
@@ -187,7 +188,7 @@ def _dangers_in_line(line: str) -> list[Danger]:
         if groups.get("flag"):
             words = f"{words} {groups['flag']}"
         target = groups.get("target") or ""
-        target = target if target.isprintable() and "\ue000" not in target else "a file"
+        target = target if target.isprintable() and MARK not in target else "a file"
         dangers.append(Danger(rank, sentence.format(words=words, target=target)))
         # The same words have no second, milder danger: `git push --force` is not also a `--force`.
         line = f"{line[: match.start()]} _ {line[match.end() :]}"
@@ -244,10 +245,10 @@ def without_text(command: str) -> str:
             continue
         for span in spans:
             is_text[span.start_byte : span.end_byte] = b"\1" * (span.end_byte - span.start_byte)
-    characters, place = [], 0
+    characters, offset = [], 0
     for character in command:
-        characters.append("_" if is_text[place] else character)
-        place += len(character.encode("utf-8", "replace"))
+        characters.append("_" if is_text[offset] else character)
+        offset += len(character.encode("utf-8", "replace"))
     return "".join(characters)
 
 

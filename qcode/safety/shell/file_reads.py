@@ -50,12 +50,13 @@ class ReadChecker:
 
     paths: PathJudge
     reader: Reader | None
+    """Judges a path by the user's rules too, None if no rule is about reading."""
     folder: str
     """The folder in which the command runs."""
     contents: Callable[[], WorkspaceContents]
     """Returns the protected files of the workspace."""
     masks: bool
-    """The sandbox hides the protected files from the command."""
+    """Whether the sandbox hides the protected files from the command."""
 
     def check_files(self, *words: Word, leading: LeadingWildcards = "none") -> list[_Group]:
         """Check the paths that the words name, and return them."""

@@ -42,14 +42,14 @@ class GitUse:
     Until `classify_operands` has checked the disk, an operand that may be a revision counts as one.
     """
     paths: tuple[str, ...] = ()
-    """Words that may name a file whose content is printed, relative to the folder that the command runs in.
+    """Words that may name files whose content is printed, relative to the folder that the command runs in.
 
-    Reading it must be permitted in any case.
+    Reading these files must be permitted in any case.
     """
     stored_paths: tuple[str, ...] = ()
     """Files in a revision or the index whose content is printed, relative to the top of the work tree.
 
-    Reading them must be permitted in any case.
+    Reading these files must be permitted in any case.
     """
     limits: tuple[str, ...] = ()
     """Pathspecs that limit wide content, relative to the folder that the command runs in; none means all files."""
@@ -110,6 +110,7 @@ _REVISIONS = frozenset({"--all", "--reflog", "--branches", "--tags", "--remotes"
 """Options that select revisions."""
 
 _LISTING = frozenset({"--list", "--contains", "--no-contains", "--merged", "--no-merged", "--points-at"})
+"""Options with which the operands of `git branch` and `git tag` select names and do not create one."""
 _FORMAT_NAMES = frozenset({"oneline", "short", "medium", "full", "fuller", "reference", "email", "mboxrd", "raw"})
 _DIFF_MERGES = frozenset({"off", "none", "on", "m", "first-parent", "1", "separate", "combined", "c", "cc"})
 
@@ -148,20 +149,20 @@ def read_git(words: tuple[Word, ...], roots: tuple[str, ...]) -> GitUse | str:
         return str(reason)
 
 
-def classify_operands(use: GitUse, kind: Callable[[str], Kind]) -> GitUse:
+def classify_operands(use: GitUse, kind_of: Callable[[str], Kind]) -> GitUse:
     """Return `use` with each ambiguous operand classified as a path or a revision.
 
-    `kind` returns the type of a path on disk, which is relative to the folder that the command runs in. git reads an
+    `kind_of` returns the type of a path on disk, which is relative to the folder that the command runs in. git reads an
     operand as a path only if it is not a revision, and fails if a revision is also the name of a file.
     """
-    paths = tuple(operand for operand in use.ambiguous_operands if kind(operand))
+    paths = tuple(operand for operand in use.ambiguous_operands if kind_of(operand))
     content = use.plain_content if paths and len(paths) == len(use.ambiguous_operands) else use.content
     limits = use.limits + paths
     classified = replace(use, content=content, limits=limits, ambiguous_operands=())
     if (
         content.startswith("wide")
         and limits
-        and all(not _WILD.search(limit) and kind(limit) == "file" for limit in limits)
+        and all(not _WILD.search(limit) and kind_of(limit) == "file" for limit in limits)
     ):
         return replace(classified, content="narrow", unlimited_content=content)
     return classified

@@ -191,8 +191,8 @@ def _printenv(arguments: ParsedArguments) -> str:
 
 def _printf(arguments: ParsedArguments) -> str:
     """Refuse the forms that assign variables in bash: `-v` and `%n`."""
-    form = arguments.operands[0][0]
-    is_known = form.is_known and not form.text.startswith("-") and _STORING_FORMAT.search(form.text) is None
+    template = arguments.operands[0][0]
+    is_known = template.is_known and not template.text.startswith("-") and _STORING_FORMAT.search(template.text) is None
     return "" if is_known else "this form of printf may do more than print"
 
 

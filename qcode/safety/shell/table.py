@@ -81,7 +81,7 @@ class Operands:
     """The operands that a program takes."""
 
     roles: tuple[Role, ...] = ()
-    """In order."""
+    """The roles of the operands, in order."""
     repeated_index: int | None = None
     """The index of the role that any number of operands may have."""
     minimum: int = 0
@@ -108,18 +108,18 @@ class ProgramSpec:
     operands: Operands
     when: tuple[ConditionalOperands, ...] = ()
     core: bool = False
-    """The program may run without approval even if no sandbox works on this machine."""
+    """Whether the program may run without approval even if no sandbox works on this machine."""
     core_options: frozenset[str] = frozenset()
     """The options that are accepted without a sandbox."""
     number: bool = False
-    """`-5` is an option."""
+    """Whether `-5` is an option."""
     plus: bool = False
-    """A word that begins with `+` may be an option."""
+    """Whether a word that begins with `+` may be an option."""
     stops: bool = False
-    """Options end at the first operand."""
+    """Whether options end at the first operand."""
     style: Style = "getopt"
     attached: bool = True
-    """False: the value of an option is always the next word."""
+    """Whether an option may have its value in the same word; otherwise the value is always the next word."""
     builtin: bool = False
     choices: frozenset[str] = frozenset()
     """The only words that may be operands; empty: any."""
