@@ -179,6 +179,8 @@ def raw_output(outcome: ToolOutcome) -> JsonObject:
         output["summary"] = outcome.summary
     if outcome.exit_code is not None:
         output["exitCode"] = outcome.exit_code
+    if outcome.sandbox:
+        output["sandbox"] = outcome.sandbox
     return output
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from qcode.protocol.messages import MARKER_KEY, ToolCall
+from qcode.protocol.tools import SandboxUse
 from qcode.text.clean import one_line, shown_line
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.text.pattern import lazy_pattern
@@ -61,6 +62,16 @@ _SEARCH_ARGUMENTS = ("pattern", "path", "glob")
 def verb(name: str) -> str:
     """Return the display name of a tool, on one line."""
     return VERBS.get(name) or shown_line(name, _MAX_NAME) or "tool"
+
+
+def sandbox_note(sandbox: SandboxUse, *, has_failed: bool) -> str:
+    """Return where a command ran, if that is not obvious: outside the sandbox, or inside with the right to write.
+
+    A command that only reads is always sandboxed if a sandbox works, so that is worth a note only if it has failed.
+    """
+    if sandbox == "outside":
+        return "outside the sandbox"
+    return "in the sandbox" if sandbox == "workspace" or (sandbox == "read-only" and has_failed) else ""
 
 
 def call_in_words(name: str) -> str:

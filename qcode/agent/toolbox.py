@@ -355,6 +355,7 @@ class Toolbox:
             launch=lambda argv: self._launch(level, argv),
             confinement=_CONFINEMENTS[level] if level is not None else "",
             shell_settings=self._shell_settings if level != "read-only" else self._settings_without_home,
+            sandbox=lambda: level or ("outside" if self.has_sandbox() else ""),
             masked_names=self._masked_names if level == "read-only" else frozenset,
             transcript=self.transcript,
         )

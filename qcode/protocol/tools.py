@@ -54,6 +54,11 @@ Safety: TypeAlias = Files | Runs | Fetches | Literal["harmless"]
 each of which is judged separately."""
 
 
+SandboxUse: TypeAlias = Literal["", "read-only", "workspace", "protect", "outside"]
+"""The level of the sandbox in which a command ran. `outside`: it ran outside of the sandbox, although one works here.
+Empty: no sandbox works here, or the call runs no command."""
+
+
 @dataclass(frozen=True, slots=True)
 class ToolSpec:
     """A tool. The model is sent the name, the description and the parameters."""
@@ -155,6 +160,7 @@ class ToolOutcome:
     """The output of those formatters and checkers, which the user sees below the diff."""
     is_signal: bool = False
     """The call was recorded and did not run."""
+    sandbox: SandboxUse = ""
 
 
 class Refused(Exception):  # noqa: N818  # an answer, not a failure

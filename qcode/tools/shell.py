@@ -12,6 +12,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -117,9 +118,11 @@ class Shell:
                 _check_jobs(context)
             launch = await run_blocking(lambda: context.launch([bash, "--noprofile", "--norc", "-c", command]))
             if checked.flag("background"):
-                return _start_job(launch, command, command_env, workspace, context)
-            timeout_s = checked.number("timeout_s", context.shell_timeout_s)
-            return await _run_and_wait(launch, command, timeout_s, command_env, workspace, context)
+                outcome = _start_job(launch, command, command_env, workspace, context)
+            else:
+                timeout_s = checked.number("timeout_s", context.shell_timeout_s)
+                outcome = await _run_and_wait(launch, command, timeout_s, command_env, workspace, context)
+            return replace(outcome, sandbox=await run_blocking(context.sandbox))
         except Refused as refused:
             return failed(str(refused))
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from qcode.protocol.approvals import Choice
 from qcode.protocol.messages import Message
-from qcode.protocol.tools import ChangedFile, Files, Launch, Refused, ToolOutcome, ToolSpec
+from qcode.protocol.tools import ChangedFile, Files, Launch, Refused, SandboxUse, ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject
 from qcode.tools.disk import explain
 from qcode.tools.workspace import Workspace
@@ -47,6 +47,8 @@ class ToolRunContext:
     """The sandbox in a few words, empty without one."""
     shell_settings: Callable[[str], Mapping[str, str]] | None = None
     """Returns extra environment variables for a command."""
+    sandbox: Callable[[], SandboxUse] = lambda: ""
+    """Returns where a command runs; the first call may run a few short processes."""
     masked_names: Callable[[], frozenset[str]] = frozenset
     """Returns the names of files that appear empty in the sandbox."""
     transcript: Callable[[], Sequence[Message]] = tuple

@@ -12,7 +12,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Protocol, TypeAlias
 
-from qcode.agent.call_titles import call_in_words, main_argument, verb
+from qcode.agent.call_titles import call_in_words, main_argument, sandbox_note, verb
 from qcode.agent.context.attachments import attached_lines
 from qcode.agent.outcomes import (
     ending_notice,
@@ -409,6 +409,7 @@ class Presenter:
                 diff=outcome.diff or None,
                 summary=" · ".join([*notes, summary] if summary else notes) or None,
                 plan=plan or None,
+                place=sandbox_note(outcome.sandbox, has_failed=event.state == "failed") or None,
                 seconds=event.seconds,
             ),
         )

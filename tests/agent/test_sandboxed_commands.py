@@ -103,6 +103,12 @@ def test_masked_file_reads_as_empty(run: Run, tmp_path: Path) -> None:
     assert "[secret files that read as empty in this sandbox: .env]" in listed.content
 
 
+def test_result_says_where_the_command_ran(run: Run, tmp_path: Path) -> None:
+    results = [run(tmp_path, "exit 3"), run(tmp_path, "true", None), run(tmp_path, "true", None, background=True)]
+    assert [done.sandbox for done in results] == ["read-only", "outside", "outside"]
+    assert run(tmp_path, " ").sandbox == ""
+
+
 def test_git_works_if_its_configuration_is_masked(run: Run, tmp_path: Path) -> None:
     root = tmp_path / "work"
     make_workspace(root)

@@ -32,6 +32,7 @@ def tool(name: str, call_id: str, *, is_from_text: bool = False, **arguments: ob
     return ToolCall(call_id, name, json.dumps(arguments), is_from_text=is_from_text)
 
 
+RAN = ToolOutcome("....\n4 passed\n", summary="exit 0", sandbox="outside")
 CALLS: tuple[tuple[ToolCall, ToolOutcome, str], ...] = (
     (
         tool("exit_plan_mode", "c0", plan=PLAN),
@@ -46,7 +47,7 @@ CALLS: tuple[tuple[ToolCall, ToolOutcome, str], ...] = (
         "failed",
     ),
     (tool("edit", "c4", path="src/cart.py"), ToolOutcome("", summary="+4 -4 lines", diff=FOUR), "done"),
-    (tool("shell", "c5", command="pytest -x"), ToolOutcome("....\n4 passed\n", summary="exit 0"), "done"),
+    (tool("shell", "c5", command="pytest -x"), RAN, "done"),
 )
 REVISED = "c5"
 PROMPT = "fix @src/cart.py and @nofile.txt"
@@ -74,7 +75,13 @@ class Resumed(ScriptedConversation):
         results: list[ToolResult] = []
         for one, outcome, state in CALLS:
             ran = one.arguments if one.call_id == REVISED else ""
-            messages.shown_results[one.call_id] = ShownResult(state, outcome.summary, outcome.diff, ran_arguments=ran)  # type: ignore[arg-type]
+            messages.shown_results[one.call_id] = ShownResult(
+                state,
+                outcome.summary,
+                outcome.diff,
+                ran_arguments=ran,
+                sandbox=outcome.sandbox,  # type: ignore[arg-type]
+            )
             results.append(ToolResult(one.call_id, one.name, outcome.content, outcome.is_error))
         answer = StoredMessage(HistoryEntry(Message("user", tuple(results))), False)
         done = StoredMessage(HistoryEntry(assistant(Text("Done.")), timestamp="2026-11-22T10:01:00+00:00"), False)

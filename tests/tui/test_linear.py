@@ -326,6 +326,12 @@ def test_tool_output_is_printed_at_its_end_and_shortened_if_long() -> None:
     assert lines.index("  line 0") > lines.index("Run finished: exit 0")
 
 
+def test_result_of_a_command_says_that_it_ran_outside_the_sandbox() -> None:
+    finished = ToolFinished(call(), ToolOutcome("", summary="exit 0", sandbox="outside"), "done")
+    lines = talk(ScriptedConversation([ToolStarted(call()), finished, ended()]), "x")
+    assert "Run finished: exit 0, outside the sandbox" in lines
+
+
 @pytest.mark.parametrize("typed", ["/output", "/output 1"])
 def test_output_command_prints_a_truncated_result_whole(typed: str) -> None:
     shell = call()

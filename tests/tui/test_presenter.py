@@ -7,6 +7,8 @@ from dataclasses import asdict, replace
 from decimal import Decimal
 from typing import Any
 
+import pytest
+
 from qcode.agent.call_titles import main_argument
 from qcode.engine.synthetic import marker_arguments
 from qcode.protocol.approvals import LIMIT_ID, Question, ToolApproval, TurnApproval
@@ -36,7 +38,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import ToolCall
 from qcode.protocol.reply import Limit, Outcome, ReasoningDelta, StopReason, TextDelta
-from qcode.protocol.tools import ToolOutcome
+from qcode.protocol.tools import SandboxUse, ToolOutcome
 from qcode.protocol.usage import Usage
 from qcode.tui.presenter import Presenter
 from qcode.tui.status import Activity
@@ -384,6 +386,27 @@ def test_notes_to_the_model_are_not_shown() -> None:
     shell = call()
     outcome = ToolOutcome("one\n[exit code 3]", is_error=True, summary="exit 3", shown="one\n")
     assert last_update(ToolStarted(shell), ToolFinished(shell, outcome, "failed"))["output"] == "one\n"
+
+
+@pytest.mark.parametrize(
+    ("sandbox", "place"),
+    [
+        ("", None),
+        ("read-only", None),
+        ("workspace", "in the sandbox"),
+        ("protect", None),
+        ("outside", "outside the sandbox"),
+    ],
+)
+def test_result_of_a_command_says_where_it_ran_unless_it_only_reads(sandbox: SandboxUse, place: str | None) -> None:
+    outcome = ToolOutcome("", summary="exit 0", shown="", sandbox=sandbox)
+    update = last_update(ToolStarted(call()), ToolFinished(call(), outcome, "done"))
+    assert update.get("place") == place
+
+
+def test_failure_of_a_command_that_only_reads_says_that_it_was_sandboxed() -> None:
+    outcome = ToolOutcome("", is_error=True, summary="exit 128", shown="", sandbox="read-only")
+    assert last_update(ToolStarted(call()), ToolFinished(call(), outcome, "failed"))["place"] == "in the sandbox"
 
 
 def test_search_shows_its_pattern_and_folder() -> None:

@@ -14,6 +14,7 @@ import pytest
 from qcode.agent.reports import TurnUsage
 from qcode.agent.sessions.history import StoredMessage
 from qcode.agent.sessions.store import SessionStore
+from qcode.agent.toolbox import Toolbox
 from qcode.protocol.approvals import (
     NO_OPTIONS,
     Allow,
@@ -161,6 +162,13 @@ CASES = {
 @pytest.mark.parametrize("case", CASES)
 def test_resumed_session_shows_the_same_rows(case: str, tmp_path: Path) -> None:
     talked, seen = play(tmp_path, CASES[case], "please")
+    assert resumed_rows(tmp_path, talked) == seen
+
+
+def test_resumed_command_says_where_it_ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Toolbox, "has_sandbox", lambda _: True)
+    talked, seen = play(tmp_path, COMMANDS, "please")
+    assert "outside the sandbox" in "\n".join(seen)
     assert resumed_rows(tmp_path, talked) == seen
 
 

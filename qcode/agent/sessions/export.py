@@ -178,7 +178,7 @@ def _shown_json(result: ShownResult) -> JsonObject:
         "diff": result.diff,
         "seconds": result.seconds,
     }
-    row["problems"] = result.problems
+    row |= {"problems": result.problems, "sandbox": result.sandbox}
     return {name: value for name, value in row.items() if value or name == "state"}
 
 

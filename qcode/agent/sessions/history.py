@@ -24,6 +24,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Message, ToolCall, ToolResult, typed_text
 from qcode.protocol.reply import WebSearched
+from qcode.protocol.tools import SandboxUse
 from qcode.text.json import parse_object
 from qcode.values import dataclass
 
@@ -98,6 +99,7 @@ class ShownResult:
     """The arguments with which the call ran, as JSON, if the user edited them; otherwise empty."""
     problems: str = ""
     """The problems that an edit caused, shown below its diff."""
+    sandbox: SandboxUse = ""
 
 
 @dataclass(frozen=True, slots=True)

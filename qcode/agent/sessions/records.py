@@ -49,6 +49,7 @@ from qcode.protocol.events import (
 )
 from qcode.protocol.messages import Block, Image, Message, Opaque, Reasoning, Role, Text, ToolCall, ToolResult
 from qcode.protocol.reply import Limit, Outcome, Source, WebSearched
+from qcode.protocol.tools import SandboxUse
 from qcode.protocol.usage import Usage
 from qcode.text.json import Json, JsonObject, count_in, parse_object, text_in
 
@@ -417,7 +418,7 @@ _SHOWN_TYPE_NAMES = {cls: name for name, (cls, _) in _SHOWN_FIELDS.items()}
 def result_to_json(result: ShownResult, content: str, redact: Callable[[str], str]) -> JsonObject:
     """Return the display of a result as JSON; `content` is the redacted content of the result."""
     row: JsonObject = {"state": result.state}
-    texts = {"summary": result.summary, "diff": result.diff, "problems": result.problems}
+    texts = {"summary": result.summary, "diff": result.diff, "problems": result.problems, "sandbox": result.sandbox}
     row |= {name: redact(text) for name, text in texts.items() if text}
     if result.seconds is not None:
         row["seconds"] = round(result.seconds, 3)
@@ -441,7 +442,8 @@ def result_from(value: Json, content: str) -> ShownResult | None:
     display = content[:output] if isinstance(output, int) else output if isinstance(output, str) else None
     duration = float(seconds) if isinstance(seconds, (int, float)) else None
     summary, diff, ran, problems = (text_in(value.get(name)) for name in ("summary", "diff", "ran", "problems"))
-    return ShownResult(cast("CallState", state), summary, diff, duration, display, ran, problems)
+    sandbox = cast("SandboxUse", value.get("sandbox") if value.get("sandbox") in get_args(SandboxUse) else "")
+    return ShownResult(cast("CallState", state), summary, diff, duration, display, ran, problems, sandbox)
 
 
 def shown_to_json(item: ShownItem, redact: Callable[[str], str]) -> JsonObject:

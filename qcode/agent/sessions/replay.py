@@ -181,9 +181,10 @@ def _job_events(finished: ToolFinished, job: StoredJob) -> Iterator[ReplayItem]:
     seconds = (finished.seconds or 0.0) + job.seconds
     if state == "cancelled":
         yield from [ToolOutput(call.call_id, output)] if output else []
-        yield ToolFinished(call, ToolOutcome("", shown=job.state), state, seconds)
+        outcome = ToolOutcome("", shown=job.state)
     else:
-        yield ToolFinished(call, ToolOutcome(output, state == "failed", job.state, shown=output), state, seconds)
+        outcome = ToolOutcome(output, state == "failed", job.state, shown=output)
+    yield ToolFinished(call, replace(outcome, sandbox=finished.outcome.sandbox), state, seconds)
 
 
 def _is_interrupted(result: ToolResult | None) -> bool:
@@ -212,6 +213,7 @@ def _finished(call: ToolCall, result: ToolResult | None, stored_result: ShownRes
         stored_result.diff,
         shown=stored_result.output,
         problems=stored_result.problems,
+        sandbox=stored_result.sandbox,
     )
     return ToolFinished(
         call, outcome, stored_result.state, stored_result.seconds, is_revised=bool(stored_result.ran_arguments)

@@ -423,6 +423,13 @@ class SessionTranscript:
         )
         ran = call.arguments if finished.is_revised else ""
         display = ShownResult(
-            finished.state, outcome.summary, outcome.diff, finished.seconds, outcome.shown, ran, outcome.problems
+            finished.state,
+            outcome.summary,
+            outcome.diff,
+            finished.seconds,
+            outcome.shown,
+            ran,
+            outcome.problems,
+            outcome.sandbox,
         )
         self.session.record_result(result, display)

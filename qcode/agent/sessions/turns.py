@@ -13,7 +13,7 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import takewhile
 
-from qcode.agent.call_titles import is_in_title, main_argument, verb
+from qcode.agent.call_titles import is_in_title, main_argument, sandbox_note, verb
 from qcode.agent.context.attachments import Attachment, split_attached
 from qcode.agent.outcomes import ending_notice, requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
@@ -23,6 +23,7 @@ from qcode.agent.sessions.records import is_a_prompt, redact_message
 from qcode.protocol.events import TurnEnded
 from qcode.protocol.messages import MARKER_KEY, Image, Message, Text, ToolCall, ToolResult
 from qcode.protocol.reply import Outcome
+from qcode.protocol.tools import SandboxUse
 from qcode.protocol.usage import Price, Usage
 from qcode.text.clean import plain_line, single_spaced
 from qcode.text.json import JsonObject, parse_object
@@ -62,6 +63,7 @@ class CallView:
     images: tuple[Image, ...] = ()
     plan: str = ""
     """The Markdown of a plan; empty for any other call."""
+    sandbox: SandboxUse = ""
 
     @property
     def is_approved_plan(self) -> bool:
@@ -74,7 +76,7 @@ class CallView:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The state and the summary, if they are not empty; the summary does not repeat the argument.
+        """The state, the summary and where a command ran, if not empty; the summary does not repeat the argument.
 
         For example, the notes of a `read a.py` with the summary `a.py does not exist` are `failed`, `does not exist`.
         """
@@ -82,7 +84,8 @@ class CallView:
             return ()
         summary = single_spaced(self.summary)
         summary = summary.removeprefix(f"{self.argument} ") if self.state else summary
-        return tuple(dict.fromkeys(note for note in (self.state, summary) if note))
+        place = sandbox_note(self.sandbox, has_failed=bool(self.state))
+        return tuple(dict.fromkeys(note for note in (self.state, summary, place) if note))
 
     @property
     def details(self) -> tuple[tuple[str, str, str], ...]:
@@ -300,7 +303,8 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
     output = result.content if display.output is None else display.output
     if diff or (plan and not state):
         output = ""
-    return CallView(call.name, argument, arguments, state, display.summary, diff, output, result.images, plan)
+    sandbox = display.sandbox
+    return CallView(call.name, argument, arguments, state, display.summary, diff, output, result.images, plan, sandbox)
 
 
 def _without_reply(output: str, messages: Sequence[Message]) -> str:

@@ -52,6 +52,7 @@ class _ShownCall:
     diff: str = ""
     plan: str = ""
     summary: str = ""
+    place: str = ""
 
 
 class LinearView:
@@ -198,6 +199,7 @@ class LinearView:
         call.diff = update.diff if update.diff is not None else call.diff
         call.plan = update.plan if update.plan is not None else call.plan
         call.summary = update.summary if update.summary is not None else call.summary
+        call.place = update.place if update.place is not None else call.place
         if update.state is not None and update.state != call.state:
             call.state = update.state
             if update.state == "running":
@@ -267,7 +269,8 @@ class LinearView:
     def _print_result(self, call_id: str, call: _ShownCall) -> None:
         del self._calls[call_id]
         self._ended_calls.pop(call_id, None)
-        result = f"{call.name} {_STATES[call.state]}" + (f": {one_line(call.summary)}" if call.summary else ".")
+        notes = ", ".join(filter(None, (one_line(call.summary), call.place)))
+        result = f"{call.name} {_STATES[call.state]}" + (f": {notes}" if notes else ".")
         if call.plan and call.state == "done":
             lines = clean(call.plan).strip("\n").split("\n")
             plan = "\n".join([one_line(call.summary) or "Plan", *(f"  {line}" for line in lines)])

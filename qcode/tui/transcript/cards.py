@@ -97,6 +97,8 @@ class CardUpdate:
     """A unified diff."""
     summary: str | None = None
     """The result in a few words, shown in the status."""
+    place: str | None = None
+    """Where a command ran, such as `in the sandbox`, shown after the summary."""
     hint: str | None = None
     """A note, such as a key, that is shown in the status of a call that runs for several seconds."""
     detail: str | None = None
@@ -165,6 +167,7 @@ class Card(Foldable):
         self._started_at: float | None = None
         self._seconds: float | None = None
         self._summary = ""
+        self._place = ""
         self._hint = ""
         self._is_hidden = False
         self._plan = ""
@@ -203,6 +206,8 @@ class Card(Foldable):
             self._diff = parse_diff(update.diff) if update.diff else []
         if update.seconds is not None:
             self._seconds = update.seconds
+        if update.place is not None:
+            self._place = update.place
         if update.hint is not None:
             self._hint = update.hint
         # A new state shows a hidden card again.
@@ -332,6 +337,7 @@ class Card(Foldable):
             # A job that ended with qcode is `stopped when qcode ended`, which is the state and its reason.
             says_state = self.state in ("cancelled", "stopped") and self._summary.startswith(_STATE_WORDS)
             texts = [self._summary] if says_state else [*texts, self._summary]
+        texts += [self._place] if self._place else []
         if self._seconds is not None and self._seconds >= _MIN_SHOWN_S:
             texts.append(duration_text(self._seconds))
         return " · ".join(texts)

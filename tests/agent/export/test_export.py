@@ -244,6 +244,16 @@ def test_call_has_the_summary_and_diff_shown_in_the_app(form: ExportForm) -> Non
         assert shown_result == {"state": "done", "summary": "+1 -1 lines [redacted]", "diff": DIFF, "seconds": 2.0}
 
 
+@pytest.mark.parametrize("form", ("html", "md"))
+def test_command_says_that_it_ran_outside_the_sandbox(form: ExportForm) -> None:
+    call = ToolCall("c1", "shell", '{"command": "make"}')
+    result = Message("user", (ToolResult("c1", "shell", "built"),))
+    history = history_of([user("go"), assistant(call), result])
+    history.stored[1].shown_results["c1"] = ShownResult("done", "exit 0", sandbox="outside")
+    text = export_turns(turns_of(history), ABOUT, ExportRequest(form))
+    assert ("<small>outside the sandbox</small>" if form == "html" else "(exit 0 · outside the sandbox)") in text
+
+
 def plan_history(result: str, shown: ShownResult) -> SessionHistory:
     call = ToolCall("c1", "exit_plan_mode", json.dumps({"plan": "# Fix it\n\n1. Read **a.py**\n"}))
     told = Message("user", (ToolResult("c1", "exit_plan_mode", result),))

@@ -10,15 +10,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.agent.sessions.file import read_records
+from qcode.agent.sessions.history import ShownResult
 from qcode.agent.sessions.records import (
     attempt_to_json,
     attempts_from_json,
     message_from_json,
     message_to_json,
+    result_from,
+    result_to_json,
     to_line,
 )
 from qcode.protocol.events import AttemptKind, AttemptRecord
 from qcode.protocol.messages import Image, Message, Opaque, Reasoning, Text, ToolCall, ToolResult
+from qcode.protocol.tools import SandboxUse
 from qcode.protocol.usage import Usage
 from qcode.text.json import parse_object
 from tests.agent.sessions.conversations import ATTEMPTS, CONVERSATION
@@ -61,6 +65,13 @@ def test_record_is_one_line(message: Message) -> None:
 def test_attempts_survive_a_round_trip(attempts: list[AttemptRecord]) -> None:
     found = json.loads(json.dumps([attempt_to_json(attempt) for attempt in attempts]))
     assert attempts_from_json(found) == tuple(attempts)
+
+
+@pytest.mark.parametrize("sandbox", get_args(SandboxUse))
+def test_sandbox_of_a_command_survives_a_round_trip(sandbox: SandboxUse) -> None:
+    result = ShownResult("done", "exit 0", sandbox=sandbox)
+    assert result_from(result_to_json(result, "", str), "") == result
+    assert result_from({"state": "done", "summary": "exit 0", "sandbox": "a jail"}, "") == ShownResult("done", "exit 0")
 
 
 def test_attempt_of_another_version_is_the_only_one_dropped() -> None:
