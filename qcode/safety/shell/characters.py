@@ -54,7 +54,10 @@ _LOOKALIKES = {
 }
 """Characters that look like syntax of the shell, besides those that Unicode itself calls compatible (`；`)."""
 
-_URL = re.compile(r"(?:-[^:=]*=?)?[A-Za-z][A-Za-z0-9+.-]*://")
+_URL = re.compile(r"(?:-[^:=]*=)?[A-Za-z][A-Za-z0-9+.-]*://|-[^:=]*[A-Za-z][0-9+.-]*://")
+"""A scheme at the start of a word, or in an option: `--url=https://` or `-xhttp://`. Only the last letter of a scheme
+after an option without `=` is matched as such, because two adjacent repetitions of letters take quadratic time.
+"""
 _NETWORK = frozenset({"curl", "wget", "ssh", "ping", "dig", "nslookup", "host", "telnet", "nc", "ftp"})
 _COPYING = frozenset({"scp", "sftp", "rsync"})
 _QUOTES = ("'", '"', "`")
