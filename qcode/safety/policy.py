@@ -355,13 +355,22 @@ class Policy:
             return replace(_RESTRICTED, reason=reason)
         writes = any(part.command.outputs for part in parts)
         is_proposed = len(undecided) == 1 and not writes and undecided[0][1].rule != SHELL_PATH
-        proposed = propose_shell(undecided[0][0].command) if is_proposed else ""
+        proposed = self._effective_rule(propose_shell(undecided[0][0].command) if is_proposed else "", flow)
         is_alone = is_proposed and len(parts) == 1 and parts[0].folders == {str(self.root)}
-        prefix = propose_prefix(parts[0].command) if is_alone else ""
+        prefix = self._effective_rule(propose_prefix(parts[0].command) if is_alone else "", flow)
         sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
         # A secret file decides the rule of the verdict, because a rule with a wildcard does not allow reading it.
         verdict = min((item for _, item in undecided), key=lambda item: item.rule != SHELL_PATH)
         return replace(verdict, reason=reason, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
+
+    def _effective_rule(self, proposed: str, flow: Flow) -> str:
+        """Return a proposed rule if it would allow the command; otherwise nothing.
+
+        No rule applies after `cd docs &&`, and none if another part is allowed only in the sandbox.
+        """
+        if not proposed or any(rule.text == proposed for rule in self.rules.allow):
+            return ""
+        return proposed if self.with_allow(proposed)._judge_parts(flow).is_allowed else ""
 
     @property
     def _can_sandbox(self) -> bool:

@@ -187,6 +187,12 @@ def test_no_rule_is_proposed_that_would_allow_more_than_it_reads(command: str, r
     assert (verdict.verdict, verdict.proposed_rule) == ("ask", "")
 
 
+@pytest.mark.parametrize("command", ["cd src && make test", "(cd src; make test)", "cd src && pytest -q"])
+def test_no_rule_is_proposed_that_would_not_allow_the_command(command: str, repo: Path) -> None:
+    verdict = _policy(repo, allow=["shell(make test)"]).judge(spec_of("shell"), {"command": command})
+    assert (verdict.verdict, verdict.proposed_rule, verdict.prefix_rule) == ("ask", "", "")
+
+
 def test_auto_says_that_it_has_no_sandbox(repo: Path) -> None:
     assert "sandbox" in _policy(repo, "auto").judge(spec_of("shell"), {"command": "make"}).reason
 

@@ -76,11 +76,11 @@ class Resumed(ScriptedConversation):
         for one, outcome, state in CALLS:
             ran = one.arguments if one.call_id == REVISED else ""
             messages.shown_results[one.call_id] = ShownResult(
-                state,
+                state,  # type: ignore[arg-type]
                 outcome.summary,
                 outcome.diff,
                 ran_arguments=ran,
-                sandbox=outcome.sandbox,  # type: ignore[arg-type]
+                sandbox=outcome.sandbox,
             )
             results.append(ToolResult(one.call_id, one.name, outcome.content, outcome.is_error))
         answer = StoredMessage(HistoryEntry(Message("user", tuple(results))), False)

@@ -521,10 +521,10 @@ def test_changes_of_the_to_do_list_are_described() -> None:
 
 def test_plan_is_approved_by_number_with_its_mode() -> None:
     asks = call("exit_plan_mode", '{"plan": "# Cache"}')
-    request = ApprovalRequested(PlanApproval(asks, "Go on with it?", "# Cache\n\n1. add it"))
+    request = ApprovalRequested(PlanApproval(asks, "Continue with it?", "# Cache\n\n1. add it"))
     conversation = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
     lines = talk(conversation, "plan it", "2")
-    at = lines.index("Question: Go on with it?")
+    at = lines.index("Question: Continue with it?")
     assert lines[at + 1 : at + 5] == ["  # Cache", "  ", "  1. add it", "1. Yes, and ask before each edit (y)"]
     assert "2. Yes, and accept edits (a): edits in this folder run without asking" in lines
     assert conversation.answers == [("c1", AcceptPlan("accept-edits"))]
@@ -532,7 +532,7 @@ def test_plan_is_approved_by_number_with_its_mode() -> None:
 
 def test_plan_in_a_restricted_folder_is_approved_with_trust() -> None:
     asks = call("exit_plan_mode", '{"plan": "# Cache"}')
-    request = ApprovalRequested(PlanApproval(asks, "Go on with it?", "# Cache", is_trusted=False))
+    request = ApprovalRequested(PlanApproval(asks, "Continue with it?", "# Cache", is_trusted=False))
     conversation = ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), ended()])
     lines = talk(conversation, "plan it", "2", trust=lambda: "Folder trusted.")
     assert "2. Yes, trust this folder and accept edits: edits in it run without asking" in lines

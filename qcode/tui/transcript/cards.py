@@ -98,7 +98,7 @@ class CardUpdate:
     summary: str | None = None
     """The result in a few words, shown in the status."""
     place: str | None = None
-    """Where a command ran, such as `in the sandbox`, shown after the summary."""
+    """A note on where a command ran, such as `in the sandbox`, shown after the summary."""
     hint: str | None = None
     """A note, such as a key, that is shown in the status of a call that runs for several seconds."""
     detail: str | None = None
