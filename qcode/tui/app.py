@@ -27,7 +27,7 @@ from qcode.tui.failures import crash_text, original_error
 from qcode.tui.main_widgets import MainWidgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
 from qcode.tui.prompt.history import PromptHistory
-from qcode.tui.prompt.prompt import Prompt, Sources
+from qcode.tui.prompt.prompt import CompletionSources, Prompt
 from qcode.tui.status import Status, cost_total_text
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalTitle, survive_hangup
@@ -203,10 +203,10 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
             clock=clock,
         )
 
-    def _sources(self, finder: AttachmentFinder) -> Sources:
+    def _sources(self, finder: AttachmentFinder) -> CompletionSources:
         from qcode.tui.commands.command import argument_hint, choices_for
 
-        return Sources(
+        return CompletionSources(
             lambda text: choices_for(text, self.commands),
             lambda text: argument_hint(text, self.commands),
             finder.files,
@@ -532,7 +532,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     def _save_before_kill(self) -> None:
         """Save the draft and release the agent. Called from another thread if the app hangs when it must end."""
-        self.widgets.prompt.keep_draft()
+        self.widgets.prompt.save_draft()
         if self._agent is not None:
             self._agent.release()
 
@@ -589,7 +589,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         return can_show and self.view.failures.survive(error, self.call_later)
 
     def report_crash(self, error: Exception) -> None:
-        self.widgets.prompt.keep_draft()
+        self.widgets.prompt.save_draft()
         if self._crash is None:
             from qcode.agent.crash import report_crash
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from textual.widget import Widget
 
 from qcode.tui.prompt.history import HistorySearch, PromptHistory
-from qcode.tui.prompt.menu import SlashMenu
+from qcode.tui.prompt.menu import CompletionMenu
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.status import StatusLine
 from qcode.tui.transcript.transcript import Transcript
@@ -53,7 +53,7 @@ class MainWidgets:
     ) -> None:
         self.transcript = Transcript(clock=clock, thinking=thinking, id="transcript")
         self.transcript.can_focus = False
-        self.menu, self.history = SlashMenu(id="menu"), HistorySearch(id="history-search")
+        self.menu, self.history = CompletionMenu(id="menu"), HistorySearch(id="history-search")
         self.prompt = Prompt(
             self.menu, self.history, sent_prompts, lambda vim_mode: self.status.change(vim=vim_mode), id="prompt"
         )

@@ -462,7 +462,7 @@ def test_queued_prompts_of_a_killed_process_are_restored_below_the_draft_and_not
         await run.send("second")
         await run.send("third")
         await run.type("my draft")
-        run.app.widgets.prompt.keep_draft()
+        run.app.widgets.prompt.save_draft()
         assert stored() == "my draft\n\nsecond\n\nthird"
         shutil.copytree(drafts, tmp_path / "killed")
         run.app.turns.show_steering("second")

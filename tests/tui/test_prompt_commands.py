@@ -32,7 +32,7 @@ def test_api_key_is_held_back_and_not_remembered_until_enter_is_pressed_again(tm
         assert run.conversation.prompts == []
         assert KEY not in run.text
         assert prompt.text == KEY
-        prompt.keep_draft()
+        prompt.save_draft()
         assert not any(KEY in file.read_text() for file in tmp_path.rglob("*") if file.is_file())
         await run.pilot.press("enter")
         await run.until(lambda: run.conversation.prompts == [KEY])

@@ -1,6 +1,7 @@
 """Files and images of the prompt: completion of `@path`, images from paths and from the clipboard.
 
-Loaded after the first paint, because it imports the file index and the image reader; `labels` is needed before that.
+It loads after the first paint, because it imports the file index and the image reader. `labels` is separate: the prompt
+needs it at once.
 """
 
 from __future__ import annotations
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
 
 
 class AttachmentFinder:
-    """Finds files and images for the prompt.
-
-    `notify` shows a warning. `on_index_change` is called from a thread when the files or the resources of tool
-    servers have changed.
-    """
+    """Finds files and images for the prompt."""
 
     def __init__(
         self,
@@ -37,25 +34,25 @@ class AttachmentFinder:
     ) -> None:
         self._agent = agent
         self._notify = notify
+        """Shows a notice in the transcript."""
         self._on_index_change = on_index_change
-        self._recent: tuple[str, ...] = ()
+        """Called from a thread when the files or the resources of tool servers have changed."""
+        self._recent_paths: tuple[str, ...] = ()
         self._servers: ServerCompletion | None = None
-        self._warned_about = ""
+        self._warned_model = ""
+        """The last model about which the user was warned that it does not accept images."""
 
-    def files(self, query: str, is_begun: bool) -> FileMatches:
-        """Return the files that match a mention.
-
-        At the start of a mention the folder is scanned again in the background.
-        """
+    def files(self, query: str, is_new_mention: bool) -> FileMatches:
+        """Return the files that match a mention. A new mention also starts a scan of the folder in the background."""
         finder = self._agent.files
-        if is_begun:
-            self._recent = recent_paths(self._agent.conversation.messages)
+        if is_new_mention:
+            self._recent_paths = recent_paths(self._agent.conversation.messages)
             finder.refresh(self._on_index_change)
-        return finder.find(query, self._recent)
+        return finder.find(query, self._recent_paths)
 
     @property
     def servers(self) -> ServerCompletion | None:
-        """The completions of tool servers; trust in the folder may add servers later."""
+        """The completions of tool servers, None without servers. Trusting the folder may add servers later."""
         if self._servers is None and self._agent.servers is not None:
             from qcode.agent.mcp.completion import ServerCompletion
 
@@ -72,7 +69,7 @@ class AttachmentFinder:
         )
 
     def pictures(self, paths: tuple[str, ...]) -> tuple[Picture, ...]:
-        """Return the images at pasted paths, or nothing if any file is not an image: the paste is then plain text."""
+        """Return the images at pasted paths, empty if any file is not an image: the paste is then plain text."""
         try:
             pictures = tuple(map(self._agent.read_picture, paths))
         except InputError:
@@ -81,11 +78,11 @@ class AttachmentFinder:
         return pictures
 
     def _warn_if_unsupported(self) -> None:
-        """Warn if the model does not accept images, once for each model."""
+        """Warn if the model does not accept images, but not twice in a row about one model."""
         conversation = self._agent.conversation
         model = conversation.model
-        if not conversation.takes_images and model != self._warned_about:
-            self._warned_about = model
+        if not conversation.takes_images and model != self._warned_model:
+            self._warned_model = model
             self._notify("warning", f"{model} does not accept images. /model switches to one that does.")
 
     async def clipboard(self) -> Picture | str:

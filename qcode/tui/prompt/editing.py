@@ -1,7 +1,8 @@
 """A text area with readline's keys: words, kill ring, undo, and labels that the cursor treats as one character.
 
-This is editing only: `prompt` sends, completes and recalls history. The cursor moves by grapheme, never into an emoji
-or an accent: the rules of Unicode annex 29 that matter for typing (https://www.unicode.org/reports/tr29/).
+This is editing only: `prompt` sends, completes and recalls history. A kill is a cut that readline's yank can paste. The
+cursor moves by grapheme, never into an emoji or an accent: the rules of Unicode annex 29 that matter for typing
+(https://www.unicode.org/reports/tr29/).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from textual.geometry import Offset
 from textual.widgets.text_area import Location, Selection
 
 from qcode.text.pattern import lazy_pattern
-from qcode.tui.prompt.labels import Labels, spans
+from qcode.tui.prompt.labels import Labels, label_spans
 from qcode.tui.terminal.textual_internals import KeyDeletingArea
 from qcode.tui.transcript.line import word_at
 
@@ -56,7 +57,7 @@ EDITING_ACTIONS: dict[str, str] = {
     for key in keys.split(",")
     if action not in ("cursor_up", "cursor_down", "cut", "cursor_left(True)")
 }
-"""The action of each key that moves in one line or edits it, without the selection and the clipboard."""
+"""The action of each key that moves within a line or edits it, except for keys of the selection and the clipboard."""
 
 _SELECTION_KEYS = (
     ("shift+right", "cursor_right(True)"),
@@ -102,24 +103,28 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         return len(self.get_text_range((0, 0), self.cursor_location))
 
     def label_at(self, location: Location, *, is_before: bool) -> tuple[int, int] | None:
-        """Return the range of the label that ends (or starts) at `location`, None if there is none."""
+        """Return the range of the label that ends (`is_before`) or starts at `location`, None without one."""
         row, column = location
-        for start, end in spans(self.document[row], *self._labels):
+        for start, end in label_spans(self.document[row], *self._labels):
             if (end if is_before else start) == column:
                 return start, end
         return None
 
     def validate_selection(self, selection: Selection) -> Selection:
-        """Keep the cursor out of labels: it jumps to the far side of a label it would enter."""
+        """Keep the cursor out of labels: instead of entering a label, it jumps to the other side of that label."""
         return Selection(
             self._outside_label(selection.start, self.selection.end),
             self._outside_label(selection.end, self.selection.end),
         )
 
     def _outside_label(self, location: Location, before: Location) -> Location:
-        """Return `location`, or an end of the label around it: the far one from `before`, otherwise the nearer one."""
+        """Return `location`, or an end of the label around it.
+
+        If `before` is one end of the label, return the other end, so that an arrow key passes the label. Otherwise
+        return the nearer end, as for a click.
+        """
         row, column = location
-        for start, end in spans(self.document[row], *self._labels):
+        for start, end in label_spans(self.document[row], *self._labels):
             if start < column < end:
                 if before in ((row, start), (row, end)):
                     return (row, end) if before == (row, start) else (row, start)
@@ -130,17 +135,17 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         """Scroll to the cursor, unless its line was just removed and it has not been moved yet.
 
         `TextArea` undoes and redoes in this order: text, size, scroll bar, cursor. Undoing a paste of 9 lines hides the
-        scroll bar, which scrolls to the cursor: still on line 9 of a text that has 1. The cursor moves right after
-        that, which scrolls again.
+        scroll bar, which scrolls to the cursor, and the cursor is still on line 9 of a text of one line. `TextArea`
+        moves the cursor right after that, which scrolls again.
         """
         if self.cursor_location[0] >= self.document.line_count:
             return Offset(0, 0)
         return super().scroll_cursor_visible(center, animate)
 
     def on_key(self, event: events.Key) -> None:
-        """End a run of kills and yanks if text is typed, which `TextArea` then inserts.
+        """End a run of kills and yanks if the key types text, which `TextArea` then inserts.
 
-        Alt with a character is a key, not text.
+        Alt with a character is not text.
         """
         if event.key.startswith("alt+"):
             # Without the Kitty protocol Textual reports Alt+Z as "alt+z" with the character "z".
@@ -155,12 +160,12 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
             return
         row, column = self.get_target_document_location(event)
         line = self.document[row]
-        labels = ((start, end) for start, end in spans(line, *self._labels) if start <= column <= end)
+        labels = ((start, end) for start, end in label_spans(line, *self._labels) if start <= column <= end)
         start, end = next(labels, word_at(line, column)) if event.chain == 2 else (0, len(line))
         self.selection = Selection((row, start), (row, end))
 
     def _end_run(self) -> None:
-        """End the run of cuts, which are joined, and of yanks, which Alt+Y replaces."""
+        """End the run of kills, which are joined, and of yanks, which Alt+Y replaces."""
         self._kills.end_run()
         self._yanked_range = None
 
@@ -222,7 +227,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         end = self.get_cursor_line_end_location()
         self.move_cursor((row, len(self.document[row])) if end == (row, column) else end, select=select)
 
-    # Cut and yank
+    # Kill and yank
 
     def action_kill_blank_word_left(self) -> None:
         row, column = self.cursor_location
@@ -251,7 +256,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         self._kill((row, end) if column < end else self.get_cursor_word_right_location(), is_backwards=False)
 
     def _kill(self, other: Location, *, is_backwards: bool) -> None:
-        """Cut from the cursor to `other`, or the selection. Consecutive cuts are joined."""
+        """Kill the selection, or without one the text from the cursor to `other`. Consecutive kills are joined."""
         start, end = sorted(self.selection if not self.selection.is_empty else (self.cursor_location, other))
         edit = self._delete_whole(start, end)
         if edit is not None:
@@ -265,7 +270,7 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
             self._yank_over(self._kills.rotate(), *self._yanked_range)
 
     def _yank_over(self, text: str, start: Location, end: Location) -> None:
-        """Replace a range by a yanked text, and remember where it is for `action_yank_older`."""
+        """Replace a range by a yanked text, and store the range of that text for `action_yank_older`."""
         if text:
             start, end = sorted((start, end))
             self.replace_in_one_step(text, start, end)
@@ -279,10 +284,10 @@ class EditingArea(KeyDeletingArea, inherit_bindings=False):
         """Delete a range, including the whole of each label it overlaps."""
         start, end = sorted((start, end))
         end = min(end, self.document.end)  # Ctrl+X on the last line asks to delete up to the start of the next line
-        for left, right in spans(self.document[start[0]], *self._labels):
+        for left, right in label_spans(self.document[start[0]], *self._labels):
             if left < start[1] < right:
                 start = (start[0], left)
-        for left, right in spans(self.document[end[0]], *self._labels):
+        for left, right in label_spans(self.document[end[0]], *self._labels):
             if left < end[1] < right:
                 end = (end[0], right)
         return super().delete_by_key(start, end)
@@ -292,18 +297,20 @@ _MAX_KILLS = 30
 
 
 class KillRing:
-    """The texts that were cut, as in readline. Consecutive cuts are joined into one entry."""
+    """The killed texts, as in readline. Consecutive kills are joined into one entry."""
 
     def __init__(self) -> None:
         self._entries: list[str] = []
         self._index = 0
+        """The index of the entry that `yank` or `rotate` returned last."""
         self._is_joining = False
+        """Whether the next kill is joined to the newest entry."""
 
     def kill(self, text: str, *, is_backwards: bool) -> None:
-        """Add a text that was cut, joined to the previous one if nothing happened in between.
+        """Add a killed text, joined to the previous one if nothing happened in between.
 
-        `is_backwards`: it came before the previous one. Ctrl+W on `one two` twice cuts `two`, then `one `: the entry
-        becomes `one two`.
+        `is_backwards`: the text was before the previous one in the prompt. For example, Ctrl+W on `one two` kills
+        `two`; pressed again, it kills `one `, and the entry becomes `one two`.
         """
         if not text:
             return
@@ -316,7 +323,7 @@ class KillRing:
         self._index = len(self._entries) - 1
 
     def end_run(self) -> None:
-        """End the run of cuts: the next cut starts a new entry."""
+        """End the run of kills: the next kill starts a new entry."""
         self._is_joining = False
 
     def yank(self) -> str:
@@ -325,7 +332,7 @@ class KillRing:
         return self._entries[-1] if self._entries else ""
 
     def rotate(self) -> str:
-        """Return the next older entry than the last call returned; after the oldest, the newest again."""
+        """Return the entry before the one that was returned last; after the oldest entry, the newest."""
         if not self._entries:
             return ""
         self._index = (self._index - 1) % len(self._entries)
@@ -334,7 +341,7 @@ class KillRing:
 
 _JOINER = "\u200d"
 _MAX_GRAPHEME_CHARS = 64
-"""A longer grapheme, such as a letter with 100 accents, is divided: this bounds the search for its ends."""
+"""A longer grapheme, such as a letter with 100 accents, is divided. This limits the search for its ends."""
 
 
 def grapheme_start(line: str, column: int) -> int:

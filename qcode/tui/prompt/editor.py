@@ -1,6 +1,6 @@
-"""Text from outside the app: from the user's `$EDITOR`, for the prompt or an approval, and the system clipboard.
+"""Input from outside the app: texts edited in the user's `$EDITOR`, and the system clipboard.
 
-The editor gets a private file, which is read back and removed.
+The editor opens a private file, which qcode reads and removes when the editor exits.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def editor_command(env: Mapping[str, str]) -> tuple[str, ...]:
 def edit_text(text: str, command: tuple[str, ...], file_name: str = "prompt.md") -> str:
     """Let the user edit `text` and return the result; block until the editor exits.
 
-    Raise `EditorError` if that fails. The file is in a private folder, which is always removed. The result has the line
-    ends of `text`, and ends in one only if `text` does: editors such as vim add one.
+    Raise `EditorError` if that fails. The file is in a private folder, which is always removed. The result keeps the
+    kind of line ends of `text`. It ends in a line end only if `text` does, because editors such as vim add one.
     """
     with tempfile.TemporaryDirectory(prefix="qcode-") as folder:
         path = Path(folder, file_name)
@@ -74,7 +74,7 @@ def edit_text(text: str, command: tuple[str, ...], file_name: str = "prompt.md")
 
 
 def edit_in_place(path: str, command: tuple[str, ...]) -> str:
-    """Open a file in the editor and block until it exits; return the error as one line, which is empty for none."""
+    """Open a file in the editor and block until it exits; return the error as one line, empty if it succeeded."""
     try:
         Path(path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
@@ -83,7 +83,7 @@ def edit_in_place(path: str, command: tuple[str, ...]) -> str:
 
 
 def _run_editor(path: Path, command: tuple[str, ...]) -> str:
-    """Run the editor until it exits; return the error, empty for none."""
+    """Run the editor until it exits; return the error as one line, empty if it succeeded."""
     try:
         code = subprocess.run((*command, str(path)), check=False).returncode
     except OSError as error:
@@ -107,11 +107,7 @@ def _read_edited(path: Path) -> str:
 
 
 class ExternalInput:
-    """Inserts text and images from the clipboard and from the user's editor into `prompt`.
-
-    `notify` adds a notice to the transcript; `show_hint` shows a line under the prompt. Inside the context
-    `suspend_terminal` an editor has the terminal.
-    """
+    """Inserts text and images from the clipboard and from the user's editor into `prompt`."""
 
     def __init__(
         self,
@@ -127,8 +123,11 @@ class ExternalInput:
         self._prompt = prompt
         self._attachments = attachments
         self._notify = notify
+        """Adds a notice to the transcript."""
         self._show_hint = show_hint
+        """Shows a line under the prompt."""
         self._suspend_terminal = suspend_terminal
+        """Returns a context in which an editor has the terminal."""
 
     async def paste(self) -> None:
         """Insert the image or the text of the system clipboard."""
@@ -155,9 +154,10 @@ class ExternalInput:
             prompt.replace_text(edited)
 
     async def edited_text(self, text: str, file_name: str, unchanged: str) -> str | None:
-        """Return `text` as edited in the user's editor; None after a notice, which ends with `unchanged`.
+        """Return `text` as edited in the user's editor, None after a notice about an error.
 
-        Turns continue meanwhile; painting waits.
+        If the editor failed, the notice ends with `unchanged`, such as `the prompt is unchanged`. Turns continue while
+        the user edits, but the app does not paint.
         """
         try:
             command = editor_command(os.environ)
@@ -175,7 +175,7 @@ class ExternalInput:
         return None
 
     async def edit_file(self, path: str) -> None:
-        """Open one of the user's files in their editor."""
+        """Open an instruction file in the user's editor, and show a notice about the result."""
         try:
             command = editor_command(os.environ)
             with self._suspend_terminal():

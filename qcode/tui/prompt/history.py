@@ -1,7 +1,7 @@
 """The history of sent prompts in a private file, the stored draft, and the line of the history search.
 
-The file has one JSON object a line, `{"text", "folder"}`. If it cannot be read or written, only the history of other
-sessions is lost.
+The history file has one JSON object a line, `{"text", "folder"}`. If the file cannot be read or written, the history
+has only the prompts of this process.
 """
 
 from __future__ import annotations
@@ -30,14 +30,17 @@ _MAX_STORED_CHARS = 50_000
 class PromptHistory:
     """The sent prompts, with a cursor that moves to older and newer ones. The current draft is the newest position.
 
-    Each text is listed once, where it was used last. Prompts sent in `folder` count as newer than those from elsewhere.
+    Each text is listed once, at its latest use. Prompts sent in this folder count as newer than all others.
     """
 
     def __init__(self, path: Path | None = None, folder: str = "") -> None:
         self._path = path
+        """The history file, None to store nothing."""
         self._folder = folder
+        """The working folder."""
         self._entries = _read_history(path, folder) if path is not None else []
         self._index = len(self._entries)
+        """The position of the cursor; the number of entries stands for the draft."""
         self._draft = ""
         self.is_kept = path is not None
         """Whether sent prompts are written to the history file."""
@@ -50,7 +53,7 @@ class PromptHistory:
     def add(self, text: str, stored: str | None = None) -> None:
         """Remember `text` unless it is empty or only an API key, and move the cursor to the end.
 
-        `stored` is written to the file instead, if the text has labels that mean nothing in another session.
+        `stored` is the text for the file, if `text` has labels: they mean nothing in another session.
         """
         from qcode.safety.redaction import is_secret  # not needed for the first paint
 
@@ -74,14 +77,14 @@ class PromptHistory:
         return self._entries[self._index]
 
     def newer(self) -> str | None:
-        """Return the next newer entry, at the end the draft; None if already there."""
+        """Return the next newer entry, or the draft after the newest one; None if the cursor is at the draft."""
         if self._index == len(self._entries):
             return None
         self._index += 1
         return self._draft if self._index == len(self._entries) else self._entries[self._index]
 
     def matches(self, words: str) -> tuple[str, ...]:
-        """Return the entries that contain `words`, newest first. A capital letter makes it case-sensitive."""
+        """Return the entries that contain `words`, newest first. A capital letter makes the search case-sensitive."""
         if words != words.lower():
             return tuple(entry for entry in reversed(self._entries) if words in entry)
         return tuple(entry for entry in reversed(self._entries) if words in entry.lower())
@@ -108,7 +111,7 @@ def _read_history(path: Path, folder: str) -> list[str]:
 
 
 def _entries(lines: list[bytes]) -> Iterator[tuple[str, str]]:
-    """Yield text and folder of each line. In older files a line is the text alone."""
+    """Yield text and folder of each line. In older files a line is a JSON string, the text alone."""
     for line in lines:
         try:
             value = json.loads(line)
@@ -124,33 +127,35 @@ MAX_STORED_OUTPUT = 200_000
 
 
 class Unsent(NamedTuple):
-    """The unsent text and output of a process that ended."""
+    """The content of the prompt that was not sent."""
 
     text: str = ""
+    """The draft and the queued prompts."""
     attached: tuple[str, ...] = ()
     """The texts of attached blocks: output of commands."""
 
 
 class DraftFile:
-    """The unsent prompt of this process, in a private file of `folder` that remains if the process is killed.
+    """The unsent prompt of this process, in a private file that remains if the process is killed.
 
-    `path` is the working folder that the draft belongs to. With `folder` None nothing is stored. Write errors are
-    ignored.
+    Write errors are ignored.
     """
 
-    def __init__(self, folder: Path | None, path: str) -> None:
-        self._folder = folder
-        self._working_folder = path
+    def __init__(self, drafts_folder: Path | None, working_folder: str) -> None:
+        self._drafts_folder = drafts_folder
+        """The folder of the files of all processes, None to store nothing."""
+        self._working_folder = working_folder
+        """The folder in which the user works: the draft is restored only there."""
         self._saved = Unsent()
 
     def save(self, unsent: Unsent) -> None:
-        """Replace the stored draft; an empty one removes the file. Too much output is not stored."""
+        """Replace the stored draft; an empty one removes the file. More output than `MAX_STORED_OUTPUT` is left out."""
         if sum(map(len, unsent.attached)) > MAX_STORED_OUTPUT:
             unsent = Unsent(unsent.text)
-        if self._folder is None or unsent == self._saved:
+        if self._drafts_folder is None or unsent == self._saved:
             return
         self._saved = unsent
-        path = self._folder / f"{os.getpid()}.json"
+        path = self._drafts_folder / f"{os.getpid()}.json"
         with suppress(OSError):
             if unsent.text.strip() or unsent.attached:
                 draft: JsonObject = {"folder": self._working_folder, "text": unsent.text}
@@ -161,9 +166,9 @@ class DraftFile:
                 path.unlink(missing_ok=True)
 
     def take_abandoned(self) -> Unsent:
-        """Remove and return what an ended process left for this folder; empty if there is nothing."""
+        """Remove and return the draft that an ended process left for this working folder; empty without one."""
         with suppress(OSError):
-            for path in sorted(self._folder.glob("*.json")) if self._folder is not None else ():
+            for path in sorted(self._drafts_folder.glob("*.json")) if self._drafts_folder is not None else ():
                 draft = state_file.load_json(path)
                 text = draft.get("text")
                 if draft.get("folder") == self._working_folder and isinstance(text, str) and not _is_running(path.stem):
@@ -188,13 +193,15 @@ def _is_running(pid: str) -> bool:
 
 
 class HistorySearch(Static):
-    """The line that shows the history search, hidden while there is none. The prompt drives it and shows the match."""
+    """The line below the prompt during a history search. The prompt passes it the keys, and shows the match."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)
         self.display = False
         self.words = ""
+        """The search text."""
         self.draft = ""
+        """The text that the prompt shows again if the search is cancelled."""
         self._matches: tuple[str, ...] = ()
         self._index = 0
 
@@ -208,7 +215,7 @@ class HistorySearch(Static):
         return self._matches[self._index] if self._matches and self.words else None
 
     def open(self, draft: str) -> None:
-        """Start a search. `draft` is the text to return to when it is cancelled."""
+        """Start a search over a prompt with the text `draft`."""
         self.words, self.draft, self._matches, self._index = "", draft, (), 0
         self.display = True
         self._paint()
@@ -217,13 +224,13 @@ class HistorySearch(Static):
         self.display = False
 
     def set_matches(self, words: str, matches: tuple[str, ...]) -> None:
-        """Show the newest of `matches`, or keep the current one if it still matches."""
+        """Show the matches of the search text `words`: the current match if it is one of them, otherwise the newest."""
         match = self.match
         self.words, self._matches = words, matches
         self._index = matches.index(match) if match in matches else 0
         self._paint()
 
-    def step(self, step: int) -> None:
+    def move(self, step: int) -> None:
         """Move to an older (1) or newer (-1) match; do nothing at the ends."""
         self._index = max(0, min(self._index + step, len(self._matches) - 1))
         self._paint()

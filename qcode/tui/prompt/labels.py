@@ -1,7 +1,8 @@
-"""Short labels in the prompt that stand for a folded paste, an image or an aside. Pure.
+"""Short labels in the prompt that stand for a folded paste, an image or an aside (an answered `/btw`). Pure.
 
-A label is one unit: the cursor never enters it, and it is deleted whole. Numbers are not reused within a run, so a
-label that returns (by undo, from the history, typed by hand) keeps its meaning. `attachments` reads the files.
+A label such as `[Image #1 a.png]` is one unit: the cursor never enters it, and it is deleted whole. A process never
+reuses a number, so a label that returns (by undo, from the history, typed by hand) keeps its meaning. `attachments`
+reads the files.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ Meaning = TypeVar("Meaning")
 
 
 class Labels(Generic[Meaning]):
-    """The labels of one kind, with their meanings. `number` is the number of the next label."""
+    """The labels of one kind, each with its meaning: a paste, an image or an aside."""
 
     def __init__(self) -> None:
         self._meanings: dict[str, Meaning] = {}
 
     @property
-    def number(self) -> int:
+    def next_number(self) -> int:
         return len(self._meanings) + 1
 
     def add(self, label: str, meaning: Meaning) -> str:
-        """Add a label with its meaning; raise `ValueError` if it could not be recognized in a text."""
+        """Add a label with its meaning; raise `ValueError` for a label that would not be recognized in a text."""
         if not _LABEL.fullmatch(label):
             raise ValueError(f"{label!r} is not a label")
         self._meanings[label] = meaning
@@ -52,41 +53,41 @@ class Labels(Generic[Meaning]):
         return [match[0] for match in _LABEL.finditer(text) if match[0] in self._meanings]
 
 
-def spans(line: str, *kinds: Labels[Any]) -> list[tuple[int, int]]:
+def label_spans(line: str, *kinds: Labels[Any]) -> list[tuple[int, int]]:
     """Return start and end of each label of these kinds in a line."""
     if "[" not in line:
         return []
     return [match.span() for match in _LABEL.finditer(line) if any(match[0] in kind for kind in kinds)]
 
 
-def expand_labels(text: str, kind: Labels[str]) -> str:
-    """Return `text` with every label of `kind` replaced by its meaning. Labels inside a meaning are not replaced."""
-    return _LABEL.sub(lambda match: kind[match[0]] if match[0] in kind else match[0], text)
+def expand_labels(text: str, labels: Labels[str]) -> str:
+    """Return `text` with every one of `labels` replaced by its meaning. Labels inside a meaning are not replaced."""
+    return _LABEL.sub(lambda match: labels[match[0]] if match[0] in labels else match[0], text)
 
 
 MAX_UNFOLDED_CHARS = 100_000
-"""Characters of the longest paste that the prompt lays out; a longer one opens only in the editor."""
+"""The maximum length of a text that the prompt lays out; a longer one stays folded and opens only in the editor."""
 
-_FEW_LINES = 10
-_FEW_CHARACTERS = 1_000
+_MAX_PASTED_LINES = 10
+_MAX_PASTED_CHARS = 1_000
 
 
 class Pastes:
-    """The folded pastes of this run."""
+    """The folded pastes of this process."""
 
     def __init__(self) -> None:
         self.labels: Labels[str] = Labels()
 
     def fold(self, text: str) -> str:
-        """Return `text`, or a label for it if it has more than about ten lines or a thousand characters."""
+        """Return `text`, or a label that stands for it if it has more than ten lines or a thousand characters."""
         lines = text.count("\n") + (not text.endswith("\n"))
-        if lines <= _FEW_LINES and len(text) <= _FEW_CHARACTERS:
+        if lines <= _MAX_PASTED_LINES and len(text) <= _MAX_PASTED_CHARS:
             return text
         size = f"+{lines:,} lines" if lines > 1 else f"+{len(text):,} chars"
-        return self.labels.add(f"[Pasted text #{self.labels.number} {size}]", text)
+        return self.labels.add(f"[Pasted text #{self.labels.next_number} {size}]", text)
 
     def expand(self, text: str) -> str:
-        """Return `text` with every paste label of this run expanded."""
+        """Return `text` with every label of a paste replaced by the pasted text."""
         return expand_labels(text, self.labels)
 
 
@@ -105,7 +106,7 @@ _FORBIDDEN_IN_LABELS = lazy_pattern(r"[\[\]\n]")
 
 
 class Images:
-    """The images of this run."""
+    """The images that this process attached to prompts."""
 
     def __init__(self) -> None:
         self.labels: Labels[Picture] = Labels()
@@ -114,7 +115,7 @@ class Images:
         """Return a new label for an image."""
         name = shorten(_FORBIDDEN_IN_LABELS.sub("", picture.name), _NAME_CELLS) or "image"
         size = f" {picture.size[0]}x{picture.size[1]}" if picture.size is not None else ""
-        return self.labels.add(f"[Image #{self.labels.number} {name}{size}]", picture)
+        return self.labels.add(f"[Image #{self.labels.next_number} {name}{size}]", picture)
 
     def images_in(self, text: str) -> tuple[Image, ...]:
         """Return the images whose labels are in `text`, each once, in order."""
@@ -129,7 +130,7 @@ class Images:
 
 
 class Asides:
-    """The asides that were added to the prompts of this run."""
+    """The asides that this process added to prompts."""
 
     def __init__(self) -> None:
         self.labels: Labels[Text] = Labels()
@@ -137,14 +138,14 @@ class Asides:
     def label(self, question: str, block: Text) -> str:
         """Return a new label for an aside; `block` is its question and answer for the model."""
         name = shorten(_FORBIDDEN_IN_LABELS.sub("", question), _NAME_CELLS) or "question"
-        return self.labels.add(f"[Aside #{self.labels.number} {name}]", block)
+        return self.labels.add(f"[Aside #{self.labels.next_number} {name}]", block)
 
     def blocks_in(self, text: str) -> tuple[Text, ...]:
         """Return the asides whose labels are in `text`, each once, in order."""
         return tuple(self.labels[label] for label in dict.fromkeys(self.labels.labels_in(text)))
 
     def without_labels(self, text: str) -> str:
-        """Return `text` without labels, which mean nothing to the model; unchanged if nothing else is in it."""
+        """Return `text` without labels, which mean nothing to the model; unchanged if it has only labels."""
         typed = text
         for label in self.labels.labels_in(text):
             typed = typed.replace(f"{label} ", "").replace(label, "")

@@ -1,7 +1,7 @@
 """The completion menu above the prompt, for commands and `@path`.
 
-The prompt drives `SlashMenu`; the menu takes no focus. The functions for `@path` are pure: they find the mention at the
-cursor and make the rows that complete it. The rows for commands come from `commands.command`.
+The prompt moves the highlight of `CompletionMenu`, which never has the focus. The functions for `@path` are pure: they
+find the mention at the cursor and make the rows that complete it. The rows for commands come from `commands.command`.
 """
 
 from __future__ import annotations
@@ -42,17 +42,18 @@ _MIN_HINT_WIDTH = 60
 
 @dataclass(frozen=True, slots=True)
 class MenuItem:
-    """A row of the menu. `text` is inserted; if `is_complete`, Enter may also send it.
-
-    `hint` is the argument of a command. `matched_positions` are the positions of the matched letters in `label`.
-    """
+    """A row of the menu."""
 
     text: str
+    """The text that is inserted."""
     label: str
     help: str = ""
     is_complete: bool = True
+    """Whether the text is a whole command or mention: Enter may then send the prompt."""
     matched_positions: tuple[int, ...] = ()
+    """The positions of the matched letters in `label`."""
     hint: str = ""
+    """The argument of a command."""
 
     @property
     def left_column(self) -> str:
@@ -63,12 +64,13 @@ class MenuItem:
         return replace(self, hint="")
 
 
-class SlashMenu(Widget):
-    """A list of completions, of which one may be highlighted; hidden if empty. A click passes its row to `pick`."""
+class CompletionMenu(Widget):
+    """A list of completions, of which one may be highlighted; hidden if empty."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self.pick: Callable[[MenuItem], None] = lambda choice: None
+        self.on_pick: Callable[[MenuItem], None] = lambda choice: None
+        """Called with a row that the user clicks."""
         self._choices: tuple[MenuItem, ...] = ()
         self._index: int | None = None
         self.display = False
@@ -89,7 +91,8 @@ class SlashMenu(Widget):
     def offer(self, choices: tuple[MenuItem, ...], *, is_first_chosen: bool, keeps_chosen: bool = False) -> None:
         """Show `choices`, or hide the menu if there are none.
 
-        `keeps_chosen`: keep the highlight, the list was only updated.
+        `is_first_chosen`: highlight the first row. `keeps_chosen`: leave the highlight on its row if that row is still
+        listed, because the list was only updated.
         """
         if choices == self._choices:
             return
@@ -120,7 +123,7 @@ class SlashMenu(Widget):
 
     def on_click(self, event: events.Click) -> None:
         if (index := self._choice_at(event.y)) is not None:
-            self.pick(self._choices[index])
+            self.on_pick(self._choices[index])
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
         index = self._choice_at(event.y)
@@ -265,7 +268,7 @@ def mention_at(line: str, column: int) -> Mention | None:
 
 
 def mention_of(path: str, *, is_open: bool = False) -> str:
-    """Return the mention of a path: plain, quoted or escaped. `is_open` leaves the quote open for more typing."""
+    """Return the mention of a path: plain, quoted or escaped. `is_open` omits the closing quote."""
     if '"' in path or "\\" in path:
         return "@" + _NEEDS_ESCAPE.sub(r"\\\1", path)
     if re.search(r"\s", path):

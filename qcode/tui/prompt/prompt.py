@@ -1,6 +1,6 @@
 """The prompt widget: folds pastes, holds images, recalls and searches the history, drives the completion menu.
 
-It posts what the user submits; the app decides whether that is a prompt, a command or steering. Editing is in
+It posts the submitted text; the app decides whether that text is a prompt, a command or steering. Editing is in
 `editing`.
 """
 
@@ -17,7 +17,7 @@ from textual.widgets.text_area import Location, Selection
 from qcode import values
 from qcode.tui.prompt.editing import EditingArea
 from qcode.tui.prompt.history import Unsent
-from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Asides, Images, Pastes, clean_paste, image_paths, spans
+from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Asides, Images, Pastes, clean_paste, image_paths, label_spans
 from qcode.tui.prompt.menu import file_choices, mention_at
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from qcode.agent.context.pictures import Picture
     from qcode.protocol.messages import Block, Text
     from qcode.tui.prompt.history import HistorySearch, PromptHistory
-    from qcode.tui.prompt.menu import MenuItem, SlashMenu
+    from qcode.tui.prompt.menu import CompletionMenu, MenuItem
     from qcode.tui.prompt.vim.keys import VimKeys
 
 # Shift+Enter as xterm-like terminals send it, and Alt+Enter in basic ones.
@@ -38,19 +38,19 @@ NEW_LINE_KEYS = frozenset({"shift+enter", "alt+enter", "ctrl+j", "ctrl+enter", "
 _DRAFT_SECONDS = 0.5
 """Seconds from a change until the draft is saved."""
 
-Kind: TypeAlias = Literal["prompt", "shell"]
+PromptKind: TypeAlias = Literal["prompt", "shell"]
 
 
 @values.dataclass(frozen=True, slots=True)
-class Sources:
-    """Functions that return the completions of the prompt."""
+class CompletionSources:
+    """The functions that return completions and pasted images to the prompt."""
 
     commands: Callable[[str], tuple[MenuItem, ...]]
     """Returns the menu rows for the text of the prompt."""
     hint: Callable[[str], str]
     """Returns the argument of the command that the text names, which is shown dimmed after it; it may be empty."""
     files: Callable[[str, bool], FileMatches]
-    """Returns the files that match a mention. True stands for its first character, at which the folder is scanned."""
+    """Returns the files that match a mention. True means that the mention is new: the folder is then scanned again."""
     pictures: Callable[[tuple[str, ...]], tuple[Picture, ...]]
     """Returns the images at pasted paths; empty unless all are images."""
     resources: Callable[[str], tuple[MenuItem, ...]] = lambda query: ()
@@ -58,10 +58,7 @@ class Sources:
 
 
 class Prompt(EditingArea):
-    """A text area that submits its text. Submitting clears it; `put_back` restores a text that was rejected.
-
-    `show_vim` gets the mode of vim with the keys of an unfinished command, or an empty text without vim mode.
-    """
+    """A text area that submits its text. Submitting clears it; `put_back` restores a text that was rejected."""
 
     @dataclass
     class ScrollRequested(Message):
@@ -71,27 +68,27 @@ class Prompt(EditingArea):
 
     @dataclass
     class Submitted(Message):
-        """The user sent `text`, with pastes expanded.
-
-        `typed_text` is the text on the screen, with labels for pastes and `attached` asides and images.
-        """
+        """The user sent the prompt."""
 
         text: str
+        """The text with pastes expanded."""
         typed_text: str
+        """The text as it was on the screen, with labels for pastes, asides and images."""
         attached: tuple[Block, ...] = ()
+        """The asides and images."""
 
     @dataclass
     class KindChanged(Message):
         """The prompt now holds a shell line (`!…`), or no longer does."""
 
-        kind: Kind
+        kind: PromptKind
 
     class EarlierPromptRequested(Message):
         """The user pressed Up in an empty prompt, to take back a queued prompt or recall an older one."""
 
     def __init__(
         self,
-        menu: SlashMenu,
+        menu: CompletionMenu,
         search: HistorySearch,
         history: PromptHistory,
         show_vim: Callable[[str], None],
@@ -104,6 +101,7 @@ class Prompt(EditingArea):
         self._label_kinds = self.pastes.labels, self.images.labels, self.asides.labels
         self._vim: VimKeys | None = None
         self._show_vim = show_vim
+        """Shows the mode of vim with the keys of an unfinished command; an empty text without vim mode."""
         super().__init__(*self._label_kinds, placeholder="Ask · / commands · @ files · ? keys", id=id)
         self.prompt_history = history
         self.show_hint: Callable[[str], None] = lambda text: None
@@ -115,17 +113,17 @@ class Prompt(EditingArea):
         self.restore_attached: Callable[[tuple[str, ...]], None] = lambda texts: None
         self.editor_key = ""
         self.is_emptied_by_undo = False
-        self._is_draft_due = False
+        self._is_draft_due = False  # whether a timer will save the draft
         self._menu = menu
-        menu.pick = self._enter
+        menu.on_pick = self._press_enter
         self._search = search
-        self._sources: Sources | None = None
+        self._sources: CompletionSources | None = None
         self._dismissed_text = ""  # the text for which the menu stays closed
         self._refilled_text = ""  # the last text of `refill`
         self._offered_state: tuple[str, Location] = ("", (0, 0))  # text and cursor of the last update of the menu
         self._completed_range: tuple[Location, Location] | None = None  # what a choice of the menu replaces
         self._is_mention = False  # whether the menu completes a mention, not a command
-        self._kind: Kind = "prompt"
+        self._kind: PromptKind = "prompt"
 
     def on_mount(self) -> None:
         self.screen.screen_layout_refresh_signal.subscribe(self, self._place_cursor)
@@ -135,7 +133,7 @@ class Prompt(EditingArea):
         if self.has_focus:
             self.app.cursor_position = self.cursor_screen_offset
 
-    def set_sources(self, sources: Sources) -> None:
+    def set_sources(self, sources: CompletionSources) -> None:
         """Use the completions of `sources` from now on, and offer them for the current text."""
         self._sources = sources
         self.offer()
@@ -154,8 +152,8 @@ class Prompt(EditingArea):
         """The text for use in another session, without labels."""
         return self.asides.without_labels(self.images.with_file_mentions(self.whole_text))
 
-    def keep_draft(self) -> None:
-        """Store all that is not sent for the next start, in case this one ends before: text, queue, attached output.
+    def save_draft(self) -> None:
+        """Store the text, the queue and the attached output, so that the next start can restore them after a crash.
 
         A text that is only an API key is not stored.
         """
@@ -176,12 +174,12 @@ class Prompt(EditingArea):
 
     def put_back(self, typed: str) -> None:
         """Restore a rejected text in front of any text typed since."""
-        self._show(typed + (f"\n{self.text}" if self.text else ""))
+        self._set_text(typed + (f"\n{self.text}" if self.text else ""))
 
     def refill(self, text: str) -> None:
         """Show a text that was sent before, selected: typing replaces it, an arrow key or End keeps it for editing.
 
-        Otherwise a command typed next, such as `/redo`, would be appended to the text and sent to the model.
+        Without the selection, a command typed next, such as `/redo`, would be appended and sent to the model.
         """
         self.replace_text(text)
         self._dismissed_text = self.text
@@ -201,7 +199,7 @@ class Prompt(EditingArea):
 
     def replace_text(self, text: str) -> None:
         """Show `text`, folded if it is too long to lay out; undo restores the previous text."""
-        self._show(text if len(text) <= MAX_UNFOLDED_CHARS else self.pastes.fold(text))
+        self._set_text(text if len(text) <= MAX_UNFOLDED_CHARS else self.pastes.fold(text))
 
     def use_vim(self, is_on: bool) -> None:
         """Switch vim mode on, in insert mode, or off."""
@@ -231,7 +229,7 @@ class Prompt(EditingArea):
         return self._vim is not None and not self._vim.is_inserting
 
     def escape_vim(self) -> bool:
-        """Handle Esc in vim mode: leave insert or visual mode, or cancel a command; return False if it did nothing."""
+        """Handle Esc in vim mode: leave insert or visual mode, or cancel a command; return False if none applies."""
         if self._vim is None or not self.has_focus:
             return False
         if self._vim.is_inserting:
@@ -275,7 +273,7 @@ class Prompt(EditingArea):
         self.is_emptied_by_undo = self.is_empty
 
     def undo_deletion(self) -> bool:
-        """Undo the deletion that emptied the prompt; return False if none did. A sent prompt cannot be undone."""
+        """Undo the deletion that emptied the prompt; return False without one. Sending cannot be undone."""
         if not self.is_empty or self._vim is not None or not self.history.undo_stack:
             return False
         self.action_undo()
@@ -295,7 +293,7 @@ class Prompt(EditingArea):
     def clear_into_history(self) -> None:
         """Clear the prompt and add its text to the history, so that Up restores it."""
         self._remember(self.text)
-        self._show("")
+        self._set_text("")
 
     def close_menu(self) -> bool:
         """Hide the menu until the text changes; return whether it was open."""
@@ -316,19 +314,19 @@ class Prompt(EditingArea):
     def _schedule_draft(self) -> None:
         """Save the draft `_DRAFT_SECONDS` after a change; remove it at once if the prompt was emptied."""
         if self.is_empty:
-            self.keep_draft()
+            self.save_draft()
         elif not self._is_draft_due:
             self._is_draft_due = True
-            self.set_timer(_DRAFT_SECONDS, self.keep_draft)
+            self.set_timer(_DRAFT_SECONDS, self.save_draft)
 
     def on_unmount(self) -> None:
-        self.keep_draft()
+        self.save_draft()
 
     @on(TextArea.Changed)
     def _update_after_change(self) -> None:
         """Update the kind of the prompt and the menu."""
         self.is_emptied_by_undo &= self.is_empty
-        kind: Kind = "shell" if self.text.startswith("!") else "prompt"
+        kind: PromptKind = "shell" if self.text.startswith("!") else "prompt"
         if kind != self._kind:
             self._kind = kind
             self.post_message(self.KindChanged(kind))
@@ -358,14 +356,14 @@ class Prompt(EditingArea):
         elif event.key in ("backspace", "ctrl+h") and self.is_empty:
             self.drop_attachment()
         elif event.key == "enter":
-            self._enter()
+            self._press_enter()
         elif event.key in NEW_LINE_KEYS:
             if self.is_refilled:
                 self.move_cursor(self.document.end)
             self._insert("\n")
             self.scroll_cursor_visible()
         elif event.key == "tab":
-            self._tab()
+            self._press_tab()
         else:
             return
         event.stop()
@@ -411,7 +409,7 @@ class Prompt(EditingArea):
             self.walk_newer()
 
     def walk_back(self) -> None:
-        """Take back a queued prompt if the prompt is empty, otherwise show an older one."""
+        """Ask the app to take back a queued prompt if this prompt is empty; otherwise show an older one."""
         if self.is_empty:
             self.post_message(self.EarlierPromptRequested())
         else:
@@ -425,7 +423,7 @@ class Prompt(EditingArea):
 
     # Sending
 
-    def _enter(self, clicked: MenuItem | None = None) -> None:
+    def _press_enter(self, clicked: MenuItem | None = None) -> None:
         """Insert the completion that was `clicked` or is highlighted; send the prompt if it is then complete."""
         chosen = clicked or (self._menu.chosen if self._menu.is_open else None)
         if chosen is not None and self._completed_range is not None:
@@ -484,10 +482,10 @@ class Prompt(EditingArea):
         row, column = self.cursor_location
         mention = mention_at(self.document[row], column) if self.selection.is_empty else None
         if mention is not None:
-            is_begun = not (self._menu.is_open and self._is_mention) and not has_new_files
+            is_new_mention = not (self._menu.is_open and self._is_mention) and not has_new_files
             self._is_mention = True
             self._completed_range = (row, mention.start), (row, mention.end)
-            files = self._sources.files(mention.query, is_begun)
+            files = self._sources.files(mention.query, is_new_mention)
             rows = (*self._sources.resources(mention.query), *file_choices(files.matches))
             self._menu.offer(rows, is_first_chosen=True, keeps_chosen=has_new_files)
             return
@@ -506,7 +504,7 @@ class Prompt(EditingArea):
             text += " "
         self.replace_in_one_step(text if self._is_mention or not choice.is_complete else text.rstrip(), start, end)
 
-    def _tab(self) -> None:
+    def _press_tab(self) -> None:
         if self._search.is_open:
             self.leave_search(keeps_match=True)
         elif self._menu.is_open:
@@ -514,7 +512,7 @@ class Prompt(EditingArea):
             if self._is_mention:
                 self._accept(chosen)
             else:
-                self._show(chosen.text)
+                self._set_text(chosen.text)
         else:
             self._expand_paste()
 
@@ -523,7 +521,7 @@ class Prompt(EditingArea):
         ranges = [
             ((row, start), (row, end))
             for row in range(self.document.line_count)
-            for start, end in spans(self.document[row], self.pastes.labels)
+            for start, end in label_spans(self.document[row], self.pastes.labels)
         ]
         if not ranges:
             return
@@ -540,7 +538,7 @@ class Prompt(EditingArea):
     def search_history(self) -> None:
         """Start a search, or move to an older match."""
         if self._search.is_open:
-            self._search.step(1)
+            self._search.move(1)
             self._show_match()
         else:
             self._menu.close()
@@ -553,17 +551,17 @@ class Prompt(EditingArea):
         match = self._search.match
         self._search.close()
         if not keeps_match or match is None:
-            self._show(self._search.draft)
+            self._set_text(self._search.draft)
         self._dismissed_text = self.text
         return True
 
     def _search_key(self, event: events.Key) -> bool:
-        """Handle a key of the search; return False, with the search ended, for a key of the prompt."""
+        """Handle a key of the search. Any other key ends the search and returns False: the prompt handles it."""
         words = self._search.words
         if event.key in ("enter", "tab"):
             self.leave_search(keeps_match=True)
         elif event.key in ("up", "down", "ctrl+s"):
-            self._search.step(1 if event.key == "up" else -1)
+            self._search.move(1 if event.key == "up" else -1)
             self._show_match()
         elif event.key in ("backspace", "ctrl+h") or event.is_printable:
             words = words + (event.character or "") if event.is_printable else words[:-1]
@@ -575,17 +573,17 @@ class Prompt(EditingArea):
         return True
 
     def _show_match(self) -> None:
-        self._show(self._search.match if self._search.match is not None else self._search.draft)
+        self._set_text(self._search.match if self._search.match is not None else self._search.draft)
 
     def _walk(self, text: str | None, *, is_older: bool) -> None:
-        """Show an entry of the history, with the cursor on the line from which the next press continues."""
+        """Show an entry of the history. The cursor is on the line where the same key moves to the next entry."""
         if text is None:
             return
         self._dismissed_text = text
-        self._show(text)
+        self._set_text(text)
         if is_older:
             self.move_cursor((0, len(self.document[0])))
 
-    def _show(self, text: str) -> None:
+    def _set_text(self, text: str) -> None:
         self.replace_in_one_step(text, (0, 0), self.document.end)
         self.offer()

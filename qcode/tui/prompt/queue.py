@@ -22,13 +22,12 @@ _REMOVE_HINT = " · Backspace removes"
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """A sent prompt: `text` with pastes expanded, `typed_text` as it was on the screen.
-
-    A prompt with options runs as a separate turn after the current one instead of steering it.
-    """
+    """A sent prompt. With options it runs as a separate turn after the current one, instead of steering that turn."""
 
     text: str
+    """The text with pastes expanded."""
     typed_text: str
+    """The text as it was on the screen, with labels."""
     attached: tuple[Block, ...] = ()
     options: TurnOptions = NO_OPTIONS
 
@@ -69,7 +68,7 @@ class Queue(Static):
         self._paint()
 
     def remove_steering(self, text: str) -> Submission | None:
-        """Remove and return the first steering prompt with this text, or None. The turn has taken it over."""
+        """Remove and return the first steering prompt with this text, which the turn now has; None without one."""
         submission = next(
             (submission for submission in self._submissions if submission.is_steering and submission.text == text), None
         )
@@ -113,8 +112,8 @@ class Queue(Static):
         ]
         hidden_attachments = len(self._attachments) - _MAX_ROWS + 1 if len(self._attachments) > _MAX_ROWS else 0
         rows += [Content.styled(f"… {hidden_attachments} more attached", "$muted")] if hidden_attachments else []
-        room = max(10, (self.size.width or 80) - len(_REMOVE_HINT) - 2)
-        attached = [f"+ {shorten(line, room)}" for line in self._attachments[hidden_attachments:]]
+        line_width = max(10, (self.size.width or 80) - len(_REMOVE_HINT) - 2)
+        attached = [f"+ {shorten(line, line_width)}" for line in self._attachments[hidden_attachments:]]
         attached[-1:] = [f"{line}{_REMOVE_HINT}" for line in attached[-1:]]
         rows += [Content.styled(line, "$muted") for line in attached]
         self.update(Content("\n").join(rows))

@@ -12,7 +12,7 @@ from textual import events
 
 from qcode.protocol.reply import TextDelta
 from qcode.tui.prompt.history import HistorySearch
-from qcode.tui.prompt.menu import SlashMenu
+from qcode.tui.prompt.menu import CompletionMenu
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, ScriptedConversation
 
@@ -46,7 +46,7 @@ async def paste(run: Running, text: str) -> None:
     await run.pilot.pause()
 
 
-def is_open(widget: SlashMenu | HistorySearch) -> bool:
+def is_open(widget: CompletionMenu | HistorySearch) -> bool:
     return widget.is_open
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from qcode.tui.prompt.labels import Labels, spans
+from qcode.tui.prompt.labels import Labels, label_spans
 from qcode.tui.prompt.vim.machine import Vim
 from qcode.tui.prompt.vim.motions import clamped, line_start, nth_line
 from qcode.tui.prompt.vim.undo import difference
@@ -43,7 +43,7 @@ class VimKeys:
         self._area = area
         self._recall = recall
         self._show_label = show_label
-        self._units = Units(lambda line: spans(line, *labels))
+        self._units = Units(lambda line: label_spans(line, *labels))
         self._vim = Vim(self._units.width)
         self._last_label = ""
         self._painted_region: object = None
