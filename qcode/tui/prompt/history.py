@@ -193,7 +193,7 @@ def _is_running(pid: str) -> bool:
 
 
 class HistorySearch(Static):
-    """The line below the prompt during a history search. The prompt passes it the keys, and shows the match."""
+    """The line above the prompt during a history search. The prompt passes it the keys, and shows the match."""
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id, markup=False)

@@ -49,7 +49,7 @@ class MenuItem:
     label: str
     help: str = ""
     is_complete: bool = True
-    """Whether the text is a whole command or mention: Enter may then send the prompt."""
+    """Whether nothing must be typed after the text. Enter then also sends a command."""
     matched_positions: tuple[int, ...] = ()
     """The positions of the matched letters in `label`."""
     hint: str = ""

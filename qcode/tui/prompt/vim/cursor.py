@@ -1,4 +1,4 @@
-"""A cursor that moves by vim's motions. It keeps the state of motions: the wanted column, the last search. Pure."""
+"""A cursor that moves by vim's motions. It stores the wanted column and the last `f` or `t` search. Pure."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ class Motion:
 
 
 class MovingCursor:
-    """A text with a cursor. `wanted_column` is the column that `j` and `k` keep, None for the column of the cursor."""
+    """A text with a cursor."""
 
     def __init__(self, width: motions.Width) -> None:
         self.text = ""
         self.cursor = 0
         self.wanted_column: int | None = None
+        """The column that `j` and `k` keep, None for the column of the cursor."""
         self._width = width
         self._find: Find | None = None
+        """The last search, which `;` and `,` repeat."""
 
     @property
     def is_visual(self) -> bool:
@@ -38,7 +40,7 @@ class MovingCursor:
         return False
 
     def motion(self, command: VimCommand) -> Motion | None:
-        """Return the end of a motion, None if it fails."""
+        """Return the motion that a command names, from the cursor; None if it fails."""
         name, count = command.name, command.count or 1
         if name in "hl" or name in ("0", "^", "$", "_", "+", "-", "j", "k", "gg", "G"):
             return self._line_motion(command, count)
@@ -106,7 +108,7 @@ class MovingCursor:
                 self.cursor = clamped(text, end)
                 return None
             return Motion(end, is_inclusive=is_end)
-        # `cw` on a word is `ce`, which stays if the cursor is at the end of the word.
+        # `cw` on a word acts as `ce`; at the end of the word it changes only the last letter.
         is_change = command.operator == "c" and name in ("w", "W")
         is_ce = is_change and not is_line_end(text, index) and text[index] not in " \t"
         if name in ("e", "E") or is_ce:

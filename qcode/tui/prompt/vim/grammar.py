@@ -41,7 +41,7 @@ _VISUAL_OPERATORS = {
 """Keys of visual mode, with the operator that they perform on the selection."""
 _VISUAL_LINE_OPERATORS = {"D": "d", "X": "d", "C": "c", "S": "c", "R": "c", "Y": "y"}
 """The same for keys that take the whole lines of the selection."""
-_ALIASES = {
+_KEY_ALIASES = {
     "left": "h",
     "right": "l",
     "up": "k",
@@ -53,6 +53,7 @@ _ALIASES = {
     "end": "$",
     "delete": "x",
 }
+"""Keys that mean the same as another key."""
 _MAX_COUNT = 9_999
 
 VIM_KEYS: tuple[tuple[str, str], ...] = (
@@ -103,8 +104,9 @@ class VimCommand:
     operator: str = ""
     """The operator that works on the range of the motion or text object; empty for none."""
     count: int | None = None
-    """The count that was typed, None if none was."""
+    """The typed count, None without one."""
     register: str = ""
+    """The name of the register, empty for the unnamed one."""
     argument: str = ""
     """The character after `f` or `r`."""
     is_linewise: bool = False
@@ -129,10 +131,10 @@ class _Keys:
         return self._keys[self._index - 1]
 
     def name(self) -> str | None:
-        """Return the next key, or `g` together with the key after it."""
+        """Return the next command name: a key, or `g` together with the key after it."""
         key = self.next()
         if key != "g":
-            return None if key is None else _ALIASES.get(key, key)
+            return None if key is None else _KEY_ALIASES.get(key, key)
         after = self.next()
         return None if after is None else f"g{after}"
 
@@ -162,13 +164,13 @@ def parse(keys: Sequence[str], *, is_visual: bool) -> VimCommand | None:
     if name is None:
         return None
     if is_visual:
-        return _visual(reader, name, count, register)
+        return _visual_command(reader, name, count, register)
     if name in _SHORT_COMMANDS:
         operator, motion = _SHORT_COMMANDS[name]
         return VimCommand(motion, operator, count, register)
     if name not in _OPERATORS:
         return _simple_command(reader, name, count, register)
-    return _operation(reader, name, count, register)
+    return _operator_command(reader, name, count, register)
 
 
 def _product(count: int | None, other: int | None) -> int | None:
@@ -178,7 +180,7 @@ def _product(count: int | None, other: int | None) -> int | None:
     return min(count * other, _MAX_COUNT)
 
 
-def _operation(reader: _Keys, operator: str, count: int | None, register: str) -> VimCommand | None:
+def _operator_command(reader: _Keys, operator: str, count: int | None, register: str) -> VimCommand | None:
     count = _product(count, reader.count())
     name = reader.name()
     if name is None:
@@ -189,13 +191,13 @@ def _operation(reader: _Keys, operator: str, count: int | None, register: str) -
         argument = reader.next()
         return None if argument is None else VimCommand(name, operator, count, register, _character(argument))
     if name in ("i", "a"):
-        return _object(reader, name, operator, count, register)
+        return _object_command(reader, name, operator, count, register)
     if name in _PLAIN_MOTIONS:
         return VimCommand(name, operator, count, register)
     raise InvalidKeysError(name)
 
 
-def _object(reader: _Keys, prefix: str, operator: str, count: int | None, register: str) -> VimCommand | None:
+def _object_command(reader: _Keys, prefix: str, operator: str, count: int | None, register: str) -> VimCommand | None:
     name = reader.next()
     if name is None:
         return None
@@ -213,7 +215,7 @@ def _simple_command(reader: _Keys, name: str, count: int | None, register: str) 
     raise InvalidKeysError(name)
 
 
-def _visual(reader: _Keys, name: str, count: int | None, register: str) -> VimCommand | None:
+def _visual_command(reader: _Keys, name: str, count: int | None, register: str) -> VimCommand | None:
     if name in _VISUAL_OPERATORS:
         return VimCommand(SELECTION, _VISUAL_OPERATORS[name], count, register)
     if name in _VISUAL_LINE_OPERATORS:
@@ -222,7 +224,7 @@ def _visual(reader: _Keys, name: str, count: int | None, register: str) -> VimCo
         argument = reader.next()
         return None if argument is None else VimCommand(SELECTION, "r", count, register, _character(argument))
     if name in ("i", "a"):
-        return _object(reader, name, "", count, register)
+        return _object_command(reader, name, "", count, register)
     if name in ("o", "O"):
         return VimCommand("o")
     if name in ("v", "V", "gv") or name in _PLAIN_MOTIONS or name in _FINDS:

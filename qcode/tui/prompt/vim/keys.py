@@ -1,4 +1,4 @@
-"""Connects `Vim` to a text area: passes keys, applies its text and cursor, and paints its selection.
+"""Connects `Vim` to a text area: passes keys to `Vim`, and shows the text, cursor and selection of `Vim` in the area.
 
 Imported only if vim mode is on.
 """
@@ -27,11 +27,7 @@ _BEGINS_TYPING = frozenset("/!@")
 
 
 class VimKeys:
-    """Vim mode of `area`.
-
-    `recall` shows an earlier (True) or later prompt. `show_label` gets the mode and the keys of an unfinished command,
-    such as `NORMAL 2d`.
-    """
+    """Vim mode of `area`."""
 
     def __init__(
         self,
@@ -42,11 +38,13 @@ class VimKeys:
     ) -> None:
         self._area = area
         self._recall = recall
+        """Shows an earlier (True) or later prompt."""
         self._show_label = show_label
+        """Shows the mode and the keys of an unfinished command, such as `NORMAL 2d`."""
         self._units = Units(lambda line: label_spans(line, *labels))
         self._vim = Vim(self._units.width)
         self._last_label = ""
-        self._painted_region: object = None
+        self._painted_region: Region | None = None
         self.reset()
 
     @property
@@ -60,10 +58,10 @@ class VimKeys:
     def reset(self) -> None:
         """Start with the text of the area, in insert mode."""
         self._vim.reset(*self._text_and_cursor())
-        self._show()
+        self._paint_changes()
 
     def press(self, key: str, character: str | None) -> bool:
-        """Handle a key; return False if the text area or the app must handle it."""
+        """Handle a key; return False if the text area or the app must handle the key instead."""
         vim = self._vim
         is_typed = character is not None and character.isprintable()
         typed = character if character is not None and is_typed else key
@@ -85,11 +83,11 @@ class VimKeys:
         edited = vim.press(typed, text, cursor)
         if edited is not None:
             self._apply(edited)
-        # A letter without a command must not be typed in normal mode.
+        # Normal mode also ignores a letter that is no command: the area must not insert it.
         return edited is not None or is_typed
 
     def escape(self) -> bool:
-        """Enter normal mode, or cancel a command or a selection; return False if there is none of these."""
+        """Enter normal mode, or cancel a command or a selection; return False in normal mode without these."""
         edited = self._vim.press("escape", *self._text_and_cursor())
         if edited is not None:
             self._apply(edited)
@@ -100,10 +98,10 @@ class VimKeys:
         self._apply(self._vim.undo(*self._text_and_cursor(), is_redo=is_redo))
 
     def follow(self) -> None:
-        """Update to a text or a cursor that was changed outside vim mode."""
+        """Take over a text or a cursor that was changed outside vim mode."""
         if not self.is_inserting:
             self._vim.follow(*self._text_and_cursor())
-            self._show()
+            self._paint_changes()
 
     def clamp(self, location: Location) -> Location:
         """Return `location`, moved in normal mode from the end of a line to its last character."""
@@ -167,15 +165,15 @@ class VimKeys:
             area.replace(inserted, _location(old, start), end, maintain_selection_offset=False)
             area.history.checkpoint()
         self._put_cursor(edited.cursor)
-        self._show()
+        self._paint_changes()
 
     def _put_cursor(self, cursor: int) -> None:
         before = self._units.unpack(self._vim.text[:cursor])
         self._area.move_cursor(_location(before, len(before)))
 
-    def _show(self) -> None:
+    def _paint_changes(self) -> None:
         """Repaint if the selection or the mode has changed."""
-        region: Region | None = self._vim.region()
+        region = self._vim.region()
         if region != self._painted_region:
             self._painted_region = region
             self._area.notify_style_update()

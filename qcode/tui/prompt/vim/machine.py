@@ -1,8 +1,8 @@
 """The state machine of vim's modes: a key changes a text and its cursor. Pure.
 
-In insert mode the text area edits the text and passes only Esc to `Vim.press`. In the other modes it passes every key;
-`Vim.press` returns None for keys without a meaning in vim. Changes made elsewhere (typing, a paste, the history) are
-undone like vim's own. Each `Vim` has its own undo history, last change and registers.
+In insert mode the text area edits the text and passes only Esc to `Vim.press`. In the other modes the area passes every
+key; `Vim.press` returns None for keys without a meaning in vim. Undo also covers changes that the area made (typing, a
+paste, the history). Each `Vim` has its own undo history, last change and registers.
 """
 
 from __future__ import annotations
@@ -33,51 +33,55 @@ _INSERTING = frozenset({"i", "a", "I", "A", "o", "O"})
 
 @dataclass(frozen=True, slots=True)
 class _SelectionSize:
-    """The size of a selection, for `.` after an operator of visual mode."""
+    """The size of a selection: `.` repeats an operator of visual mode on a range of this size."""
 
     lines: int
     characters: int
-    """The characters of the selection in its last line."""
+    """The number of characters that are selected in the last line."""
     is_lines: bool
     """Whether whole lines were selected."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Insertion:
-    """An insert session: the command that began it, and the text around the cursor at that moment."""
+    """The time from entering insert mode to leaving it."""
 
     command: VimCommand
+    """The command that entered insert mode."""
     before: str
+    """The text before the cursor at that moment."""
     after: str
+    """The text after the cursor at that moment."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """The last change, for `.`."""
+    """A change that `.` can repeat."""
 
     command: VimCommand
     selected: _SelectionSize | None = None
-    """The size of its selection, None if it was not made in visual mode."""
+    """The size of the changed selection, None for a change outside visual mode."""
     deleted: int = 0
-    """The number of characters before the start of its insertion that were deleted."""
+    """The number of characters before the start of the insertion that the user deleted."""
     typed: str = ""
-    """The text typed in its insertion."""
+    """The text that the user typed in the insertion."""
 
 
 class Vim(MovingCursor):
-    """The state of vim for one text. It begins in insert mode.
-
-    `width` returns the cells of a character, for the column that `j` and `k` keep.
-    """
+    """The state of vim for one text, which begins in insert mode."""
 
     def __init__(self, width: motions.Width = lambda _: 1) -> None:
         super().__init__(width)
         self.mode: Mode = "insert"
         self._keys: list[str] = []
+        """The keys of an unfinished command."""
         self._anchor = 0
+        """The end of the selection at which the cursor is not."""
         self._last_selection: tuple[int, int, Mode] | None = None
+        """The anchor, cursor and mode of the last selection, for `gv`."""
         self._registers: dict[str, Register] = {}
         self._change: _Change | None = None
+        """The last change, for `.`."""
         self._insertion: _Insertion | None = None
         self._history = UndoHistory()
 
@@ -109,7 +113,7 @@ class Vim(MovingCursor):
         self._history.begin(text, cursor)
 
     def follow(self, text: str, cursor: int) -> None:
-        """Update to a text and a cursor changed outside, such as by a click. A changed text ends a selection."""
+        """Take over a text and a cursor changed outside, such as by a click. A changed text ends visual mode."""
         if (text, cursor) == (self.text, self.cursor):
             return
         if self.mode != "insert":
@@ -120,7 +124,7 @@ class Vim(MovingCursor):
         self._set_state(text, cursor)
 
     def select(self, text: str, anchor: int, cursor: int) -> None:
-        """Enter visual mode with a selection made outside vim mode, `cursor` included."""
+        """Enter visual mode with a selection made outside vim mode. The character at `cursor` is selected too."""
         self._set_state(text, cursor)
         self._end_insertion()
         self._anchor, self.mode, self._keys = anchor, "visual", []
@@ -224,7 +228,7 @@ class Vim(MovingCursor):
     # Commands
 
     def _run(self, command: VimCommand, change: _Change | None = None) -> None:
-        """Perform a command; `change` is the change that `.` repeats."""
+        """Perform a command. `change` is the change to repeat if the command comes from `.`, otherwise None."""
         if self.is_visual and not command.operator:
             self._run_visual(command)
         elif command.operator:
@@ -323,7 +327,7 @@ class Vim(MovingCursor):
         self._apply(command, region, change)
 
     def _region_of(self, command: VimCommand, change: _Change | None) -> tuple[Region | None, _SelectionSize | None]:
-        """Return the region of an operator, and its size if it is a selection."""
+        """Return the region of an operator, and the size of that region if it is a selection."""
         text, operator = self.text, command.operator
         if command.name == SELECTION:
             joins_lines = operator in ("d", "c", "y", "p", "P")
@@ -357,7 +361,7 @@ class Vim(MovingCursor):
         return region, None
 
     def _region_of_size(self, selected: _SelectionSize, *, joins_lines: bool) -> Region:
-        """Return the region of the size of an earlier selection, from the cursor."""
+        """Return the region that starts at the cursor and has the size of an earlier selection."""
         text, index = self.text, self.cursor
         last = motions.lines_below(text, index, selected.lines - 1) if selected.lines > 1 else line_start(text, index)
         start = line_start(text, index) if last is None else last
@@ -489,7 +493,7 @@ class Vim(MovingCursor):
 def _typed_since(insertion: _Insertion, text: str) -> tuple[int, str]:
     """Return how many characters before the start of an insertion were deleted, and the text that was typed.
 
-    Example: `A`, two backspaces and `xy` on `abcd` are 2 and `xy`.
+    For example, `A`, two backspaces and `xy` change `abcd` to `abxy`: the result is 2 and `xy`.
     """
     before, after = insertion.before, insertion.after
     if text.endswith(after):

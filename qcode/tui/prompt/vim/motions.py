@@ -1,8 +1,8 @@
 """Motions of vim: the position that a motion reaches in a text. Pure.
 
-A position is an offset into the text. The end of a line (its `\\n`, or the end of the text) is a position, too: vim's
-cursor passes it, and rests on it only in an empty line or in visual mode. Every character is one column of an edit;
-`units` turns graphemes and labels into single characters first. `tests/tui/vim` compares all of this with vim itself.
+A position is an offset into the text. The end of a line (its `\\n`, or the end of the text) is a position, too. The
+cursor passes it, and rests on it only in an empty line or in visual mode. A motion counts characters, so `units` first
+replaces graphemes and labels by single characters. `tests/tui/vim` compares all of this with vim itself.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def first_non_blank(text: str, index: int) -> int:
 
 
 def clamped(text: str, index: int) -> int:
-    """Return where the cursor of normal mode rests: not behind the last character of a line."""
+    """Return the position for the cursor of normal mode, which never rests behind the last character of a line."""
     index = max(0, min(index, len(text)))
     return index - 1 if is_line_end(text, index) and index > line_start(text, index) else index
 
@@ -68,9 +68,9 @@ def nth_line(text: str, number: int) -> int:
 
 
 def lines_below(text: str, index: int, count: int) -> int | None:
-    """Return the start of the line `count` lines below (negative: above), None on the last (or first) line.
+    """Return the start of the line `count` lines below, above if negative. None if the cursor cannot move that way.
 
-    If there are fewer lines, it is the start of the last (or first) one: vim moves as far as it can.
+    If there are fewer lines, return the start of the last (or first) line: vim moves as far as it can.
     """
     position = line_start(text, index)
     for step in range(abs(count)):
@@ -90,13 +90,13 @@ END_OF_LINE = 1 << 30
 
 
 def column_at(text: str, index: int, width: Width) -> int:
-    """Return the cells before `index` in its line."""
+    """Return the number of cells before `index` in its line."""
     before = text[line_start(text, index) : index]
     return len(before) if before.isascii() and before.isprintable() else sum(map(width, before))
 
 
 def at_column(text: str, start: int, column: int, width: Width, *, is_visual: bool) -> int:
-    """Return the position at cell `column` of the line that starts at `start`; in a shorter line, its last one."""
+    """Return the position at cell `column` of the line that starts at `start`; the last position of a shorter line."""
     end = line_end(text, start)
     index, cells = start, 0
     while index < end:
@@ -147,15 +147,17 @@ FIRST_UNIT, UNITS_PER_CLASS, LAST_UNIT = 0xF0000, 0x3F00, 0xFFFFD
 
 
 class _Walk:
-    """A position that moves by characters. `is_big`: all characters but blanks have the same class, as for `W`."""
+    """A position that moves by characters."""
 
     def __init__(self, text: str, index: int, is_big: bool) -> None:
         self.text = text
         self.index = index
         self._is_big = is_big
+        """Whether all characters except blanks have the same class, as for `W`."""
 
     @property
     def kind(self) -> int:
+        """The class of the character at the position."""
         if self.index >= len(self.text):
             return BLANK
         kind = char_class(self.text[self.index])
@@ -166,13 +168,14 @@ class _Walk:
         return is_empty_line(self.text, self.index)
 
     def forward(self) -> bool:
-        """Step; return False at the end of the text."""
+        """Move by one character; return False at the end of the text."""
         if self.index >= len(self.text):
             return False
         self.index += 1
         return True
 
     def back(self) -> bool:
+        """Move back by one character; return False at the start of the text."""
         if self.index == 0:
             return False
         self.index -= 1
@@ -184,7 +187,7 @@ class _Walk:
         return self.text[self.index - 1] == "\n" or is_line_end(self.text, self.index)
 
     def skip(self, kind: int, step: Callable[[], bool]) -> bool:
-        """Step while the class is `kind`; return False if the text ended first."""
+        """Call `step` while the class is `kind`; return False if the text ended before another class."""
         while self.kind == kind:
             if not step():
                 return False
@@ -192,9 +195,9 @@ class _Walk:
 
 
 def word_forward(text: str, index: int, count: int, *, is_big: bool, stops_at_line_end: bool) -> tuple[int, bool]:
-    """Move to the start of a word (`w`); return False if the text ended before.
+    """Return the start of the `count`th next word (`w`), and False if a step begins at the end of the text.
 
-    `stops_at_line_end`: the last word ends at the end of its line, as for operators.
+    `stops_at_line_end`: the last step stops at the end of its line, as for operators.
     """
     walk = _Walk(text, index, is_big)
     for remaining in reversed(range(count)):
@@ -214,7 +217,7 @@ def word_forward(text: str, index: int, count: int, *, is_big: bool, stops_at_li
 
 
 def word_back(text: str, index: int, count: int, *, is_big: bool) -> tuple[int, bool]:
-    """Move back to the start of a word (`b`); return False if the text began before."""
+    """Return the start of the `count`th word before `index` (`b`), and False if a step begins at index 0."""
     walk = _Walk(text, index, is_big)
     for _ in range(count):
         if not walk.back():
@@ -233,9 +236,10 @@ def word_back(text: str, index: int, count: int, *, is_big: bool) -> tuple[int, 
 def word_end(
     text: str, index: int, count: int, *, is_big: bool, may_stay: bool = False, stops_at_empty: bool = False
 ) -> tuple[int, bool]:
-    """Move to the end of a word (`e`); return False if the text ended before.
+    """Return the end of the `count`th next word (`e`), and False if the text ended first.
 
-    `may_stay`: at the end of a word the cursor stays there, as for `cw` and text objects.
+    `may_stay`: the end of a word at `index` counts as the first one, as for `cw` and text objects. `stops_at_empty`: an
+    empty line counts as a word.
     """
     walk = _Walk(text, index, is_big)
     for _ in range(count):
@@ -262,7 +266,7 @@ def word_end(
 
 
 def word_end_back(text: str, index: int, count: int, *, is_big: bool) -> tuple[int, bool]:
-    """Move back to the end of a word (`ge`); return False if the text began before."""
+    """Return the end of the `count`th word before `index` (`ge`), and False if a step begins at index 0."""
     walk = _Walk(text, index, is_big)
     for _ in range(count):
         kind = walk.kind
@@ -281,7 +285,11 @@ def word_end_back(text: str, index: int, count: int, *, is_big: bool) -> tuple[i
 
 
 def paragraph(text: str, index: int, step: Literal[1, -1], count: int) -> tuple[int, bool] | None:
-    """Return the next empty line (`}`, with step -1 `{`) and whether that position is inclusive; None if it fails."""
+    """Return the `count`th empty line after `index` (`}`), or with `step` -1 before it (`{`).
+
+    The end or the start of the text counts as one; return None if there are too few. The second value is True at the
+    end of the text: an operator then takes the character at that position, too.
+    """
     lines = text.split("\n")
     row = text.count("\n", 0, index)
     for remaining in reversed(range(count)):
@@ -317,7 +325,7 @@ class Find:
 
 
 def find_in_line(text: str, index: int, find: Find, count: int, *, is_repeated: bool) -> int | None:
-    """Return the position of the `count`th match. A repeated `t` passes a match that the cursor is right before."""
+    """Return the position of the `count`th match. A `t` that is repeated once skips a match next to the cursor."""
     start, end = line_start(text, index), line_end(text, index)
     may_stop = not (is_repeated and find.is_until and count == 1)
     position = index
@@ -348,9 +356,9 @@ def matching_bracket(text: str, index: int) -> int | None:
 
 
 def unmatched(text: str, index: int, opening: str, closing: str, step: Literal[1, -1]) -> int | None:
-    """Return the first bracket from `index` on whose partner is not between: `closing` forward, `opening` backward.
+    """Return the first bracket from `index` on that has no partner in between: `closing` forward, `opening` backward.
 
-    Example: from index 1 of `(a (b) c)` forward it is index 8; the pair around `b` is skipped.
+    For example, forward from index 1 of `(a (b) c)` it is index 8: the pair around `b` is skipped.
     """
     target, other = (closing, opening) if step > 0 else (opening, closing)
     depth = 0

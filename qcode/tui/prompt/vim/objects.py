@@ -1,7 +1,7 @@
 """Text objects of vim: the range of a word, a quoted text, a block in brackets or a paragraph. Pure.
 
-`count` selects more of them, `is_around` (`a` instead of `i`) includes white space or the delimiters. In visual mode an
-object replaces the selection. Words and paragraphs are added to a selection of more than one character.
+`count` selects several objects; `is_around` (`a` instead of `i`) includes white space or the delimiters. In visual mode
+an object replaces the selection, except that words and paragraphs extend a selection of more than one character.
 """
 
 from __future__ import annotations
@@ -29,12 +29,14 @@ OBJECTS = frozenset({"w", "W", "p", *QUOTES, *BRACKETS})
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The range of a text object: from `start` up to `end`, which belongs to it if `is_inclusive`."""
+    """The range of a text object."""
 
     start: int
     end: int
     is_inclusive: bool = True
+    """Whether the character at `end` belongs to the range."""
     is_lines: bool = False
+    """Whether the range consists of whole lines."""
 
 
 def text_object(text: str, index: int, name: str, count: int, *, is_around: bool) -> Extent | None:
@@ -50,9 +52,9 @@ def text_object(text: str, index: int, name: str, count: int, *, is_around: bool
 
 
 def more_words(text: str, index: int, count: int, *, is_around: bool, is_big: bool) -> tuple[int, bool] | None:
-    """Return the end of a range that ended at `index`, extended by `count` words; True if that end is inclusive.
+    """Extend a range that ends at `index` by `count` words; return its new end, and whether that end is inclusive.
 
-    Without `is_around`, a run of white space counts as a word.
+    Return None if the text has too few words. Without `is_around`, a run of white space counts as a word.
     """
     is_inclusive = True
     for remaining in reversed(range(count)):
@@ -104,6 +106,7 @@ def _run_start(text: str, index: int, is_big: bool) -> int:
 
 
 def _word(text: str, index: int, count: int, *, is_around: bool, is_big: bool) -> Extent | None:
+    """Return `count` words from `index` on. `aw` also takes the white space after them, or before if none follows."""
     start = end = _run_start(text, index, is_big)
     has_white_after = False
     if (_kind(text, start, is_big) == BLANK) == is_around:
@@ -129,13 +132,17 @@ def _word(text: str, index: int, count: int, *, is_around: bool, is_big: bool) -
 
 
 def _before_line(text: str, index: int) -> int:
-    """Return the last character of the line before the one that starts at `index`; its start if that line is empty."""
+    """Return the last character of the line above the line that starts at `index`, or the start of an empty line."""
     if index == 0:
         return 0
     return index - 1 if index - 1 == line_start(text, index - 1) else index - 2
 
 
 def _quoted(text: str, index: int, quote: str, count: int, *, is_around: bool) -> Extent | None:
+    """Return the text between quotes, with a count also the quotes.
+
+    `a"` takes the quotes and the white space after them, or before them if none follows.
+    """
     first, last = line_start(text, index), line_end(text, index)
     pair = _quotes_at(text, index, quote, first, last)
     if pair is None:
@@ -178,6 +185,7 @@ def _quotes_at(text: str, index: int, quote: str, first: int, last: int) -> tupl
 
 
 def _next_quote(text: str, index: int, quote: str, last: int, *, has_escapes: bool = True) -> int:
+    """Return the next quote before `last`, -1 without one. `has_escapes`: skip a quote after a backslash."""
     while index < last:
         if text[index] == "\\" and has_escapes:
             index += 1
@@ -188,6 +196,7 @@ def _next_quote(text: str, index: int, quote: str, last: int, *, has_escapes: bo
 
 
 def _previous_quote(text: str, index: int, quote: str, first: int) -> int:
+    """Return the last quote before `index` that is not after a backslash, or `first` without one."""
     while index > first:
         index -= 1
         escapes = 0
@@ -205,6 +214,7 @@ def _is_white(text: str, index: int, last: int) -> bool:
 
 
 def _block(text: str, index: int, opening: str, closing: str, count: int, *, is_around: bool) -> Extent | None:
+    """Return the `count`th block around `index`, or after `index` if none is around it."""
     position = index
     if opening == "{":
         while (
@@ -228,7 +238,7 @@ def _block(text: str, index: int, opening: str, closing: str, count: int, *, is_
 
 def _opening_bracket(text: str, index: int, opening: str, closing: str, count: int, step: Literal[1, -1]) -> int | None:
     """Return the `count`th opening bracket before `index` (`step` -1) or after it. Pairs in between are skipped."""
-    # Forward, the roles are swapped: an opening bracket ends the search as a closing one would.
+    # Forward, `unmatched` searches for its argument `closing`, so that one must be the opening bracket.
     first, second = (opening, closing) if step < 0 else (closing, opening)
     bracket: int | None = None
     for _ in range(count):
@@ -244,12 +254,8 @@ def _between_brackets(text: str, start: int, end: int, opening: str) -> Extent:
     start += 1
     if is_line_end(text, start) and start < end:
         start += 1
-    is_at_line_start = end == line_start(text, end)
     if opening == "{" and is_in_indent(text, end):
-        is_at_line_start = True
         end = line_start(text, end)
-    if is_at_line_start:
-        return Extent(start, max(start, end), is_inclusive=False)
     return Extent(start, max(start, end), is_inclusive=False)
 
 
@@ -265,7 +271,11 @@ def _paragraph(text: str, index: int, count: int, *, is_around: bool) -> Extent 
 
 
 def paragraph_rows(lines: list[str], row: int, count: int, *, is_around: bool) -> tuple[int, int] | None:
-    """Return the first and last row of `count` paragraphs from `row` on. For `ip`, a run of blank lines is one, too."""
+    """Return the first and last row of `count` paragraphs from `row` on, None if there are too few.
+
+    For `ip`, a run of blank lines counts as a paragraph. `ap` takes the blank lines after a paragraph, or those before
+    it if no blank line follows.
+    """
 
     def is_white(number: int) -> bool:
         return not lines[number].strip(" \t")

@@ -1,4 +1,4 @@
-"""Operators of vim: the range that an operator takes, and the text after it. Pure.
+"""Operators of vim: the range that an operator changes, and the changed text. Pure.
 
 An operator gets a `Region` and returns a `ChangedText`: the whole text and its cursor.
 """
@@ -22,19 +22,22 @@ INDENT = 4
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A text that was yanked or deleted; `is_lines`: it consists of whole lines."""
+    """A text that was yanked or deleted."""
 
     text: str
     is_lines: bool = False
+    """Whether the text consists of whole lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """A range of the text, `end` excluded; with `is_lines` it is whole lines without the last line end."""
+    """A range of the text."""
 
     start: int
     end: int
+    """The position after the last character."""
     is_lines: bool = False
+    """Whether the range consists of whole lines, without the line end of the last one."""
 
     def register(self, text: str) -> Register:
         return Register(text[self.start : self.end], self.is_lines)
@@ -57,8 +60,9 @@ def lines_region(text: str, position: int, other: int) -> Region:
 def moved_region(text: str, position: int, other: int, *, is_inclusive: bool, is_delete: bool) -> Region:
     """Return the region of a motion from one position to another.
 
-    An exclusive motion to the start of a line ends at the line before; if it began in the indent, it takes whole lines.
-    So does a delete that leaves only blanks of its first and last line: `d}` on a paragraph takes its lines.
+    An exclusive motion to the start of a line ends on the line before. If such a motion begins in an indent, the region
+    is whole lines. The region of a delete is whole lines, too, if only blanks would stay of the first and last line:
+    `d}` on a paragraph deletes its lines.
     """
     low, high = sorted((position, other))
     is_over_lines = line_start(text, low) != line_start(text, high)
@@ -75,7 +79,7 @@ def moved_region(text: str, position: int, other: int, *, is_inclusive: bool, is
 
 
 def visual_region(text: str, anchor: int, cursor: int, *, is_lines: bool, joins_lines: bool = True) -> Region:
-    """Return the region of a selection: both ends belong to it. On a line end it includes the line break."""
+    """Return the region of a selection, both ends included. `joins_lines`: a selected line end adds the line break."""
     if is_lines:
         return lines_region(text, anchor, cursor)
     low, high = sorted((anchor, cursor))
@@ -88,7 +92,7 @@ def delete(text: str, region: Region) -> ChangedText:
     if not region.is_lines:
         changed = text[:start] + text[end:]
         return ChangedText(changed, clamped(changed, start))
-    # The line break after the lines goes, too; after the last line there is none, so the one before it goes.
+    # The line break after the lines is deleted too, or the one before them if they are the end of the text.
     changed = text[:start] + text[end + 1 :] if end < len(text) else text[: max(0, start - 1)]
     return ChangedText(changed, first_non_blank(changed, min(start, len(changed))))
 
@@ -122,7 +126,7 @@ def fill(text: str, region: Region, character: str) -> ChangedText:
 
 
 def shift(text: str, region: Region, times: int) -> ChangedText:
-    """Indent the lines of a region `times` times; outdent them if it is negative. Empty lines stay empty."""
+    """Indent the lines of a region `times` times; outdent them if `times` is negative. Empty lines stay empty."""
     lines = lines_region(text, region.start, region.end)
     shifted = [_shift_line(line, times) for line in text[lines.start : lines.end].split("\n")]
     changed = text[: lines.start] + "\n".join(shifted) + text[lines.end :]
@@ -155,7 +159,7 @@ def join(text: str, index: int, count: int) -> ChangedText | None:
 
 
 def put(text: str, index: int, register: Register, count: int, *, is_after: bool) -> ChangedText:
-    """Insert a register before the cursor, or after it (`p`); lines go above or below the line."""
+    """Insert a register after the cursor (`p`, `is_after`) or before it; whole lines go below or above the line."""
     new = register.text
     if register.is_lines:
         lines = "\n".join([new] * count)
@@ -173,7 +177,7 @@ def put(text: str, index: int, register: Register, count: int, *, is_after: bool
 
 
 def put_over(text: str, region: Region, register: Register, count: int) -> ChangedText:
-    """Replace a selection by a register. Whole lines stay whole lines, whether selected or in the register."""
+    """Replace a selection by a register. If either consists of whole lines, the inserted text does too."""
     new = "\n".join([register.text] * count) if register.is_lines or region.is_lines else register.text * count
     if region.is_lines:
         changed = text[: region.start] + new + text[region.end :]
@@ -187,6 +191,6 @@ def put_over(text: str, region: Region, register: Register, count: int) -> Chang
 
 
 def go_to_line(text: str, number: int | None) -> int:
-    """Return the first non-blank of line `number`, of the last line without one."""
+    """Return the first non-blank of line `number`, or of the last line if `number` is None."""
     index = line_start(text, len(text)) if number is None else nth_line(text, number)
     return first_non_blank(text, index)

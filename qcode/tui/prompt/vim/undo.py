@@ -13,21 +13,24 @@ MAX_STEPS = 500
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """A change: `old` at `start` became `new`. `cursor` is the position of the cursor before it."""
+    """A change: `old` at `start` became `new`."""
 
     start: int
     old: str
     new: str
     cursor: int
+    """The position of the cursor before the change."""
 
 
 @dataclass(frozen=True, slots=True)
 class RestoredText:
-    """A text after undo or redo, with the cursor of normal mode at the change, and the end of the change."""
+    """A text after undo or redo."""
 
     text: str
     cursor: int
+    """The position of normal mode's cursor at the change."""
     end: int
+    """The end of the change."""
 
 
 class UndoHistory:
@@ -51,7 +54,7 @@ class UndoHistory:
         self._text, self._cursor = text, cursor
 
     def begin_at(self, cursor: int) -> None:
-        """Set the start of the next change, to which undo returns the cursor."""
+        """Set the position to which undo of the next change returns the cursor."""
         self._cursor = cursor
 
     def undo(self) -> RestoredText | None:
@@ -70,19 +73,19 @@ class UndoHistory:
 
     def _restore(self, step: _Step, current: str, restored: str) -> RestoredText:
         text = self._text[: step.start] + restored + self._text[step.start + len(current) :]
-        changed = min(step.start, len(text))
-        edit_start = min(step.cursor, len(text))
-        # A line break that came or went may be the one before the change or the one after it.
-        lines = {line_start(text, max(0, changed - 1)), line_start(text, min(len(text), changed + 1))}
-        is_same_line = line_start(text, edit_start) in lines
-        self._text, self._cursor = text, edit_start if is_same_line else first_non_blank(text, changed)
+        change_start = min(step.start, len(text))
+        old_cursor = min(step.cursor, len(text))
+        # The change may have added or removed the line break right before or after it, so both lines count as its line.
+        lines = {line_start(text, max(0, change_start - 1)), line_start(text, min(len(text), change_start + 1))}
+        is_same_line = line_start(text, old_cursor) in lines
+        self._text, self._cursor = text, old_cursor if is_same_line else first_non_blank(text, change_start)
         return RestoredText(self._text, self._cursor, step.start + len(restored))
 
 
 def difference(old: str, new: str) -> tuple[int, str, str]:
     """Return where two texts differ: the position, and the differing part of each.
 
-    Example: `one two` and `one three` differ at 5 in `wo` and `hree`.
+    For example, `one two` and `one three` differ at 5 in `wo` and `hree`.
     """
     start = _common_length(old, new)
     max_equal = min(len(old), len(new)) - start

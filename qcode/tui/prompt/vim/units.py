@@ -17,7 +17,7 @@ from qcode.tui.prompt.vim.motions import EMOJI, FIRST_UNIT, LAST_UNIT, PUNCTUATI
 
 LABEL = 4
 """The class of labels, after those of `motions`."""
-_MAX_LINES = 4_000
+_MAX_CACHED_LINES = 4_000
 
 _SINGLE = re.compile(
     "[\x00-\u02ff\u0370-\u0482\u048a-\u0590\u05d0-\u060f\u1e00-\u200a\u2010-\u2027\u2030-\u205f"
@@ -29,14 +29,19 @@ _UNIT = re.compile(f"[{chr(FIRST_UNIT)}-{chr(LAST_UNIT)}]")
 
 
 class Units:
-    """The private characters of one prompt. `labels` returns the start and end of each label in a line."""
+    """The private characters of one prompt."""
 
-    def __init__(self, labels: Callable[[str], Sequence[tuple[int, int]]]) -> None:
-        self._labels = labels
+    def __init__(self, label_spans: Callable[[str], Sequence[tuple[int, int]]]) -> None:
+        self._label_spans = label_spans
+        """Returns the start and end of each label in a line."""
         self._characters: dict[str, str] = {}
+        """The private character of each grapheme or label."""
         self._meanings: dict[str, str] = {}
+        """The grapheme or label of each private character."""
         self._next_numbers = [0, 0, 0, 0]
-        self._lines: dict[str, str] = {}
+        """The number of private characters in use, for each class."""
+        self._packed_lines: dict[str, str] = {}
+        """A cache of packed lines."""
 
     def pack(self, text: str) -> str:
         """Return `text` with each grapheme and label as one character."""
@@ -55,12 +60,12 @@ class Units:
         return cell_len(self._meanings.get(character, character))
 
     def _to_units(self, line: str) -> str:
-        labels = self._labels(line)
+        labels = self._label_spans(line)
         if not labels and _SINGLE.fullmatch(line):
             return line
         # A label can be typed and a paste folded later, so only lines without labels are cached.
-        if not labels and line in self._lines:
-            return self._lines[line]
+        if not labels and line in self._packed_lines:
+            return self._packed_lines[line]
         packed, index = [], 0
         for start, end in (*labels, (len(line), len(line))):
             while index < start:
@@ -72,9 +77,9 @@ class Units:
                 index = end
         packed_line = "".join(packed)
         if not labels:
-            if len(self._lines) >= _MAX_LINES:
-                self._lines.clear()
-            self._lines[line] = packed_line
+            if len(self._packed_lines) >= _MAX_CACHED_LINES:
+                self._packed_lines.clear()
+            self._packed_lines[line] = packed_line
         return packed_line
 
     def _character(self, grapheme: str) -> str:
