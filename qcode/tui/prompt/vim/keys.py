@@ -83,7 +83,7 @@ class VimKeys:
         edited = vim.press(typed, text, cursor)
         if edited is not None:
             self._apply(edited)
-        # Normal mode also ignores a letter that is no command: the area must not insert it.
+        # Normal mode also uses up a letter without a meaning: the area must not insert it.
         return edited is not None or is_typed
 
     def escape(self) -> bool:
