@@ -369,7 +369,9 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *,
     unchecked = "the key could not be checked" if note else "the key was not checked"
     first = f"{spec.name} accepted the key" if is_accepted else unchecked
     location = (
-        f"the keyring ({stored.where})" if stored.location == "keyring" else f"{stored.where}, readable only by you"
+        f"the keyring ({stored.location_name})"
+        if stored.location == "keyring"
+        else f"{stored.location_name}, readable only by you"
     )
     lines = [first + (f" ({note})" if note else ""), f"stored in {location}"]
     if stored.why_no_keyring:

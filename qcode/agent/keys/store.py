@@ -30,10 +30,10 @@ KeyLocation: TypeAlias = Literal["keyring", "file"]
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
-    """The storage of a key."""
+    """A report of where a key was stored."""
 
     location: KeyLocation
-    where: str
+    location_name: str
     """The name of the keyring, or the path of the file."""
     why_no_keyring: str = ""
     """Why the keyring was not used; completes the sentence "the keyring …". Empty if it was used."""
@@ -59,13 +59,13 @@ class KeyStore:
 
         `skips_cache`: read the keyring again, because another process may have replaced the key.
         """
-        rows = self.file.read()
+        entries = self.file.read()
         if skips_cache:
             self._cached_keys.pop(name, None)
-        if name not in rows:
+        if name not in entries:
             self._cached_keys.pop(name, None)
             return None
-        key = rows[name]
+        key = entries[name]
         if key is not None:
             self._known_keys.add(key)
             return key
@@ -94,16 +94,19 @@ class KeyStore:
         self._known_keys.add(key)
 
     def store(self, name: str, key: Secret) -> StoredKey:
-        """Store or replace a key; raise `KeyStoreError` if neither the keyring nor the file works."""
+        """Store or replace a key; raise `KeyStoreError` if the file cannot be written.
+
+        The file stores the key if the keyring fails, otherwise only its name.
+        """
         self._known_keys.add(key)
         reason = ""
         try:
             keyring_name = self.keyring.store(name, key)
         except KeyringError as error:
             reason = str(error)
-        with self.file.edit_rows() as rows:
-            was_in_keyring = name in rows and rows[name] is None
-            rows[name] = key if reason else None
+        with self.file.edit() as entries:
+            was_in_keyring = name in entries and entries[name] is None
+            entries[name] = key if reason else None
         self._cached_keys[name] = key
         if not reason:
             return StoredKey("keyring", keyring_name)
@@ -112,26 +115,27 @@ class KeyStore:
         return StoredKey("file", str(self.file.path), reason)
 
     def remove(self, name: str) -> tuple[KeyLocation, ...]:
-        """Delete the key everywhere; return its locations.
+        """Delete the key everywhere; return the locations from which it was deleted.
 
-        Raise `KeyringError` if the file lists the key as in the keyring, and the keyring cannot delete it.
+        Raise `KeyStoreError` if the file cannot be written, and `KeyringError` if the file lists the key as in the
+        keyring, and the keyring cannot delete it.
         """
         locations: list[KeyLocation] = []
         self._cached_keys.pop(name, None)
         is_in_keyring = False
-        with self.file.edit_rows() as rows:
-            if name in rows:
-                is_in_keyring = rows[name] is None
+        with self.file.edit() as entries:
+            if name in entries:
+                is_in_keyring = entries[name] is None
                 if not is_in_keyring:
                     locations.append("file")
-                    del rows[name]
+                    del entries[name]
         # Also delete a key that the file does not list as in the keyring: the file may be lost, or `store` may have
         # been interrupted before it wrote the file.
         if self._forget_in_keyring(name, must_succeed=is_in_keyring):
             locations.append("keyring")
         if is_in_keyring:
-            with self.file.edit_rows() as rows:
-                rows.pop(name, None)
+            with self.file.edit() as entries:
+                entries.pop(name, None)
         return tuple(locations)
 
     def _forget_in_keyring(self, name: str, *, must_succeed: bool = False) -> bool:
@@ -149,13 +153,14 @@ FILE_NAME = "keys.json"
 _VERSION = 1
 _MAX_FILE_BYTES = 1 << 20
 _TEMPORARY_PREFIX = ".keys-"
+"""The prefix that `state_file.replace` gives the temporary files of `FILE_NAME`."""
 _LOCK_TIMEOUT_S = 5.0
 _LOCK_RETRY_S = 0.02
 _LOCK_UNSUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 _READ_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 _FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
-Rows: TypeAlias = "dict[str, Secret | None]"
+Entries: TypeAlias = "dict[str, Secret | None]"
 """The stored keys by name; None for a key in the keyring."""
 
 
@@ -173,7 +178,7 @@ class KeyFile:
     def path(self) -> Path:
         return self.folder / FILE_NAME
 
-    def read(self) -> Rows:
+    def read(self) -> Entries:
         """Return the stored keys, empty without a file; raise `KeyStoreError` if the file cannot be trusted.
 
         If other users could read the file or the folder, their permissions are removed first.
@@ -185,7 +190,7 @@ class KeyFile:
         except OSError as error:
             raise _unusable(self.folder, error) from None
         try:
-            return self._rows(folder)
+            return self._load(folder)
         finally:
             os.close(folder)
 
@@ -198,7 +203,7 @@ class KeyFile:
         return state.st_mtime_ns, state.st_ino, state.st_size
 
     @contextlib.contextmanager
-    def edit_rows(self) -> Iterator[Rows]:
+    def edit(self) -> Iterator[Entries]:
         """Yield the stored keys to change, and write them after the block, under a lock against other processes.
 
         An invalid file counts as empty and is replaced. If writing fails, raise `KeyStoreError` and leave the old
@@ -212,9 +217,9 @@ class KeyFile:
             raise _unusable(self.folder, error) from None
         try:
             self._lock(folder)
-            rows = self._rows(folder, is_lenient=True)
-            yield rows
-            self._write(folder, rows)
+            entries = self._load(folder, is_lenient=True)
+            yield entries
+            self._write(folder, entries)
         except OSError as error:
             raise _unusable(self.path, error) from None
         finally:
@@ -244,7 +249,7 @@ class KeyFile:
                     return
                 raise
 
-    def _rows(self, folder: int, *, is_lenient: bool = False) -> Rows:
+    def _load(self, folder: int, *, is_lenient: bool = False) -> Entries:
         try:
             handle = os.open(FILE_NAME, _READ_FLAGS, dir_fd=folder)
         except FileNotFoundError:
@@ -254,21 +259,21 @@ class KeyFile:
         with os.fdopen(handle, "rb") as file:
             _make_private(file.fileno(), self.path, 0o600)
             try:
-                rows = _parse_rows(file.read(_MAX_FILE_BYTES + 1))
+                entries = _parse_entries(file.read(_MAX_FILE_BYTES + 1))
             except OSError as error:
                 raise _unusable(self.path, error) from None
-        if rows is None and not is_lenient:
+        if entries is None and not is_lenient:
             raise KeyStoreError(f"{self.path} is corrupted and was ignored; store the keys again with qcode auth login")
-        return rows or {}
+        return entries or {}
 
-    def _write(self, folder: int, rows: Mapping[str, Secret | None]) -> None:
+    def _write(self, folder: int, entries: Mapping[str, Secret | None]) -> None:
         self._remove_temporary_files(folder)
-        if not rows:
+        if not entries:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(FILE_NAME, dir_fd=folder)
             os.fsync(folder)
             return
-        content = {"version": _VERSION, "keys": {name: _row(key) for name, key in sorted(rows.items())}}
+        content = {"version": _VERSION, "keys": {name: _entry_json(key) for name, key in sorted(entries.items())}}
         data = json.dumps(content).encode("ascii")
         if len(data) > _MAX_FILE_BYTES:
             raise KeyStoreError(f"{self.path} would become larger than {_MAX_FILE_BYTES:,} bytes; nothing was stored")
@@ -283,12 +288,12 @@ class KeyFile:
                     os.unlink(name, dir_fd=folder)
 
 
-def _row(key: Secret | None) -> JsonObject:
+def _entry_json(key: Secret | None) -> JsonObject:
     return {"in": "keyring"} if key is None else {"in": "file", "key": key.reveal()}
 
 
-def _parse_rows(content: bytes) -> Rows | None:
-    """Return the rows of a file, None if it has another format."""
+def _parse_entries(content: bytes) -> Entries | None:
+    """Return the entries of a file, None if it has another format."""
     try:
         stored = parse_object(content.decode("utf-8")) if len(content) <= _MAX_FILE_BYTES else None
     except UnicodeDecodeError:
@@ -296,22 +301,25 @@ def _parse_rows(content: bytes) -> Rows | None:
     keys = stored.get("keys") if stored is not None and stored.get("version") == _VERSION else None
     if not isinstance(keys, dict):
         return None
-    rows: Rows = {}
-    for name, row in keys.items():
-        if not isinstance(row, dict):
+    entries: Entries = {}
+    for name, entry in keys.items():
+        if not isinstance(entry, dict):
             return None
-        key = row.get("key")
-        if row.get("in") == "keyring":
-            rows[name] = None
-        elif row.get("in") == "file" and isinstance(key, str) and key:
-            rows[name] = Secret(key)
+        key = entry.get("key")
+        if entry.get("in") == "keyring":
+            entries[name] = None
+        elif entry.get("in") == "file" and isinstance(key, str) and key:
+            entries[name] = Secret(key)
         else:
             return None
-    return rows
+    return entries
 
 
 def _make_private(handle: int, path: Path, mode: int) -> None:
-    """Remove the permissions of all other users; raise `KeyStoreError` if this user may not."""
+    """Set the permissions to `mode`, which excludes other users.
+
+    Raise `KeyStoreError` if that fails, or if `handle` is a special file or belongs to another user.
+    """
     state = os.fstat(handle)
     if not stat.S_ISDIR(state.st_mode) and not stat.S_ISREG(state.st_mode):
         raise KeyStoreError(f"{path} is not a regular file and was ignored; remove it")

@@ -363,7 +363,9 @@ async def _sign_in(spec: ServerSpec, config: McpServer, credentials: Credentials
 
     paste: Paste | None = _read_pasted_line if problem else None
     login, stored = await sign_in(config, credentials, show, paste, client)
-    write_stdout(f"Signed in to {spec.name} at {visible(login.issuer)}. The login is stored in {stored.where}.\n")
+    write_stdout(
+        f"Signed in to {spec.name} at {visible(login.issuer)}. The login is stored in {stored.location_name}.\n"
+    )
     return 0
 
 

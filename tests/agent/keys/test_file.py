@@ -19,8 +19,8 @@ KEY = Secret("sk-canary-0123456789abcdef")
 
 def put(state: Path, name: str = "openai", key: Secret | None = KEY) -> KeyFile:
     file = KeyFile(state)
-    with file.edit_rows() as rows:
-        rows[name] = key
+    with file.edit() as entries:
+        entries[name] = key
     return file
 
 
@@ -116,8 +116,8 @@ def test_temporary_files_of_a_crashed_process_are_removed(tmp_path: Path) -> Non
 
 def test_file_is_deleted_with_the_last_key(tmp_path: Path) -> None:
     file = put(tmp_path)
-    with file.edit_rows() as rows:
-        rows.clear()
+    with file.edit() as entries:
+        entries.clear()
     assert not file.path.exists()
     assert file.read() == {}
 
