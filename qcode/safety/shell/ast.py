@@ -9,8 +9,8 @@ from typing import Literal, TypeAlias
 
 from qcode.values import dataclass
 
-MARK = "\ue000"
-"""Placeholder in the text of a word for an expansion; no accepted command contains this character itself."""
+HOLE = "\ue000"
+"""Stands for an expansion in the text of a word. The parser rejects a command that contains this character."""
 
 SAFE_VARIABLES = frozenset(
     {
@@ -23,9 +23,9 @@ SAFE_VARIABLES = frozenset(
 
 Operator: TypeAlias = Literal["&&", "||", ";"]
 Unknown: TypeAlias = Literal["", "number", "text", "words"]
-"""The part of a word that is unknown until bash expands it.
+"""How much of a word is unknown until bash runs it.
 
-It is nothing, a number, any text, or any text and the number of words that it is split into.
+Nothing (empty), a number in it, any text in it, or even how many words it becomes.
 """
 
 
@@ -35,7 +35,7 @@ class UnsupportedSyntax(Exception):  # noqa: N818  # a finding, not a failure
 
 @dataclass(frozen=True, slots=True)
 class Expansion:
-    """An expansion: the value of a variable, the output of a script, or (if neither is set) a number."""
+    """An expansion: the value of a variable, the output of a script, or the result of `$((…))` if neither is set."""
 
     name: str = ""
     """The name of the variable."""
@@ -49,18 +49,19 @@ class Word:
 
     text: str
     is_quoted: bool = False
+    """Whether a part of the word was quoted or filled in; `word == Word(text)` is true only for a word as written."""
     is_home: bool = False
     """Whether bash expands the `~` at its start."""
     has_glob: bool = False
     """Whether bash expands its `*` and `?`."""
     holes: tuple[Expansion, ...] = ()
-    """The expansions in order. Each has a `MARK` in `text`."""
+    """The expansions in order. Each has a `HOLE` in `text`."""
     is_split: bool = False
     """Whether one of the expansions is outside quotes, so that bash splits its value into words."""
     unknown: Unknown = ""
-    """The missing part after `flow` filled the holes; empty if the text is known."""
-    is_one: bool = False
-    """Whether the word is one of the names that its wildcard matches: `$f` in `for f in *.py`."""
+    """What is still unknown after `flow` filled the holes."""
+    is_one_match: bool = False
+    """Whether the word is a single name that its wildcard matches, such as `$f` in `for f in *.py`."""
 
     @property
     def is_known(self) -> bool:
@@ -70,18 +71,18 @@ class Word:
     @property
     def may_differ(self) -> bool:
         """Whether the program may receive another text, so that a rule may match although `text` does not."""
-        return not self.is_known or self.is_one
+        return not self.is_known or self.is_one_match
 
     @property
     def may_be_several(self) -> bool:
         """Whether the program may receive more than one word for this one, or none."""
         # In `for f in *; do cat $f; done`, bash splits the value of $f if the file name contains a blank.
-        return self.unknown == "words" or (self.has_glob and (self.is_split or not self.is_one))
+        return self.unknown == "words" or (self.has_glob and (self.is_split or not self.is_one_match))
 
     @property
     def may_begin_with_dash(self) -> bool:
         """Whether the word may begin with a dash because its start is unknown."""
-        return bool(self.unknown) and self.unknown != "number" and self.text.startswith(MARK)
+        return bool(self.unknown) and self.unknown != "number" and self.text.startswith(HOLE)
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from qcode.safety.shell.ast import (
-    MARK,
+    HOLE,
     SAFE_VARIABLES,
     CommandList,
     Expansion,
@@ -30,8 +30,8 @@ from qcode.values import dataclass
 
 MAX_FOLDERS = 8
 MAX_PARTS = 300
-_ANY_TEXT = Word(MARK, unknown="text")
-_NUMBER = Word(MARK, unknown="number")
+_ANY_TEXT = Word(HOLE, unknown="text")
+_NUMBER = Word(HOLE, unknown="number")
 _WILD = re.compile(r"[*?\[\\]")
 _CHANGE_FOLDER = frozenset({"cd", "pushd", "popd"})
 
@@ -87,12 +87,12 @@ def fill_holes(word: Word, values: Sequence[Word]) -> Word:
     """
     if not values:
         return word
-    fixed_parts = word.text.split(MARK)
-    texts = [value.text if value.is_known else MARK for value in values]
+    fixed_parts = word.text.split(HOLE)
+    texts = [value.text if value.is_known else HOLE for value in values]
     text = fixed_parts[0] + "".join(text + fixed_part for text, fixed_part in zip(texts, fixed_parts[1:], strict=True))
     if any(not value.is_known or value.is_home for value in values):
         is_number = all(value.unknown == "number" for value in values)
-        if is_number and word.text == MARK:
+        if is_number and word.text == HOLE:
             return _NUMBER
         return Word(text, unknown="words" if word.is_split and not is_number else "text")
     has_glob = any(value.has_glob for value in values)
@@ -102,7 +102,9 @@ def fill_holes(word: Word, values: Sequence[Word]) -> Word:
     if not is_clear or not is_one_text:
         return Word(text, unknown="words" if word.is_split else "text")
     is_glob = has_glob or word.has_glob
-    return Word(text, not is_glob, word.is_home, is_glob, is_split=word.is_split, is_one=has_glob and not word.has_glob)
+    return Word(
+        text, not is_glob, word.is_home, is_glob, is_split=word.is_split, is_one_match=has_glob and not word.has_glob
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,7 +183,9 @@ class _FlowPass:
         words = self._fill_words(script.words, folders)
         before, folders_after = dict(self.variables), folders
         for word in words:
-            self.variables[script.name] = replace(word, is_one=word.has_glob) if word.unknown != "words" else _ANY_TEXT
+            self.variables[script.name] = (
+                replace(word, is_one_match=word.has_glob) if word.unknown != "words" else _ANY_TEXT
+            )
             succeeded, failed = self.script(script.body, folders_after)
             folders_after = succeeded | failed
             # A body that is analyzed once for many values must not change the folder or an outer variable.

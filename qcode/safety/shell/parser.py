@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from qcode.safety.shell.ast import (
-    MARK,
+    HOLE,
     CommandList,
     Expansion,
     Loop,
@@ -280,7 +280,7 @@ class _SyntaxReader(_Nodes):
 
     def _test(self, node: Node) -> Script:
         """Return the commands of `[ ... ]` or `[[ ... ]]`, read from its text and not from the nodes inside."""
-        text, holes = self._with_marks(node, checks=False)
+        text, holes = self._with_holes(node, checks=False)
         size = 2 if text.startswith("[[") else 1
         inside = text[size:-size]
         if text[:size] + text[-size:] not in ("[]", "[[]]") or inside[:1] + inside[-1:] not in _TEST_BLANKS:
@@ -345,17 +345,17 @@ class _SyntaxReader(_Nodes):
         return SimpleCommand((*command.words, *further_words), inputs, outputs)
 
     def _words(self, node: Node) -> tuple[Word, ...]:
-        return read_words(*self._with_marks(node))
+        return read_words(*self._with_holes(node))
 
-    def _with_marks(self, node: Node, *, checks: bool = True) -> tuple[str, tuple[Expansion, ...]]:
-        """Return the text of a node with a mark in place of each hole, and the holes."""
+    def _with_holes(self, node: Node, *, checks: bool = True) -> tuple[str, tuple[Expansion, ...]]:
+        """Return the text of a node with `HOLE` in place of each expansion, and the expansions."""
         parts: list[bytes] = []
         holes: list[Expansion] = []
         position = node.start_byte
         for hole in self.holes(node, checks=checks):
             if hole.type == "process_substitution":
                 raise UnsupportedSyntax(_reason(hole.type, ""))
-            parts += [self.source[position : hole.start_byte], MARK.encode()]
+            parts += [self.source[position : hole.start_byte], HOLE.encode()]
             holes.append(self._expansion(hole))
             position = hole.end_byte
         return b"".join([*parts, self.source[position : node.end_byte]]).decode("utf-8"), tuple(holes)
@@ -396,7 +396,7 @@ MAX_EXPANDED = 100
 def read_words(text: str, holes: tuple[Expansion, ...] = ()) -> tuple[Word, ...]:
     """Return the words that one written word expands to: several for a brace list, otherwise one.
 
-    `text` has a `MARK` for each of the `holes`.
+    `text` has a `HOLE` for each of the `holes`.
     """
     if is_unsplit(text):
         return (Word(text),)
@@ -451,7 +451,7 @@ def _expanded(braced: re.Match[str]) -> list[str]:
 
 
 class _Lexer:
-    """A reader of words as bash unquotes them. `holes` are the expansions of the marks in `text`."""
+    """A reader of words as bash unquotes them. `text` has a `HOLE` for each of the `holes`."""
 
     def __init__(self, text: str, holes: tuple[Expansion, ...] = ()) -> None:
         self.text = text
@@ -475,7 +475,7 @@ class _Lexer:
                 is_quoted = True
                 parts.append(self._quoted(char))
             else:
-                is_split = is_split or char == MARK
+                is_split = is_split or char == HOLE
                 parts.append(self._bare_text(char, is_first=self.position == start))
         if self.position == start:
             raise UnsupportedSyntax("it contains an operator where a word is expected")
@@ -483,7 +483,7 @@ class _Lexer:
         _check_braces(raw, is_quoted=is_quoted)
         has_glob = not is_quoted and ("*" in raw or "?" in raw)
         word = "".join(parts)
-        count = word.count(MARK)
+        count = word.count(HOLE)
         if count > len(self.holes):
             raise UnsupportedSyntax("it contains an expansion")
         holes, self.holes = self.holes[:count], self.holes[count:]
@@ -505,7 +505,7 @@ class _Lexer:
             and not (self.text[self.position - 1].isalnum() or self.text[self.position - 1] in "_.^-")
         ):
             raise UnsupportedSyntax("it has a ~ that may be a home folder")
-        if char == MARK:
+        if char == HOLE:
             self.position += 1
             return char
         if char in "*?~{}!" or is_plain(self.text, self.position):
@@ -549,7 +549,7 @@ class _Lexer:
             char = self.text[self.position]
             self.position += 1
             if char == '"':
-                self._plain_or_refuse("".join(parts).replace(MARK, ""))
+                self._plain_or_refuse("".join(parts).replace(HOLE, ""))
                 return "".join(parts)
             # No expansion begins with these: "line (1|2)$" ends with a plain dollar sign.
             is_plain = char == "$" and self.text[self.position : self.position + 1] in ('"', "|", ")")
