@@ -35,14 +35,14 @@ def script(shell: str, providers: Sequence[str]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _CommandWords:
-    """The flags and words of a command."""
+    """The flags of a command, and the words that may follow it."""
 
     flags: tuple[Flag, ...]
-    after: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    """The words that may follow a word: first the words after the command itself."""
+    following: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """The possible next words after a word: `{"skills": ("list", …), "list": …}` for the command `skills`."""
 
     @property
-    def names(self) -> tuple[str, ...]:
+    def flag_names(self) -> tuple[str, ...]:
         return tuple(name for flag in self.flags for name in flag.names)
 
 
@@ -50,11 +50,13 @@ def _commands(providers: tuple[str, ...]) -> dict[str, _CommandWords]:
     """Return the flags and words of each subcommand."""
     commands = {}
     for name, command in SUBCOMMANDS.items():
-        after = {name: tuple(command.actions), **command.actions}
+        following = {name: tuple(command.actions), **command.actions}
         if name == "config":
-            after |= _config_words()
-        known = {word: providers if words == PROVIDER_PLACEHOLDER else words for word, words in after.items() if words}
-        commands[name] = _CommandWords(command.flags, known)
+            following |= _config_words()
+        commands[name] = _CommandWords(
+            command.flags,
+            {word: providers if words == PROVIDER_PLACEHOLDER else words for word, words in following.items() if words},
+        )
     return commands
 
 
@@ -72,24 +74,30 @@ def _config_words() -> dict[str, tuple[str, ...]]:
 
 
 def _value_flags(commands: Mapping[str, _CommandWords]) -> dict[str, str]:
-    """Return shell patterns of the flags with a value: `always` if it is required, `maybe` if it is optional."""
+    """Return two shell patterns of flags: `always` with those that require a value, `maybe` with those that allow one.
+
+    Example: `{"always": "--model|-m|…", "maybe": "--resume|-r|…"}`.
+    """
     flags = [*FLAGS, *(flag for words in commands.values() for flag in words.flags)]
     kinds = {
         "always": [name for flag in flags if flag.takes_value for name in flag.names],
-        "maybe": [name for flag in flags if flag.kind == "optional" for name in flag.names if name not in _PROMPTS],
+        "maybe": [
+            name for flag in flags if flag.kind == "optional" for name in flag.names if name not in _PROMPT_FLAGS
+        ],
     }
     return {kind: "|".join(dict.fromkeys(names)) for kind, names in kinds.items()}
 
 
-_PROMPTS = ("-p", "--print", "--prompt", "--")
+_PROMPT_FLAGS = ("-p", "--print", "--prompt", "--")
 """Flags after which no word is a subcommand."""
 
 
 def _scan(commands: Mapping[str, _CommandWords]) -> str:
-    """Return the loop of bash and zsh over the words before the cursor.
+    """Return the body of the loop of bash and zsh over each `word` before the cursor.
 
     It sets `command` to the subcommand (`-`: the words are a prompt) and `last` to the last word that is neither a
-    flag nor a value of one. bash splits `--flag=value` into three words.
+    flag nor a value of one. `skip` is set after a flag with a value: `always` skips the next word, `maybe` skips it if
+    it is not a flag itself. bash splits `--flag=value` into three words.
     """
     flags = _value_flags(commands)
     return f"""\
@@ -97,7 +105,7 @@ def _scan(commands: Mapping[str, _CommandWords]) -> str:
     if [ "$skip" = always ] || {{ [ "$skip" = maybe ] && [ "${{word#-}}" = "$word" ]; }}; then skip=; continue; fi
     skip=
     case $word in
-      {"|".join(_PROMPTS)}) [ -n "$command" ] || command=- ;;
+      {"|".join(_PROMPT_FLAGS)}) [ -n "$command" ] || command=- ;;
       {flags["always"]}) skip=always ;;
       {flags["maybe"]}) skip=maybe ;;
       -*) ;;
@@ -152,29 +160,30 @@ def _cases(commands: Mapping[str, _CommandWords]) -> str:
 
 
 def _branch(words: _CommandWords) -> list[str]:
+    """Return the lines of the branch of a command in `_cases`."""
     rows = ["      case $prev in"]
     rows += [
         f'        {"|".join(flag.names)}) found="{" ".join(flag.choices)}" ;;' for flag in words.flags if flag.choices
     ]
     folders, others = (
-        "|".join(name for flag in words.flags if _is_free(flag, is_folder) for name in flag.names)
+        "|".join(name for flag in words.flags if _takes_any(flag, is_folder=is_folder) for name in flag.names)
         for is_folder in (True, False)
     )
     rows += [f"        {folders}) folders=1 ;;"] if folders else []
     rows += [f"        {others}) ;;"] if others else []
-    rows += ["        *)", "          case $cur in", f'            -*) found="{" ".join(words.names)}" ;;']
-    if words.after:
+    rows += ["        *)", "          case $cur in", f'            -*) found="{" ".join(words.flag_names)}" ;;']
+    if words.following:
         rows += ["            *)", "              case $command:$last in"]
         rows += [
-            f'                {f"*:{word}" if word else ":"}) found="{" ".join(following)}" ;;'
-            for word, following in words.after.items()
+            f'                {f"*:{word}" if word else ":"}) found="{" ".join(next_words)}" ;;'
+            for word, next_words in words.following.items()
         ]
         rows += ["              esac ;;"]
     return [*rows, "          esac ;;", "      esac"]
 
 
-def _is_free(flag: Flag, is_folder: bool) -> bool:
-    """Return whether a flag takes a value without a list of choices: a folder if `is_folder`, otherwise another one."""
+def _takes_any(flag: Flag, *, is_folder: bool) -> bool:
+    """Return whether a flag takes any folder as value (`is_folder`), or any other text: it has no list of choices."""
     return flag.takes_value and not flag.choices and flag.typed.endswith(" DIR") == is_folder
 
 
@@ -194,7 +203,7 @@ function __qcode_words
     end
     set skip ''
     switch $word
-      case {" ".join(_PROMPTS)}
+      case {" ".join(_PROMPT_FLAGS)}
         test -n "$command"; or set command -
       case {flags["always"]}
         set skip always
@@ -230,8 +239,8 @@ def _fish(commands: Mapping[str, _CommandWords]) -> str:
     ]
     for name, words in commands.items():
         lines += [
-            f"complete -c qcode -f -n '__qcode_after {name} {word}' -a '{' '.join(following)}'"
-            for word, following in words.after.items()
+            f"complete -c qcode -f -n '__qcode_after {name} {word}' -a '{' '.join(next_words)}'"
+            for word, next_words in words.following.items()
         ]
         lines += _fish_flags(words, f"__qcode_command {name}")
     lines += _fish_flags(_CommandWords(FLAGS), '__qcode_command "" -')
@@ -242,7 +251,7 @@ def _fish_flags(words: _CommandWords, condition: str) -> list[str]:
     lines = []
     for flag in words.flags:
         value = f" -x -a '{' '.join(flag.choices)}'" if flag.choices else " -r" if flag.takes_value else ""
-        if _is_free(flag, is_folder=True):
+        if _takes_any(flag, is_folder=True):
             value = " -x -a '(__fish_complete_directories)'"
         for name in flag.names:
             kind = f"-l {name[2:]}" if name.startswith("--") else f"-s {name[1:]}"
