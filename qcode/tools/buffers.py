@@ -1,4 +1,4 @@
-"""Unsaved texts of an editor. If a file is open with unsaved changes, the model reads and edits these instead.
+"""Unsaved texts of an editor. For a file with unsaved changes, the model reads and edits the text in the editor.
 
 A buffer is used only if it is newer than the file. An editor that has not noticed a change of the file still holds a
 stale text: an earlier content of the file, or the text that the editor had when the file changed. In that case the file
@@ -8,6 +8,7 @@ is used.
 from __future__ import annotations
 
 import hashlib
+import threading
 from collections import OrderedDict, deque
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,7 @@ from qcode.tools import text_file
 from qcode.tools.disk import LoadedFile, Snapshot
 
 MAX_BUFFER_BYTES = 4 * 1024 * 1024
-"""The largest file, in bytes, whose text in the editor is used."""
+"""The maximum size in bytes of a file, and of its text in the editor, for the text in the editor to be used."""
 _MAX_FILES = 1_000
 """The number of files whose states are remembered."""
 _MAX_TEXTS = 32
@@ -26,7 +27,7 @@ _MAX_TEXTS = 32
 
 
 class BufferSource(Protocol):
-    """An editor. Both methods block, and never raise."""
+    """The connection to an editor. Both methods block, and never raise."""
 
     def text_of(self, path: Path) -> str | None:
         """Return the text of the file in the editor, None if the editor does not answer."""
@@ -42,7 +43,7 @@ class _BufferState:
 
     def __init__(self) -> None:
         self.file_digest = b""
-        """The digest of the last known bytes of the file."""
+        """The digest of the last known bytes of the file, empty before the file was first read or written."""
         self.stale: deque[bytes] = deque(maxlen=_MAX_TEXTS)
         """The digests of texts that are not newer than the file."""
 
@@ -53,12 +54,14 @@ class Buffers:
     def __init__(self, source: BufferSource) -> None:
         self._source = source
         self._states: OrderedDict[Path, _BufferState] = OrderedDict()
+        self._lock = threading.Lock()
+        """Held for each change of `_states`."""
 
     def with_unsaved_text(self, path: Path, label: str, loaded: LoadedFile) -> LoadedFile:
         """Return the file with the unsaved text of the editor.
 
-        Return `loaded` if there are no unsaved changes, or if the unsaved text is stale, empty, too large, or cannot be
-        encoded like the file.
+        Return `loaded` if there are no unsaved changes, the editor does not answer, or the file cannot be decoded. Also
+        return it if the unsaved text is stale, empty or too large, or cannot be encoded like the file.
         """
         if len(loaded.data) > MAX_BUFFER_BYTES:
             return loaded
@@ -78,7 +81,8 @@ class Buffers:
             return loaded
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         editor_digest = _digest(text)
-        # Another program changed the file, so the text that the editor has now is older than the file.
+        # Another program has changed the file since the last call, so the editor's text is older than the file. It
+        # stays stale until the user edits it.
         if has_disk_changed and editor_digest not in state.stale:
             state.stale.append(editor_digest)
         if editor_digest in state.stale:
@@ -92,7 +96,7 @@ class Buffers:
         return replace(loaded, data=data, snapshot=snapshot, is_unsaved=True)
 
     def note_write(self, path: Path, snapshot: Snapshot, data: bytes) -> None:
-        """Record a write by qcode; the editor may still hold the earlier text for a while."""
+        """Record that qcode has written `data` to the file. Until the editor reloads the file, its text is stale."""
         state = self._state_of(path)
         state.file_digest = snapshot.digest
         try:
@@ -109,11 +113,12 @@ class Buffers:
 
     def _state_of(self, path: Path) -> _BufferState:
         """Return the state of a file; drop the least recently used state if there are too many."""
-        state = self._states.setdefault(path, _BufferState())
-        self._states.move_to_end(path)
-        while len(self._states) > _MAX_FILES:
-            self._states.popitem(last=False)
-        return state
+        with self._lock:
+            state = self._states.setdefault(path, _BufferState())
+            self._states.move_to_end(path)
+            while len(self._states) > _MAX_FILES:
+                self._states.popitem(last=False)
+            return state
 
 
 def _digest(text: str) -> bytes:
