@@ -189,7 +189,7 @@ class SubagentRun:
                 client.name, kind.role, has_skills=any(spec.name == SKILL_TOOL for spec in specs)
             ),
             tools=specs,
-            retries=client.retries.unasked,
+            retries=client.retries.without_question,
             max_turns=kind.max_turns,
             compaction=CompactionSettings(None),
             fallback=None,

@@ -65,7 +65,7 @@ from qcode.protocol.reply import (
     ReasoningDelta,
     ReplyEnded,
     ReplyEvent,
-    TextCallRead,
+    TextCallsRecognized,
     TextDelta,
     ToolArgsDelta,
 )
@@ -238,7 +238,7 @@ class Turn:
             case CancelRequested():
                 self.tally.cancelled_by = incoming.limit
                 return self._cancel(is_unsent=incoming.is_unsent)
-            case TextCallRead(is_first=is_first):
+            case TextCallsRecognized(is_first=is_first):
                 return [Emit(Notice("info", synthetic.text_call_notice(self.model.name)))] if is_first else []
             case _:
                 return self._feed_reply(phase.reply, incoming) if isinstance(phase, Replying) else []
@@ -426,8 +426,9 @@ class Turn:
 
         size, settings = self._counter.size_of(self._plain_request()).tokens, self.settings
         writer, messages = self._compaction.start(self.model), tuple(self._messages)
+        retries = settings.retries.without_question
         compactor = Compactor(
-            messages, self.model, writer, settings.tools, settings.retries.unasked, cause=cause, size=size, focus=focus
+            messages, self.model, writer, settings.tools, retries, cause=cause, size=size, focus=focus
         )
         self.phase = phase = Compacting(compactor, then)
         return [Emit(CompactionStarted(cause)), *self._relay_compaction(phase, compactor.begin())]

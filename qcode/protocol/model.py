@@ -27,11 +27,13 @@ class ModelFacts:
     prefill: bool = False
     """The host can continue an assistant message."""
     images: bool | None = None
+    """The model accepts images."""
     thinking: bool = False
+    """The model can think before it answers."""
     inline_thinking: bool = False
-    """Reasoning arrives as `<think>` text."""
+    """The host sends reasoning as `<think>` in the text of a reply."""
     text_tool_calls: bool = False
-    """Calls arrive as text."""
+    """The host sends tool calls in the text of a reply."""
     web_search: bool | None = None
     """The host can search the web for the model."""
 
@@ -70,14 +72,15 @@ class RetrySettings:
     retry_after_max_s: float = 120.0
     """A failure is not retried if the server asks for a wait longer than this."""
     wait_for_limit: LimitWait = "never"
-    """Ask the user, always wait, or never wait at a rate limit with a known end.
+    """Whether a reply waits until a rate limit ends: after a question to the user, always, or never.
 
-    This decides if no retry is left or the wait is too long for a retry. A reply waits at most three times.
+    A retry comes first: qcode waits for the limit only if no retry is left, or if the end of the limit is further away
+    than `retry_after_max_s`. It does so at most three times in a reply, and only if the server names the end.
     """
     limit_wait_max_s: float = 7 * 86_400.0
-    """The longest wait for the end of such a limit. A random addition of up to 30 s is not counted."""
+    """The longest wait for the end of a rate limit, without the random delay of up to 30 s that is added to it."""
 
     @property
-    def unasked(self) -> RetrySettings:
+    def without_question(self) -> RetrySettings:
         """The same settings for work that cannot ask the user, such as a sub-agent."""
         return replace(self, wait_for_limit="never") if self.wait_for_limit == "ask" else self

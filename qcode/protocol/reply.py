@@ -1,7 +1,8 @@
 """The events of a streaming reply, the reasons why a reply stopped, and the outcomes of a turn.
 
-A complete stream is `ReplyStarted`, then blocks, then exactly one `ReplyEnded` as its last event. `ReplyEnded` is
-emitted at the end of the stream, not with the chunk that carries the stop reason, because usage may follow that chunk.
+A complete stream begins with `ReplyStarted` and ends with exactly one `ReplyEnded`. Between them are the events of
+blocks, and also reports of usage, searches and unreadable events. `ReplyEnded` is emitted at the end of the stream, not
+with the chunk that carries the stop reason, because usage may follow that chunk.
 Blocks are numbered from 0 in order of appearance within one attempt. A failure is not an event: the stream raises a
 `ProviderError`, also if it ends without its terminal event. A `StopReason` comes from the provider, an `Outcome` from
 qcode.
@@ -97,13 +98,13 @@ class WebSearched:
 
 
 @dataclass(frozen=True, slots=True)
-class TextCallRead:
-    """The host sent the next calls as text."""
+class TextCallsRecognized:
+    """The calls that follow were recognized in the text of the reply, because the host did not send them as calls."""
 
     form: str
-    """The format of the text."""
+    """The format of the calls in the text."""
     is_first: bool
-    """The format is new for this model."""
+    """Whether this model has not used the format before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ ReplyEvent: TypeAlias = (
     | EventDamaged
     | UsageReported
     | WebSearched
-    | TextCallRead
+    | TextCallsRecognized
     | ReplyEnded
 )
 
@@ -142,7 +143,7 @@ class StopReason(StrEnum):
     REFUSAL = "refusal"
     """The reply was refused or filtered."""
     PAUSED = "paused"
-    """The provider wants the reply back, to continue it."""
+    """The reply is unfinished: the provider continues it if qcode sends it back."""
     MALFORMED_CALL = "malformed_call"
     """The provider could not parse a call of the model."""
     UNKNOWN = "unknown"
@@ -170,7 +171,7 @@ class Limit(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class InvalidAnswer:
-    """The fault of an invalid answer."""
+    """Why an answer is invalid, and how to ask for another one."""
 
     reason: str
     """One line for the user."""

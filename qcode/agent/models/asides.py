@@ -2,7 +2,7 @@
 
 An aside is a separate turn with the same model, system prompt and history, without calls, compaction or fallback. Its
 truncated replies are continued as usual. Its messages are not stored; its usage is added to the usage of the turns.
-This loads with the first aside.
+The module is imported for the first aside.
 """
 
 from __future__ import annotations
@@ -37,8 +37,9 @@ from qcode.protocol.provider import Provider
 from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import JsonObject
 
-MAX_STEPS = 2
-_ID = "btw"
+MAX_REPLIES = 2
+"""The maximum number of model replies to an aside: if the first calls a tool, the second must answer without one."""
+_AGENT_ID = "btw"
 _NOTE = (
     "(Side question. Answer it from this conversation, briefly. You cannot call tools. Neither the question nor your "
     "answer becomes part of the conversation, and the work continues without you.)"
@@ -77,8 +78,8 @@ class Asides:
             conversation.tools,
             conversation.effort,
             client.output,
-            client.retries.unasked,
-            max_turns=MAX_STEPS,
+            client.retries.without_question,
+            max_turns=MAX_REPLIES,
             max_budget_usd=self.budget_left(),
             allows_calls=False,
         )
@@ -103,7 +104,7 @@ async def run_aside(
     name: str,
     on_usage: Callable[[TurnUsage], None] = lambda used: None,
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Run a turn without calls outside the conversation. `/cost` lists its usage as `name`."""
+    """Run a turn that is not part of the conversation and cannot call tools. `/cost` lists its usage as `name`."""
     running = conversation.turn
     driver = Driver(turn, client.observed, _Services(client))
     attempts: list[AttemptRecord] = []
@@ -113,7 +114,7 @@ async def run_aside(
                 if isinstance(event, ReplyFinished):
                     client.note_reply(event, turn.settings.output)
                     attempts += event.attempts
-                conversation.observe(AgentEvent(_ID, event))
+                conversation.observe(AgentEvent(_AGENT_ID, event))
                 yield event
     finally:
         ledger = turn.tally.ledger

@@ -267,7 +267,7 @@ class Clients:
         if options.wait_for_limit is not None:
             return RetrySettings(network.max_retries, network.retry_after_max_s, "always", options.wait_for_limit)
         retries = RetrySettings(network.max_retries, network.retry_after_max_s, network.wait_for_limit)
-        return retries if self._context.is_attended else retries.unasked
+        return retries if self._context.is_attended else retries.without_question
 
     def client_named(self, name: str) -> ModelClient:
         """Return a client for `provider/model`; raise `ValueError` with one line if it cannot be connected."""

@@ -35,7 +35,7 @@ _EVENT_TYPES: dict[str, type[Any]] = {
     kind.__name__: kind
     for kind in (
         events.ReplyStarted, TextDelta, ReasoningDelta, events.ToolCallStarted, ToolArgsDelta, BlockEnded,
-        events.EventDamaged, events.UsageReported, events.WebSearched, events.TextCallRead, ReplyEnded,
+        events.EventDamaged, events.UsageReported, events.WebSearched, events.TextCallsRecognized, ReplyEnded,
     )
 }  # fmt: skip
 _ERROR_FIELDS = ("status", "retry_after", "request_id", "code", "param", "resets_at", "period", "may_retry")

@@ -95,7 +95,7 @@ class Sampling:
             replace(
                 client.output, override=min(params.max_tokens, MAX_TOKENS), can_escalate=False, max_continuations=0
             ),
-            client.retries.unasked,
+            client.retries.without_question,
             max_turns=1,
             max_budget_usd=self._asides.budget_left(),
             allows_calls=False,

@@ -15,7 +15,7 @@ from typing import Literal
 
 from qcode.protocol.messages import Text, ToolResult
 from qcode.protocol.model import ModelRequest
-from qcode.protocol.reply import ReplyEnded, ReplyEvent, StopReason, TextCallRead, ToolCallStarted
+from qcode.protocol.reply import ReplyEnded, ReplyEvent, StopReason, TextCallsRecognized, ToolCallStarted
 from qcode.protocol.tools import ToolSpec
 from qcode.providers.blocks import CallHabits, MarkSearch
 from qcode.providers.text_calls.candidate import JsonScanner
@@ -264,7 +264,7 @@ class TailEvents(CallEvents):
         self._has_reported = True
         is_first = self._habits.form != self._tail.form
         self._habits.note_form(self._tail.form)
-        return [TextCallRead(self._tail.form, is_first=is_first), *events]
+        return [TextCallsRecognized(self._tail.form, is_first=is_first), *events]
 
 
 class _ObjectScanner:
