@@ -1,8 +1,8 @@
 """Approvals of tool servers and their tools, in one file of the state folder.
 
-A server is pinned with the contents of the files it starts (`identity`), a tool with its description when it was first
-offered. A changed server or tool is withheld until the user has seen the difference. A state file that cannot be read,
-or that other users could have written, approves nothing.
+A server is pinned with the contents of the files it starts, which `mcp.identity` finds. A tool is pinned with its
+description when it was first offered. A changed server or tool is withheld until the user has seen the difference. A
+state file that cannot be read, or that other users could have written, approves nothing.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from qcode.config import state_file
 from qcode.protocol.approvals import ServerApproval
 from qcode.text.clean import visible, visible_rows
 from qcode.text.json import Json, JsonObject
+from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -145,7 +146,8 @@ class Pins:
 def start_text(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> str:
     """Return everything that an approval covers: the configuration of a server, its files, and their changes.
 
-    Arguments of the user's configuration may be keys and are hidden; a project's file has no key of the user.
+    Arguments of a server in the user's configuration are hidden, because they may be keys. Those of a project's server
+    are shown: a file of the project does not contain a key of the user.
     """
     label = "command:" if spec.config.url is None else "address:"
     summary = f"file:     {visible(str(spec.origin))}\n{label}  {visible(spec.target)}"
@@ -162,7 +164,7 @@ def _file_note(file: TrustedFile) -> str:
 
 
 def pin_of(tool: CheckedTool) -> Pin:
-    """Return the pin of a tool."""
+    """Return the current form of a tool, to compare with its pin or to replace it."""
     import json
 
     schema = json.dumps(tool.spec.parameters, indent=1, sort_keys=True, ensure_ascii=False)
@@ -204,8 +206,21 @@ def _pins_to_json(pins: Mapping[str, Pin]) -> JsonObject:
     return {name: {"hash": pin.hash, "text": pin.text} for name, pin in pins.items()}
 
 
-def start_reason(spec: ServerSpec, pins: Pins) -> str:
-    """Return why an approval to start a server is needed."""
+def start_question(spec: ServerSpec, pins: Pins, files: Mapping[str, TrustedFile]) -> ServerApproval:
+    """Return the question whether to start a server."""
+    text = f"{_start_reason(spec, pins)} Start it now and in the future?"
+    return ServerApproval(approval_id(spec, "run", files=files), spec.name, text, start_text(spec, pins, files))
+
+
+def tools_question(spec: ServerSpec, changes: Sequence[ToolChange]) -> ServerApproval:
+    """Return the question whether to offer changed tools of a server to models."""
+    text = f"{count_text(len(changes), 'tool')} of the server {spec.name} changed. Make them available to models?"
+    detail = "\n\n".join(change.diff() for change in changes)
+    return ServerApproval(approval_id(spec, "tools", changes), spec.name, text, detail)
+
+
+def _start_reason(spec: ServerSpec, pins: Pins) -> str:
+    """Return why a server must be approved before it starts."""
     if not spec.is_from_project:
         return f"Files that your tool server {spec.name} runs have changed since its last start."
     if not pins.was_approved(spec):
@@ -219,7 +234,7 @@ def start_reason(spec: ServerSpec, pins: Pins) -> str:
     return f"This project wants to start the tool server {spec.name} ({was})."
 
 
-def ask_login(spec: ServerSpec, problem: str) -> ServerApproval:
+def login_question(spec: ServerSpec, problem: str) -> ServerApproval:
     """Return the question whether to sign in to a server that refuses requests."""
     text = f"The tool server {spec.name} refuses requests: {problem}. Sign in with your browser?"
     return ServerApproval(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.mcp.context import NotApprovedError, ServerContext
 from qcode.agent.mcp.deferred import DEFER_SHARE, FindTools, UseTool, estimate_tokens, search_specs
-from qcode.agent.mcp.pins import Pins, ToolChange, approval_id, ask_login, changes_of, pin_of, start_reason, start_text
+from qcode.agent.mcp.pins import Pins, ToolChange, changes_of, login_question, pin_of, start_question, tools_question
 from qcode.agent.mcp.spec import (
     INLINE_SCOPE,
     MAX_REASON,
@@ -570,18 +570,10 @@ class Servers:
     def _approval(self, server: _Server) -> ServerApproval:
         spec = server.spec
         if server.state == "sign-in":
-            return ask_login(spec, server.problem.partition(":")[0])
+            return login_question(spec, server.problem.partition(":")[0])
         if server.state == "waiting":
-            return ServerApproval(
-                approval_id(spec, "run", files=server.files),
-                spec.name,
-                f"{start_reason(spec, self._pins)} Start it now and in the future?",
-                start_text(spec, self._pins, server.files),
-            )
-        count = count_text(len(server.changes), "tool")
-        text = f"{count} of the server {spec.name} changed. Make them available to models?"
-        detail = "\n\n".join(change.diff() for change in server.changes)
-        return ServerApproval(approval_id(spec, "tools", server.changes), spec.name, text, detail)
+            return start_question(spec, self._pins, server.files)
+        return tools_question(spec, server.changes)
 
     def _notify(self, level: Level, text: str, *, is_unattended: bool = False) -> None:
         if text not in self._shown_notices and not (is_unattended and self._is_attended):
