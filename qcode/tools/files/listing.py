@@ -187,7 +187,7 @@ def _list_folder(arguments: Arguments, workspace: Workspace) -> ToolOutcome:
     listing = _Listing()
     _add_entries(
         listing,
-        walk.folder(location.base, location.path),
+        walk.listed_folder(location.base, location.path),
         arguments.integer("depth", 2),
         0,
         budget,
@@ -215,7 +215,7 @@ def _add_entries(
     the deepest entries.
     """
     listed = []
-    for item in folder.items():
+    for item in folder.entries():
         if item.is_ignored and not shows_ignored:
             listing.ignored += 1
         elif budget[0] <= 0:
@@ -226,20 +226,20 @@ def _add_entries(
     for item in listed:
         indent = "  " * (level + 1)
         mark = "  [ignored]" if item.is_ignored else ""
-        if item.folder is None:
-            listing.lines.append(f"{indent}{printable(item.name + item.description)}{mark}")
+        if item.subfolder is None:
+            listing.lines.append(f"{indent}{printable(item.name + item.detail)}{mark}")
             continue
         line_index = len(listing.lines)
         listing.lines.append("")
         is_open = level + 1 < depth and not item.is_ignored
         if is_open:
-            _add_entries(listing, item.folder, depth, level + 1, budget, shows_ignored=shows_ignored)
-        count = "" if is_open else _size_text(item.folder)
+            _add_entries(listing, item.subfolder, depth, level + 1, budget, shows_ignored=shows_ignored)
+        count = "" if is_open else _count_note(item.subfolder)
         listing.lines[line_index] = f"{indent}{printable(item.name)}/{count}{mark}"
 
 
-def _size_text(folder: walk.Folder) -> str:
-    return f"  ({count_text(folder.size(), 'entry', 'entries')})"
+def _count_note(folder: walk.Folder) -> str:
+    return f"  ({count_text(folder.count(), 'entry', 'entries')})"
 
 
 def _label(location: WorkspacePath) -> str:

@@ -84,60 +84,67 @@ class _Level:
 
 
 @dataclass(frozen=True, slots=True)
-class Item:
-    """An entry of a folder. `folder` is None for a file or link; `description` is its size or the link's target."""
+class FolderEntry:
+    """An entry of a folder."""
 
     name: str
-    description: str
+    detail: str
+    """The text to show after the name: the size of a file, or the target of a link after an arrow."""
     is_ignored: bool
-    folder: Folder | None
+    subfolder: Folder | None
+    """The entry as a folder, None for a file or link."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder with its ignore rules. Nothing is read before `items` or `size`."""
+    """A folder of a listing. It is read only by `entries` and `count`."""
 
     root: Path
     relative: str
+    """Its path from `root`, with `/` as separator; empty for `root` itself."""
     rules: _Rules
+    """The ignore rules of the folders above it."""
 
-    def items(self) -> list[Item]:
+    def entries(self) -> list[FolderEntry]:
         """Return the entries except `.git`, folders first, sorted by name."""
         level = _Level.of(self.root, self.relative, self.rules)
-        items = [self._item(entry, level.rules) for entry in level.entries if entry.name != ".git"]
-        return sorted(items, key=lambda item: (item.folder is None, item.name))
+        entries = [self._entry(entry, level.rules) for entry in level.entries if entry.name != ".git"]
+        return sorted(entries, key=lambda entry: (entry.subfolder is None, entry.name))
 
-    def size(self) -> int:
-        """Return the number of entries."""
+    def count(self) -> int:
+        """Return the number of all entries, also of `.git` and ignored ones; 0 if the folder cannot be read."""
         try:
             with os.scandir(self.root / self.relative) as entries:
                 return sum(1 for _ in entries)
         except OSError:
             return 0
 
-    def _item(self, entry: os.DirEntry[str], rules: _Rules) -> Item:
+    def _entry(self, entry: os.DirEntry[str], rules: _Rules) -> FolderEntry:
         relative = f"{self.relative}/{entry.name}" if self.relative else entry.name
         is_folder = entry.is_dir(follow_symlinks=False)
         is_ignored = _is_ignored(rules, relative, is_folder=is_folder)
         if is_folder:
-            return Item(entry.name, "", is_ignored, Folder(self.root, relative, rules))
+            return FolderEntry(entry.name, "", is_ignored, Folder(self.root, relative, rules))
         try:
             if entry.is_symlink():
-                description = f" -> {os.readlink(entry.path)}"  # noqa: PTH115  # the text of the link, unchanged
+                detail = f" -> {os.readlink(entry.path)}"  # noqa: PTH115  # the text of the link, unchanged
             else:
-                description = f"  {entry.stat(follow_symlinks=False).st_size:,}"
+                detail = f"  {entry.stat(follow_symlinks=False).st_size:,}"
         except OSError:
-            description = ""
-        return Item(entry.name, description, is_ignored, None)
+            detail = ""
+        return FolderEntry(entry.name, detail, is_ignored, None)
 
 
-def folder(root: Path, start: Path) -> Folder:
-    """Return the folder `start`, which is `root` or below it, even if it is ignored itself."""
+def listed_folder(root: Path, start: Path) -> Folder:
+    """Return the folder `start` for a listing. `start` is `root` or below it, and may be ignored itself."""
     return Folder(root, "/".join(start.relative_to(root).parts), _rules_above(root, start))
 
 
 def _rules_above(root: Path, start: Path) -> _Rules:
-    """Return the rules for the entries of `start` in the folders above it, none if they ignore `start` itself."""
+    """Return the ignore rules of `.git/info/exclude` and of the folders above `start`.
+
+    If one of them ignores `start` or a folder above it, return no rules.
+    """
     rules = _with_file((), "", root / ".git/info/exclude")
     parts = start.relative_to(root).parts
     for depth in range(len(parts)):
@@ -165,10 +172,10 @@ def _with_file(rules: _Rules, folder: str, path: Path) -> _Rules:
 
 
 def _is_fast_to_match(line: str) -> bool:
-    """Return whether matching a rule is fast for every name.
+    """Return whether a rule is matched fast against every name.
 
-    The time grows with the length of the name to the power of the number of wildcards. A rule with too many wildcards
-    is ignored, because a name could make it take forever.
+    With k wildcards, matching a name of length n takes up to n^k steps, so a rule with too many wildcards is dropped:
+    a long name could make the walk hang.
     """
     max_in_name = max(len(_WILDCARDS.findall(name)) for name in line.split("/"))
     return max_in_name <= _MAX_WILDCARDS_IN_NAME and len(_WILDCARDS.findall(line)) <= _MAX_WILDCARDS_IN_RULE
