@@ -17,13 +17,14 @@ from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
 PROGRAM = "claude-code"
 _MESSAGE_TYPES = ("user", "assistant")
 _TITLES = {"custom-title": "customTitle", "ai-title": "aiTitle"}
-# Records without content of the conversation.
+"""The types of records that give the session a title, each with the field of the title; the best first."""
 _BOOKKEEPING = frozenset(
     {
         *("agent-color", "agent-name", "agent-setting", "attachment", "file-history-snapshot", "last-prompt", "mode"),
         *("permission-mode", "pr-link", "progress", "queue-operation", "summary", "system", "tag", "worktree-state"),
     }
 )
+"""The types of records that are not part of the conversation."""
 _PROGRAM_PREFIXES = ("<command-", "<local-command-", "<bash-", "<task-notification>", "<system-reminder>", "Caveat: ")
 """Starts of texts that Claude Code writes in the user's name: output of its commands, reminders."""
 
@@ -38,7 +39,7 @@ def is_session(records: Sequence[JsonObject]) -> bool:
 
 
 def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
-    """Convert the records of the session file `name`. `builder` must be empty, except for counts."""
+    """Convert the records of the session file `name`. `builder` must be new; it may have counts of skipped records."""
     main = [record for record in records if record.get("isSidechain") is not True]
     builder.left_out["messages of sub-agents"] += sum(
         record.get("isSidechain") is True and record.get("type") in _MESSAGE_TYPES for record in records
@@ -46,25 +47,28 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
     on_branch = set(map(id, branch(main)))
     titles: dict[str, str] = {}
     own_ids = {text_in(record.get("uuid")) for record in records}
-    for entry in main:
-        kind = text_in(entry.get("type"))
+    for record in main:
+        kind = text_in(record.get("type"))
         if kind in _MESSAGE_TYPES:
-            if id(entry) in on_branch:
-                _read_message(entry, builder)
+            if id(record) in on_branch:
+                _read_message(record, builder)
             else:
                 builder.left_out["messages of branches that were rewound"] += 1
         elif kind in _TITLES:
-            titles[kind] = text_in(entry.get(_TITLES[kind]))
-        elif not _read_queued_prompt(entry, builder):
-            counter = builder.bookkeeping if kind in _BOOKKEEPING else builder.left_out
-            counter[kind if kind in _BOOKKEEPING else f"unknown record {kind or 'without type'}"] += 1
+            titles[kind] = text_in(record.get(_TITLES[kind]))
+        elif _is_queued_prompt(record):
+            _read_queued_prompt(record, builder)
+        elif kind in _BOOKKEEPING:
+            builder.bookkeeping[kind] += 1
             # The file may also contain summaries of other sessions.
-            if kind == "summary" and entry.get("leafUuid") in own_ids:
-                titles[kind] = text_in(entry.get("summary"))
+            if kind == "summary" and record.get("leafUuid") in own_ids:
+                titles[kind] = text_in(record.get("summary"))
+        else:
+            builder.left_out[f"unknown record {kind or 'without type'}"] += 1
     title = next((titles[kind] for kind in (*_TITLES, "summary") if titles.get(kind)), "")
-    first: JsonObject = next((entry for entry in main if "cwd" in entry), {})
-    session_id = next((value for entry in main if (value := text_in(entry.get("sessionId")))), name)
-    created = next((value for entry in main if (value := text_in(entry.get("timestamp")))), "")
+    first: JsonObject = next((record for record in main if "cwd" in record), {})
+    session_id = next((value for record in main if (value := text_in(record.get("sessionId")))), name)
+    created = next((value for record in main if (value := text_in(record.get("timestamp")))), "")
     items = builder.finish()
     cwd = text_in(first.get("cwd"))
     return ForeignSession(PROGRAM, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
@@ -88,7 +92,7 @@ def branch(records: Sequence[JsonObject]) -> list[JsonObject]:
     on_path = {uuid for leaf in leaves.values() for uuid in _path(leaf, by_uuid)}
     replies = {reply for uuid in on_path if uuid in by_uuid and (reply := _reply_id(by_uuid[uuid]))}
     result = [message for message in messages if _key(message) in on_path or _reply_id(message) in replies]
-    calls = {call for entry in result for call in _ids(entry, "tool_use", "id")}
+    calls = {call for record in result for call in _ids(record, "tool_use", "id")}
     chosen = set(map(id, result))
     return [
         message
@@ -124,17 +128,17 @@ def _ids(record: JsonObject, kind: str, name: str) -> Iterable[str]:
     return (text_in(block.get(name)) for block in content if block.get("type") == kind)
 
 
-def _read_queued_prompt(record: JsonObject, builder: TranscriptBuilder) -> bool:
-    """Read a prompt that was typed while a turn ran, if `record` is one; it is an attachment of the next request."""
-    attachment = object_in(record.get("attachment"))
-    if record.get("type") != "attachment" or attachment.get("type") != "queued_command":
-        return False
-    prompt = attachment.get("prompt")
+def _is_queued_prompt(record: JsonObject) -> bool:
+    """Return whether `record` is a prompt that was typed while a turn ran: an attachment of the next request."""
+    return record.get("type") == "attachment" and object_in(record.get("attachment")).get("type") == "queued_command"
+
+
+def _read_queued_prompt(record: JsonObject, builder: TranscriptBuilder) -> None:
+    prompt = object_in(record.get("attachment")).get("prompt")
     blocks = _read_blocks(
         [{"type": "text", "text": prompt}] if isinstance(prompt, str) else objects_in(prompt), builder
     )
     builder.add_prompt(blocks, text_in(record.get("timestamp")))
-    return True
 
 
 def _read_message(record: JsonObject, builder: TranscriptBuilder) -> None:
