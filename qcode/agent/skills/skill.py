@@ -30,15 +30,15 @@ _STRICT_NAME = lazy_pattern(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 FIELDS: Mapping[str, str] = {
     "name": "the name of the skill, if it has only letters, digits, `-` and `_`; otherwise the folder gives the name",
     "description": "required: tells the model when to load the skill",
-    "when_to_use": "more of the same; the model sees it after the description",
+    "when_to_use": "tells the model more about when to load the skill, after the description",
     "argument-hint": "a hint for the text after `/name`, shown while you type it",
     "arguments": "names for the words after `/name`: with `arguments: [file]`, `$file` is the first word",
     "disable-model-invocation": "`true` hides the skill from the model, so only you run it",
     "user-invocable": "`false` removes `/name`, so only the model loads the skill",
     "context": "`fork` runs the skill in a sub-agent",
     "agent": "the kind of the sub-agent, with `context: fork`",
-    "model": "the PROVIDER/MODEL that answers `/name`, in your own folders only; with `context: fork`, `haiku` is the "
-    "`small_model` of your configuration",
+    "model": "the PROVIDER/MODEL that answers `/name`, if the skill is in one of your own folders; with "
+    "`context: fork`, `haiku` stands for the `small_model` of your configuration",
     "allowed-tools": "is shown to you, but grants no permission",
     "license": "is shown to you",
     "compatibility": "is shown to you",
@@ -81,7 +81,7 @@ class Skill:
     license: str = ""
     compatibility: str = ""
     unknown_fields: tuple[str, ...] = ()
-    """The fields of the file that have no effect."""
+    """The fields of the file that qcode does not know (`FIELDS`)."""
     size: int = 0
     """The size of the text in bytes."""
     is_command: bool = False
@@ -126,8 +126,8 @@ def read_skill(file: Path, label: str, folder_label: str, *, is_from_project: bo
     def read_or_warn(read: Callable[[], ValueT], default: ValueT) -> ValueT:
         try:
             return read()
-        except FrontMatterError as problem:
-            warnings.append(str(problem))
+        except FrontMatterError as error:
+            warnings.append(str(error))
             return default
 
     name = read_or_warn(lambda: front_matter.text("name"), None)
@@ -189,10 +189,11 @@ def _handle(name: str | None, folder: str) -> str:
 
 
 def _name_warnings(front_matter: FrontMatter, name: str | None, handle: str, folder: str) -> list[str]:
-    """Return a warning if the name breaks the rules of the format, otherwise an empty list."""
+    """Return a warning if the name is missing or breaks the rules of the format, otherwise an empty list."""
     if name is None:
-        is_written = "name" in front_matter.fields and bool(front_matter.fields["name"].source)
-        warning = "" if is_written else f"`name` is missing; used: {handle}"  # an invalid name has a warning already
+        # A name that is present but cannot be read already has a warning.
+        is_present = "name" in front_matter.fields and bool(front_matter.fields["name"].source)
+        warning = "" if is_present else f"`name` is missing; used: {handle}"
     elif _STRICT_NAME.fullmatch(name) is None or len(name) > MAX_NAME:
         allowed = f"at most {MAX_NAME} lower-case letters, digits and single hyphens"
         used = "" if handle == name else f"; used: {handle}"
