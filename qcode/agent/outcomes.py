@@ -160,6 +160,8 @@ _LIMITS = {
     Limit.COST: ("--max-budget-usd", "cost limit"),
     Limit.TIME: ("--timeout", "time limit"),
 }
+MIN_NAMED_WAIT_S = 60.0
+"""The shortest wait for which a message names the time at which the limit ends."""
 UNEXPECTED_END = "The turn stopped unexpectedly. Everything shown is kept. Send the prompt again."
 """The notice of the app if a conversation yields no `TurnEnded`."""
 
@@ -207,7 +209,10 @@ def restored_text(restored: PartialRestored) -> str:
 
 
 def shortfall(ended: TurnEnded, note: str) -> str:
-    """Return why the turn has no complete answer, empty if it has one. `note` is a notice about its last reply."""
+    """Return why the turn has no complete answer, for the user; empty if it has one.
+
+    `note` is the notice about its last reply, empty if there was none.
+    """
     match ended.outcome:
         case Outcome.ERROR:
             return _failure_text(ended)
@@ -241,7 +246,7 @@ def denial_line(count: int, flags: str, unallowable: int) -> str:
 
 def summary(ended: TurnEnded) -> str:
     """Return the usage of a turn in one line: requests by cause, tokens, cost."""
-    text = _requests(ended.api_calls)
+    text = _requests_text(ended.api_calls)
     for number, unit in ((ended.usage.input, "in"), (ended.usage.output, "out")):
         if number is not None:
             text += f", {number:,} tokens {unit}"
@@ -255,19 +260,19 @@ def _failure_text(ended: TurnEnded) -> str:
     if error is None:
         return "the turn failed for an unknown reason"
     has_id = error.request_id and error.request_id not in error.message
-    return error.message + (f" (request {error.request_id})" if has_id else "") + _limit_end(error)
+    return error.message + (f" (request {error.request_id})" if has_id else "") + _limit_end_text(error)
 
 
 def limit_wait_text(event: LimitReached) -> str:
     """Return the limit that the turn waits for, and the time of its end."""
-    return f"{event.error.message}; waiting until {time_text(event.error)} (in {duration_text(event.seconds)})"
+    return f"{event.error.message}; waiting until {limit_end_time(event.error)} (in {duration_text(event.seconds)})"
 
 
 def limit_approval(event: LimitReached) -> LimitApproval:
     """Return the question whether to wait for the end of a limit."""
     if event.seconds <= 0:
         return LimitApproval("The limit has ended. Continue this turn?", event.error.message)
-    ends = f"{time_text(event.error)} (in {duration_text(event.seconds)})"
+    ends = f"{limit_end_time(event.error)} (in {duration_text(event.seconds)})"
     return LimitApproval(f"Wait until {ends} and continue?", event.error.message)
 
 
@@ -280,7 +285,7 @@ def fallback_text(event: ModelFellBack) -> str:
     return f"{event.error.message.rstrip('.')}. This turn continues with {event.to_model}."
 
 
-def time_text(error: ErrorInfo) -> str:
+def limit_end_time(error: ErrorInfo) -> str:
     """Return the local time at which the limit in an error ends, with its date unless it is today; or empty."""
     if error.resets_at is None:
         return ""
@@ -293,19 +298,15 @@ def utc_text(resets_at: int) -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(resets_at))
 
 
-def _limit_end(error: ErrorInfo) -> str:
+def _limit_end_text(error: ErrorInfo) -> str:
     """Return the end of a limit and the command to run then; empty if the end is unknown or near."""
     if error.resets_at is None or (error.retry_after or 0) < MIN_NAMED_WAIT_S:
         return ""
     limit = f"limit of {error.limited_model}" if error.limited_model else "limit"
-    reached = f"; {limit} reached until {time_text(error)} ({utc_text(error.resets_at)})"
+    reached = f"; {limit} reached until {limit_end_time(error)} ({utc_text(error.resets_at)})"
     if error.wait_refusal:
         return f"{reached}, {error.wait_refusal}; then run qcode --continue -p TEXT"
     return f"{reached}; then run qcode --continue -p TEXT, or use --wait-for-limit"
-
-
-MIN_NAMED_WAIT_S = 60.0
-"""The shortest wait for which a message names the time at which the limit ends."""
 
 
 def _truncation_text(ended: TurnEnded) -> str:
@@ -383,7 +384,8 @@ def requests_note(calls: ApiCalls, discarded: int, *, is_explained: bool = False
     return f"{text}."
 
 
-def _requests(calls: ApiCalls) -> str:
+def _requests_text(calls: ApiCalls) -> str:
+    """Return the number of requests and their causes, such as `3 API calls (1 initial + 2 continuations)`."""
     parts = (
         f"{calls.initial} initial" if calls.initial else "",
         count_text(calls.escalations, "escalation") if calls.escalations else "",
@@ -395,7 +397,7 @@ def _requests(calls: ApiCalls) -> str:
     return count_text(calls.total, "API call") + (f" ({causes})" if causes else "")
 
 
-def answer_shortfall(ended: TurnEnded) -> str:
+def subagent_shortfall(ended: TurnEnded) -> str:
     """Return why a sub-agent has no finished answer, for the model that started it; empty if it has one."""
     match ended.outcome:
         case Outcome.END_TURN:

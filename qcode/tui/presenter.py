@@ -19,12 +19,12 @@ from qcode.agent.outcomes import (
     fallback_text,
     hook_text,
     limit_approval,
+    limit_end_time,
     requests_note,
     restored_text,
     retry_cause,
     retry_text,
     searched_text,
-    time_text,
 )
 from qcode.protocol.approvals import (
     CallApproval,
@@ -287,7 +287,7 @@ class Presenter:
                 self._interaction.ask(limit_approval(event), "")
             case LimitReached():
                 self._activity_text = ""
-                limit = f"limit until {time_text(event.error)}"
+                limit = f"limit until {limit_end_time(event.error)}"
                 self._status.show_activity(Activity(limit, now, now + event.seconds, attempt=0))
             case Waiting():
                 self._activity_text = ""
