@@ -140,7 +140,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
     def _add_commands(self, commands: tuple[Command, ...]) -> None:
         """Create the objects behind keys and commands, whose imports take as long as the first paint."""
         from qcode.tui.commands.command import CommandContext
-        from qcode.tui.commands.help import bindings
+        from qcode.tui.commands.keymap import bindings
         from qcode.tui.commands.table import COMMANDS, show_start
         from qcode.tui.panels.servers import ServerWatch
         from qcode.tui.prompt.attachments import AttachmentFinder

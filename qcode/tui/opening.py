@@ -14,7 +14,7 @@ from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.events import Notice
 from qcode.tui.commands.command import Command, typed_names
-from qcode.tui.commands.help import key_problems
+from qcode.tui.commands.keymap import key_problems
 from qcode.tui.commands.table import COMMANDS, as_command, as_skill_command
 
 

@@ -11,7 +11,7 @@ from qcode.config.definitions import CustomCommand
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions
 from qcode.protocol.events import SteeringAdded
 from qcode.tui.commands.command import Command
-from qcode.tui.commands.help import key_problems, keymap
+from qcode.tui.commands.keymap import key_problems, keymap
 from qcode.tui.commands.table import COMMANDS
 from qcode.tui.prompt.editor import EditorError, edit_text, editor_command
 from qcode.tui.prompt.history import PromptHistory

@@ -38,7 +38,7 @@ def _permissions(context: CommandContext, argument: str) -> None:
     elif action in ("", "list"):
         context.view.show_panel("Permissions", control_text.permissions_text(permissions))
     elif action == "check" and operand:
-        kind, value = control_text.read_checked(operand)
+        kind, value = control_text.parse_check(operand)
         context.view.run_later(_check(context, kind, value))
     elif action in (*control_text.EFFECTS, *control_text.REMOVE_WORDS, *control_text.SAVE_WORDS) and operand:
         try:

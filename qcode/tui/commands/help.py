@@ -1,17 +1,10 @@
-"""Help, the list of keys, and the key bindings: the keys of each command, with those that the user has changed.
-
-The functions about keys are pure.
-"""
+"""The commands `/help` and `/keys`, and the texts they show."""
 
 from __future__ import annotations
 
-import string
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 
-from textual.binding import Binding, BindingsMap
-from textual.keys import KEY_NAME_REPLACEMENTS, Keys, _character_to_key, key_to_character
-
-from qcode.text.match import nearest_hint, sentences, suggestion
+from qcode.text.match import sentences, suggestion
 from qcode.tui.commands.command import (
     Command,
     CommandContext,
@@ -21,6 +14,7 @@ from qcode.tui.commands.command import (
     table_text,
     typed_names,
 )
+from qcode.tui.commands.keymap import current_keys
 from qcode.tui.prompt.editing import EDITING_KEYS
 
 PROMPT_KEYS: tuple[tuple[str, str], ...] = (
@@ -149,79 +143,3 @@ HELP: tuple[Command, ...] = (
         needs_screen=True,
     ),
 )
-
-
-NO_KEY = "none"
-"""The value that removes all keys of a command."""
-
-_MODIFIERS = frozenset({"ctrl", "alt", "shift", "super", "hyper", "meta"})
-_TEXTUAL_KEYS = frozenset((*(str(key.value) for key in Keys), *KEY_NAME_REPLACEMENTS.values()))
-
-
-def keymap(user_keys: Mapping[str, str], commands: Sequence[Command]) -> dict[str, tuple[str, ...]]:
-    """Return the keys of each command by its id. A key the user assigns is removed from its previous command."""
-    ids = {command.id for command in commands}
-    assigned = {command_id: _split_keys(keys) for command_id, keys in user_keys.items() if command_id in ids}
-    used_keys = {key for keys in assigned.values() for key in keys}
-    return {
-        command.id: assigned[command.id]
-        if command.id in assigned
-        else tuple(key for key in command.keys if key not in used_keys)
-        for command in commands
-    }
-
-
-def bindings(user_keys: Mapping[str, str], commands: Sequence[Command]) -> BindingsMap:
-    """Return the key bindings of the app, which take precedence over those of its widgets."""
-    keys = keymap(user_keys, commands)
-    return BindingsMap(
-        Binding(key, f"command('{command.id}')", command.title, show=False, priority=True, id=command.id)
-        for command in commands
-        for key in keys[command.id]
-    )
-
-
-def current_keys(context: CommandContext) -> dict[str, tuple[str, ...]]:
-    """Return the keys of each command by its id, including the user's own."""
-    return keymap(context.agent.context.settings.ui.keys, context.commands)
-
-
-def key_problems(user_keys: Mapping[str, str], commands: Sequence[Command]) -> Iterator[tuple[str, str]]:
-    """Yield the id and an error for each invalid entry: unknown command, unknown key, or one key for two commands."""
-    ids = [command.id for command in commands]
-    owners: dict[str, str] = {}
-    for command_id, keys in user_keys.items():
-        if command_id not in ids:
-            yield command_id, f"unknown command {command_id}; {nearest_hint(command_id, ids)}"
-            continue
-        for key in _split_keys(keys):
-            if not _is_key(key):
-                yield command_id, f'unknown key "{key}"; write keys like ctrl+y, alt+enter, f5 or question_mark'
-            elif key in owners:
-                yield command_id, f"{key} is already the key of {owners[key]}"
-            owners.setdefault(key, command_id)
-
-
-def _split_keys(keys: str) -> tuple[str, ...]:
-    """Return the keys in a comma-separated text, with Textual's names; none for `NO_KEY`."""
-    if keys.strip().lower() == NO_KEY:
-        return ()
-    return tuple(_textual_key(key) for part in keys.split(",") if (key := part.strip()))
-
-
-def _textual_key(key: str) -> str:
-    """Return a key as Textual reports it: `Shift+Ctrl+Y` is `ctrl+shift+y`, `?` is `question_mark`."""
-    *modifiers, last = key.split("+") if len(key) > 1 else [key]
-    if len(last) == 1 and not last.isalnum():
-        last = _character_to_key(last)
-    if len(last) > 1 or modifiers:
-        last = last.lower()
-    return "+".join((*sorted(modifier.lower() for modifier in modifiers), last))
-
-
-def _is_key(key: str) -> bool:
-    *modifiers, last = key.split("+")
-    if not set(modifiers) <= _MODIFIERS or len(set(modifiers)) != len(modifiers):
-        return False
-    # `key_to_character` knows every Unicode name, such as `tangerine`, so accept only keys that a keyboard has.
-    return len(last) == 1 or last in _TEXTUAL_KEYS or (key_to_character(last) or "\0") in string.punctuation

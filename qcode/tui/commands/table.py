@@ -28,7 +28,8 @@ from qcode.tui.commands.command import (
     unknown_command,
 )
 from qcode.tui.commands.controls import CONTROLS, SERVERS, send_skill
-from qcode.tui.commands.help import HELP, keymap
+from qcode.tui.commands.help import HELP
+from qcode.tui.commands.keymap import keymap
 from qcode.tui.commands.sessions import SESSIONS
 from qcode.tui.commands.view import SETTINGS, VIEW
 from qcode.tui.main_widgets import MainWidgets

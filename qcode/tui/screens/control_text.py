@@ -1,4 +1,4 @@
-"""Rules, decisions and tools as sanitized text, for screens, panels and the linear mode.
+"""Permission rules, decisions and tools as sanitized text, for screens, panels and the linear mode.
 
 This is not part of `commands.controls`, because two screens use it, and `commands.controls` opens those screens.
 """
@@ -50,22 +50,22 @@ def rule_line(rule: RuleInForce) -> str:
     return visible(f"{rule.effect} {rule.text}")
 
 
-def decision_label(decision: CallRecord) -> str:
-    """Return the decision in a few words, such as `allowed once`."""
-    return _DECISION_LABELS[decision.decision]
+def decision_label(record: CallRecord) -> str:
+    """Return the decision on a call in a few words, such as `allowed once`."""
+    return _DECISION_LABELS[record.decision]
 
 
-def call_text(decision: CallRecord, limit: int = 200) -> str:
+def call_text(record: CallRecord, limit: int = 200) -> str:
     """Return the call in at most `limit` characters, with invisible characters made visible."""
-    return cut(f"{visible(decision.call.name)} {main_argument(decision.call, limit)}".strip(), limit)
+    return cut(f"{visible(record.call.name)} {main_argument(record.call, limit)}".strip(), limit)
 
 
-def clock_text(at: float) -> str:
+def clock_text(timestamp: float) -> str:
     """Return a time in seconds since 1970 as local time, such as `14:03:59`."""
-    return f"{datetime.fromtimestamp(at).astimezone():%H:%M:%S}"
+    return f"{datetime.fromtimestamp(timestamp).astimezone():%H:%M:%S}"
 
 
-def clock_texts(times: Sequence[str]) -> list[str]:
+def time_labels(times: Sequence[str]) -> list[str]:
     """Format ISO 8601 times in local time: `14:03`, or `Nov 20 14:03` if they are on several days; "" if invalid."""
     local = [_local(time) for time in times]
     days = {time.date() for time in local if time is not None}
@@ -80,12 +80,12 @@ def _local(time: str) -> datetime | None:
         return None
 
 
-def decision_text(decision: CallRecord) -> str:
+def decision_text(record: CallRecord) -> str:
     """Return a decision in full: call, time, reason and rule."""
-    outcome = {"ran": "ran without asking", "denied": "denied by you"}.get(decision.decision, decision_label(decision))
-    reason = f": {visible(decision.reason)}" if decision.reason else ""
-    rule = f" (rule {visible(decision.rule)})" if decision.rule else ""
-    return f"{clock_text(decision.timestamp)} {call_text(decision, _MAX_CALL)}\n{outcome}{reason}{rule}"
+    outcome = {"ran": "ran without asking", "denied": "denied by you"}.get(record.decision, decision_label(record))
+    reason = f": {visible(record.reason)}" if record.reason else ""
+    rule = f" (rule {visible(record.rule)})" if record.rule else ""
+    return f"{clock_text(record.timestamp)} {call_text(record, _MAX_CALL)}\n{outcome}{reason}{rule}"
 
 
 def mode_line(permissions: Permissions) -> str:
@@ -97,18 +97,17 @@ def mode_line(permissions: Permissions) -> str:
 def permissions_text(permissions: Permissions) -> str:
     """Return mode, rules and the latest decisions as lines."""
     rules = [f"  {rule_line(rule)}  ({visible(rule.origin)})" for rule in permissions.rules()]
-    decisions = permissions.decisions()[-_MAX_DECISIONS:]
     calls = [
         f"  {clock_text(record.timestamp)} {decision_label(record)}: {call_text(record)}"
         + (f" ({visible(record.reason)})" if record.reason else "")
-        for record in decisions
+        for record in permissions.decisions()[-_MAX_DECISIONS:]
     ]
     return "\n".join(
         [
             f"{mode_line(permissions)}  ({visible(permissions.mode_origin)})",
             "",
             "Rules",
-            *(rules or ["  none: calls the mode does not allow ask first"]),
+            *(rules or ["  none: qcode asks before each call that the mode does not allow"]),
             "",
             "Decisions of this session",
             *(calls or ["  none yet"]),
@@ -116,8 +115,8 @@ def permissions_text(permissions: Permissions) -> str:
     )
 
 
-def read_checked(text: str) -> tuple[CheckedKind, str]:
-    """Split the text of a check, such as `read src`, into kind and value.
+def parse_check(text: str) -> tuple[CheckedKind, str]:
+    """Split the argument of `/permissions check`, such as `read src`, into kind and value.
 
     Without a kind, a URL is a `fetch` and any other text a `shell` command.
     """
@@ -139,7 +138,8 @@ def verdict_text(kind: CheckedKind, value: str, verdict: Verdict) -> str:
 def change_rules(permissions: Permissions, action: str, text: str) -> str:
     """Add, remove or save the rule `text`; return a sentence for the user. Raise `ValueError` with one line.
 
-    `action` is an effect, or one of `REMOVE_WORDS` or `SAVE_WORDS`. For the latter, `text` may begin with an effect.
+    `action` is one of `EFFECTS`, which adds the rule, or a word of `REMOVE_WORDS` or `SAVE_WORDS`. To remove or save a
+    rule, `text` may name its effect before the rule: `deny shell(make)`.
     """
     if action in EFFECTS:
         rule = permissions.add(action, text)

@@ -12,7 +12,7 @@ from qcode.agent.sessions.history import StoredMessage
 from qcode.text.clean import plain_line, single_spaced
 from qcode.text.numbers import count_text
 from qcode.tui.panels.picker_list import Column, PickerRow
-from qcode.tui.screens.control_text import clock_texts
+from qcode.tui.screens.control_text import time_labels
 from qcode.tui.screens.picker import Picker
 from qcode.values import dataclass
 
@@ -51,7 +51,7 @@ def copy_items(stored: Sequence[StoredMessage], partial_reply: str = "") -> tupl
     if partial_reply.strip():
         items.append(CopyItem("the reply so far", plain_line(partial_reply, _MAX_LABEL), partial_reply, "so far"))
         items += _code_blocks(partial_reply, "so far")
-    times = clock_texts([entry.timestamp for _, entry in replies])
+    times = time_labels([entry.timestamp for _, entry in replies])
     for number, ((turn, entry), time) in enumerate(zip(replies, times, strict=True)):
         name, text = "the last reply" if number == 0 else "a reply", entry.message.text
         reply = CopyItem(name, plain_line(text, _MAX_LABEL), text, f"turn {turn}", time)

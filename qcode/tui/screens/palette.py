@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from qcode.tui.commands.command import Command, CommandContext, frequency_rank, key_names
-from qcode.tui.commands.help import current_keys
+from qcode.tui.commands.keymap import current_keys
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.screens.picker import Picker
 

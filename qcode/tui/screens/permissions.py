@@ -135,7 +135,7 @@ class PermissionsScreen(Picker):
 
     @work(exclusive=True)
     async def _check_call(self, text: str) -> None:
-        kind, value = control_text.read_checked(text)
+        kind, value = control_text.parse_check(text)
         # A verdict may read the disk and run bash or git.
         try:
             verdict = await asyncio.to_thread(self._permissions.check, kind, value)

@@ -17,7 +17,7 @@ from qcode.text.clean import one_line, plain_line, visible
 from qcode.text.numbers import count_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
-from qcode.tui.screens.control_text import clock_texts
+from qcode.tui.screens.control_text import time_labels
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import hanging_rows
 from qcode.tui.transcript.line import shorten_start
@@ -40,7 +40,7 @@ class RewindPicker(Picker):
     COLUMNS = (Column("", 1), Column("", 2))
 
     def __init__(self, messages: Sequence[RewindPoint], highlighted: str = "") -> None:
-        times = clock_texts([message.timestamp for message in messages])
+        times = time_labels([message.timestamp for message in messages])
         timed = enumerate(zip(messages, times, strict=True), start=1)
         rows = [message_row(message, turn, time) for turn, (message, time) in timed][::-1]
         title = "Rewind to the state before a message"
