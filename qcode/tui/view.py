@@ -317,7 +317,7 @@ class AppView:
         """Return the welcome, without the reason for the choice of the model if another model is in use."""
         model = self._agent.conversation.model
         is_first = model == self._first_model and not self._has_resumed
-        return (self._welcome if is_first else replace(self._welcome, model=(model,))).lines()
+        return (self._welcome if is_first else replace(self._welcome, model_lines=(model,))).lines()
 
     def show_conversation(self) -> None:
         """Show the conversation again, after a rewind or after another session was resumed."""

@@ -1,4 +1,7 @@
-"""The first lines of a transcript (name, model, folder, tips), and the lines printed after the app has ended. Pure."""
+"""The first lines of a transcript, and the lines printed after the app has ended. Pure.
+
+The first lines name the version, the model, the folder and the instruction files, and give tips.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ TIPS = (
 class Welcome:
     """The facts of a run that the first paint shows."""
 
-    model: tuple[str, ...]
+    model_lines: tuple[str, ...]
     """The name of the model, then lines that say why it was chosen."""
     folder: str
     """The folder, abbreviated with `~`."""
@@ -31,7 +34,7 @@ class Welcome:
     def lines(self) -> tuple[str, ...]:
         """Return the lines, sanitized."""
         location = one_line(self.folder) + (f" ({one_line(self.branch)})" if self.branch else "")
-        model, *reasons = map(one_line, self.model)
+        model, *reasons = map(one_line, self.model_lines)
         lines = [
             f"qcode {self.version}",
             f"Model   {model}",

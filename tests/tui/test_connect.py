@@ -243,7 +243,7 @@ def test_key_of_a_known_format_pasted_into_the_filter_goes_to_its_provider(is_fi
         await at(run, "provider")
         run.app.screen.post_message(events.Paste(key))
         await at(run, "key")
-        assert (field(run).value, screen(run).query_one(Finder).query_text) == (key, "")
+        assert (field(run).value, screen(run).query_one(Finder).filter_text) == (key, "")
         assert key not in painted(run)
         await run.pilot.press("enter")
         await closed(run)

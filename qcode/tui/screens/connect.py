@@ -166,7 +166,7 @@ class ConnectScreen(Screen[ConnectResult]):
     @on(Finder.Filtered)
     def _move_pasted_key(self) -> None:
         """Take a key out of the filter, where it is readable, and ask for its provider if its format does not tell."""
-        text = self.query_one(Finder).query_text
+        text = self.query_one(Finder).filter_text
         if self.step != "provider" or not text:
             return
         finder, owner = self.query_one(Finder), owner_of_pasted_key(text)
@@ -352,7 +352,7 @@ class ConnectScreen(Screen[ConnectResult]):
         enter, (_, back), *others = _KEYS[self.step]
         if self.step == "provider" and self._keys_service.is_first:
             back = "skip"
-        if self.step != "key" and self.query_one(Finder).query_text:
+        if self.step != "key" and self.query_one(Finder).filter_text:
             back = "clear"
         keys = key_hints([enter, ("Esc", back), *others], self.size.width - 4)
         self.query_one("#connect-foot", Static).update(keys)

@@ -71,7 +71,7 @@ class ModelPicker(ListScreen[ModelChoice]):
         self._level = _EFFORT_LEVELS.index(effort)
         empty = "No provider is set up. /connect adds one."
         super().__init__("Model", self._build_rows(), empty=empty)
-        self.finder.unlisted = self._typed_row
+        self.finder.unlisted_row = self._typed_row
         self.finder.no_match = "No known model matches. Use PROVIDER/MODEL for any other."
 
     @property

@@ -1,7 +1,8 @@
 """The base of all pickers: a modal screen with title, filter, rows and the available keys.
 
-The result of a `Picker` is the id of the picked row, or None if the user closed it. Override `show_row` to react to the
-highlight, and `select` to react to Enter. `Finder` combines filter and rows; its screen handles Esc.
+Derive from `ListScreen` and override `select` to react to Enter, and `show_row` to react to the highlight. The result
+of a `Picker` is the id of the picked row, or None if the user closed it. `Finder` combines filter and rows; its screen
+handles Esc.
 """
 
 from __future__ import annotations
@@ -39,9 +40,11 @@ _MIN_HEIGHT = 14
 """On a screen with fewer rows the key hints get one row."""
 
 
-Unlisted: TypeAlias = Callable[[str, Sequence[PickerRow]], tuple[PickerRow, bool] | None]
-"""Gets the filter text and all rows. Returns an additional row for the text, such as that of a model that is not
-listed, and whether that row comes first; None for no such row."""
+UnlistedRow: TypeAlias = Callable[[str, Sequence[PickerRow]], tuple[PickerRow, bool] | None]
+"""Gets the filter text and all rows. May return a row to add, and whether it comes first.
+
+Example: the row for a model that the user typed in full, although no provider lists it.
+"""
 
 
 NO_MATCH = "No match. Esc clears the filter."
@@ -61,7 +64,7 @@ class Finder(Vertical):
         Binding("pagedown", "page(1)", "Page down", priority=True, show=False),
         Binding("home,ctrl+home", "first", "First", priority=True, show=False),
         Binding("end,ctrl+end", "last", "Last", priority=True, show=False),
-        Binding("enter", "choose", "Select", show=False),
+        Binding("enter", "pick", "Select", show=False),
     ]
 
     @dataclass
@@ -97,15 +100,15 @@ class Finder(Vertical):
         """The message if no row matches the filter."""
         self.needs_word_start = False
         """Whether the filter matches only starts of words. Otherwise letters in order match: `mdl` finds `model`."""
-        self.unlisted: Unlisted = lambda query, rows: None
-        """Adds a row that depends on the filter text."""
+        self.unlisted_row: UnlistedRow = lambda text, rows: None
         self._all_rows: tuple[PickerRow, ...] = ()
         self._list = PickerList(columns, min_label=min_label)
         self._shown_row_id: str | None = ""
+        """The id of the row in the last `Highlighted`; None if there was no row, empty before the first message."""
 
     def compose(self) -> ComposeResult:
         if self._has_filter:
-            yield SteadyInput(placeholder="Type to filter", classes="finder-query", compact=True)
+            yield SteadyInput(placeholder="Type to filter", classes="finder-filter", compact=True)
         yield self._list
         yield Static(classes="finder-empty", markup=False)
 
@@ -130,13 +133,13 @@ class Finder(Vertical):
         return self._all_rows
 
     @property
-    def query_text(self) -> str:
+    def filter_text(self) -> str:
         """The text in the filter field, empty if there is no field."""
-        return self._query.value if self._has_filter else ""
+        return self._filter_field.value if self._has_filter else ""
 
     @property
-    def _query(self) -> Input:
-        return self.query_one(".finder-query", Input)
+    def _filter_field(self) -> Input:
+        return self.query_one(".finder-filter", Input)
 
     def cuts_details(self, width: int) -> bool:
         """Return whether a list of `width` cells cuts or drops details."""
@@ -164,20 +167,20 @@ class Finder(Vertical):
 
     def clear_filter(self) -> bool:
         """Clear the filter text; return whether there was any."""
-        had_text = bool(self.query_text)
+        had_text = bool(self.filter_text)
         if self._has_filter:
-            self._query.value = ""
+            self._filter_field.value = ""
         return had_text
 
-    def search(self, text: str) -> None:
+    def set_filter(self, text: str) -> None:
         """Write `text` into the filter field."""
-        self._query.value = text
-        self._query.cursor_position = len(text)
+        self._filter_field.value = text
+        self._filter_field.cursor_position = len(text)
 
     def take_focus(self) -> None:
-        (self._query if self._has_filter else self).focus()
+        (self._filter_field if self._has_filter else self).focus()
 
-    def choose(self) -> None:
+    def pick(self) -> None:
         """Pick the highlighted row; without a match, do nothing."""
         if self.row is not None:
             self.post_message(self.Picked(self.row))
@@ -187,21 +190,21 @@ class Finder(Vertical):
         self._post_highlighted()
 
     @on(Input.Changed)
-    def _filter_by_query(self, event: Input.Changed) -> None:
+    def _filter_by_text(self, event: Input.Changed) -> None:
         event.stop()
-        current = "" if self.query_text.strip() else next((row.id for row in self._all_rows if row.is_current), "")
+        current = "" if self.filter_text.strip() else next((row.id for row in self._all_rows if row.is_current), "")
         self._filter(current, 0)
 
     @on(Input.Submitted)
-    def _choose_by_enter(self, event: Input.Submitted) -> None:
+    def _pick_by_enter(self, event: Input.Submitted) -> None:
         event.stop()
-        self.choose()
+        self.pick()
 
     @on(PickerList.Clicked)
-    def _choose_clicked(self, event: PickerList.Clicked) -> None:
+    def _pick_clicked(self, event: PickerList.Clicked) -> None:
         event.stop()
         self.move_to(event.index)
-        self.choose()
+        self.pick()
 
     @on(PickerList.Hovered)
     def _highlight_hovered(self, event: PickerList.Hovered) -> None:
@@ -221,8 +224,8 @@ class Finder(Vertical):
         if self._list.rows:
             self.move_to((self._list.index + step) % len(self._list.rows))
 
-    def action_choose(self) -> None:
-        self.choose()
+    def action_pick(self) -> None:
+        self.pick()
 
     def action_page(self, step: int) -> None:
         self.move_to(self._list.index + step * self._list.page)
@@ -237,7 +240,7 @@ class Finder(Vertical):
         """Show the rows that match the filter; highlight the row with this id, otherwise the one at `index`."""
         rows = tuple(self._matching_rows())
         index = next((position for position, row in enumerate(rows) if row.id == highlighted), index)
-        self._list.set_rows(rows, self.query_text, index)
+        self._list.set_rows(rows, self.filter_text, index)
         placeholder = self.query_one(".finder-empty", Static)
         placeholder.display, self._list.display = not rows, bool(rows)
         message = self.no_match if self._all_rows else self.empty
@@ -246,7 +249,7 @@ class Finder(Vertical):
         self._post_highlighted()
 
     def _matching_rows(self) -> Sequence[PickerRow]:
-        query = self.query_text.strip()
+        query = self.filter_text.strip()
         if not query:
             return self._all_rows
         rows = [row for row in self._all_rows if not self.needs_word_start or _starts_words(row, query)]
@@ -257,7 +260,7 @@ class Finder(Vertical):
         # Rows of a group stay together; the group with the best match comes first.
         groups = list(dict.fromkeys(row.group for row in matches))
         matches.sort(key=lambda row: groups.index(row.group))
-        unlisted = self.unlisted(query, self._all_rows)
+        unlisted = self.unlisted_row(query, self._all_rows)
         if unlisted is not None:
             row, is_first = unlisted
             matches.insert(0 if is_first else len(matches), row)
@@ -349,7 +352,7 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         return 0
 
     def show_row(self, row: PickerRow | None) -> None:
-        """React to the highlighted row, None if no row matches the filter. Called once when the screen opens."""
+        """React to a new highlighted row, None if no row matches the filter. Also called when the screen opens."""
 
     @property
     def row(self) -> PickerRow | None:
@@ -431,7 +434,8 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
 
     def keys(self) -> Sequence[tuple[str, str]]:
         """Return the keys with their actions for the key hints, the most important first."""
-        escape = "clear" if self.finder.query_text else self.ESCAPE
+        escape = "clear" if self.finder.filter_text else self.ESCAPE
+        # In a list without choices, such as that of `/permissions`, both keys close it; then Esc is enough.
         enter = [("Enter", self.ENTER)] if escape != self.ENTER else []
         return (*enter, ("Esc", escape), *self.KEYS, ("↑↓", "move"))
 
@@ -442,8 +446,9 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         note = self.title_note()
         has_number = total > 0 and not self.IS_QUESTION
         title = Content.assemble((self.heading, "bold"), (f"  {number}" if has_number else "", "$muted"))
-        if note and title.cell_length + len(note) + 9 <= self.size.width:
-            title = Content.assemble(title, (f"  ·  {note}", "$muted"))
+        with_note = Content.assemble(title, (f"  ·  {note}", "$muted"))
+        if note and with_note.cell_length + _SIDE_CELLS <= self.size.width:
+            title = with_note
         self.query_one("#picker-title", Static).update(title)
         rows = 1 if self.size.height < _MIN_HEIGHT else _MAX_KEY_ROWS
         hints = key_hints(self.keys(), self.size.width - _SIDE_CELLS, rows)

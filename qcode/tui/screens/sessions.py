@@ -87,7 +87,7 @@ class SessionPicker(Picker):
         if is_first:
             ids = [row.id for row in self.rows]
             self.finder.move_to(ids.index(self._first_highlight) if self._first_highlight in ids else 0)
-            self.finder.search(self._first_words)
+            self.finder.set_filter(self._first_words)
 
     def rows_below(self) -> int:
         if self.size.height < _MIN_PREVIEW_HEIGHT:
@@ -128,7 +128,7 @@ class SessionPicker(Picker):
     @on(Finder.Filtered)
     def _search_content(self) -> None:
         """Search the messages too, if the filter text has changed."""
-        query = self.finder.query_text.strip()
+        query = self.finder.filter_text.strip()
         if query != self._searched_text:
             self._searched_text = query
             self._passages = {}

@@ -97,7 +97,7 @@ def _paragraph_spans(text: str) -> list[Span] | None:
 
 
 class _TokenPass:
-    """Converts the tokens of one chunk to rows. To be used once.
+    """Converts the tokens of one chunk to rows. An object is used for one chunk only.
 
     `code_blocks` are those of earlier frames, by their first line in the chunk; None if the chunk is finished.
     """
@@ -214,7 +214,8 @@ class _TokenPass:
             return [Line(((mark[:width], bullet_ink),)), *self.render_blocks(index + 1, close, width, base)]
         rows = self.render_blocks(index + 1, close, inner_width, base) or [Line()]
         lines = prefix(rows, (mark, bullet_ink), (" " * len(mark), base))
-        lines[0].lead -= len(mark)  # The mark is copied, the indent below it is not.
+        # `prefix` counts the mark as indent, which is left out of copied text. But the mark is text: `- one` is copied.
+        lines[0].lead -= len(mark)
         return lines
 
     def _take_checkbox(self, index: int) -> str:

@@ -412,7 +412,7 @@ def test_slow_search_blocks_neither_typing_nor_leaving(tmp_path: Path) -> None:
         await run.until(lambda: len(screen.rows) == 1)
         await run.pilot.press(*"write")
         await run.until(lambda: "searching" in run.screen)
-        assert screen.finder.query_text == "write"
+        assert screen.finder.filter_text == "write"
         assert len(screen.rows) == 1, "titles match at once"
         await run.pilot.press("escape", "escape")
         await run.until(lambda: len(run.app.screen_stack) == 1)

@@ -1,4 +1,4 @@
-"""A cursor that moves by vim's motions. It stores the wanted column and the last `f` or `t` search. Pure."""
+"""A cursor that moves by vim's motions. It stores the wanted column and the last `f` or `t` search."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class MovingCursor:
         return False
 
     def motion(self, command: VimCommand) -> Motion | None:
-        """Return the motion that a command names, from the cursor; None if it fails."""
+        """Return the position and range of a motion, None if it fails.
+
+        The cursor is not moved, except by a `b` or `ge` that fails. `f` and `t` are remembered for `;` and `,`.
+        """
         name, count = command.name, command.count or 1
         if name in "hl" or name in ("0", "^", "$", "_", "+", "-", "j", "k", "gg", "G"):
             return self._line_motion(command, count)
@@ -103,7 +106,7 @@ class MovingCursor:
             is_end = name[0] == "g"
             move = motions.word_end_back if is_end else motions.word_back
             end, is_done = move(text, index, count, is_big=is_big)
-            # Without an operator a motion that fails still moves as far as it can.
+            # With fewer words before the cursor, `3b` moves as far as it can. `d3b` does the same, and deletes nothing.
             if command.operator and not is_done:
                 self.cursor = clamped(text, end)
                 return None
@@ -117,6 +120,7 @@ class MovingCursor:
         else:
             end = motions.word_forward(text, index, count, is_big=is_big, stops_at_line_end=bool(command.operator))[0]
             is_inclusive = False
+        # A motion that would reach the `\n` of a line with text stays on the last character, and takes it.
         if end > index and is_line_end(text, end) and end > line_start(text, end) and not self.is_visual:
             end, is_inclusive = end - 1, True
         return Motion(end, is_inclusive)
