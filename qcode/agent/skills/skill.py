@@ -37,7 +37,7 @@ FIELDS: Mapping[str, str] = {
     "user-invocable": "`false` removes `/name`, so only the model loads the skill",
     "context": "`fork` runs the skill in a sub-agent",
     "agent": "the kind of the sub-agent, with `context: fork`",
-    "model": "the PROVIDER/MODEL that answers `/name`, if the skill is in one of your own folders; with "
+    "model": "the PROVIDER/MODEL that answers `/name`, if the skill is in a folder outside the project; with "
     "`context: fork`, `haiku` stands for the `small_model` of your configuration",
     "allowed-tools": "is shown to you, but grants no permission",
     "license": "is shown to you",

@@ -59,7 +59,7 @@ class Word:
     is_split: bool = False
     """Whether one of the expansions is outside quotes, so that bash splits its value into words."""
     unknown: Unknown = ""
-    """What is still unknown after `flow` filled the holes."""
+    """The part that is still unknown after `flow` filled the holes."""
     is_one_match: bool = False
     """Whether the word is a single name that its wildcard matches, such as `$f` in `for f in *.py`."""
 
