@@ -66,7 +66,7 @@ async def draw() -> str:
     name = "anthropic/claude-sonnet-4-5"
     app = make_app(
         ScriptedConversation(_script(), model=name),
-        welcome=replace(WELCOME, model=(name,), instructions=()),
+        welcome=replace(WELCOME, model_lines=(name,), instructions=()),
     )
     async with app.run_test(size=SIZE) as pilot:
         await until_ready(app, pilot)

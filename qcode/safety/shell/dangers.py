@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from qcode.safety.shell.ast import MARK
+from qcode.safety.shell.ast import HOLE
 from qcode.safety.shell.bounds import check_bounds
 from qcode.safety.shell.characters import names_character
 from qcode.safety.verdict import NOT_READ_ONLY, SHELL_PATH, Verdict, joined_reasons
@@ -188,7 +188,7 @@ def _dangers_in_line(line: str) -> list[Danger]:
         if groups.get("flag"):
             words = f"{words} {groups['flag']}"
         target = groups.get("target") or ""
-        target = target if target.isprintable() and MARK not in target else "a file"
+        target = target if target.isprintable() and HOLE not in target else "a file"
         dangers.append(Danger(rank, sentence.format(words=words, target=target)))
         # The same words have no second, milder danger: `git push --force` is not also a `--force`.
         line = f"{line[: match.start()]} _ {line[match.end() :]}"

@@ -94,7 +94,7 @@ def test_setting_typed_and_refused_looks_as_recorded(snap_compare: Compare) -> N
 def test_model_picker_looks_as_recorded(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     conversation = ScriptedConversation(model="anthropic/claude-sonnet-4-5")
     conversation.thinking_models = (conversation.model,)
-    welcome = replace(WELCOME, model=(f"{conversation.model} ({ANTHROPIC.credential})",))
+    welcome = replace(WELCOME, model_lines=(f"{conversation.model} ({ANTHROPIC.credential})",))
     app = make_app(conversation, models=ScriptedModelsService(*FULL, effort="high"), welcome=welcome, **changes)
     seen: list[Any] = []
     assert snap_compare(app, run_before=opened("model", seen), terminal_size=size)
