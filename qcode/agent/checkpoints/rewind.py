@@ -154,6 +154,8 @@ class _PlannedMove:
     """The head before the move."""
     redoes: MoveKind | None
     """The kind of the move that a redo repeats."""
+    part: str
+    """The file or the hunk that is undone alone; otherwise empty."""
 
 
 class Rewinder:
@@ -226,7 +228,8 @@ class Rewinder:
         restore = self._restore_of_part(file, hunk)
         if _is_done(restore):
             raise MoveImpossible("That change was already undone.")
-        return self._plan("undo", self._history.head, [restore], None)
+        part = f"{self._label(path)} restored" if hunk is None else f"1 hunk of {self._label(path)}"
+        return self._plan("undo", self._history.head, [restore], None, part=part)
 
     def _restore_of_part(self, file: FileVersions, hunk: int | None) -> FileRestore:
         label = self._label(file.path)
@@ -326,6 +329,7 @@ class Rewinder:
         prompt: UserPrompt | None,
         *,
         finishes: Move | None = None,
+        part: str = "",
     ) -> RewindPlan:
         self._plan_count += 1
         files = tuple(self._file_plan(restore) for restore in restores if not _is_done(restore))
@@ -338,7 +342,7 @@ class Rewinder:
         state = self._session_state()
         redoes = self._history.redoable[-1].kind if kind == "redo" else None
         self._planned = _PlannedMove(
-            plan, kind, after, tuple(restores), prompt, finishes, spans_compaction, state, head, redoes
+            plan, kind, after, tuple(restores), prompt, finishes, spans_compaction, state, head, redoes, part
         )
         return plan
 
@@ -384,16 +388,16 @@ def _report(planned: _PlannedMove, done: int) -> str:
         parts = [
             "the conversation is compacted again" if is_redo else "the messages from before the compaction are back"
         ]
-    parts += [f"{count_text(done, 'file')} restored"] if done else []
+    parts += [planned.part or f"{count_text(done, 'file')} restored"] if done else []
     hint = f"{_reverting_command(planned)} reverts this." if is_redo else "/redo reverts this."
     return f"{verb}: {', '.join(parts) or 'no change was needed'}. {hint}"
 
 
 def _reverting_command(redo: _PlannedMove) -> str:
-    """Return how to revert a redo. If it changed only files, `/undo` would undo the last turn instead."""
-    if redo.after.key != redo.before.key:
-        return "/undo"
-    return "Ctrl+X in /diff" if redo.redoes == "undo" else "/rewind"
+    """Return how to revert a redo. `/undo` would undo the last turn, which is not what a rewind or a part undid."""
+    if redo.redoes == "rewind":
+        return "/rewind"
+    return "/undo" if redo.after.key != redo.before.key else "Ctrl+X in /diff"
 
 
 def session_diffs(session: Session, blobs: Blobs, show: Callable[[Path], str]) -> tuple[SessionFileDiff, ...]:

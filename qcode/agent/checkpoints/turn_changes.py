@@ -1,14 +1,17 @@
 """File changes by turn: the diff of each file that a turn changed, its hunks, and the content without some hunks.
 
 The content after a turn is known if a later change stored it, or if the file still has it. `without` removes hunks from
-the current content only if the lines around them did not change after the turn; it never guesses. Blocking.
+the current content only if the lines around them did not change after the turn; it never guesses. A hunk whose old
+lines are back is not listed. Blocking.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import field
+from difflib import Match
 from pathlib import Path
+from typing import TypeAlias
 
 from qcode.agent.checkpoints.blobs import Blobs, digest_of
 from qcode.agent.sessions.history import FileState, RecordedChange, SessionHistory
@@ -24,6 +27,8 @@ from qcode.values import dataclass
 class ChangeHunk:
     """A part of a diff."""
 
+    index: int
+    """Counts the hunks of the diff from 0, also those that were undone."""
     line: int
     """The first changed line, counted from 1."""
     added: int
@@ -42,8 +47,9 @@ class TurnFile:
     real_path: str = field(repr=False)
     """The absolute path with all links resolved."""
     diff: str = ""
+    """A unified diff of `hunks`."""
     hunks: tuple[ChangeHunk, ...] = ()
-    """Empty if there are no texts to compare."""
+    """Those that were not undone. Empty if there are no texts to compare."""
     note: str = ""
     """`new`, `deleted`, or why there are no hunks; otherwise empty."""
 
@@ -100,16 +106,31 @@ def files_of_turn(history: SessionHistory, number: int) -> tuple[FileVersions, .
 
 def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], str]) -> tuple[TurnChanges, ...]:
     """Return the turns that changed files, oldest first."""
+    latest = {change.path: change.after for _, change in history.live_changes(0)}
+    edited = {path: _text_if_edited(path, state) for path, state in latest.items()}
     turns = []
     for position, prompt in enumerate(history.prompts(), 1):
         stored = history.stored[prompt.number]
-        files = tuple(_turn_file(file, blobs, show(Path(file.path))) for file in files_of_turn(history, prompt.number))
-        if files:
+        shown = (
+            _turn_file(file, blobs, show(Path(file.path)), edited[file.path])
+            for file in files_of_turn(history, prompt.number)
+        )
+        if files := tuple(file for file in shown if file is not None):
             turns.append(TurnChanges(prompt.number, position, stored.typed_prompt, stored.entry.timestamp, files))
     return tuple(turns)
 
 
-def _turn_file(file: FileVersions, blobs: Blobs, label: str) -> TurnFile:
+def _text_if_edited(path: str, latest: FileState | None) -> str | None:
+    """Return the text of a file that no longer has the content of its `latest` change; None otherwise."""
+    try:
+        data = Path(path).read_bytes()
+        return None if latest is None or digest_of(data) == latest.digest else text_file.decode(data, path).text
+    except (OSError, BinaryFile, Refused):
+        return None
+
+
+def _turn_file(file: FileVersions, blobs: Blobs, label: str, edited: str | None) -> TurnFile | None:
+    """Return a file of a turn, without the hunks that were undone in the text `edited`; None if all were."""
     try:
         before, after = (document_of(state, file.path, blobs, label) for state in (file.before, file.after))
     except BinaryFile:
@@ -123,7 +144,22 @@ def _turn_file(file: FileVersions, blobs: Blobs, label: str) -> TurnFile:
         note = "new" if diff else "a new empty file"
     else:
         note = "" if diff else "only its permissions changed"
-    return TurnFile(label, file.path, diff, hunks_of(diff), note)
+    hunks = hunks_of(diff)
+    if edited is not None and before is not None and after is not None:
+        remaining = _remaining_hunks(hunks, before.text, after.text, edited)
+        if hunks and not remaining:
+            return None
+        if len(remaining) < len(hunks):
+            header = diff[: diff.index(hunks[0].diff)]
+            return TurnFile(label, file.path, header + "".join(hunk.diff for hunk in remaining), remaining, note)
+    return TurnFile(label, file.path, diff, hunks, note)
+
+
+def _remaining_hunks(hunks: Sequence[ChangeHunk], before: str, after: str, current: str) -> tuple[ChangeHunk, ...]:
+    comparison = _Comparison(before, after, current)
+    if len(comparison.groups) != len(hunks):
+        return tuple(hunks)
+    return tuple(hunk for hunk in hunks if not comparison.is_undone(comparison.groups[hunk.index]))
 
 
 def binary_note(before: FileState | None, after: FileState | None) -> str:
@@ -160,14 +196,14 @@ def hunks_of(diff: str) -> tuple[ChangeHunk, ...]:
             hunks.append([])
         if hunks:
             hunks[-1].append(line.text)
-    return tuple(_hunk(lines) for lines in hunks)
+    return tuple(_hunk(index, lines) for index, lines in enumerate(hunks))
 
 
-def _hunk(lines: Sequence[str]) -> ChangeHunk:
+def _hunk(index: int, lines: Sequence[str]) -> ChangeHunk:
     parsed = list(diff_lines(lines))
     first = next((line.number for line in parsed if line.kind in ("add", "remove")), 1)
     kinds = [line.kind for line in parsed]
-    return ChangeHunk(first, kinds.count("add"), kinds.count("remove"), "\n".join(lines) + "\n")
+    return ChangeHunk(index, first, kinds.count("add"), kinds.count("remove"), "\n".join(lines) + "\n")
 
 
 class ConflictError(Exception):
@@ -191,31 +227,66 @@ def content_without(file: FileVersions, hunk: int | None, blobs: Blobs, label: s
     return text_file.encode(text_file.with_text(current, text))
 
 
+_Part: TypeAlias = tuple[str, int, int, int, int]
+"""A difference: its kind, its first and last line in the old text, and those in the new one."""
+
+
+class _Comparison:
+    """The hunks between two versions of a text, and how far the current text has them.
+
+    A hunk applies if its new lines are in the current text, and it is undone if its old lines are, in both cases with
+    the line before and after it.
+    """
+
+    def __init__(self, before: str, after: str, current: str) -> None:
+        self.old, self.new, self.now = before.split("\n"), after.split("\n"), current.split("\n")
+        grouped = BoundedMatcher(self.old, self.new).get_grouped_opcodes(3)
+        self.groups: list[list[_Part]] = [[part for part in group if part[0] != "equal"] for group in grouped]
+        self._new_blocks = BoundedMatcher(self.new, self.now).get_matching_blocks()
+        self._old_blocks: list[Match] | None = None
+
+    def shift(self, part: _Part) -> int | None:
+        """Return the distance from the new lines of a part to the same lines in the current text; None if changed."""
+        return _shift(self._new_blocks, part[3], part[4], len(self.new))
+
+    def is_undone(self, group: Sequence[_Part]) -> bool:
+        if all(self.shift(part) is not None for part in group):
+            return False
+        if self._old_blocks is None:
+            self._old_blocks = BoundedMatcher(self.old, self.now).get_matching_blocks()
+        blocks = self._old_blocks
+        return all(_shift(blocks, part[1], part[2], len(self.old)) is not None for part in group)
+
+
+def _shift(blocks: Sequence[Match], start: int, end: int, count: int) -> int | None:
+    """Return the distance to the lines that match `start` to `end` of `count` lines, with a line before and after."""
+    low, high = max(0, start - 1), min(count, end + 1)
+    distances = (block.b - block.a for block in blocks if block.a <= low and high <= block.a + block.size)
+    return next(distances, None)
+
+
 def without(before: str, after: str, current: str, hunk: int | None, count: int) -> str:
     """Return `current` without one of the `count` hunks between `before` and `after`, or without all of them.
 
-    `count` is the number of hunks that were shown; if there is another number here, no single hunk can be undone. Raise
-    `ConflictError` if a line of a hunk, or the line before or after it, was changed since.
+    `count` is the number of hunks in the diff; if there is another number here, no single hunk can be undone. A hunk
+    that was undone stays so. Raise `ConflictError` if a line of a hunk, or the line before or after it, was changed
+    since.
     """
-    old, new, now = before.split("\n"), after.split("\n"), current.split("\n")
-    groups = list(BoundedMatcher(old, new).get_grouped_opcodes(3))
+    comparison = _Comparison(before, after, current)
+    groups, now = comparison.groups, comparison.now
     if hunk is not None and (hunk >= count or count != len(groups)):
         raise ConflictError("this hunk cannot be undone alone")
     chosen = groups if hunk is None else [groups[hunk]]
-    blocks = BoundedMatcher(new, now).get_matching_blocks()
-    parts = [part for group in chosen for part in group if part[0] != "equal"]
+    parts = [part for group in chosen if not comparison.is_undone(group) for part in group]
     # From the end, so that the lines before keep their numbers.
-    for _, old_start, old_end, new_start, new_end in reversed(parts):
-        low, high = max(0, new_start - 1), min(len(new), new_end + 1)
-        block = next(
-            (candidate for candidate in blocks if candidate.a <= low and high <= candidate.a + candidate.size), None
-        )
-        if block is None:
+    for part in reversed(parts):
+        _, old_start, old_end, new_start, new_end = part
+        shift = comparison.shift(part)
+        if shift is None:
             is_one = new_end <= new_start + 1
             lines = f"line {new_start + 1}" if is_one else f"lines {new_start + 1} to {new_end}"
             raise ConflictError(f"{lines} of this change {'was' if is_one else 'were'} changed later")
-        shift = block.b - block.a
-        now[new_start + shift : new_end + shift] = old[old_start:old_end]
+        now[new_start + shift : new_end + shift] = comparison.old[old_start:old_end]
     return "\n".join(now)
 
 

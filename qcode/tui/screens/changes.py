@@ -49,7 +49,7 @@ class ChangePart:
 
     @property
     def diff(self) -> str:
-        return self.file.diff if self.hunk is None else self.file.hunks[self.hunk].diff
+        return next((hunk.diff for hunk in self.file.hunks if hunk.index == self.hunk), self.file.diff)
 
     @property
     def note(self) -> str:
@@ -170,8 +170,8 @@ def parts_of(turns: Sequence[TurnChanges]) -> dict[str, ChangePart]:
         for index, file in enumerate(turn.files):
             parts[f"{turn.number}/{index}"] = ChangePart(turn.number, file)
             if len(file.hunks) > 1:
-                for hunk in range(len(file.hunks)):
-                    parts[f"{turn.number}/{index}/{hunk}"] = ChangePart(turn.number, file, hunk)
+                for hunk in file.hunks:
+                    parts[f"{turn.number}/{index}/{hunk.index}"] = ChangePart(turn.number, file, hunk.index)
     return parts
 
 
@@ -189,7 +189,7 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
             row_id = f"{turn.number}/{index}"
             rows.append(PickerRow(row_id, visible(file.label), size_text(file), group=group, also=turn.text[:500]))
             if len(file.hunks) > 1:
-                rows += [hunk_row(f"{row_id}/{at}", hunk, group) for at, hunk in enumerate(file.hunks)]
+                rows += [hunk_row(f"{row_id}/{hunk.index}", hunk, group) for hunk in file.hunks]
     return rows
 
 

@@ -381,3 +381,11 @@ def test_undo_and_redo_of_a_compaction_are_reported_as_such(tmp_path: Path) -> N
     runner.undo()
     assert runner.undo().text == "Undone: 1 turn removed. /redo reverts this."
     assert runner.redo().text == "Redone: 1 turn back. /undo reverts this."
+
+
+def test_redone_rewind_names_the_command_that_reverts_all_of_it(tmp_path: Path) -> None:
+    runner = CheckpointRunner(tmp_path)
+    number = runner.turn("one", a_txt=b"new\n")
+    runner.turn("two", a_txt=b"newer\n")
+    runner.do(runner.rewinder.plan_rewind(number, "both"))
+    assert runner.redo().text == "Redone: 2 turns back, 1 file restored. /rewind reverts this."

@@ -74,7 +74,7 @@ def test_binary_file_is_listed_with_its_sizes(runner: CheckpointRunner) -> None:
 def test_undo_of_one_file_leaves_the_others_and_the_conversation(runner: CheckpointRunner) -> None:
     number = runner.turn("both", a_txt=edited(BASE, l3="three"), b_txt=b"new\n")
     messages = runner.said
-    assert undo_part(runner, number, "b.txt") == "Undone: 1 file restored. /redo reverts this."
+    assert undo_part(runner, number, "b.txt") == "Undone: b.txt restored. /redo reverts this."
     assert runner.files == {"a.txt": edited(BASE, l3="three")}
     assert runner.said == messages
     assert [file.label for file in listed(runner)[0].files] == ["a.txt"]
@@ -94,7 +94,7 @@ def test_redone_rewind_of_files_names_the_command_that_reverts_it(runner: Checkp
 
 def test_undo_of_one_hunk_leaves_the_other_hunks(runner: CheckpointRunner) -> None:
     number = runner.turn("two places", a_txt=edited(BASE, l3="three", l30="thirty"))
-    undo_part(runner, number, "a.txt", 0)
+    assert undo_part(runner, number, "a.txt", 0) == "Undone: 1 hunk of a.txt. /redo reverts this."
     assert runner.files == {"a.txt": edited(BASE, l30="thirty")}
     undo_part(runner, number, "a.txt", 1)
     assert runner.files == {"a.txt": BASE}
@@ -102,6 +102,31 @@ def test_undo_of_one_hunk_leaves_the_other_hunks(runner: CheckpointRunner) -> No
     assert runner.files == {"a.txt": edited(BASE, l30="thirty")}
     runner.redo()
     assert runner.files == {"a.txt": edited(BASE, l3="three", l30="thirty")}
+
+
+def test_undone_hunk_is_not_listed_and_the_others_can_be_undone(runner: CheckpointRunner) -> None:
+    both = edited(BASE, l3="three", l30="thirty")
+    number = runner.turn("two places", a_txt=both)
+    assert undo_part(runner, number, "a.txt", 0)
+    (file,) = listed(runner)[0].files
+    assert [(hunk.index, hunk.line) for hunk in file.hunks] == [(1, 30)]
+    assert "+thirty" in file.diff
+    assert "+three" not in file.diff
+    with pytest.raises(MoveImpossible, match="already undone"):
+        undo_part(runner, number, "a.txt", 0)
+    assert undo_part(runner, number, "a.txt") == "Undone: a.txt restored. /redo reverts this."
+    assert (runner.files, listed(runner)) == ({"a.txt": BASE}, ())
+    runner.redo()
+    runner.redo()
+    assert runner.files == {"a.txt": both}
+    assert [hunk.index for hunk in listed(runner)[0].files[0].hunks] == [0, 1]
+
+
+def test_undone_hunk_of_an_earlier_turn_is_not_listed(runner: CheckpointRunner) -> None:
+    number = runner.turn("first", a_txt=edited(BASE, l3="three", l30="thirty"))
+    runner.turn("second", a_txt=edited(BASE, l3="three", l16="sixteen", l30="thirty"))
+    undo_part(runner, number, "a.txt", 1)
+    assert [[hunk.line for hunk in turn.files[0].hunks] for turn in listed(runner)] == [[3], [16]]
 
 
 def test_undo_of_an_earlier_turn_keeps_later_changes_elsewhere_in_the_file(runner: CheckpointRunner) -> None:
