@@ -1,7 +1,8 @@
 """The aside (`/btw`): a question about the conversation, answered above the prompt, also while a turn runs.
 
 `AsideTalk` runs one aside at a time, in the app and in the linear mode, and stores the last answer until the user adds
-it to the next message. `AsidePanel` shows the answer with the same presenter as a turn; it never has the focus.
+that answer to the next message. `AsidePanel` shows the answer with a `Presenter`, as the transcript shows a turn; the
+panel never has the focus.
 """
 
 from __future__ import annotations
@@ -45,11 +46,7 @@ _MIN_CELLS_FOR_WORDS = 44
 
 
 class AsideTalk:
-    """The asides of a front end. `count` gets the usage of each.
-
-    `attach` gets the question and the block of an aside that the user adds, and returns a confirmation for the user. If
-    it is None, the block is attached to the next message.
-    """
+    """Runs the asides of the app or of the linear mode."""
 
     def __init__(
         self,
@@ -59,9 +56,12 @@ class AsideTalk:
     ) -> None:
         self._agent = agent
         self._count = count
+        """Gets the usage of each aside."""
         self._attach = attach or self._attach_to_next
+        """Attaches an aside, given its question and its block; returns a confirmation for the user."""
         self._task: asyncio.Task[None] | None = None
         self._last_exchange: tuple[str, str] | None = None
+        """The last question and its answer, None once the user has added them to a message."""
 
     @property
     def has_answer(self) -> bool:
@@ -134,7 +134,7 @@ class AsidePanel(Vertical):
 
     @property
     def is_open(self) -> bool:
-        """Whether the panel is visible: an open question or help hides it."""
+        """Whether the panel is visible. An approval question and the help panel hide it."""
         return bool(self.display) and not (self.screen.has_class("-asking") or self.screen.has_class("-helping"))
 
     @property
@@ -212,7 +212,7 @@ class AsidePanel(Vertical):
 
 
 class _AsideText(Transcript):
-    """A transcript as high as its text, up to a share of the screen. A longer text is shown from its beginning."""
+    """A transcript as high as its text, up to a share of the screen. The view of a longer text stays at its start."""
 
     is_long = reactive(False)
     """Whether the text is longer than the view."""

@@ -75,15 +75,16 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class _ColumnWidths:
-    """The width of each column, for one width of the list. Dropped columns are not in `cells`."""
+    """The width of each column, for one width of the list."""
 
     label: int
     cells: Mapping[int, int]
+    """The widths of the columns between label and detail, by index. Dropped columns are missing."""
     detail: int
 
 
 class PickerList(Widget):
-    """The visible rows, one of them highlighted."""
+    """The list of rows, of which one is highlighted. It scrolls so that the highlight is in view."""
 
     @dataclass
     class Clicked(Message):
@@ -105,6 +106,7 @@ class PickerList(Widget):
         """The rows that other widgets of the screen need; the list takes at most the others."""
         self._columns = tuple(columns)
         self._min_label = min_label
+        """The width that the columns leave to the labels, unless all labels are narrower."""
         self._has_header = any(column.title for column in columns)
         self._query = ""
         self._lines: list[int | str] = []  # all lines: the index of a row, or the heading of a group
@@ -129,7 +131,7 @@ class PickerList(Widget):
         return height - (1 < height < len(self._lines))
 
     def set_rows(self, rows: Sequence[PickerRow], query: str, index: int) -> None:
-        """Show `rows`, the matches of `query`, with the one at `index` highlighted."""
+        """Show `rows`, the matches of `query`, with the row at `index` highlighted."""
         self.rows, self._query = rows, query
         self.index = max(0, min(index, len(rows) - 1))
         self._lines = []

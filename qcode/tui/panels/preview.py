@@ -1,7 +1,7 @@
 """The detail of an approval as rows of the transcript: a diff, a command, or a text of the model.
 
-`Rows` shows such rows in a `Static`. The detail is never shortened. The caller has made invisible characters visible;
-`ensure_visible` checks this again.
+`Rows` shows such rows in a `Static`. The detail is never shortened. The caller has already made invisible characters
+visible; `ensure_visible` does so again, in case a caller forgets.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAX_MARKDOWN_CELLS = 100
 
 
 class Rows(Visual):
-    """Shows `lines` in the colors of `widget`. They are wrapped for one width; the owner replaces them on resize."""
+    """Shows `lines`, wrapped for one width, in the colors of `widget`. The owner replaces the lines on resize."""
 
     def __init__(self, lines: Sequence[Line], widget: Widget) -> None:
         self.lines = lines
@@ -67,11 +67,12 @@ class Rows(Visual):
 
 @dataclass(frozen=True, slots=True)
 class ApprovalDetail:
-    """The detail of one approval. `diff` has the rows of an edit, and is empty for other formats."""
+    """The detail of one approval."""
 
     format: Format
     detail: str
     diff: tuple[DiffRow, ...] = ()
+    """The rows of an edit; empty for other formats."""
 
     @staticmethod
     def of(format: Format, detail: str) -> ApprovalDetail:
@@ -97,8 +98,8 @@ class ApprovalDetail:
     def fitting(self, width: int, height: int) -> list[Line]:
         """Return all rows if they fit into `height`, otherwise an extract of a diff.
 
-        The extract has fewer unchanged lines around each change. If it does not fit either, and no added line would be
-        in view, return the first removed and added lines; otherwise return all rows, which scroll.
+        The extract has fewer unchanged lines around each change. If the extract does not fit either, return all rows,
+        which scroll. If no added line were in view then, return the first removed and added lines instead.
         """
         lines, digits = self.lines(width), number_digits(self.diff)
         for context in (2, 1, 0):

@@ -36,6 +36,7 @@ class ArgumentsForm(ModalScreen[str]):
         super().__init__(classes="picker-screen")
         self._prompt = prompt
         self._values = dict(values)
+        """The typed values, by the names of the arguments."""
         self._arguments = prompt.prompt.arguments
 
     def compose(self) -> ComposeResult:

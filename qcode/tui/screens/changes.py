@@ -33,7 +33,8 @@ if TYPE_CHECKING:
 ALL = "all"
 _PREVIEW_ROWS, _LOW_PREVIEW_ROWS = 8, 4
 _MIN_HEIGHT, _FULL_HEIGHT = 16, 24
-"""A lower screen than `_MIN_HEIGHT` has no preview, one lower than `_FULL_HEIGHT` has `_LOW_PREVIEW_ROWS`."""
+"""A screen with fewer rows than `_MIN_HEIGHT` has no preview; with fewer than `_FULL_HEIGHT`, the preview has
+`_LOW_PREVIEW_ROWS`."""
 _SIDE_CELLS = 4
 
 
@@ -99,7 +100,7 @@ class ChangesScreen(ListScreen[None]):
         return (1 + self._preview_rows if self._preview_rows else 0) + (2 if has_message else 0)
 
     def keys(self) -> Sequence[tuple[str, str]]:
-        """Return the keys without that of undo if the row has no part to undo."""
+        """Return the keys; that of undo is left out if the row has no part to undo."""
         keys = super().keys()
         is_part = self.row is not None and self.row.id in self._parts
         return keys if is_part else [key for key in keys if key not in self.KEYS]
@@ -164,7 +165,7 @@ class ChangesScreen(ListScreen[None]):
 
 
 def parts_of(turns: Sequence[TurnChanges]) -> dict[str, ChangePart]:
-    """Return the parts that can be undone, by the id of their row. The only hunk of a file has no separate part."""
+    """Return the parts that can be undone, by the ids of their rows. A file with a single hunk is one part."""
     parts: dict[str, ChangePart] = {}
     for turn in turns:
         for index, file in enumerate(turn.files):

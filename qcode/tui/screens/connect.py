@@ -1,7 +1,7 @@
 """The connect screen, which asks for a provider, an API key, a model if none is obvious, and a theme.
 
-Esc returns from the key step and skips any other step. The theme step appears only at the first start. `KeysService`
-checks and stores the key.
+Esc goes back from the step of the API key and skips any other step. The theme step appears only at the first start.
+`KeysService` checks and stores the key.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _TITLES: dict[Step, str] = {
     "model": "Choose a model of {name}",
     "theme": "Theme",
 }
-_KEYS: dict[Step, tuple[tuple[str, str], ...]] = {
+_KEY_HINTS: dict[Step, tuple[tuple[str, str], ...]] = {
     "provider": (("Enter", "select"), ("Esc", "close"), ("↑↓", "move")),
     "key": (("Enter", "check"), ("Esc", "back")),
     "model": (("Enter", "select"), ("Esc", "skip"), ("↑↓", "move")),
@@ -50,7 +50,7 @@ _HEADINGS: dict[Group, str] = {"popular": "Popular", "local": "Local servers", "
 
 @dataclass(frozen=True, slots=True)
 class ConnectResult:
-    """The result of the connect screen; an empty text means that nothing was chosen."""
+    """The result of the connect screen. The name of a model or theme is empty if none was chosen."""
 
     model: str = ""
     """The chosen model as `provider/model`."""
@@ -122,7 +122,7 @@ class ConnectScreen(Screen[ConnectResult]):
         self._pasted_key: Secret | None = None  # pasted into the filter; its provider is not known yet
         self._unconfirmed_row = ""  # the row that was highlighted then: an Enter right after the key must not pick it
         self._local_models: Mapping[str, str] | None = None  # None until the search for local servers has ended
-        self._lines: list[str] = []
+        self._lines: list[str] = []  # for the transcript
         self._model = ""
         self._check: Worker[None] | None = None
         self._is_storing = False
@@ -231,13 +231,13 @@ class ConnectScreen(Screen[ConnectResult]):
             text += " Without one you get the demo model; /connect opens this screen again."
         self._show("provider", text, self._provider_rows(), highlighted=self._choice.name)
         if self._local_models is None:
-            self._look_for_servers()
+            self._find_local_servers()
 
     def _provider_rows(self) -> list[PickerRow]:
         return [provider_row(choice, self._local_models) for choice in self._choices.values()]
 
     @work(exit_on_error=False, group="local-servers")
-    async def _look_for_servers(self) -> None:
+    async def _find_local_servers(self) -> None:
         """Show which local servers answer."""
         self._local_models = await self._keys_service.local_models()
         if self.step == "provider":
@@ -336,7 +336,7 @@ class ConnectScreen(Screen[ConnectResult]):
         title = _TITLES[step].format(name=self._choice.title or self._choice.name)
         self.query_one("#connect-title", Static).update(Content(title))
         self.query_one("#connect-text", Static).update(Content(text))
-        self._show_keys()
+        self._show_key_hints()
         self._show_note("")
         finder = self.query_one(Finder)
         finder.display = rows is not None
@@ -348,8 +348,8 @@ class ConnectScreen(Screen[ConnectResult]):
             finder.take_focus()
 
     @on(Finder.Filtered)
-    def _show_keys(self) -> None:
-        enter, (_, back), *others = _KEYS[self.step]
+    def _show_key_hints(self) -> None:
+        enter, (_, back), *others = _KEY_HINTS[self.step]
         if self.step == "provider" and self._keys_service.is_first:
             back = "skip"
         if self.step != "key" and self.query_one(Finder).filter_text:
@@ -358,7 +358,7 @@ class ConnectScreen(Screen[ConnectResult]):
         self.query_one("#connect-foot", Static).update(keys)
 
     def on_resize(self) -> None:
-        self._show_keys()
+        self._show_key_hints()
 
     def _show_note(self, text: str, style: str = "") -> None:
         self.query_one("#connect-note", Static).update(Content.styled(one_line(text, 600), style))

@@ -71,7 +71,7 @@ def _code_blocks(text: str, turn: str) -> Iterable[CopyItem]:
 
 
 class CopyPicker(Picker):
-    """Picks an item by its position."""
+    """Picks a text to copy; the result is its position in `items`."""
 
     ENTER = "copy"
     COLUMNS = (Column("", 2), Column("", 1), Column("", 3))

@@ -33,7 +33,7 @@ _FINDINGS_KEYS = (("Esc", "close"), ("c", "copy"), ("↑↓", "scroll"))
 
 
 class FindingsScreen(ModalScreen[None]):
-    """Shows the findings of the doctor. `examine` blocks and returns lines; lines without an indent are headings."""
+    """Shows the findings of the doctor."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,ctrl+c", "dismiss(None)", "Close", priority=True, show=False),
@@ -45,6 +45,7 @@ class FindingsScreen(ModalScreen[None]):
     def __init__(self, examine: Callable[[], Sequence[str]]) -> None:
         super().__init__()
         self._examine = examine
+        """Returns the findings as lines; lines without an indent are headings. It blocks."""
         self.lines: tuple[str, ...] = ()
 
     def compose(self) -> ComposeResult:

@@ -1,6 +1,6 @@
 """The screens of `/jobs`: the list with live output, the output of one job, and the question before quitting.
 
-While the list or an output is open, it is refreshed several times a second.
+An open list or output is refreshed four times a second.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The model picker: the models of every configured provider, their prices and abilities, and the effort.
+"""The model picker: the models of every configured provider, their prices and abilities, and the reasoning effort.
 
 Providers without a built-in list of models are queried while the screen is open; their models are added to the list.
 """
@@ -33,10 +33,12 @@ _EFFORT_LEVELS: tuple[Effort | None, ...] = (None, *EFFORTS)
 
 @dataclass(frozen=True, slots=True)
 class ModelChoice:
-    """The result: a model or a provider to connect, and the effort."""
+    """The result: a model, or a provider to connect; and the effort."""
 
     model: str = ""
+    """The chosen model as `provider/model`; empty for a provider to connect."""
     provider: str = ""
+    """The provider to connect; empty for a model."""
     effort: Effort | None = None
 
 
@@ -68,7 +70,7 @@ class ModelPicker(ListScreen[ModelChoice]):
         self._recent = models_service.recent
         self._providers = {provider.name: provider for provider in models_service.providers()}
         self._pending_providers = {name for name, provider in self._providers.items() if provider.may_list_more}
-        self._level = _EFFORT_LEVELS.index(effort)
+        self._effort_index = _EFFORT_LEVELS.index(effort)
         empty = "No provider is set up. /connect adds one."
         super().__init__("Model", self._build_rows(), empty=empty)
         self.finder.unlisted_row = self._typed_row
@@ -76,7 +78,7 @@ class ModelPicker(ListScreen[ModelChoice]):
 
     @property
     def effort(self) -> Effort | None:
-        return _EFFORT_LEVELS[self._level]
+        return _EFFORT_LEVELS[self._effort_index]
 
     def compose_more(self) -> ComposeResult:
         yield Static(id="model-facts", markup=False)
@@ -106,7 +108,7 @@ class ModelPicker(ListScreen[ModelChoice]):
         return f"loading {', '.join(sorted(self._pending_providers))}" if self._pending_providers else ""
 
     def action_effort(self, step: int) -> None:
-        self._level = max(0, min(self._level + step, len(_EFFORT_LEVELS) - 1))
+        self._effort_index = max(0, min(self._effort_index + step, len(_EFFORT_LEVELS) - 1))
         self._paint_effort()
 
     @work(exit_on_error=False, group="models")
@@ -147,9 +149,9 @@ class ModelPicker(ListScreen[ModelChoice]):
         return next((model.facts for model in models if model.name == model_name), None)
 
     def _typed_row(self, typed: str, rows: Sequence[PickerRow]) -> tuple[PickerRow, bool] | None:
-        """Return a row for a model that is typed in full and not listed, and whether it is the first row.
+        """Return a row for a model that is typed in full and not listed, and whether that row is the first one.
 
-        It is the first row unless the typed text is a part of a listed name. Return None for any other text.
+        The row is the first one unless the typed text is part of a listed name. Return None for any other text.
         """
         provider, slash, model = typed.partition("/")
         if not (slash and model) or provider not in self._providers or any(row.id == typed for row in rows):
@@ -161,7 +163,8 @@ class ModelPicker(ListScreen[ModelChoice]):
         row = self.finder.row
         facts = self._facts(row.id) if row is not None and not row.is_dim else None
         name = self.effort or "model default"
-        less, more = ("‹" if self._level else " "), ("›" if self._level < len(_EFFORT_LEVELS) - 1 else " ")
+        less = "‹" if self._effort_index else " "
+        more = "›" if self._effort_index < len(_EFFORT_LEVELS) - 1 else " "
         line = Content.assemble(("Effort ", "bold"), (f"{less} {name} {more}", "$text-accent"))
         if self.effort is not None and facts is not None and not facts.thinking:
             line = Content.assemble(line, ("  not sent: this model is not known to support reasoning", "$muted"))

@@ -30,7 +30,7 @@ def hanging_lines(text: str, width: int) -> list[Line]:
 
 
 class PagerScreen(ModalScreen[None]):
-    """Shows rows under a title. `lines` returns the rows for a width in cells.
+    """Shows rows under a title.
 
     Arrows, PgUp/PgDn, Home and End scroll; Esc, q, Enter or Ctrl+O closes. A subclass adds keys with `BINDINGS` and
     names them in `KEYS`.
@@ -48,6 +48,7 @@ class PagerScreen(ModalScreen[None]):
         super().__init__()
         self._heading = title
         self._lines = lines
+        """Returns the rows for a width in cells."""
 
     def compose(self) -> ComposeResult:
         with Vertical(id="pager"):

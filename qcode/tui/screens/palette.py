@@ -63,15 +63,16 @@ def command_row(command: Command, keys: Sequence[str]) -> PickerRow:
 
 
 class ThemePicker(Picker):
-    """Picks a theme. `themes` has each name with a note; `apply` applies the theme with a name."""
+    """Picks a theme."""
 
     ENTER = "select"
 
     def __init__(self, themes: Sequence[tuple[str, str]], current: str, apply: Callable[[str], None]) -> None:
-        rows = [PickerRow(name, name, detail, name == current) for name, detail in themes]
+        rows = [PickerRow(name, name, note, name == current) for name, note in themes]
         super().__init__("Theme", rows, empty="No themes found. Reinstall qcode.")
         self._current = current
         self._apply = apply
+        """Applies the theme with a name."""
         self._previewed_name = current
 
     def show_row(self, row: PickerRow | None) -> None:

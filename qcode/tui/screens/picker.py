@@ -51,11 +51,7 @@ NO_MATCH = "No match. Esc clears the filter."
 
 
 class Finder(Vertical):
-    """A filter field above a list of rows.
-
-    `min_label` is the width that columns leave to the labels. `empty` is the message if there are no rows. Without a
-    filter field, the finder itself has the focus.
-    """
+    """A filter field above a list of rows. Without a filter field, the finder itself has the focus."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,ctrl+p", "move(-1)", "Up", priority=True, show=False),
@@ -94,6 +90,7 @@ class Finder(Vertical):
     ) -> None:
         super().__init__(id=id)
         self.empty = empty
+        """The message if there are no rows."""
         self._has_filter = has_filter
         self.can_focus = not has_filter
         self.no_match = NO_MATCH
@@ -293,20 +290,20 @@ def _starts_words(row: PickerRow, query: str) -> bool:
 class ListScreen(ModalScreen[Result], Generic[Result]):
     """A modal list of `rows` under `title`. The row with the id `highlighted` is selected, otherwise the current one.
 
-    `empty` is the message if there are no rows. A subclass adds keys with `BINDINGS` and lists them in `KEYS`.
+    A subclass adds keys with `BINDINGS` and lists them in `KEYS`.
     `compose_more` adds widgets below the list. `set_rows` may replace the rows at any time.
     """
 
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = ()
     """Additional keys of a subclass and their actions, for the key hints."""
     ENTER: ClassVar[str] = "select"
-    """The action of Enter, for the key hints."""
+    """The word for what Enter does, for the key hints."""
     ESCAPE: ClassVar[str] = "close"
-    """The action of Esc if the filter is empty, for the key hints."""
+    """The word for what Esc does if the filter is empty, for the key hints."""
     COLUMNS: ClassVar[tuple[Column, ...]] = ()
     """The columns of the rows' cells."""
     MIN_LABEL: ClassVar[int] = MIN_LABEL
-    """The width that the columns leave to the labels, if these are so wide."""
+    """The width that the columns leave to the labels, unless all labels are narrower."""
     HAS_DESCRIPTION: ClassVar[bool] = False
     """Whether the description of the highlighted row is always shown, and not only if the list cuts details."""
     IS_QUESTION: ClassVar[bool] = False

@@ -40,10 +40,7 @@ _SEARCH_DEBOUNCE_S = 0.1
 
 
 class SessionPicker(Picker):
-    """Picks a session to resume; the result is its id.
-
-    `now` returns seconds since 1970. `words` is the initial filter text.
-    """
+    """Picks a session to resume; the result is its id. `words` is the initial filter text."""
 
     ENTER = "resume"
     COLUMNS = (Column("", 3, is_number=False), Column("", 2), Column("", 1, is_number=False))
@@ -59,6 +56,7 @@ class SessionPicker(Picker):
         self._library = library
         self._first_words = words
         self._now = now
+        """Returns the time in seconds since 1970."""
         self._deleting_id = ""
         self._renaming_id = ""
         self._infos: tuple[SessionInfo, ...] = ()
@@ -210,7 +208,7 @@ class SessionPicker(Picker):
         self.show_title_and_keys()
 
     def _show_rows(self) -> None:
-        """Show all sessions. If the messages of one match, its hidden text has the search text: the filter keeps it."""
+        """Show all sessions. Those whose messages match have the search text as hidden text, so the filter keeps them."""
         query, now = self._searched_text, self._now()
         rows = []
         for info in self._infos:

@@ -125,10 +125,7 @@ UNSET_VALUES = {
 
 
 class SettingsScreen(ListScreen[None]):
-    """Shows the settings; the row of the setting `name` is highlighted first. `themes` are the installed themes.
-
-    `on_change` gets each changed setting and returns whether it applies immediately.
-    """
+    """Shows the settings; the row of the setting `name` is highlighted first."""
 
     ENTER = "change"
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("←→", "next value"), ("Ctrl+X", "default"))
@@ -151,7 +148,9 @@ class SettingsScreen(ListScreen[None]):
     ) -> None:
         self._settings_service = settings_service
         self._themes = tuple(themes)
+        """The names of the installed themes."""
         self._on_change = on_change
+        """Applies a changed setting; returns whether that took effect immediately."""
         self._edited_name = ""
         self._settings = {setting.name: setting for setting in settings_service.settings()}
         super().__init__("Settings", self._build_rows(), highlighted=name)
