@@ -208,7 +208,7 @@ class SessionPicker(Picker):
         self.show_title_and_keys()
 
     def _show_rows(self) -> None:
-        """Show all sessions. Those whose messages match have the search text as hidden text, so the filter keeps them."""
+        """Show all sessions. Those whose messages match get the search text as hidden text: the filter keeps them."""
         query, now = self._searched_text, self._now()
         rows = []
         for info in self._infos:
