@@ -255,7 +255,7 @@ class CallRound:
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
         shown = f"Denied: {answer.summary}" if answer.summary else text
         if self.limits.deny(pending.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
-            text += f" This call was denied {MAX_SAME_CALLS} times; one more ends the turn. Continue without it."
+            text += f" This call was denied {MAX_SAME_CALLS} times; the next denial ends the turn. Continue without it."
         outcome = ToolOutcome(text, is_error=True, summary="denied", diff=answer.diff)
         settled = self._settle(index, outcome if shown == text else replace(outcome, shown=shown), "denied")
         return [*settled, *self.advance(elapsed)]
@@ -359,13 +359,13 @@ class CallRound:
         return self._reject(index, text)
 
     def _impossible_text(self, call: ToolCall, obstacle: str, *, is_last: bool) -> str:
-        """Return the result of a call that cannot run. `is_last`: another such reply ends the turn."""
+        """Return the result of a call that cannot run. If `is_last`, the user is asked about the next one."""
         name = _short_name(call.name)
         if is_last:
             tools = "; ".join(f"`{tool}`{_with_required(spec)}" for tool, spec in sorted(self._callable.items()))
             return (
                 f"The `{name}` call was not run: {obstacle}. {MAX_SAME_CALLS} replies in a row had no call that can "
-                f"run; one more ends the turn. Answer in plain text, or call one of these tools: {tools}."
+                f"run; another such reply may end the turn. Answer in plain text, or call one of these tools: {tools}."
             )
         if self._is_unknown(call):
             return _unknown_tool_text(name, self._callable)

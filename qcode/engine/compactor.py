@@ -58,6 +58,42 @@ _MARGIN_SHARE = 0.15
 _PROMPT_TOKENS = 2_048
 """Reserved for the instructions around the conversation."""
 _MIN_CONVERSATION_TOKENS = 256
+"""The conversation gets at least this part of the prompt, even if the prompt then exceeds a very small window."""
+
+TAIL_SHARE = 0.25
+"""Share of the window that the last turns may fill; they are kept verbatim."""
+
+TARGET_SHARE = 0.5
+"""No summary is requested if the conversation fills at most this share without its old tool output."""
+
+MIN_SHRINK = 0.9
+"""A compaction must shrink the conversation to at most this share of its size."""
+
+MIN_OLD_TOKENS = 500
+"""Fewer old tokens than this are not worth a summary."""
+
+SHORT_OUTPUT_CHARS = 400
+"""Old tool output of at most this length stays."""
+MAX_IN_TAIL_SHARE = 0.15
+"""Share of the window that one tool output of the last turns may fill; its middle is cut out beyond that."""
+_MAX_PROMPTS_CHARS, _MAX_PROMPT_CHARS = 12_000, 2_000
+"""The maximum length of all prompts that are copied beside the summary, and of one of them."""
+_MAX_CALL_CHARS, _MAX_RESULT_CHARS = 600, 1_500
+"""The maximum lengths of the arguments of a call, and of a result, in the conversation to summarize."""
+_MAX_FILES, _MAX_TODO_CHARS = 100, 4_000
+"""The maximum number of changed files, and length of the to-do list, that are copied beside the summary."""
+_MAX_SKILL_CHARS, _MAX_SKILLS_CHARS = 20_000, 100_000
+"""About 5,000 tokens of one skill and 25,000 of all, as in Claude Code."""
+
+_SUMMARY_TAG, _PROMPTS_TAG, _FILES_TAG, _TODOS_TAG = (
+    "conversation_summary",
+    "person_said",
+    "files_changed",
+    "open_todos",
+)
+"""The tags are stored in sessions, so they do not change."""
+_SKILLS_TAG = "loaded_skills"
+_SKILL_OPEN, _SKILL_CLOSE = '<skill name="', "\n</skill>"
 
 SYSTEM = (
     "You summarize a conversation between a user and a coding assistant. The assistant will continue with your "
@@ -100,7 +136,7 @@ class Compactor:
         self.attempts: list[AttemptRecord] = []
         """The requests of the compaction, which belong to no message."""
         self.has_other_writer = (writer.provider, writer.name) != (model.provider, model.name)
-        """The writer is not the model of the conversation."""
+        """Whether the writer is not the model of the conversation."""
         self._split: SplitTranscript = split_transcript(
             messages, model.window or DEFAULT_CONTEXT_WINDOW, is_asked=cause == "asked"
         )
@@ -243,40 +279,6 @@ class Compactor:
         return tokens < self._before and tokens <= self._before * MIN_SHRINK
 
 
-TAIL_SHARE = 0.25
-"""Share of the window that the last turns may fill; they are kept verbatim."""
-
-TARGET_SHARE = 0.5
-"""No summary is requested if the conversation fills at most this share without its old tool output."""
-
-MIN_SHRINK = 0.9
-"""A compaction must shrink the conversation to at most this share of its size."""
-
-MIN_OLD_TOKENS = 500
-"""Fewer old tokens than this are not worth a summary."""
-
-SHORT_OUTPUT_CHARS = 400
-"""Old tool output of at most this length stays."""
-MAX_IN_TAIL_SHARE = 0.15
-"""Share of the window that one tool output of the last turns may fill; its middle is cut out beyond that."""
-_MAX_PROMPTS_CHARS, _MAX_PROMPT_CHARS = 12_000, 2_000
-_MAX_CALL_CHARS, _MAX_RESULT_CHARS = 600, 1_500
-_MAX_FILES, _MAX_TODO_CHARS = 100, 4_000
-
-_MAX_SKILL_CHARS, _MAX_SKILLS_CHARS = 20_000, 100_000
-"""About 5,000 tokens of one skill and 25,000 of all, as in Claude Code."""
-
-_SUMMARY_TAG, _PROMPTS_TAG, _FILES_TAG, _TODOS_TAG = (
-    "conversation_summary",
-    "person_said",
-    "files_changed",
-    "open_todos",
-)
-"""The tags are stored in sessions, so they do not change."""
-_SKILLS_TAG = "loaded_skills"
-_SKILL_OPEN, _SKILL_CLOSE = '<skill name="', "\n</skill>"
-
-
 @dataclass(frozen=True, slots=True)
 class SplitTranscript:
     """A transcript split for compaction."""
@@ -295,7 +297,7 @@ class SplitTranscript:
 def split_transcript(messages: Sequence[Message], window: int, *, is_asked: bool = False) -> SplitTranscript:
     """Split a transcript before its last turns: as many turns as fit into `TAIL_SHARE`, at least the last step.
 
-    `is_asked`: the user requested the compaction, so a short conversation is shortened too.
+    If `is_asked`, the user requested the compaction, so a short conversation is shortened too.
     """
     transcript = tuple(messages)
     remaining = int(min(window, size_messages(transcript)) * TAIL_SHARE) if is_asked else int(window * TAIL_SHARE)

@@ -30,8 +30,8 @@ def resume_text(text_so_far: str) -> str:
     return (
         "The output limit cut your reply off; nothing is wrong with it. Continue exactly where the text stops, with "
         "the very next character: no recap, no apology, no introduction, nothing that is already there. If the cut "
-        "fell inside a word, a line or a code block, go on inside it and open no new block. If a lot is left, write it "
-        "in smaller pieces. If you meant to call a tool, make one complete call only. Your text ends with:\n"
+        "fell inside a word, a line or a code block, continue inside it and do not open a new block. If a lot is left, "
+        "write it in smaller pieces. If you meant to call a tool, make one complete call only. Your text ends with:\n"
         f"<{_TAG}>\n{tail}\n</{_TAG}>"
     )
 

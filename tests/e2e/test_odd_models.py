@@ -99,7 +99,7 @@ def test_unknown_tools_end_the_turn_after_four_requests(protocol: ProtocolName, 
     assert (done.code, done.result["error"]["kind"]) == (1, "tool_failure")
     assert done.result["permission_denials"] == []
     assert "The tools are:" in results[0]
-    assert "one more ends the turn" in results[2]
+    assert "another such reply may end the turn" in results[2]
     assert "search_files" in done.err
     assert "approval" not in done.err
 

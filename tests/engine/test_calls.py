@@ -293,7 +293,7 @@ def test_invalid_calls_get_three_errors_and_end_the_turn_if_denied(call: tuple[s
     assert played.end.error.kind == ErrorKind.TOOL_FAILURE
     assert played.end.denials == ()
     last = results_of(played.messages[-3])[0].content
-    assert "one more ends the turn" in last
+    assert "another such reply may end the turn" in last
     assert "`shell` (requires command)" in last
     assert len(played.messages) == 1 + 4 + 4
 
