@@ -1,4 +1,4 @@
-"""Loads commands, sub-agents and tool servers defined in files. An invalid file is reported in one line.
+"""The loader of commands, sub-agents and tool servers that files define. An invalid file is reported in one line.
 
 `commands/git/commit.toml` defines `/git:commit`, `agents/reviewer.toml` the kind `reviewer`. Servers are defined in a
 project's `.mcp.json` or in the file named by `--mcp-config`: JSON in the format of other programs, with unknown keys
@@ -55,13 +55,15 @@ class CustomCommand:
     file: Path
     description: str = ""
     argument: str = ""
+    """A hint for the text after the name."""
     model: str = ""
+    """The `provider/model` that answers, empty for the current model."""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     """Overrides keys of `[output]` for the turn of the command only."""
     is_from_project: bool = False
 
     def expand(self, arguments: str) -> str:
-        """Return the prompt with each `{{args}}` replaced by the arguments, or with them appended if it has none."""
+        """Return the prompt with the arguments in place of each `{{args}}`, or at its end if it has no `{{args}}`."""
         arguments = arguments.strip()
         if ARGS in self.prompt:
             return self.prompt.replace(ARGS, arguments)
@@ -265,8 +267,9 @@ class CustomAgent:
     tools: tuple[str, ...] = ()
     """The only tools of the sub-agent; empty: all that a sub-agent may use."""
     model: str = "same"
+    """One of `MODELS`: the model of the conversation, or the `small_model` of the configuration."""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
-    """Overrides keys of `[output]` for its replies."""
+    """Overrides keys of `[output]` for the replies of the sub-agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,7 +409,7 @@ def _json_server(file: Path, text: str, is_project: bool, name: str, entry: obje
 
 
 def _line_of(text: str, name: str) -> int | None:
-    """Return the line of the first `"name":` behind `"mcpServers"`, None if it is written with escapes."""
+    """Return the line of the first `"name":` after `"mcpServers"`, None if it is written with escapes."""
     import json
 
     start = max(0, text.find('"mcpServers"'))

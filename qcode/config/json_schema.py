@@ -23,6 +23,7 @@ def config_schema() -> dict[str, Any]:
         for part in key.path[:-1]:
             table = _subtable(table, part)
         _put_property(table, key.path[-1], _value(key))
+        # A provider accepts the keys of `[network]` directly, and also in a table `network`.
         if key.path[0] == "providers" and key.path[1:-1] == ("*",) and ("network", key.path[-1]) in _GLOBAL_PATHS:
             _put_property(_subtable(table, "network"), key.path[-1], _value(key))
     return schema

@@ -192,11 +192,11 @@ class HookConfig:
     argv: tuple[str, ...] = ()
     """A program with its arguments, which needs no shell."""
     timeout_s: float | None = None
-    """None: the default of the event."""
+    """None means the default of the event."""
     on_failure: str | None = None
-    """None: the default of the event."""
+    """None means the default of the event."""
     may_allow: bool = False
-    """The hook may allow a call without a question to the user."""
+    """Whether the hook may allow a call without a question to the user."""
     env: tuple[str, ...] = ()
     """The names of the environment variables that the hook gets in addition."""
 
@@ -209,9 +209,9 @@ class CommandConfig:
     """A command line as written in a file."""
 
     line: str
-    """`{file}` in it is the path of a file."""
+    """The command line; `{file}` in it stands for the path of a file."""
     pattern: str = ""
-    """Selects the files; empty: every file."""
+    """The pattern of the files for which the command runs, empty for every file."""
 
     def __str__(self) -> str:
         return f"{self.pattern}: {self.line}" if self.pattern else self.line

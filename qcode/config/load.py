@@ -1,4 +1,4 @@
-"""Loads the settings: layers of files, environment and flags, merged into one value with the origin of each key.
+"""The loader of the settings: layers of files, environment and flags, merged into one value with each key's origin.
 
 A layer maps the path of a key to its value and origin, validated by the schema. Flags override the environment, which
 overrides the project's file, which overrides the user's; lists of rules are joined. One exception: an output cap in a
@@ -19,7 +19,7 @@ from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Literal, NoReturn, TypeAlias, TypeVar
+from typing import Any, Literal, NoReturn, TypeAlias
 
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name, toml_type_name
 from qcode.config.paths import ConfigPaths, project_file
@@ -46,8 +46,6 @@ from qcode.protocol.errors import ConfigError
 from qcode.protocol.usage import Price
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
-
-_T = TypeVar("_T", Output, Network)
 
 
 def load(
@@ -200,18 +198,18 @@ def _provider(
             prefix = dotted(("providers", name))
             raise ConfigError(f"{tables['providers', name]}: {prefix} needs a type: one of {kinds}")
         table_values["type"] = name
-    vertex = next((key for key in ("project", "location") if key in table_values), None)
-    if vertex is not None and table_values["type"] not in ("gemini", "anthropic"):
+    vertex_key = next((key for key in ("project", "location") if key in table_values), None)
+    if vertex_key is not None and table_values["type"] not in ("gemini", "anthropic"):
         prefix = dotted(("providers", name))
         kinds = 'its type must be "gemini" or "anthropic"'
-        raise ConfigError(f"{tables['providers', name]}: {prefix} has {vertex}, so {kinds}")
+        raise ConfigError(f"{tables['providers', name]}: {prefix} has {vertex_key}, so {kinds}")
     headers = _string_table(values, "providers", name, "headers")
     return ProviderSettings(**table_values, **headers, network=replace(base.network, **network))
 
 
 def _model(name: str, values: Mapping[KeyPath, object], base: Settings) -> ModelSettings:
-    facts = leaves(values, "models", name)
-    return ModelSettings(**facts, output=_model_output(name, values, base), price=_price(name, values, base))
+    table_values = leaves(values, "models", name)
+    return ModelSettings(**table_values, output=_model_output(name, values, base), price=_price(name, values, base))
 
 
 def _model_output(name: str, values: Mapping[KeyPath, object], base: Settings) -> Output:
@@ -319,7 +317,7 @@ class PipedSettings(dict[str, object]):
     def __init__(self, text: str, file: Path) -> None:
         super().__init__(parse_toml(text, file))
         self.text = text
-        """Error messages find their lines in it."""
+        """The text of the pipe, in which error messages look up lines."""
         self.file = file
         """The name of the pipe, for error messages."""
 
@@ -362,16 +360,16 @@ def convert_value(key: Key, path: KeyPath, value: object, subject: str = "") -> 
         return key.kind.convert(value)
     except ValueError:
         pass
-    kind = toml_type_name(value)
-    hint = f", not {kind}"
+    type_name = toml_type_name(value)
+    hint = f", not {type_name}"
     if key.kind.choices and isinstance(value, str):
         from qcode.text.match import suggestion
 
         hint = suggestion(value, key.kind.choices, label='"{}"')
         hint = hint and f"; {hint}"
-    elif "number" in key.kind.expected and kind == "a number":
+    elif "number" in key.kind.expected and type_name == "a number":
         hint = f", not {value}"
-    elif _accepts_type(key, kind):  # its content is invalid
+    elif _accepts_type(key, type_name):  # the type is valid, but not the content
         hint = " on one line without control characters" if key.kind.expected == "a string" else ""
     raise ConfigError(f"{subject or dotted(path)} must be {key.kind.expected}{hint}")
 
@@ -384,7 +382,7 @@ def _accepts_type(key: Key, type_name: str) -> bool:
 
 
 class _LayerReader:
-    """Reads the parsed content of a file, or of a mapping that has no text and no lines."""
+    """A reader of the parsed content of a file, or of a mapping, which has no text and no lines."""
 
     def __init__(self, file: Path, scope: Scope, content: Mapping[str, object], text: str | None = None) -> None:
         self._file = file
@@ -476,6 +474,7 @@ class _LayerReader:
         return f"{self._file}:{find_item_lines(self._text)[path][index]}"
 
     def _line(self, path: KeyPath) -> int | None:
+        """Return the line of a key, or of the nearest table above it; None if there is no text."""
         if self._text is None:
             return None
         if self._lines is None:

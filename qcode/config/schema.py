@@ -59,7 +59,7 @@ _PRICES = {
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key. `name` is its name in the documentation."""
+    """One key of the configuration."""
 
     path: KeyPath
     meta: KeySchema
@@ -67,6 +67,7 @@ class Key:
 
     @property
     def name(self) -> str:
+        """The name of the key in the documentation, such as `models."PROVIDER/MODEL".images`."""
         labels = [_PLACEHOLDERS[self.path[i - 1]] if part == "*" else part for i, part in enumerate(self.path)]
         return ".".join(labels)
 
@@ -120,7 +121,7 @@ def _all_keys() -> Iterator[Key]:
 
 
 def _inherited(key: Key, prefix: KeyPath, meaning: str, *, is_project_allowed: bool = True) -> Key:
-    """Return a global key as a key of one provider or model, without flag and default, because it falls back."""
+    """Return a global key as a key of one provider or model, without a flag; the global value is its default."""
     return Key((*prefix, *key.path), KeySchema(key.kind, meaning, is_project_allowed=is_project_allowed), None)
 
 

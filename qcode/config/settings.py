@@ -30,15 +30,15 @@ class KeySchema:
 
     kind: ValueKind
     meaning: str
-    """The text in the reference."""
+    """The description of the key in the reference."""
     flag: str = ""
-    """Empty if the key has none."""
+    """The flag that sets the key, empty if none does."""
     is_secret: bool = False
-    """The value is never shown."""
+    """Whether the value is never shown."""
     is_joined: bool = False
-    """The lists of all layers are joined."""
+    """Whether the lists of all layers are joined."""
     is_project_allowed: bool = True
-    """A project's file may set the key."""
+    """Whether a project's file may set the key."""
 
 
 def key(
@@ -64,7 +64,7 @@ _NO_STRINGS: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Output limits. `max_tokens` overrides the caps and turns escalation off. A budget of None follows the cap."""
+    """The output limits, and the recovery of a reply that reaches one."""
 
     max_tokens: int | None = key(
         None,
@@ -139,7 +139,7 @@ class Network:
 class PermissionSettings:
     """Permission rules as text, parsed by `safety`. The lists of all files and flags are joined."""
 
-    mode: ApprovalMode = key(  # the call creates the field itself
+    mode: ApprovalMode = key(
         "default",
         kinds.choice(*get_args(ApprovalMode), aliases=MODE_ALIASES),
         "start in this mode; ask is another name for default; bypass can only be set with a flag",
@@ -197,7 +197,7 @@ class Tools:
 
 @dataclass(frozen=True, slots=True)
 class Ui:
-    """Settings of the app. `keys` maps the id of a command to its key."""
+    """Settings of the app."""
 
     theme: str | None = key(
         None,
@@ -324,7 +324,7 @@ class AfterEditSettings:
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """`retention_days`: sessions are removed this many days after the last write; 0 keeps all."""
+    """Settings of stored sessions."""
 
     retention_days: int = key(
         0,
@@ -336,7 +336,7 @@ class Sessions:
 
 @dataclass(frozen=True, slots=True)
 class SkillSettings:
-    """Which skills a session has. `off` are their names, `paths` further folders of skills."""
+    """The selection of the skills of a session."""
 
     off: tuple[str, ...] = key((), kinds.strings(), "do not use the skills with these names", is_project_allowed=False)
     paths: tuple[str, ...] = key(
@@ -355,10 +355,7 @@ class SkillSettings:
 
 @dataclass(frozen=True, slots=True)
 class ProviderSettings:
-    """A provider from the configuration, or with an endpoint from the environment.
-
-    `network` is complete: the provider's values override those of `[network]`. `headers` may contain secrets.
-    """
+    """A provider from the configuration, or with an endpoint from the environment."""
 
     type: ProviderType = key(
         "openai",
@@ -408,14 +405,12 @@ class ProviderSettings:
         None, kinds.text(), "use this model if you name only the provider", is_project_allowed=False
     )
     network: Network = field(default_factory=Network)
+    """The values of the provider, and those of `[network]` for all others."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """The settings of one model; a fact of None is taken from the catalog.
-
-    `output` is complete: flags override the model's values, which override those of `[output]`.
-    """
+    """The settings of one model; a fact of None is taken from the catalog."""
 
     context_window: int | None = key(None, kinds.integer(1), "the most tokens of prompt and reply together")
     max_output_tokens: int | None = key(
@@ -440,12 +435,13 @@ class ModelSettings:
         "(Responses) and Gemini 3 at their own addresses",
     )
     output: Output = field(default_factory=Output)
+    """The values of flags, then those of the model, then those of `[output]`."""
     price: Price | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Mcp:
-    """Settings of all tool servers. `defer`: their tools are searched for instead of sent with each request."""
+    """Settings of all tool servers together."""
 
     defer: bool | str = key(
         "auto",
@@ -503,7 +499,7 @@ class McpServer:
     )
     enabled: bool = key(True, kinds.boolean(), "start or connect to this server")
     is_from_project: bool = False
-    """A project's file defines the server, so it runs only after the user approved exactly this server."""
+    """Whether a project's file defines the server. Then it runs only after the user approved this definition."""
     file: str = ""
     """The file that defines the server; empty for a configuration file."""
 
@@ -519,6 +515,7 @@ class Origin:
     A function returns the text later: the line of a key is only searched if a message names it.
     """
     is_project: bool = False
+    """Whether the value comes from a project's file."""
 
     @property
     def where(self) -> str:

@@ -1,4 +1,4 @@
-"""Lists the settings for the user, with their origins and with secrets hidden."""
+"""The list of the settings for the user, with their origins and with secrets hidden."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SECRET = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """A row of the table."""
+    """A row of the list."""
 
     key: str
     value: str

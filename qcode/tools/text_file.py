@@ -25,7 +25,7 @@ _LINE_BREAKING = lazy_pattern("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 _NO_NEWLINE = "\n\\ No newline at end of file"
 _SAMPLE_BYTES = 64 * 1024
 _MAX_COMPARED_PAIRS = 2_000_000
-"""The maximum product of both line counts up to which changed lines are matched one by one."""
+"""The maximum product of both line counts. Above it, changed lines are not matched one by one."""
 
 
 @dataclass(frozen=True, slots=True)

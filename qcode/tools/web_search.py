@@ -24,6 +24,7 @@ MAX_RESULTS = 10
 _MAX_QUERY = 400
 _MAX_PASSAGE = 1_000
 _MAX_FIELD = 4_000
+"""The number of characters of a field that are converted to plain text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ class WebSearch:
         try:
             query, count = self._query_and_count(arguments)
             async with asyncio.timeout(MAX_FETCH_S):
-                page = await self._ask(query, count)
+                page = await self._send_query(query, count)
             results = _results(service, page)
         except Refused as refused:
             return failed(f"web_search: {refused}")
@@ -147,7 +148,7 @@ class WebSearch:
             raise Refused(f"the query is {'too long' if query else 'empty'}; a few words are enough")
         return query, checked.integer("count", 5)
 
-    async def _ask(self, query: str, count: int) -> Page:
+    async def _send_query(self, query: str, count: int) -> Page:
         service = self._service
         target = self._gate.target(service.url)
         if isinstance(target, str):

@@ -68,7 +68,7 @@ PathJudge: TypeAlias = Callable[[str, Access], PathVerdict]
 
 
 class ChangeRecorder(Protocol):
-    """Records every change of a file made through a workspace."""
+    """A recorder of every change of a file made through a workspace."""
 
     def record_change(self, path: Path, old: LoadedFile | None, data: bytes | None) -> AbstractContextManager[None]:
         """Wrap one change of the file at `path`: from `old` (None: no file) to `data` (None: the file is deleted).
@@ -118,9 +118,7 @@ class Workspace:
     """The folders that tools may use: the root, added folders, and a private folder for long output.
 
     `judge` gives a verdict on every path: a denied path is refused, and a search skips paths that are not allowed.
-    `recorder` records every change. `scratch` is the private folder, which the model may read but not write; if it is
-    None, a folder is created on demand and removed by `close`. `wants_file_texts`: previews and results of changes
-    contain the whole texts of the files. `buffers` are the unsaved texts of an editor, None if there is no editor.
+    `scratch` is the private folder, which the model may only read; None: one is made on demand and `close` removes it.
     """
 
     def __init__(
@@ -135,7 +133,9 @@ class Workspace:
         self.use_folders(added_dirs)
         self.recorder = UNRECORDED
         self.wants_file_texts = False
+        """Whether previews and results of changes contain the whole texts of the files."""
         self.buffers: Buffers | None = None
+        """The unsaved texts of an editor, None if there is no editor."""
         self._judge = judge
         self._readable_folders: tuple[Path, ...] = ()
         self._scratch = Path(os.path.realpath(scratch)) if scratch is not None else None
@@ -194,7 +194,7 @@ class Workspace:
         if (access == "write" and not is_writable) or (location is None and self._judge is None):
             raise Refused(f"{label} is outside the workspace; only files below {self._folder_names()} can be used")
         if location is None:
-            # Only `_check` decides. Opening from `/` follows no links, so no folder can be swapped for one meanwhile.
+            # Only `_check` decides. Opening from `/` follows no link, so a folder cannot become one meanwhile.
             root = Path(real.anchor)
             location = WorkspacePath(root, real.relative_to(root).parts, str(real), printable(str(real)))
         if access == "write":
@@ -573,7 +573,7 @@ _LOCALE = lazy_pattern(r"LC_[A-Z]+")
 _OTHER_ENCODING = lazy_pattern(r"(?i)(LC_ALL|LC_CTYPE|LANG)=(?!(C|POSIX|.*\.utf-?8(@.*)?)?$).*")
 DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
 DEPTH_VARIABLE = "QCODE_DEPTH"
-"""How many qcode processes lie above a process. Every program that qcode starts has one more."""
+"""The number of qcode processes above a process. A program that qcode starts gets a number one higher."""
 
 _FIXED_VARIABLES = {
     **dict.fromkeys(("PAGER", "MANPAGER", "GIT_PAGER"), "cat"),

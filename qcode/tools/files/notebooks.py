@@ -10,7 +10,6 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
 
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused, ToolSpec
@@ -24,14 +23,14 @@ from qcode.tools.tool import WRITES_PATH
 from qcode.tools.workspace import Workspace
 
 MAX_OUTPUT_CHARS = 4_000
+"""The maximum length of one output of a cell."""
 MAX_CHARS = 200_000
+"""The maximum length of all cells in a result."""
 MAX_IMAGES = 4
 _MAX_IMAGE_CHARS = 4_000_000
 _ESCAPE = lazy_pattern(r"\x1b\[[0-9;]*[A-Za-z]")
 _NUMBER = lazy_pattern(r"[0-9]{1,9}")
 _INDENTS: tuple[int | str | None, ...] = (1, 2, 4, "\t", None)
-
-Mode: TypeAlias = Literal["replace", "insert", "delete"]
 
 
 def parse_notebook(text: str) -> JsonObject | None:
@@ -53,7 +52,7 @@ def cells_of(notebook: JsonObject) -> list[JsonObject]:
 
 def cells_text(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int, tuple[Image, ...]]:
     """Return the text of the cells from number `first` on, the number of cells that fit, and their output images."""
-    parts: list[str] = []
+    cell_texts: list[str] = []
     images: list[Image] = []
     size = 0
     for number, cell in enumerate(cells[first - 1 : first - 1 + limit], start=first):
@@ -64,10 +63,10 @@ def cells_text(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str
             if isinstance(output, dict):
                 text += f"\n{_output(output, images)}"
         size += len(text)
-        if parts and size > MAX_CHARS:
+        if cell_texts and size > MAX_CHARS:
             break
-        parts.append(text[:MAX_CHARS])
-    return "\n".join(parts), len(parts), tuple(images)
+        cell_texts.append(text[:MAX_CHARS])
+    return "\n".join(cell_texts), len(cell_texts), tuple(images)
 
 
 def _output(output: JsonObject, images: list[Image]) -> str:

@@ -16,7 +16,9 @@ MAX_BYTES = 3_500_000
 
 MAX_PIXELS = 50_000_000
 MAX_SIDE = 2_000
+"""The longest side, in pixels, of an image that is sent unchanged."""
 _SMALLER_SIDE = 1_568
+"""The longest side, in pixels, of an image that was scaled down."""
 _FORMATS = {"image/png": "PNG", "image/jpeg": "JPEG", "image/gif": "GIF", "image/webp": "WEBP"}
 
 

@@ -25,6 +25,7 @@ from qcode.tools.workspace import Workspace, WorkspacePath
 MAX_LINES = 2_000
 MAX_LINE_CHARS = 2_000
 MAX_BYTES = 256 * 1024
+"""The maximum size of the numbered lines of a result."""
 
 
 class Read:
@@ -118,8 +119,8 @@ def _lines(content: str, first: int, limit: int, location: WorkspacePath, notes:
     last = first + len(numbered) - 1
     summary = count_text(len(numbered), "line")
     if first > 1 or last < len(lines):
-        rest = f"; continue with offset {last + 1}" if last < len(lines) else ""
-        notes = [f"[lines {first}-{last} of {len(lines)}{rest}]", *notes]
+        hint = f"; continue with offset {last + 1}" if last < len(lines) else ""
+        notes = [f"[lines {first}-{last} of {len(lines)}{hint}]", *notes]
         summary = f"lines {first}-{last} of {len(lines):,}"
     return ToolOutcome("\n".join([*numbered, *notes]), summary=summary)
 
@@ -149,10 +150,10 @@ def _read_part(location: WorkspacePath, first: int, limit: int, workspace: Works
     lines = [line.decode("utf-8", "replace").removesuffix("\n").removesuffix("\r") for line in part.lines]
     numbered = _number_lines(lines, first)
     last = first + len(numbered) - 1
-    rest = (
+    hint = (
         "" if part.is_end and len(numbered) == len(lines) else f"; continue with offset {last + 1}, or search with grep"
     )
-    note = f"[lines {first}-{last} of a file of {part.size:,} bytes, too large to be changed with edit or write{rest}]"
+    note = f"[lines {first}-{last} of a file of {part.size:,} bytes, too large to be changed with edit or write{hint}]"
     return ToolOutcome("\n".join([*numbered, note]), summary=f"lines {first}-{last}")
 
 
@@ -165,8 +166,8 @@ def _cells(notebook: JsonObject, first: int, limit: int, location: WorkspacePath
     content, count, images = notebooks.cells_text(cells, first, limit)
     last = first + count - 1
     if first > 1 or last < len(cells):
-        rest = f"; continue with offset {last + 1}" if last < len(cells) else ""
-        content += f"\n[cells {first}-{last} of {len(cells)}{rest}]"
+        hint = f"; continue with offset {last + 1}" if last < len(cells) else ""
+        content += f"\n[cells {first}-{last} of {len(cells)}{hint}]"
     return ToolOutcome(content, summary=count_text(count, "cell"), images=images)
 
 
@@ -218,12 +219,12 @@ def read_pdf(data: bytes, label: str, pages: tuple[int, int], process: HelperPro
         if printed.failure:
             raise Refused(f"cannot read page {first} of {label}: {printed.failure}")
         raise Refused(f"{label} has {count} pages; page {first} is beyond its end")
-    parts = [f"[page {number}]\n{text.strip() or '[no text on this page]'}" for number, text in texts]
+    pages_text = [f"[page {number}]\n{text.strip() or '[no text on this page]'}" for number, text in texts]
     end = texts[-1][0]
-    rest = f"; continue with pages '{end + 1}-{min(end + MAX_PAGES, count)}'" if end < count else ""
-    notes = [f"[pages {first}-{end} of {count}{rest}]"]
+    hint = f"; continue with pages '{end + 1}-{min(end + MAX_PAGES, count)}'" if end < count else ""
+    notes = [f"[pages {first}-{end} of {count}{hint}]"]
     if printed.failure:
         notes.append(f"[cannot read page {end + 1}: {printed.failure}]")
     if not any(text.strip() for _, text in texts):
         notes.append("[no text found: the pages may be images]")
-    return ToolOutcome("\n".join([*parts, *notes]), summary=f"{len(texts)} of {count} pages")
+    return ToolOutcome("\n".join([*pages_text, *notes]), summary=f"{len(texts)} of {count} pages")

@@ -72,6 +72,7 @@ def _multiline_hits(text: str, pattern: re.Pattern[str], max_count: int) -> dict
         consumed = start
         line = text[text.rfind("\n", 0, start) + 1 : start]
         hits.setdefault(number, len(line.encode("utf-8", "replace")))
+        # A line end at the end of a match does not include the line after it.
         for offset in range(1, text.count("\n", start, max(start, end - 1)) + 1):
             hits.setdefault(number + offset, 0)
         if count == max_count:
