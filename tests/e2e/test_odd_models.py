@@ -13,7 +13,7 @@ from tests.fakes.turns import Call, Turn, refused
 
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 EDITS = ("--trust", "--permission-mode", "accept-edits")
-LINE = "This sentence is said again and again, all over, and the end is never near.\n"
+LINE = "The model repeats this sentence again and again, and the end is never near.\n"
 
 
 @each_protocol
