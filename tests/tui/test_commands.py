@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.models.offered import OfferedModel, OfferedProvider
 from qcode.agent.skills.listing import no_skills_text
 from qcode.protocol.messages import Reasoning, Text, ToolResult, assistant, user
+from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import TextDelta
 from qcode.text.match import suggestion
 from qcode.tui.commands.command import key_names, split_command
@@ -195,6 +197,22 @@ def test_named_model_is_selected_or_refused() -> None:
         assert conversation.model == "demo/other"
 
     drive(test, conversation)
+
+
+def test_typed_model_name_without_provider_is_chosen_before_longer_names() -> None:
+    names = ("gpt-5.6", "gpt-5-mini", "gpt-5", "not-gpt-5")
+    offered = OfferedProvider("demo", models=tuple(OfferedModel(name, ModelFacts()) for name in names))
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await run.type("/model gpt-5")
+        await run.until(lambda: run.app.widgets.menu.is_open)
+        labels = [choice.label for choice in run.app.widgets.menu.choices]
+        assert labels == ["demo/gpt-5", "demo/gpt-5.6", "demo/gpt-5-mini", "demo/not-gpt-5"]
+        await run.pilot.press("enter")
+        await run.until(lambda: conversation.model == "demo/gpt-5")
+
+    drive(test, conversation, models=ScriptedModelsService(offered))
 
 
 def test_mode_command_refuses_modes_that_only_a_flag_may_set() -> None:

@@ -374,12 +374,22 @@ def choices_for(text: str, context: CommandContext) -> tuple[MenuItem, ...]:
     if command is None:
         return ()
     query = argument.lower()
-    choices = sorted(command.choices(context), key=lambda choice: not choice.lower().startswith(query))
+    choices = sorted(command.choices(context), key=lambda choice: _match_rank(choice.lower(), query))
     # Enter after `/mcp restart` must not restart the first of several servers, only insert its name.
     is_action = sum(choice.lower().startswith(f"{query} ") for choice in choices) > 1
     if argument in choices:
         return ()  # the command is complete: Enter must run it, not a longer one that starts with it
     return tuple(_argument_row(name, choice, is_sent=not is_action) for choice in choices if query in choice.lower())
+
+
+def _match_rank(choice: str, query: str) -> int:
+    """Return a sort key for a choice. `gpt-5` finds `openai/gpt-5` before `openai/gpt-5.6`, which also contains it."""
+    last_part = choice.rpartition("/")[2]
+    if choice == query or last_part == query:
+        return 0
+    if choice.startswith(query):
+        return 1
+    return 2 if last_part.startswith(query) else 3
 
 
 def _argument_row(name: str, choice: str, *, is_sent: bool) -> MenuItem:
