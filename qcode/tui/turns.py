@@ -77,7 +77,7 @@ class Turns:
         self._blocked_text = ""  # the same, if it was blocked before it was sent
         self._is_taking_back = self._has_output = False
         self.on_take_back: Callable[[], None] = lambda: None
-        """Called after a prompt without output was removed from the conversation, to show the conversation again."""
+        """Called after a prompt without output was removed from the conversation, to show the usage without it."""
         max_continuations = agent.context.settings.output.max_continuations
         agent.use_output_columns(widgets.transcript.output_columns)
         self._presenter = Presenter(
@@ -242,6 +242,7 @@ class Turns:
         # The typed text names files and labels, but not the output of commands, so that is attached again.
         outputs = (block for block, attached in attachments if attached and attached.kind in ("shell", "job"))
         self._conversation.attach(tuple(outputs))
+        widgets.transcript.withdraw_prompt()
         self.on_take_back()
         widgets.prompt.put_back(sent_text)
 

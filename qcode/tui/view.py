@@ -185,7 +185,7 @@ class AppView:
 
     def _connect_callbacks(self) -> None:
         """Show jobs in the status line and on cards, attached output and queued prompts above the prompt."""
-        self.turns.on_take_back = self.show_conversation
+        self.turns.on_take_back = lambda: self.run_later(self._show_usage())
         pending = self._agent.conversation.attachments
         pending.on_change = self._show_attachments
         self._show_attachments(pending.blocks)
@@ -335,7 +335,6 @@ class AppView:
         if is_resumed:
             show_resumed(conversation, transcript)
         self._widgets.todos.replace_items(todos_in(conversation.messages))
-        self.session_name.refresh()
         transcript.scroll_end(animate=False)
 
     def replay(self) -> None:
@@ -349,7 +348,8 @@ class AppView:
         self.run_later(self._show_usage())
 
     async def _show_usage(self) -> None:
-        """Fill the status line. Counting a long conversation takes a while, so it is done in a thread."""
+        """Show the session's name, and fill the status line. Counting takes a while, so it is done in a thread."""
+        self.session_name.refresh()
         conversation, status = self._agent.conversation, self._widgets.status
         context = await asyncio.to_thread(conversation.context_report)
         status.forget_session()

@@ -69,3 +69,39 @@ def test_prompt_stays_sent_if_there_was_output_or_something_new_is_typed(tmp_pat
         assert [message.text for message in it.conversation.messages if message.role == "user"] == ["one", "two"]
 
     drive(it, tmp_path, test)
+
+
+def test_notices_above_a_withdrawn_prompt_stay_and_nothing_else_moves(tmp_path: Path) -> None:
+    it = talk(tmp_path, text_reply("First."), [*begun(), Hang()])
+
+    async def test(run: Running) -> None:
+        await run.send("one")
+        await run.until(lambda: "First." in run.text)
+        await run.until_idle()
+        await run.send("/theme nothing")
+        await run.until(lambda: "Unknown theme" in run.text)
+        await run.pilot.press("escape", "escape")
+        before = run.text
+        await run.send("two")
+        await run.until(lambda: len(it.provider.requests) == 2)
+        await run.pilot.press("escape")
+        await run.until_idle()
+        assert run.app.widgets.prompt.text == "two"
+        assert run.text == before
+
+    drive(it, tmp_path, test)
+
+
+def test_welcome_is_whole_again_if_the_first_prompt_is_withdrawn(tmp_path: Path) -> None:
+    it = talk(tmp_path, [*begun(), Hang()])
+
+    async def test(run: Running) -> None:
+        before = run.text
+        await run.send("one")
+        await run.until(lambda: len(it.provider.requests) == 1)
+        assert run.text != before
+        await run.pilot.press("escape")
+        await run.until_idle()
+        assert run.text == before
+
+    drive(it, tmp_path, test)

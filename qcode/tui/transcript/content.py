@@ -116,6 +116,19 @@ class Content:
         """Add what a prompt attaches, directly below it."""
         self._add(AttachmentsEntry("\n".join(lines), ink("dim"), "+ "), gap=0)
 
+    def withdraw_prompt(self) -> None:
+        """Remove the last prompt, its attachments, the warning about it and its closing line. Other notices stay."""
+        start = max((index for index, entry in enumerate(self.entries) if isinstance(entry, PromptEntry)), default=None)
+        if start is None:
+            return
+        for entry in self.entries[start:]:
+            if isinstance(entry, (*_PROMPT, DividerEntry)) or (isinstance(entry, NoticeEntry) and not entry.gap):
+                self._remove(entry)
+        first = self.entries[0] if self.entries else None
+        has_prompt = any(isinstance(entry, PromptEntry) for entry in self.entries)
+        if isinstance(first, WelcomeEntry) and not has_prompt and first.expand():
+            self._mark_changed(0)
+
     def add_notice(self, level: Level, text: str) -> None:
         """Add a notice, or count it in the last entry if that is the same notice.
 

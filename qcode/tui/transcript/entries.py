@@ -250,6 +250,14 @@ class WelcomeEntry(Entry):
         self.touch()
         return True
 
+    def expand(self) -> bool:
+        """Show all lines again; return whether this changed it."""
+        if not self._is_collapsed:
+            return False
+        self._is_collapsed = False
+        self.touch()
+        return True
+
     def lay_out(self, width: int) -> list[Line]:
         if self._is_collapsed:
             facts = [text[len(label[0]) :] if (label := _LABEL.match(text)) else text for text in self._texts[1:2]]

@@ -349,6 +349,11 @@ class Transcript(CardChoosingPane):
         self.content.add_user(text)
         self.schedule()
 
+    def withdraw_prompt(self) -> None:
+        """Remove the last prompt and what its turn added, which was no output."""
+        self.content.withdraw_prompt()
+        self.schedule()
+
     def add_attached(self, lines: Sequence[str]) -> None:
         """Add what a prompt attaches, directly below it."""
         self.content.add_attached(lines)
