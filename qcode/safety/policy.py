@@ -38,6 +38,8 @@ from qcode.safety.rules import (
 )
 from qcode.safety.shell.ast import UnsupportedSyntax, Word
 from qcode.safety.verdict import (
+    PLAN,
+    PLAN_RUNS,
     RESTRICTED,
     SANDBOXED,
     SHELL_PATH,
@@ -46,6 +48,7 @@ from qcode.safety.verdict import (
     Access,
     Level,
     Verdict,
+    output_reason,
     strictest,
 )
 from qcode.text.json import JsonObject
@@ -424,7 +427,7 @@ class Policy:
         """
         verdicts = [verdict]
         for word, path in self._outputs(parts):
-            output_verdict = self.judge_file(path, "write")
+            output_verdict = self._judge_file(path, "write", PathJudge(self._session_folders))
             is_path_rule = (
                 output_verdict.verdict == "deny"
                 and output_verdict.rule.startswith("path:")
@@ -434,9 +437,7 @@ class Policy:
                 "ask" if is_path_rule or (word.has_glob and output_verdict.is_allowed) else output_verdict.verdict
             )
             # The reason of a mode says only that a file is changed.
-            is_ordinary = output_verdict.rule.startswith("mode:")
-            why = f"it writes to {word.text}" + ("" if is_ordinary else f": {output_verdict.reason}")
-            verdicts.append(Verdict(decision, why, output_verdict.rule))
+            verdicts.append(Verdict(decision, output_reason(word.text, output_verdict), output_verdict.rule))
         return strictest(*verdicts)
 
     def _deny_protected_outputs(self, parts: tuple[FlowPart, ...], verdict: Verdict) -> Verdict:
@@ -555,8 +556,8 @@ class Policy:
 _SHELL_TOOL = ToolSpec("shell", "", {}, safety=Runs("command"))
 _FETCH_TOOL = ToolSpec("fetch", "", {}, safety=Fetches("url"))
 _READS = Verdict("allow", "it only reads", SHELL_READS)
-_PLAN_SHELL = Verdict("deny", "plan mode only runs read-only commands", "mode:plan")
-_PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", "mode:plan")
+_PLAN_SHELL = Verdict("deny", PLAN_RUNS, PLAN)
+_PLAN = Verdict("deny", "plan mode only reads; leave it to change files or run commands", PLAN)
 _BYPASS = Verdict("allow", "approvals are bypassed", "mode:bypass")
 _RESTRICTED = Verdict("ask", "this folder is not trusted: only reading runs without asking", RESTRICTED)
 _NO_SANDBOX_TO_WRITE = Verdict(

@@ -26,6 +26,11 @@ SANDBOXED = "session:sandbox"
 """The rule of a verdict on a command that the user allows to run without approval in the workspace sandbox."""
 RESTRICTED = "trust:restricted"
 """The rule of a verdict on a call that needs approval because the folder is not trusted."""
+PLAN = "mode:plan"
+"""The rule of a verdict on a call that plan mode denies."""
+PLAN_RUNS = "plan mode only runs read-only commands"
+RESTRICTED_HERE = "this folder is restricted"
+"""The end of the reason of a command that needs approval in a folder that is not trusted."""
 
 _ORDER: dict[Decision, int] = {"allow": 0, "ask": 1, "deny": 2}
 _STRICTNESS: dict[Level | None, int] = {None: 0, "protect": 1, "workspace": 2, "read-only": 3}
@@ -82,12 +87,45 @@ NOT_READ_ONLY = "may do more than read"
 
 def joined_reasons(reasons: Iterable[str], circumstance: str = "") -> str:
     """Return different reasons in one line. The first ones and a `circumstance` are named, the others counted."""
-    different = list(dict.fromkeys(reasons))
+    different = _merged_reads(dict.fromkeys(reasons))
     specific = sum(not reason.endswith(NOT_READ_ONLY) for reason in different)
     count = min(len(different), MAX_REASONS, max(specific, MAX_GENERIC))
     named = [*different[:count], *([circumstance] if circumstance else [])]
     others = [f"and {len(different) - count} more"] if len(different) > count else []
     return "; ".join((*named, *others))
+
+
+def _merged_reads(reasons: Iterable[str]) -> list[str]:
+    """Return the reasons, with one for all files that ask for the same reason.
+
+    For example, `it reads a.env: R` and `it reads b.env: R` become `it reads a.env and b.env: R`.
+    """
+    lead = "it reads "
+    paths: dict[tuple[str, str], list[str]] = {}
+    for reason in reasons:
+        path, colon, why = reason.removeprefix(lead).partition(": ")
+        if reason.startswith(lead) and colon:
+            paths.setdefault((lead, why), []).append(path)
+        else:
+            paths[("", reason)] = []
+    return [f"{lead}{_in_words(named)}: {text}" if named else text for (_, text), named in paths.items()]
+
+
+def _in_words(names: list[str]) -> str:
+    """Return names as `a`, `a and b`, or `a, b and 2 more`."""
+    if len(names) > MAX_GENERIC:
+        return f"{', '.join(names[:MAX_GENERIC])} and {len(names) - MAX_GENERIC} more"
+    return " and ".join(names)
+
+
+def output_reason(name: str, verdict: Verdict) -> str:
+    """Return the reason of a verdict on a command that writes to a file, from the verdict on that file."""
+    writes = f"it writes to {name}"
+    if verdict.rule == PLAN:
+        return f"{PLAN_RUNS}: {writes}"
+    if verdict.rule == RESTRICTED:
+        return f"{writes}; {RESTRICTED_HERE}"
+    return writes if verdict.rule.startswith("mode:") else f"{writes}: {verdict.reason}"
 
 
 def strictest(first: Verdict, *others: Verdict) -> Verdict:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -185,6 +186,35 @@ def test_proposed_rule_allows_exactly_the_same_call(repo: Path) -> None:
 def test_no_rule_is_proposed_that_would_allow_more_than_it_reads(command: str, repo: Path) -> None:
     verdict = _policy(repo).judge(spec_of("shell"), {"command": command})
     assert (verdict.verdict, verdict.proposed_rule) == ("ask", "")
+
+
+@pytest.mark.parametrize(
+    ("mode", "command", "reason"),
+    [
+        ("default", "cat src/a.py && grep x src/b.py", "it reads src/a.py and src/b.py: {rule}"),
+        ("default", "cat src/a; cat src/b; cat src/c", "it reads src/a, src/b and 1 more: {rule}"),
+        ("default", "cat src/a; curl x", "it reads src/a: {rule}; curl may do more than read"),
+        (
+            "default",
+            "cat src/a; cat .env",
+            "it reads src/a: {rule}; it reads .env: files with this name contain secrets",
+        ),
+        ("plan", "ls > docs/a", "plan mode only runs read-only commands: it writes to docs/a"),
+        ("plan", "cat src/a", "plan mode only runs read-only commands: it reads src/a: {rule}"),
+    ],
+)
+def test_reason_names_a_rule_once_and_the_mode_that_denies(
+    mode: ApprovalMode, command: str, reason: str, repo: Path
+) -> None:
+    expected = reason.format(rule="the rule read(src/**) asks for it")
+    assert _policy(repo, mode, ask=["read(src/**)"]).judge_command(command).reason == expected
+
+
+def test_denied_output_says_that_the_run_denies_what_would_ask(repo: Path) -> None:
+    verdict = replace(_policy(repo), never_asks=True).judge_command("ls > docs/a")
+    assert verdict.reason == "it writes to docs/a, and this run denies everything that would ask"
+    restricted = _policy(repo, is_trusted=False).judge_command("ls > docs/a")
+    assert restricted.reason == "it writes to docs/a; this folder is restricted"
 
 
 @pytest.mark.parametrize("command", ["cd src && make test", "(cd src; make test)", "cd src && pytest -q"])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from qcode.safety.shell.ast import HOLE
 from qcode.safety.shell.bounds import check_bounds
 from qcode.safety.shell.characters import names_character
-from qcode.safety.verdict import NOT_READ_ONLY, SHELL_PATH, Verdict, joined_reasons
+from qcode.safety.verdict import NOT_READ_ONLY, RESTRICTED_HERE, SHELL_PATH, Verdict, joined_reasons
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -353,7 +353,7 @@ def _is_generic(verdict: Verdict) -> bool:
 
 
 def _joined(reasons: Iterable[str], *, is_restricted: bool) -> str:
-    return joined_reasons(reasons, "this folder is restricted" if is_restricted else "")
+    return joined_reasons(reasons, RESTRICTED_HERE if is_restricted else "")
 
 
 __all__ = ["Danger", "dangers_in", "dangers_of", "reason_of_parts", "reason_with_dangers", "without_text"]
