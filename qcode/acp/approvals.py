@@ -6,6 +6,7 @@ An answer that is not an offered option denies the call. Pure, except that it wa
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import TypeAlias
 
 from qcode.acp import cards
@@ -13,6 +14,7 @@ from qcode.acp.cards import CallCard
 from qcode.acp.wire import WireError
 from qcode.agent.mcp.elicitation import DECLINE
 from qcode.protocol.approvals import (
+    CHANGE_APPROACH,
     OWN_QUESTION,
     AcceptPlan,
     Allow,
@@ -28,7 +30,7 @@ from qcode.protocol.approvals import (
     ToolApproval,
 )
 from qcode.safety.rules import rule_in_words
-from qcode.text.clean import shown_line
+from qcode.text.clean import shown_line, visible
 from qcode.text.fences import fenced
 from qcode.text.json import Json, JsonObject, parse_object
 from qcode.values import dataclass
@@ -63,11 +65,17 @@ class PermissionOption:
 
 
 def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption]:
-    """Return the options of an approval. A client without a user chooses the first one that allows."""
+    """Return the options of an approval, in the words of the app.
+
+    A client without a user chooses the first one that allows, so the narrowest comes first. There is no option that
+    changes the mode, trusts the folder or adds a wide rule, as the app has.
+    """
     deny = PermissionOption("deny", "reject_once", "No", Deny())
     once = PermissionOption("once", "allow_once", "Yes", Allow())
+    not_in_session = replace(deny, name="No, not in this session")
     match approval:
         case ToolApproval(rule=rule):
+            rule = visible(rule)
             covered = rule_in_words(rule)
             in_session = f"Yes, and stop asking for {covered} (this session): {rule}"
             for_session = [PermissionOption("session", "allow_always", in_session, Allow("session"))]
@@ -80,27 +88,32 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
                 deny,
             ]
         case PlanApproval(is_trusted=is_trusted):
-            accept = PermissionOption("accept-edits", "allow_always", "Yes, accept edits", AcceptPlan("accept-edits"))
+            accept = PermissionOption(
+                "accept-edits", "allow_always", "Yes, and accept edits", AcceptPlan("accept-edits")
+            )
             return [
-                PermissionOption("default", "allow_once", "Yes, ask before edits", AcceptPlan("default")),
+                PermissionOption("default", "allow_once", "Yes, and ask before each edit", AcceptPlan()),
                 *([accept] if is_trusted else ()),
                 PermissionOption("plan", "reject_once", "No, keep planning", Deny()),
             ]
         case Question(choices=choices):
             answers = [
-                PermissionOption(f"choice-{number}", "allow_once", choice.label, Answer(choice.label))
+                PermissionOption(f"choice-{number}", "allow_once", visible(choice.label), Answer(choice.label))
                 for number, choice in enumerate(choices, start=1)
             ]
             skipped = Deny() if approval.server else Answer(_SKIPPED)
             return [*answers, PermissionOption("skip", "reject_once", "Skip", skipped)]
         case ServerApproval(is_login=True):
-            return [once, deny]
+            return [replace(once, name="Yes, open the browser"), not_in_session]
         case ServerApproval():
             session = PermissionOption("once", "allow_once", "Yes, in this session", Allow("session"))
-            folder = PermissionOption("folder", "allow_always", "Always in this folder", Allow("folder"))
-            return [session, folder, deny]
-        case RepeatedCall() | ImpossibleCall():
-            return [once, deny]
+            folder = PermissionOption("folder", "allow_always", "Yes, from now on", Allow())
+            return [session, folder, not_in_session]
+        case RepeatedCall():
+            change = replace(deny, name="No, change the approach", decision=Deny(CHANGE_APPROACH))
+            return [replace(once, name="Yes, run it again"), change]
+        case ImpossibleCall():
+            return [replace(once, name="Yes, let it try again"), deny]
 
 
 async def ask(

@@ -126,6 +126,10 @@ class RepeatedCall:
         return self.call.call_id
 
 
+CHANGE_APPROACH = "the same call gave the same result several times; change the approach"
+"""The reason with which a `RepeatedCall` is denied, for the model."""
+
+
 @dataclass(frozen=True, slots=True)
 class ImpossibleCall:
     """May the model try again, although its last calls cannot run (an unknown tool, or missing arguments)?

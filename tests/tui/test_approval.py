@@ -17,6 +17,7 @@ from textual.css.stylesheet import Stylesheet
 from textual.dom import DOMNode
 
 from qcode.protocol.approvals import (
+    CHANGE_APPROACH,
     LIMIT_ID,
     AcceptPlan,
     Allow,
@@ -43,7 +44,7 @@ from qcode.text.diff import unified_diff
 from qcode.tui.app import QcodeApp
 from qcode.tui.panels import approval as panel
 from qcode.tui.panels.approval import GUARD_SECONDS
-from qcode.tui.panels.choices import AGAIN, form_of
+from qcode.tui.panels.choices import form_of
 from qcode.tui.panels.preview import ApprovalDetail, Format
 from qcode.tui.panels.question_layout import draft_spans
 from qcode.tui.panels.question_view import AnswerField
@@ -1012,7 +1013,7 @@ def test_question_is_answered_with_a_choice_or_text() -> None:
         (plain, ("enter", *"any", "enter"), Answer("any")),
         (plain, ("1", "enter"), Answer("1")),
         (again, ("y",), Allow()),
-        (again, ("n",), Deny(AGAIN)),
+        (again, ("n",), Deny(CHANGE_APPROACH)),
         (once_more, ("y",), Allow()),
         (once_more, ("n",), Deny()),
         (once_more, ("t", *"use ls", "enter"), Deny("use ls")),

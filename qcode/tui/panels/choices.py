@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias
 
 from qcode.protocol.approvals import (
+    CHANGE_APPROACH,
     AcceptPlan,
     Allow,
     Answer,
@@ -33,7 +34,6 @@ from qcode.values import dataclass
 _MAX_QUESTION = 400
 
 WAITING = "waiting for your answer"
-AGAIN = "the same call gave the same result several times; change the approach"
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +99,7 @@ _NO = Option("No", "n", Deny(), "stops the turn", key="Esc")
 _SAY_WHY = Option("No, and say why", "t")
 _REPEAT_OPTIONS = (
     Option("Yes, run it again", "y", Allow()),
-    Option("No, change the approach", "n", Deny(AGAIN)),
+    Option("No, change the approach", "n", Deny(CHANGE_APPROACH)),
     _SAY_WHY,
 )
 _IMPOSSIBLE_OPTIONS = (
