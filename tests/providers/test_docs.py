@@ -10,4 +10,4 @@ PAGE = (Path(__file__).parents[2] / "docs" / "how-to" / "local-models.md").read_
 
 
 def test_page_names_the_window_that_causes_a_warning() -> None:
-    assert f"Below {SMALL_WINDOW:,} tokens" in PAGE
+    assert f"fewer than {SMALL_WINDOW:,} tokens" in PAGE
