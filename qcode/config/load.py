@@ -493,16 +493,16 @@ class _LayerReader:
 def read_toml_text(file: Path, *, must_exist: bool) -> str | None:
     """Return the text of a regular file, without a byte order mark; None if there is no file."""
     try:
-        handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         if not must_exist and isinstance(error, FileNotFoundError | NotADirectoryError):
             return None
         raise ConfigError(f"cannot read the file: {error.strerror}", file=file) from None
-    status = os.fstat(handle)
+    status = os.fstat(descriptor)
     if not stat.S_ISREG(status.st_mode):
-        os.close(handle)
+        os.close(descriptor)
         raise ConfigError("is not a regular file", file=file)
-    with os.fdopen(handle, "rb") as stream:
+    with os.fdopen(descriptor, "rb") as stream:
         if status.st_size > _MAX_BYTES:
             raise ConfigError("is larger than 1 MiB", file=file)
         data = stream.read(_MAX_BYTES + 1).removeprefix(BOM_UTF8)  # the codec `utf-8-sig` loads another module

@@ -53,7 +53,7 @@ def save_json(path: Path, value: JsonObject) -> None:
 def replace(path: Path, content: bytes, *, mode: int = PRIVATE, is_synced: bool = False) -> None:
     """Replace the file, which need not exist, by all of `content`; if it raises `OSError`, nothing has changed.
 
-    A missing folder is created. `is_synced`: return only once the content is on the disk.
+    A missing folder is created. If `is_synced`, return only once the content is on the disk.
     """
     from tempfile import mkstemp  # takes 3 ms to load, and most starts write nothing before the first paint
 

@@ -338,9 +338,9 @@ class MarkSearch:
 
     def flush(self) -> str:
         """Return the text that was held back."""
-        rest, self._held_text = self._held_text, ""
-        self.add_plain(rest)
-        return rest
+        held, self._held_text = self._held_text, ""
+        self.add_plain(held)
+        return held
 
     def add_plain(self, text: str) -> None:
         """Add text that does not begin a call."""

@@ -324,8 +324,9 @@ def plain_name(provider: str, model: str) -> str:
     if provider == "bedrock":
         name = _BEDROCK_VERSION.sub("", name)
     if "claude" in name:
-        vendor, separator, rest = name.rpartition("claude")
-        name = vendor + separator + rest.replace(".", "-")
+        # `claude-sonnet-4.5` and `claude-sonnet-4-5` are one model.
+        vendor, separator, version = name.rpartition("claude")
+        name = vendor + separator + version.replace(".", "-")
     while True:
         shorter = _PREVIEW.sub("", _DATE.sub("", name)).removesuffix("-latest")
         if shorter == name or not shorter:

@@ -1,9 +1,9 @@
 """HTTP/1.1 over asyncio for one request at a time: connections, request heads, response parsing.
 
 httptools parses responses; it is imported while the first response is awaited, so the request does not wait for it. A
-response whose end is unclear raises `ValueError`, because a truncated body must not pass for a complete one. Host names
-are resolved in a daemon thread, so a hanging DNS lookup blocks neither cancellation nor exit. Addresses are tried a
-quarter of a second apart, and the first to connect wins (RFC 8305).
+response whose end is unclear raises `ValueError`, because a truncated body must not be taken for a complete one. Host
+names are resolved in a daemon thread, so a hanging DNS lookup blocks neither cancellation nor exit. Addresses are tried
+a quarter of a second apart, and the first to connect wins (RFC 8305).
 """
 
 from __future__ import annotations

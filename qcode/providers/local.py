@@ -301,8 +301,8 @@ async def request_json(
 ) -> Json:
     """Return the JSON at `path` of the server at `address`. The request is a POST if there is a `body`.
 
-    Raise `OSError` or `ValueError` without a server, without plain HTTP, and for any answer except JSON with status
-    200. The caller sets a time limit.
+    Raise `OSError` or `ValueError` if no server answers, the address is not plain HTTP, or the answer is not JSON with
+    status 200. The caller sets a time limit.
     """
     from qcode.providers.http1 import ResponseReader, connect, write_head
 

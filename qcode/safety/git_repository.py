@@ -504,8 +504,8 @@ class RepositoryContents:
             *self._heads(),
         )
         heads = sorted(str(head) for head in (self._common / "worktrees").glob("*/HEAD"))
-        named = {str(base / name) for base in (self._git, self._common) for name in files}
-        return identity_of((*sorted(named), *heads, *folders))
+        paths = {str(base / name) for base in (self._git, self._common) for name in files}
+        return identity_of((*sorted(paths), *heads, *folders))
 
 
 def git_folder_links(git: Path, common: Path) -> Iterator[str]:

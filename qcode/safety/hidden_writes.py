@@ -88,9 +88,9 @@ def may_write_protected(command: str, session_folders: SessionFolders) -> str:
         protected = next((protected for protected in _DOTTED_PATHS if f"/{protected}/" in path), "")
         if protected:
             return f"{protected} is a protected location"
-        named = next((part for part in token.split("/") if _may_be_protected(part, finds_hidden=finds_hidden)), "")
-        if named:
-            return f"{named} is a protected name"
+        name = next((part for part in token.split("/") if _may_be_protected(part, finds_hidden=finds_hidden)), "")
+        if name:
+            return f"{name} is a protected name"
     writes = _FolderWrites.of(session_folders)
     return writes.reason_to_refuse(command) or writes.indirect_reason(command)
 

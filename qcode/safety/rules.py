@@ -57,7 +57,7 @@ class Rule:
     def matches_words(self, words: tuple[Word, ...], *, folds: bool = False) -> bool:
         """Return whether a shell rule covers a simple command of these words.
 
-        `folds`: words are compared in composed form (NFC), because `e` with an accent can be one character or two.
+        If `folds`, words are compared in composed form (NFC), because `e` with an accent can be one character or two.
         """
         if not self.body:
             return True
@@ -68,7 +68,7 @@ class Rule:
         return has_length and all(_matches_word(rule_word, word, folds=folds) for rule_word, word in pairs)
 
     def matches_path(self, path: str, root: str, home: str, *, folds: bool = False) -> bool:
-        """Return whether a path rule covers the absolute, normalized `path`; `folds`: case and accents may differ."""
+        """Return whether a path rule covers the absolute, normalized `path`. If `folds`, case and accents may differ."""
         if not self.body:
             return True
         pattern, base = self._pattern_and_root(root, home)
@@ -355,7 +355,7 @@ def _check_examples(rule: Rule, entry: RuleConfig, *, allows: bool) -> None:
 
 
 def covers(rule: Rule, example: str, *, allows: bool = False) -> bool:
-    """Return whether a rule covers a command, path, URL or tool. `allows`: it is an allow rule.
+    """Return whether a rule covers a command, path, URL or tool. If `allows`, it is an allow rule.
 
     A command with several parts is covered if all of them are; a path is relative to the workspace, absolute, or below
     `~/`.

@@ -80,7 +80,7 @@ class SandboxSupport:
 MAX_REASONS = 4
 """The maximum number of reasons named in one line."""
 MAX_GENERIC = 2
-"""The maximum number of reasons named if one of them is generic: the same for every unknown program."""
+"""The number of reasons up to which generic ones, which are the same for every unknown program, are named too."""
 NOT_READ_ONLY = "may do more than read"
 """The end of a generic reason."""
 

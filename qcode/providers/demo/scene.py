@@ -118,8 +118,8 @@ def paragraphs(text: str) -> list[str]:
 def _pop_partial(messages: list[Message], is_repair: bool) -> tuple[str | None, bool]:
     """Remove the unfinished assistant text, and the message that asks to continue it, from the end of `messages`.
 
-    Return that text, None if there is none, and whether the user typed the request to continue. `is_repair`: the
-    message asks for the missing part of a truncated call.
+    Return that text, None if there is none, and whether the user typed the request to continue. If
+    `is_repair`, the message asks for the missing part of a truncated call.
     """
     partial: str | None = None
     is_typed = False

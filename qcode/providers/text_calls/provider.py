@@ -141,12 +141,12 @@ class CallEvents:
             case TextDelta():
                 return self._feed_text(event)
             case ReasoningDelta() | ToolArgsDelta():
-                before, number = self._number(event.block)
-                return [*before, replace(event, block=number)]
+                earlier_events, number = self._number_of(event.block)
+                return [*earlier_events, replace(event, block=number)]
             case ToolCallStarted():
-                before, number = self._number(event.block)
+                earlier_events, number = self._number_of(event.block)
                 self._is_last_complete = True
-                return [*before, replace(event, block=number)]
+                return [*earlier_events, replace(event, block=number)]
             case BlockEnded():
                 return self._end_block(event)
             case ReplyEnded():
@@ -163,19 +163,19 @@ class CallEvents:
         return self._events_of(self._calls.flush(is_cut=True), ends_cut_call=False)
 
     def _feed_text(self, event: TextDelta) -> list[ReplyEvent]:
-        before = self._end_source() if self._source not in (None, event.block) or self._source_ended else []
+        earlier_events = self._end_source() if self._source not in (None, event.block) or self._source_ended else []
         self._source = event.block
         self._sources.add(event.block)
-        return [*before, *self._events_of(self._calls.feed(event.text))]
+        return [*earlier_events, *self._events_of(self._calls.feed(event.text))]
 
-    def _number(self, block: int) -> tuple[list[ReplyEvent], int]:
+    def _number_of(self, block: int) -> tuple[list[ReplyEvent], int]:
         """Return the new number of a block that is not text, after the events that end the text before this block."""
         number = self._numbers.get(block)
         if number is not None:
             return [], number
-        before = self._end_source()
+        earlier_events = self._end_source()
         self._numbers[block] = number = self._begin()
-        return before, number
+        return earlier_events, number
 
     def _end_block(self, event: BlockEnded) -> list[ReplyEvent]:
         if event.block == self._source:
@@ -184,8 +184,8 @@ class CallEvents:
             return []
         if event.block in self._sources:
             return [] if event.opaque is None else self._opaque_block(event.opaque)
-        before, number = self._number(event.block)
-        return [*before, replace(event, block=number)]
+        earlier_events, number = self._number_of(event.block)
+        return [*earlier_events, replace(event, block=number)]
 
     def _end_source(self, *, is_cut: bool = False) -> list[ReplyEvent]:
         """End the current text block, with all text still held."""
@@ -234,6 +234,7 @@ class CallEvents:
         return [*events, BlockEnded(number)] if ends else events
 
     def _begin(self) -> int:
+        """Return the number of a new block."""
         number, self._next_number = self._next_number, self._next_number + 1
         return number
 

@@ -229,8 +229,8 @@ def confinement_for(
                 path for path in _secrets(scope) if not any(is_within(folder, path) for folder in folders)
             ),
         )
-    named = (*contents.git_control_paths, *contents.control_path_links, *protected_outside(scope))
-    protected = _real_targets(named)[:MAX_PROTECTED]
+    found_paths = (*contents.git_control_paths, *contents.control_path_links, *protected_outside(scope))
+    protected = _real_targets(found_paths)[:MAX_PROTECTED]
     return Confinement(level, pinned_folders=_parents(protected, ("/",)), protected_paths=protected)
 
 

@@ -303,7 +303,7 @@ class _Lines:
         return not any(keys) or pattern in searched
 
     def passages(self, search: _Search, key: Callable[[str], str], *, is_shifted: bool) -> Iterator[Passage]:
-        """Yield matching whole lines, compared by `key`. `is_shifted`: lines of equal depth must have equal shifts."""
+        """Yield matching whole lines, compared by `key`. If `is_shifted`, lines of equal depth have equal shifts."""
         wanted_keys = [key(line) for line in search.lines]
         if not any(wanted_keys):
             return

@@ -29,17 +29,17 @@ def split_fixed(pattern: str) -> tuple[str, str]:
 
 def _expand_braces(pattern: str) -> list[str]:
     """Return the expansions of `{a,b}`; an unbalanced brace is an ordinary character."""
-    done, pending = [], [pattern]
+    expanded, pending = [], [pattern]
     while pending:
         current = pending.pop()
         braces = _INNER_BRACES.search(current)
         if braces is None:
-            done.append(current)
+            expanded.append(current)
         else:
             pending += [current[: braces.start()] + option + current[braces.end() :] for option in braces[1].split(",")]
-        if len(done) + len(pending) > _MAX_ALTERNATIVES:
+        if len(expanded) + len(pending) > _MAX_ALTERNATIVES:
             raise Refused(f"the pattern has more than {_MAX_ALTERNATIVES} alternatives")
-    return done
+    return expanded
 
 
 def _translate(pattern: str) -> str:
