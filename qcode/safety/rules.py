@@ -68,7 +68,10 @@ class Rule:
         return has_length and all(_matches_word(rule_word, word, folds=folds) for rule_word, word in pairs)
 
     def matches_path(self, path: str, root: str, home: str, *, folds: bool = False) -> bool:
-        """Return whether a path rule covers the absolute, normalized `path`. If `folds`, case and accents may differ."""
+        """Return whether a path rule covers the absolute, normalized `path`.
+
+        If `folds`, the path may differ in case, and in the form of its accents.
+        """
         if not self.body:
             return True
         pattern, base = self._pattern_and_root(root, home)

@@ -46,7 +46,7 @@ class Job:
     total: int = 0
     """The number of characters of all output."""
     is_stopping: bool = False
-    """The user or the model stops it. Otherwise it is stopped only because qcode ends."""
+    """Whether the user or the model stops the command. Otherwise it is stopped only because qcode ends."""
     task: asyncio.Task[None] | None = None
     has_news: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there is unread output, and after the command has ended."""
@@ -141,7 +141,7 @@ class Jobs:
 
     @property
     def all(self) -> tuple[Job, ...]:
-        """Return all jobs in the order in which they were started."""
+        """All jobs in the order in which they were started."""
         return tuple(self._jobs.values())
 
     @property

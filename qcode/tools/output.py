@@ -22,7 +22,7 @@ a line that counts the others."""
 
 
 class OutputCollector:
-    """Collects output as bytes. `folder` is called only if there are more than `limit` characters."""
+    """A collector of output bytes. It calls `folder` only if there are more than `limit` characters."""
 
     def __init__(self, limit: int, folder: Callable[[], Path]) -> None:
         self._half = max(limit // 2, 100)
@@ -120,7 +120,7 @@ class OutputCollector:
 
 
 class LiveOutput:
-    """Passes on text in chunks of limited size that state their omissions; the caller decides when to `flush`."""
+    """A relay of text in chunks of limited size that state their omissions; the caller decides when to `flush`."""
 
     def __init__(self, output: Callable[[str], None]) -> None:
         self._output = output

@@ -31,9 +31,10 @@ class Task:
 
 
 class SubagentTool:
-    """The `agent` tool. `kinds` are the names of the sub-agents with their purposes; `readers` change nothing.
+    """The `agent` tool.
 
-    `has_small`: the model may choose a second, smaller model for the sub-agent.
+    `kinds` are the names of the sub-agents with their purposes; `readers` are the names of those that change nothing.
+    If `has_small`, the model may choose a second, smaller model for a sub-agent.
     """
 
     def __init__(
