@@ -191,7 +191,7 @@ class AppView:
         self._show_attachments(pending.blocks)
         self.prompt.drop_attachment = self._drop_attachment
         queue = self._widgets.queue
-        self.prompt.queued_texts, queue.on_change = lambda: queue.texts, self.prompt.save_draft
+        self.prompt.queued_texts, queue.on_change = lambda: queue.typed_texts, self.prompt.save_draft
         self.prompt.attached_texts, self.prompt.restore_attached = self._attached_texts, self._restore_attached
         self.jobs.update_card = self.transcript.update_card
         self.turns.report_results(self.jobs.follow)

@@ -19,13 +19,14 @@ from textual.worker_manager import WorkerManager
 
 from qcode.agent.context.clipboard import Clip
 from qcode.agent.keys.connect import CheckedKey
-from qcode.protocol.approvals import Deny, ToolApproval
+from qcode.protocol.approvals import Deny, ToolApproval, TurnOptions
 from qcode.protocol.events import ApprovalRequested, Retry, StepStarted
 from qcode.protocol.reply import StopReason, TextDelta
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.app import QcodeApp
 from qcode.tui.panels.approval import ApprovalPanel
 from qcode.tui.prompt.prompt import Prompt
+from qcode.tui.prompt.queue import Submission
 from qcode.tui.screens.connect import ConnectScreen
 from qcode.tui.screens.palette import PalettePicker
 from qcode.tui.shared_widgets import HangingText
@@ -481,6 +482,25 @@ def test_queued_prompts_of_a_killed_process_are_restored_below_the_draft_and_not
     (killed,) = (tmp_path / "killed").iterdir()
     killed.rename(drafts / f"{2**40}.json")  # no process has this id
     drive(next_start, ScriptedConversation(), history_file=tmp_path / "history.jsonl")
+
+
+def test_queued_command_is_stored_as_typed_so_that_it_gets_its_options_again(tmp_path: Path) -> None:
+    gate, drafts = Gate(), tmp_path / "drafts"
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await gate.reached.wait()
+        prompt = run.app.widgets.prompt
+        log = prompt.pastes.labels.add("[Pasted text #1 +12 lines]", "the log")
+        options = TurnOptions(model="demo/other", shown_prompt=f"/release {log}")
+        run.app.turns.submit(Submission("Write the notes of a release.\nthe log", f"/release {log}", options=options))
+        prompt.save_draft()
+        (stored,) = drafts.glob("*.json")
+        assert json.loads(stored.read_text())["text"] == "/release the log"
+        gate.open()
+        await run.until_idle()
+
+    drive(test, ScriptedConversation([gate, ended()], [ended()]), history_file=tmp_path / "history.jsonl")
 
 
 def test_failing_command_is_reported_and_the_app_continues() -> None:

@@ -316,7 +316,11 @@ def test_mark_of_a_reply_that_a_crash_interrupted_comes_back_at_every_resume(tmp
     assert shown[0] == shown[1] == shown[2]
     notice = "qcode ended while the last reply was written; the text so far is kept"
     assert is_shown_by_resume(talked.conversation, notice), "the mark is not shown twice"
+    talked.conversation.session.append(user("next"))
+    talked.conversation.session.append(assistant(Text("Next reply.")))
     talked.conversation.release()
+    later = resumed_rows(tmp_path, talk(tmp_path, resumes=session.session_id, is_attended=True))
+    assert [row for row in later if row.startswith("!")] == [shown[0][-1]], "the mark is not repeated below `next`"
 
 
 def test_call_that_a_crash_interrupted_is_shown_without_the_text_for_the_model(tmp_path: Path) -> None:

@@ -34,6 +34,8 @@ NumberRange: TypeAlias = "tuple[int, int]"
 NamedRequests: TypeAlias = "tuple[str, tuple[AttemptRecord, ...]]"
 """Requests outside the turns, such as those of `/btw` or for a title, and their name in `/cost`."""
 
+KILLED_REPLY = Notice("warning", "qcode ended while this reply was written; the text so far is kept.")
+
 MoveKind: TypeAlias = Literal["rewind", "undo", "redo"]
 MOVE_KINDS: tuple[MoveKind, ...] = ("rewind", "undo", "redo")
 

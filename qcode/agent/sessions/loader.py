@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 
 from qcode.agent.sessions.file import SessionFileContent
-from qcode.agent.sessions.history import AgentWork, HistoryEntry, SessionHistory, StoredMessage
+from qcode.agent.sessions.history import KILLED_REPLY, AgentWork, HistoryEntry, SessionHistory, StoredMessage
 from qcode.agent.sessions.records import (
     attempts_from_json,
     block_from_json,
@@ -42,7 +42,6 @@ INTERRUPTED = (
     "again."
 )
 NEVER_RUN = "not run: qcode ended before this call was started."
-INTERRUPTED_REPLY = "Interrupted."
 LOST = "(A message of this conversation could not be loaded.)"
 _TEXT_KEPT = "qcode ended while the last reply was written; the text so far is kept"
 _OUTCOME_UNKNOWN = "interrupted: the outcome is unknown, nothing was run again"
@@ -207,7 +206,7 @@ class _SessionReader:
             recovered = self.history.next_number
             # The cost of the reply is unknown: the process ended before the provider reported it.
             killed = AttemptRecord("first", 0, "killed", Usage())
-            entry = HistoryEntry(partial, (killed,), INTERRUPTED_REPLY, numbers=(recovered,))
+            entry = HistoryEntry(partial, (killed,), KILLED_REPLY.text, numbers=(recovered,))
             self.history.add(recovered, StoredMessage(entry, is_turn_start=False))
         loaded = assemble(self.history, self.history.head.numbers)
         self.skipped_lines += loaded.misplaced_records

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from qcode.agent.sessions.file import RecordFile
 from qcode.agent.sessions.history import (
+    KILLED_REPLY,
     Head,
     HistoryEntry,
     InnerMessage,
@@ -53,7 +54,6 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import Message, ToolCall, ToolResult
 from qcode.text.json import Json, JsonObject
 
-KILLED_REPLY = Notice("warning", "qcode ended while this reply was written; the text so far is kept.")
 KILLED_TURN = Notice("warning", "This turn did not finish: qcode ended while it ran. No call was run again.")
 MAX_DIFF_CHARS = 400_000
 """A longer diff is cut at a line. The checkpoints have both versions of the file."""

@@ -107,7 +107,7 @@ class Prompt(EditingArea):
         self.show_hint: Callable[[str], None] = lambda text: None
         self.drop_attachment: Callable[[], None] = lambda: None
         self.queued_texts: Callable[[], Sequence[str]] = lambda: ()
-        """Returns the queued prompts, which are stored below the draft."""
+        """Returns the queued prompts as the user typed them, which are stored below the draft."""
         self.attached_texts: Callable[[], Sequence[str]] = lambda: ()
         """Returns the attached output of commands, without secrets, which is stored with the draft."""
         self.restore_attached: Callable[[tuple[str, ...]], None] = lambda texts: None
@@ -150,7 +150,10 @@ class Prompt(EditingArea):
     @property
     def portable_text(self) -> str:
         """The text for use in another session, without labels."""
-        return self.asides.without_labels(self.images.with_file_mentions(self.whole_text))
+        return self._without_labels(self.text)
+
+    def _without_labels(self, text: str) -> str:
+        return self.asides.without_labels(self.images.with_file_mentions(self.pastes.expand(text)))
 
     def save_draft(self) -> None:
         """Store the text, the queue and the attached output, so that the next start can restore them after a crash.
@@ -160,7 +163,9 @@ class Prompt(EditingArea):
         from qcode.safety.redaction import is_secret  # not needed for the first paint
 
         self._is_draft_due = False
-        texts = [text for text in (self.portable_text, *self.queued_texts()) if text and not is_secret(text)]
+        # As typed, a queued `/command` gets its options again when it is sent, and a mention its file or image.
+        texts = [self.portable_text, *map(self._without_labels, self.queued_texts())]
+        texts = [text for text in texts if text and not is_secret(text)]
         self.prompt_history.draft_file.save(Unsent("\n\n".join(texts), tuple(self.attached_texts())))
 
     def restore_draft(self) -> bool:

@@ -51,6 +51,10 @@ class Queue(Static):
         return tuple(item.text for item in self._submissions)
 
     @property
+    def typed_texts(self) -> tuple[str, ...]:
+        return tuple(item.typed_text for item in self._submissions)
+
+    @property
     def last(self) -> Submission | None:
         return self._submissions[-1] if self._submissions else None
 

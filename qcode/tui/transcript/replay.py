@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.attachments import attached_lines, split_attached
-from qcode.agent.sessions.history import StoredJob, StoredMessage, Thought
+from qcode.agent.sessions.history import KILLED_REPLY, StoredJob, StoredMessage, Thought
 from qcode.agent.sessions.loader import has_unfinished_turn, is_about_broken_turn
 from qcode.agent.sessions.replay import (
     ReplayedPrompt,
@@ -21,7 +21,6 @@ from qcode.agent.sessions.replay import (
     job_call_state,
     replay_messages,
 )
-from qcode.agent.sessions.session import KILLED_REPLY
 from qcode.protocol.approvals import TurnApproval
 from qcode.protocol.events import UsageUpdated
 from qcode.protocol.messages import Text, typed_text

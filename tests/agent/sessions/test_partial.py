@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from qcode.agent.outcomes import AnswerSoFar
 from qcode.agent.sessions import partial
+from qcode.agent.sessions.history import KILLED_REPLY
 from qcode.agent.sessions.partial import FLUSH_CHARS, PartialReply, read_partial
 from qcode.protocol.events import PartialRestored, Retry, TurnEvent
 from qcode.protocol.messages import Reasoning, Text, ToolCall, assistant, user
@@ -242,7 +243,7 @@ def killed(chat: Talk, prompt: str, expected: Sequence[str], hang: Hang) -> Path
     return copy
 
 
-def test_killed_reply_is_a_message_marked_interrupted_after_resume(tmp_path: Path) -> None:
+def test_killed_reply_is_a_message_marked_as_such_after_resume(tmp_path: Path) -> None:
     hang = Hang()
     reply = text_reply("The answer", " is forty-two.")
     chat = talk(tmp_path, [*reply[:2], hang, *reply[2:]])
@@ -256,7 +257,7 @@ def test_killed_reply_is_a_message_marked_interrupted_after_resume(tmp_path: Pat
     loaded = chat.store.load(session_id)
     assert loaded.messages[-1] == assistant(Text("The answer"))
     session, resumed = chat.store.resume(session_id)
-    assert resumed.entries[-1].note == "Interrupted."
+    assert resumed.entries[-1].note == KILLED_REPLY.text
     assert "qcode ended while the last reply was written; the text so far is kept" in resumed.notices
     assert not (chat.store.folder / f"{session_id}.partial").exists()
     session.append(user("continue"))
