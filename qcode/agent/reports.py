@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from decimal import Decimal
 from functools import cache
+from operator import itemgetter
 
 from qcode.agent.sessions.history import NamedRequests, SessionHistory, StoredMessage
 from qcode.engine.caps import DEFAULT_CONTEXT_WINDOW, ESCALATED_MAX_TOKENS, FirstCap, OutputSettings, caps_for
@@ -260,13 +261,18 @@ class EarlierTurns:
                 turn, position = [], len(turns)
                 turns.append((stored.typed_prompt, model, turn))
             turn.extend(attempt if attempt.model else replace(attempt, model=model) for attempt in requests)
-            outside = [(name, attempts[-1].model or model, [*attempts]) for name, attempts in named if attempts]
+            outside = [
+                (item.position, (item.name, item.attempts[-1].model or model, [*item.attempts]))
+                for item in named
+                if item.attempts
+            ]
             if after is None or after.is_summary or _starts_turn(after):
-                turns += outside
+                # The sort is stable: requests of `/btw` that ended before a `/compact` stay before it.
+                outside += ((end, ("/compact", model, attempts)) for end, attempts in compactions)
+                turns += (row for _, row in sorted(outside, key=itemgetter(0)))
             else:  # the turn was running
-                turns[position:position] = outside
+                turns[position:position] = [row for _, row in outside]
                 position += len(outside)
-            turns += (("/compact", model, attempts) for attempts in compactions)
         known_price = cache(price_of)
         return [recorded_usage(prompt, attempts, model, known_price) for prompt, model, attempts in turns if attempts]
 
@@ -279,19 +285,21 @@ def _starts_turn(stored: StoredMessage) -> bool:
 
 def _recorded_requests(
     stored: StoredMessage,
-) -> tuple[list[AttemptRecord], list[list[AttemptRecord]], tuple[NamedRequests, ...]]:
+) -> tuple[list[AttemptRecord], list[tuple[int, list[AttemptRecord]]], tuple[NamedRequests, ...]]:
     """Return the requests of a message and of its turn, those of each `/compact` after it, and those outside the turns.
 
-    A `/compact` ends like a turn, but has only requests for a summary.
+    A `/compact` ends like a turn, but has only requests for a summary. The index of its end precedes its requests.
     """
     requests = list(stored.turn_requests)
-    compactions: list[list[AttemptRecord]] = []
+    compactions: list[tuple[int, list[AttemptRecord]]] = []
     events = [item.event for item in stored.shown_events] if stored.entry.message.role == "assistant" else []
-    for calls in (event.api_calls for event in reversed(events) if isinstance(event, TurnEnded)):
+    ends = ((index, event.api_calls) for index, event in enumerate(events) if isinstance(event, TurnEnded))
+    for index, calls in reversed([*ends]):
         if calls.compactions and not calls.initial:
             summaries = [request for request in requests if request.kind == "summary"]
-            compactions.append(summaries[-(calls.compactions + calls.retries) :])
-            requests = [request for request in requests if not any(request is other for other in compactions[-1])]
+            compacted = summaries[-(calls.compactions + calls.retries) :]
+            compactions.append((index, compacted))
+            requests = [request for request in requests if not any(request is other for other in compacted)]
     return requests, compactions[::-1], tuple(stored.named_requests)
 
 

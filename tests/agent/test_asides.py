@@ -128,6 +128,32 @@ def test_usage_of_asides_is_the_same_after_a_resume(tmp_path: Path) -> None:
         assert turn.by_model == used.by_model
 
 
+@pytest.mark.parametrize("end", ["failed", "cancelled"])
+def test_usage_of_an_unanswered_aside_is_the_same_after_a_resume(end: str, tmp_path: Path) -> None:
+    hang = Hang()
+    steps = fails(ErrorKind.AUTH) if end == "failed" else (*begun("I th"), hang)
+    it = talk(tmp_path, text_reply("Hello."), steps, model=PRICED)
+    beside = Beside(it)
+
+    async def play() -> None:
+        await it.play("hi")
+        asking = asyncio.ensure_future(beside("How many?"))
+        if end == "cancelled":
+            await hang.reached.wait()
+            asking.cancel()
+        await asyncio.wait([asking])
+        await it.conversation.close()
+
+    asyncio.run(play())
+    history = it.store.load(it.conversation.session_id).history
+    rows = EarlierTurns(history).usage({"scripted/m": FACTS.price}.get)
+    live = it.conversation.usage()
+    assert [row.prompt for row in live] == ["hi", "/btw How many?"]
+    assert [(row.prompt, row.model, row.api_calls) for row in rows] == [
+        (row.prompt, row.model, row.api_calls) for row in live
+    ]
+
+
 def test_truncated_aside_is_escalated_and_continued(tmp_path: Path) -> None:
     it = talk(
         tmp_path,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.models.asides import Asides
 from qcode.agent.reports import EarlierTurns
 from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.replay import replay_messages
@@ -125,6 +126,25 @@ def test_resumed_session_shows_its_compactions_and_their_cost_separately(tmp_pat
     assert [row.prompt for row in rows] == ["one", "two", "/compact", "/compact"]
     items = replay_messages([history.stored[number] for number in history.all_numbers()])
     assert [type(item) for item in items if isinstance(item, Notice | Compacted)] == [Notice, Compacted]
+
+
+def test_asides_before_and_after_a_compaction_without_summary_keep_their_place_after_a_resume(tmp_path: Path) -> None:
+    long = "".join(f"word {number} " for number in range(1_500))
+    replies = [*[text_reply(long)] * 2, text_reply("Early."), *[text_reply("")] * 2, text_reply("Late.")]
+    it = talk(tmp_path, *replies, model=Model(facts=ModelFacts(context_window=40_000)))
+    asides = Asides(it.conversation, None)
+
+    async def run() -> None:
+        await it.play("one")
+        await it.play("two")
+        assert [event async for event in asides.ask("before")]
+        assert [event async for event in it.conversation.compact()]
+        assert [event async for event in asides.ask("after")]
+
+    asyncio.run(run())
+    rows = EarlierTurns(it.store.load(it.conversation.session_id).history).usage(lambda name: None)
+    assert [row.prompt for row in it.conversation.usage()] == ["one", "two", "/btw before", "/compact", "/btw after"]
+    assert [(row.prompt, row.usage) for row in rows] == [(row.prompt, row.usage) for row in it.conversation.usage()]
 
 
 def test_other_sessions_can_be_resumed_renamed_and_deleted(tmp_path: Path) -> None:

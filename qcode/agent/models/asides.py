@@ -106,14 +106,13 @@ async def run_aside(
 ) -> AsyncGenerator[TurnEvent, None]:
     """Run a turn that is not part of the conversation and cannot call tools. `/cost` lists its usage as `name`."""
     running = conversation.turn
-    driver = Driver(turn, client.observed, _Services(client))
-    attempts: list[AttemptRecord] = []
+    services = _Services(client)
+    driver = Driver(turn, client.observed, services)
     try:
         async with aclosing(driver.run(UserSubmitted(prompt))) as events:
             async for event in events:
                 if isinstance(event, ReplyFinished):
                     client.note_reply(event, turn.settings.output)
-                    attempts += event.attempts
                 conversation.observe(AgentEvent(_AGENT_ID, event))
                 yield event
     finally:
@@ -124,7 +123,7 @@ async def run_aside(
             discarded = ledger.discarded_output_tokens
             used = TurnUsage(name, client.name, ledger.usage, ledger.cost, ledger.api_calls, discarded, ledger.by_model)
             conversation.add_usage(used)
-            conversation.session.record_requests(attempts, name)
+            conversation.session.record_requests(services.attempts, name)
             on_usage(used)
 
 
@@ -143,6 +142,8 @@ class _Services:
 
     def __init__(self, client: ModelClient) -> None:
         self._client = client
+        self.attempts: list[AttemptRecord] = []
+        """All requests of the aside, also those of a reply that failed or was cancelled."""
 
     async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
         return ApprovalAnswered(request.call.call_id, is_allowed=False, reason=_NO_CALLS)
@@ -151,10 +152,10 @@ class _Services:
         raise AssertionError("a denied call runs")
 
     def append(self, effect: Append) -> None:
-        """Do nothing: the turn holds the messages."""
+        self.attempts += effect.attempts
 
     def record_requests(self, effect: RecordRequests) -> None:
-        """Do nothing: all requests of an aside are recorded at its end."""
+        self.attempts += effect.attempts
 
     def store_compaction(self, effect: Compact) -> None:
         """Do nothing: an aside is not compacted."""

@@ -31,13 +31,18 @@ from qcode.values import dataclass
 NumberRange: TypeAlias = "tuple[int, int]"
 """A half-open range of message numbers: `(0, 4)` are the messages 0 to 3."""
 
-NamedRequests: TypeAlias = "tuple[str, tuple[AttemptRecord, ...]]"
-"""Requests outside the turns, such as those of `/btw` or for a title, and their name in `/cost`."""
-
-KILLED_REPLY = Notice("warning", "qcode ended while this reply was written; the text so far is kept.")
-
 MoveKind: TypeAlias = Literal["rewind", "undo", "redo"]
 MOVE_KINDS: tuple[MoveKind, ...] = ("rewind", "undo", "redo")
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRequests:
+    """Requests outside the turns, such as those of `/btw` or for a title; `/cost` shows the `name`."""
+
+    name: str
+    attempts: tuple[AttemptRecord, ...]
+    position: int = 0
+    """The number of events that were shown with the same message before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -440,7 +445,8 @@ class SessionHistory:
         """Add requests that belong to no message. With a `name` they belong to no turn either."""
         last = self.stored.get(self._latest)
         if name:
-            (self._early_requests if last is None else last.named_requests).append((name, tuple(attempts)))
+            named = self._early_requests if last is None else last.named_requests
+            named.append(NamedRequests(name, tuple(attempts), 0 if last is None else len(last.shown_events)))
         elif last is not None:
             last.requests += attempts
 
@@ -589,8 +595,5 @@ def ranges_of(numbers: Iterable[int]) -> tuple[NumberRange, ...]:
     """Return numbers as ranges, in the same order."""
     ranges: list[NumberRange] = []
     for number in numbers:
-        if ranges and ranges[-1][1] == number:
-            ranges[-1] = (ranges[-1][0], number + 1)
-        else:
-            ranges.append((number, number + 1))
+        ranges[-1:] = extended(ranges[-1:], number)
     return tuple(ranges)

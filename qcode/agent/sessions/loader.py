@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field, replace
 
 from qcode.agent.sessions.file import SessionFileContent
-from qcode.agent.sessions.history import KILLED_REPLY, AgentWork, HistoryEntry, SessionHistory, StoredMessage
+from qcode.agent.sessions.history import AgentWork, HistoryEntry, SessionHistory, StoredMessage
+from qcode.agent.sessions.partial import KILLED_REPLY
 from qcode.agent.sessions.records import (
     attempts_from_json,
     block_from_json,

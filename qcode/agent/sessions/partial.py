@@ -19,12 +19,13 @@ from typing import Literal, TypeAlias
 
 from qcode.agent.sessions.file import read_records
 from qcode.agent.sessions.records import int_field, str_field, to_line
-from qcode.protocol.events import PartialRestored, ReplyFinished, Retry, TurnEvent
+from qcode.protocol.events import Notice, PartialRestored, ReplyFinished, Retry, TurnEvent
 from qcode.protocol.messages import Block, Message, Reasoning, Text, assistant
 from qcode.protocol.reply import ReasoningDelta, TextDelta
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
+KILLED_REPLY = Notice("warning", "qcode ended while this reply was written; the text so far is kept.")
 FLUSH_INTERVAL_S = 0.25
 """Seconds until complete words are written.
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from qcode.agent.sessions.file import RecordFile
 from qcode.agent.sessions.history import (
-    KILLED_REPLY,
     Head,
     HistoryEntry,
     InnerMessage,
@@ -26,7 +25,7 @@ from qcode.agent.sessions.history import (
     StoredMessage,
     ranges_of,
 )
-from qcode.agent.sessions.partial import PartialReply
+from qcode.agent.sessions.partial import KILLED_REPLY, PartialReply
 from qcode.agent.sessions.records import (
     VERSION,
     attempt_to_json,

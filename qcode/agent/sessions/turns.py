@@ -238,7 +238,7 @@ def _step(
     )
     attempts = list(entry.attempts)
     if stored is not None:
-        outside = (attempt for _, named in stored.named_requests for attempt in named)
+        outside = (attempt for named in stored.named_requests for attempt in named.attempts)
         attempts = [*stored.turn_requests, *outside]
     return step, [recorded_usage("", attempts, model, price_of)] if attempts else []
 

@@ -13,8 +13,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.attachments import attached_lines, split_attached
-from qcode.agent.sessions.history import KILLED_REPLY, StoredJob, StoredMessage, Thought
+from qcode.agent.sessions.history import StoredJob, StoredMessage, Thought
 from qcode.agent.sessions.loader import has_unfinished_turn, is_about_broken_turn
+from qcode.agent.sessions.partial import KILLED_REPLY
 from qcode.agent.sessions.replay import (
     ReplayedPrompt,
     ended_job,

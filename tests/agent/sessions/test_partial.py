@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from qcode.agent.outcomes import AnswerSoFar
 from qcode.agent.sessions import partial
-from qcode.agent.sessions.history import KILLED_REPLY
-from qcode.agent.sessions.partial import FLUSH_CHARS, PartialReply, read_partial
+from qcode.agent.sessions.partial import FLUSH_CHARS, KILLED_REPLY, PartialReply, read_partial
 from qcode.protocol.events import PartialRestored, Retry, TurnEvent
 from qcode.protocol.messages import Reasoning, Text, ToolCall, assistant, user
 from qcode.protocol.reply import ReasoningDelta, TextDelta
