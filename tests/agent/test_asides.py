@@ -54,7 +54,7 @@ def test_aside_sees_the_conversation_and_does_not_change_it(tmp_path: Path) -> N
     it = talk(
         tmp_path,
         text_reply("A parser."),
-        text_reply("Of dates.", usage=Usage(1_000, 50)),
+        text_reply("About dates.", usage=Usage(1_000, 50)),
         text_reply("More."),
         model=PRICED,
     )
@@ -64,29 +64,29 @@ def test_aside_sees_the_conversation_and_does_not_change_it(tmp_path: Path) -> N
         await it.play("Explain parse.py")
         before, stored = it.conversation.messages, it.conversation.session.history.all_numbers()
         file = it.store.load(it.conversation.session_id)
-        assert ended(await beside("Of what?")).text == "Of dates."
+        assert ended(await beside("About what?")).text == "About dates."
         assert it.conversation.messages == before
         assert it.conversation.session.history.all_numbers() == stored
         assert it.store.load(it.conversation.session_id).messages == file.messages
-        await it.play("Go on")
+        await it.play("Continue")
         await it.conversation.close()
 
     asyncio.run(play())
     first, aside, later = it.provider.requests
     assert not aside.allows_calls
     assert aside.messages[:2] == (first.messages[0], later.messages[1])
-    assert aside.messages[2].text.startswith("Of what?\n\n(Side question.")
+    assert aside.messages[2].text.startswith("About what?\n\n(Side question.")
     assert (aside.system, aside.tools) == (first.system, first.tools)
-    assert "Of what?" not in str(later.messages)
-    assert "Of dates." not in str(later.messages)
+    assert "About what?" not in str(later.messages)
+    assert "About dates." not in str(later.messages)
 
 
 def test_usage_of_an_aside_is_counted(tmp_path: Path) -> None:
     it = talk(tmp_path, text_reply("Dates.", usage=Usage(1_000, 50)), model=PRICED)
     beside = Beside(it)
-    asyncio.run(beside("Of what?"))
+    asyncio.run(beside("About what?"))
     (used,) = beside.used
-    assert (used.prompt, used.usage, used.cost) == ("/btw Of what?", Usage(1_000, 50), Decimal("0.015"))
+    assert (used.prompt, used.usage, used.cost) == ("/btw About what?", Usage(1_000, 50), Decimal("0.015"))
     assert it.conversation.usage() == (used,)
 
 

@@ -91,7 +91,7 @@ def test_compaction_is_stored_can_be_undone_and_exports_in_full(tmp_path: Path) 
         assert [type(event) for event in events if isinstance(event, (Compacted, TurnEnded))] == [Compacted, TurnEnded]
         short = it.conversation.messages
         assert len(short) < len(before)
-        assert it.store.load(it.conversation.session_id).messages == short, "a resume goes on with the short one"
+        assert it.store.load(it.conversation.session_id).messages == short, "a resume continues with the short one"
         text = it.sessions.export(ExportRequest("md"))
         assert text.startswith("# one\n")
         assert text.count(long.strip()) == 2
@@ -162,7 +162,7 @@ def test_other_sessions_can_be_resumed_renamed_and_deleted(tmp_path: Path) -> No
         assert {info.session_id: info.title for info in library.sessions()} == {first: "My name", second: "other"}
         assert library.resume(first) == ()
         assert it.conversation.messages == (user("find the needle"), *it.conversation.messages[1:])
-        await it.play("go on")
+        await it.play("continue")
         library.delete(second)
         with pytest.raises(ValueError, match="open here"):
             library.delete(first)
