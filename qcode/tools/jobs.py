@@ -33,6 +33,8 @@ class Job:
     """The file with all output, None if it cannot be written."""
     limit: int
     """The maximum number of characters of output kept in memory."""
+    earlier_s: float = 0.0
+    """The seconds that the command had run before it moved to the background."""
     exit: ProcessExit | None = None
     """None while the command runs, and if it was stopped or could not be started."""
     problem: str = ""
@@ -167,14 +169,16 @@ class Jobs:
         earlier: bytes,
         incomplete: bytes,
         *,
+        earlier_s: float,
         scratch: Path,
         limit: int,
     ) -> Job:
-        """Add a program that already runs, with its earlier output; pass later output to `Job.add_output`.
+        """Add a program that has run for `earlier_s`, with its earlier output; pass later output to `Job.add_output`.
 
         The limit of jobs does not apply, because the user decided to move the running program.
         """
         job = self._add(command, scratch, limit)
+        job.earlier_s = earlier_s
         job.continue_output(earlier, incomplete)
         self._watch(job, lambda: program)
         assert job.task is not None

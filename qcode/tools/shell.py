@@ -279,6 +279,8 @@ async def wait_for(
             job.add_output(data)
 
     limit = TimeLimit(timeout_s)
+    clock = asyncio.get_running_loop().time
+    started_at = clock()
     program = asyncio.ensure_future(
         run_program(launch, cwd=cwd, environment=environment, on_output=on_output, timeout_s=limit)
     )
@@ -288,7 +290,13 @@ async def wait_for(
             limit.move(MAX_JOB_S)
             earlier, incomplete = collector.collected_bytes()
             job = context.jobs.adopt(
-                command, program, earlier, incomplete, scratch=scratch, limit=context.max_output_chars
+                command,
+                program,
+                earlier,
+                incomplete,
+                earlier_s=clock() - started_at,
+                scratch=scratch,
+                limit=context.max_output_chars,
             )
             return WaitResult(collector.close(), collector.text_for_user(), job=job)
         return WaitResult(collector.close(), collector.text_for_user(), exit=program.result())

@@ -224,6 +224,7 @@ def test_running_command_can_move_to_the_background(runner: ToolRunner) -> None:
         assert "two" in text
         assert not text.startswith("one")
         (job,) = background.jobs.all
+        assert job.earlier_s > 0
         assert job.path is not None
         assert job.path.read_text() == "one\ntwo\n"
 

@@ -112,8 +112,37 @@ def test_list_shows_live_output_and_stops_the_highlighted_job(pipe: Path) -> Non
         assert first.state == "stopped"
         await pressed(run, "ctrl+x")
         await run.until(lambda: "Job 1 has already ended (stopped)." in run.screen)
+        assert "Esc close  ·  Ctrl+S attach to prompt" in run.screen, "the job has ended"
         await pressed(run, "escape")
         assert "Job 1" not in run.text, "the list has shown it"
+
+    drive(test)
+
+
+def test_output_of_a_stopped_job_has_no_key_to_stop_it(pipe: Path) -> None:
+    async def test(run: Running) -> None:
+        job = start(run.app.agent.toolbox.jobs, "read line < pipe", pipe.parent)
+        await run.send("/jobs 1")
+        await run.until(lambda: isinstance(run.app.screen, JobOutput) and "(no output yet)" in run.screen)
+        assert "Ctrl+X stop" in run.screen
+        await pressed(run, "ctrl+x")
+        await run.until(lambda: "(no output)" in run.screen)
+        assert not job.is_running
+        assert "Ctrl+X stop" not in run.screen
+        await pressed(run, "ctrl+x")
+        assert "Job 1 has already ended (stopped)." in run.screen
+        await pressed(run, "escape")
+        assert "Job 1 " not in run.text
+
+    drive(test)
+
+
+def test_time_of_a_job_includes_that_before_it_moved_to_the_background() -> None:
+    async def test(run: Running) -> None:
+        job = Job(1, "make", None, 100, earlier_s=40)
+        run.app.view.jobs.report_change(job)
+        run.clock.now += 25
+        assert run.app.view.jobs.state_of(job) == "running 1 min"
 
     drive(test)
 

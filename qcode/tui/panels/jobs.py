@@ -62,7 +62,7 @@ class JobWatch:
         """Show that `job` started or ended. Called in the event loop."""
         self._show_count(len(self.running))
         if job.is_running:
-            self._started_at[job.number] = self._clock()
+            self._started_at[job.number] = self._clock() - job.earlier_s
             return
         self._show_card(job)
         if job.number in self._silent_stops and job.problem == "stopped":
@@ -121,7 +121,7 @@ class JobWatch:
     def send(self, job: Job) -> str:
         """Attach the latest output of a job to the next message to the model; return a sentence for the user."""
         if not job.recent.strip():
-            return f"Job {job.number} has no output yet."
+            return f"Job {job.number} has {missing_output(job)}."
         if self._sent_totals.get(job.number) == job.total:
             return f"Job {job.number} has no new output since you attached it."
         from qcode.agent.context.attachments import job_block
@@ -152,7 +152,12 @@ class JobWatch:
     def details(self, job: Job) -> str:
         """Return a job with its latest output as text."""
         output = clean(job.latest()).strip("\n")
-        return f"{self.state_of(job)}: {command_of(job)}\n\n{output or '(no output yet)'}"
+        return f"{self.state_of(job)}: {command_of(job)}\n\n{output or f'({missing_output(job)})'}"
+
+
+def missing_output(job: Job) -> str:
+    """Return the words for a job without output."""
+    return "no output yet" if job.is_running else "no output"
 
 
 def _has_succeeded(job: Job) -> bool:

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from qcode.text.clean import shown_line
-from qcode.tui.panels.jobs import NO_JOBS, JobWatch, command_of, commands_of, leaving_question
+from qcode.tui.panels.jobs import NO_JOBS, JobWatch, command_of, commands_of, leaving_question, missing_output
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _REFRESH_S = 0.25
 _PREVIEW_ROWS = 6
 _MIN_HEIGHT = 14
-_STOP_AND_SEND: tuple[tuple[str, str], ...] = (("Ctrl+X", "stop"), ("Ctrl+S", "attach to prompt"))
+_STOP, _SEND = ("Ctrl+X", "stop"), ("Ctrl+S", "attach to prompt")
 _BINDINGS: list[BindingType] = [
     Binding("ctrl+x", "stop", "Stop", priority=True, show=False),
     Binding("ctrl+s", "send", "Send to the model", priority=True, show=False),
@@ -40,7 +40,7 @@ class JobsScreen(ListScreen[None]):
     """The jobs of the session, the last one first, with the end of the highlighted job's output."""
 
     ENTER = "show output"
-    KEYS = _STOP_AND_SEND
+    KEYS = (_STOP, _SEND)
     BINDINGS: ClassVar[list[BindingType]] = _BINDINGS
     COLUMNS: ClassVar[tuple[Column, ...]] = (Column("", is_number=False, min_width=9),)
 
@@ -59,8 +59,14 @@ class JobsScreen(ListScreen[None]):
     def on_mount(self) -> None:
         self.set_interval(_REFRESH_S, self._refresh)
 
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """Return the keys without that of stop if the highlighted job does not run."""
+        job, keys = self._job(), super().keys()
+        return [key for key in keys if key != _STOP or (job is not None and job.is_running)]
+
     def show_row(self, row: PickerRow | None) -> None:
         self._note = ""
+        self.show_title_and_keys()
         self._paint()
 
     def select(self, row: PickerRow) -> None:
@@ -86,6 +92,7 @@ class JobsScreen(ListScreen[None]):
         if content != self._painted_content:
             self._painted_content = content
             self.set_rows(rows)
+            self.show_title_and_keys()
             self._paint()
 
     def _read(self) -> tuple[PickerRow, ...]:
@@ -107,7 +114,6 @@ class JobsScreen(ListScreen[None]):
 class JobOutput(PagerScreen):
     """The latest output of one job. It follows the end until the user scrolls up."""
 
-    KEYS = _STOP_AND_SEND
     BINDINGS: ClassVar[list[BindingType]] = _BINDINGS
 
     def __init__(self, jobs: JobWatch, job: Job) -> None:
@@ -121,6 +127,9 @@ class JobOutput(PagerScreen):
     def on_mount(self) -> None:
         self.set_interval(_REFRESH_S, self._refresh)
         self.call_after_refresh(self._refresh)
+
+    def keys(self) -> Sequence[tuple[str, str]]:
+        return (_STOP, _SEND) if self._job.is_running else (_SEND,)
 
     async def action_stop(self) -> None:
         self._note = await self._jobs.stop(self._job, is_shown=True)
@@ -150,7 +159,7 @@ class JobOutput(PagerScreen):
 def output_lines(job: Job, width: int) -> list[Line]:
     """Return the latest output of a job in rows of `width` cells."""
     text = job.latest().rstrip("\n")
-    return output_rows(text, width) if text else [Line((("(no output yet)", ink("dim")),))]
+    return output_rows(text, width) if text else [Line(((f"({missing_output(job)})", ink("dim")),))]
 
 
 class QuitPicker(Picker):

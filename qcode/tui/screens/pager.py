@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual import events
@@ -33,10 +33,8 @@ class PagerScreen(ModalScreen[None]):
     """Shows rows under a title.
 
     Arrows, PgUp/PgDn, Home and End scroll; Esc, q, Enter or Ctrl+O closes. A subclass adds keys with `BINDINGS` and
-    names them in `KEYS`.
+    returns them from `keys`.
     """
-
-    KEYS: ClassVar[tuple[tuple[str, str], ...]] = ()
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,ctrl+c,ctrl+o", "dismiss(None)", "Close", priority=True, show=False),
@@ -64,6 +62,10 @@ class PagerScreen(ModalScreen[None]):
         self.show_title(self._heading)
         self.show_lines()
 
+    def keys(self) -> Sequence[tuple[str, str]]:
+        """Return the additional keys of a subclass and their actions, for the key hints."""
+        return ()
+
     def show_title(self, heading: str, note: str = "") -> None:
         """Show the title with `note` after it, and the keys."""
         self._heading = heading
@@ -74,7 +76,7 @@ class PagerScreen(ModalScreen[None]):
         if title_width >= _MIN_TITLE:
             title = Content.assemble((shorten(heading, title_width), "bold"), _GAP)
         self.query_one("#pager-title", Static).update(Content.assemble(title, note_content).truncate(width))
-        keys = (("Esc", "close"), *self.KEYS, ("↑↓ PgUp PgDn", "scroll"))
+        keys = (("Esc", "close"), *self.keys(), ("↑↓ PgUp PgDn", "scroll"))
         self.query_one("#pager-foot", Static).update(key_hints(keys, width))
 
     def show_lines(self) -> None:
