@@ -1,4 +1,4 @@
-"""Changes one key or table of a `config.toml`, validated as if it were written by hand.
+"""The change of one key or table of a `config.toml`, validated as if it were written by hand.
 
 `with_value` and `without_value` are pure and keep comments, order and everything else. A new key may fit in several
 places: each candidate is parsed again, and only one with exactly the wanted value is used. `change` writes the file,

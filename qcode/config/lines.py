@@ -1,4 +1,4 @@
-"""Finds the line and the position of each key in a TOML text, which `tomllib` does not report.
+"""The line and the position of each key in a TOML text, which `tomllib` does not report.
 
 Expects a text that `tomllib` has accepted, and parses TOML 1.0 only as far as needed to find keys and values:
 https://toml.io/en/v1.0.0.

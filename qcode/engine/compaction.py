@@ -52,7 +52,7 @@ def compaction_effects(result: CompactionResult) -> list[Effect]:
 
 
 class CompactionScheduler:
-    """Decides when to compact within one turn. After a failed compaction, automatic compaction is disabled."""
+    """A scheduler of compactions within one turn. A failed one disables automatic compaction."""
 
     def __init__(self, settings: CompactionSettings | None) -> None:
         self._settings = settings

@@ -39,7 +39,7 @@ class PromptSize:
 
     tokens: int
     is_counted: bool
-    """The provider counted the prompt, except for a small part added since."""
+    """Whether the provider counted the prompt, except for a small part added since."""
 
 
 def bound_text(text: str) -> int:
@@ -75,7 +75,7 @@ def size_messages(messages: Iterable[Message], measure: Measure = estimate_text)
 
 
 class PromptCounter:
-    """Measures the requests of one conversation. `record` stores the provider's count after each reply.
+    """A meter of the requests of one conversation. `record` stores the provider's count after each reply.
 
     `count` returns the tokens of a text, or None if the vocabulary is not loaded yet. It is deterministic and never
     blocks.

@@ -82,7 +82,7 @@ class Confirmed:
     If the step is the end of the turn, the reason becomes the next message to the model.
     """
     is_final: bool = False
-    """The turn ends in any case."""
+    """Whether the turn ends in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ class CancelRequested:
     """The user cancels the turn, or its time is over."""
 
     is_unsent: bool = False
-    """The last `SendRequest` was not sent yet and will not be."""
+    """Whether the last `SendRequest` was not sent yet and will not be."""
     limit: Limit | None = None
     """The time limit that is reached; None if the user cancels."""
 
@@ -178,7 +178,7 @@ class SendRequest:
 
     request: ModelRequest
     is_summary: bool = False
-    """Send it to the model that writes summaries, which may be a different one on a different host."""
+    """Whether to send it to the model that writes summaries, which may be on another host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +193,7 @@ class SwitchModel:
     error: ErrorInfo
     """The failure of the current model."""
     has_waited: bool = False
-    """The limit that `NoModelLeft` named has ended, so its model is the next one."""
+    """Whether the limit that `NoModelLeft` named has ended, so its model is the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,9 +231,9 @@ class Confirm:
     text: str = ""
     """For `stop` the answer of the turn, for `compact` what the summary must keep."""
     is_again: bool = False
-    """For `stop`: a hook has already continued this turn."""
+    """For `stop`: whether a hook has already continued this turn."""
     is_asked: bool = False
-    """For `compact`: the user requested the compaction."""
+    """For `compact`: whether the user requested the compaction."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,13 +367,13 @@ class TurnSettings:
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_turns: int | None = None
     tells_turns: bool = False
-    """The user set `max_turns`, so a note tells the model how many turns are left."""
+    """Whether the user set `max_turns`, so a note tells the model how many turns are left."""
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
     has_strict_tools: bool = False
-    """A call of an unknown tool fails the turn at once."""
+    """Whether a call of an unknown tool fails the turn at once."""
     allows_calls: bool = True
-    """False: the tools are only sent to describe the calls of the history."""
+    """Whether the model may make calls. If not, tools are sent only to describe the calls of the history."""
     compaction: CompactionSettings | None = None
     """None if automatic compaction is off."""
     fallback: Fallback | None = None
@@ -389,7 +389,7 @@ class Fallback:
     """The user configured fallback models, for the case that this model is overloaded, unreachable or at a limit."""
 
     on_quota: bool = False
-    """They are also used if the account has no credit left."""
+    """Whether the fallback models are also used if the account has no credit left."""
 
 
 COMPACT_AT = 0.8

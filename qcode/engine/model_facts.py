@@ -24,13 +24,13 @@ class HostKnowledge:
     window: int | None = None
     """The context window in tokens, which overrides the catalog."""
     is_silently_capped: bool = False
-    """The host truncates far below the requested cap, without an error."""
+    """Whether the host truncates far below the requested cap, without an error."""
     refuses_prefill: bool = False
-    """The host rejects a request that ends with an assistant message."""
+    """Whether the host rejects a request that ends with an assistant message."""
     refuses_images: bool = False
-    """The host rejects every image."""
+    """Whether the host rejects every image."""
     refuses_signatures: bool = False
-    """The host rejects the signatures in this history. This is a fact about the history, not the model."""
+    """Whether the host rejects the signatures in this history. This is a fact about the history, not the model."""
     text_calls: str = ""
     """The format in which the host sends tool calls as text; empty if it never did."""
     text_calls_since: str = ""
@@ -134,7 +134,7 @@ class _LimitPattern:
     prompt: int | None
     """The regex group of the prompt's size, None if the wording does not name it."""
     is_exclusive: bool
-    """The number itself already exceeds the limit ("less than 8192")."""
+    """Whether the number itself already exceeds the limit ("less than 8192")."""
 
 
 def _wording(

@@ -25,15 +25,15 @@ class ModelFacts:
     """The model's own output limit."""
     price: Price | None = None
     prefill: bool = False
-    """The host can continue an assistant message."""
+    """Whether the host can continue an assistant message."""
     images: bool | None = None
     """The model accepts images."""
     thinking: bool = False
-    """The model can think before it answers."""
+    """Whether the model can think before it answers."""
     inline_thinking: bool = False
-    """The host sends reasoning as `<think>` in the text of a reply."""
+    """Whether the host sends reasoning as `<think>` in the text of a reply."""
     text_tool_calls: bool = False
-    """The host sends tool calls in the text of a reply."""
+    """Whether the host sends tool calls in the text of a reply."""
     web_search: bool | None = None
     """The host can search the web for the model."""
 
@@ -52,7 +52,7 @@ class ModelRequest:
     allows_calls: bool = True
     """False: the model must not call tools. Their definitions are still sent if the provider requires them."""
     is_prefill: bool = False
-    """The last message is an assistant message that the host must continue."""
+    """Whether the last message is an assistant message that the host must continue."""
     note: str = ""
     """A short text for the end of the last message.
 

@@ -49,7 +49,7 @@ class ToolCallStarted:
     call_id: str
     name: str
     is_from_text: bool = False
-    """The host sent it as text, and qcode recognized it."""
+    """Whether the host sent it as text, and qcode recognized it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,24 +68,24 @@ class ToolSpec:
     parameters: Mapping[str, Json]
     """The JSON Schema of an object."""
     is_read_only: bool = False
-    """A call changes nothing."""
+    """Whether a call changes nothing."""
     is_one_way: bool = False
-    """A call is recorded as a signal and never run."""
+    """Whether a call is recorded as a signal and never run."""
     asks_user: bool = False
-    """The result of a call is the user's answer."""
+    """Whether the result of a call is the user's answer."""
     is_backgroundable: bool = False
-    """The user may move a running call to the background."""
+    """Whether the user may move a running call to the background."""
     reads_when: tuple[str, tuple[str, ...]] | None = None
     """The name of an argument, and those of its values with which a call changes nothing.
 
     None: `is_read_only` applies.
     """
     is_hosted: bool = False
-    """The model's host runs the tool, and the result is part of the reply."""
+    """Whether the model's host runs the tool, and the result is part of the reply."""
     edits_by: Literal["", "passage", "patch"] = ""
     """The way in which a call edits a file. Each model is offered tools of one way only."""
     is_for_sub_agents: bool = True
-    """Sub-agents may use the tool too."""
+    """Whether sub-agents may use the tool too."""
     draft: str = ""
     """The argument that the user may edit as plain text before a call runs; empty: all arguments, as JSON."""
     safety: Safety | None = None
@@ -159,7 +159,7 @@ class ToolOutcome:
     problems: str = ""
     """The output of those formatters and checkers, which the user sees below the diff."""
     is_signal: bool = False
-    """The call was recorded and did not run."""
+    """Whether the call was recorded and did not run."""
     sandbox: SandboxUse = ""
 
 

@@ -34,7 +34,7 @@ class ProviderSpec:
     base_url_variables: tuple[str, ...] = ()
     """Environment variables with the address; the first that is set wins."""
     needs_key: bool = True
-    """False for a local server, and for a host whose SDK finds credentials."""
+    """Whether a key is required. A local server needs none, nor does a host whose SDK finds credentials."""
     quirks: ChatQuirks = COMPATIBLE
     """Only for the `openai` protocol; `max_tokens_field` and `reasoning_field` override its fields."""
     max_tokens_field: MaxTokensField | None = None

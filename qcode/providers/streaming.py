@@ -185,6 +185,7 @@ class _Body:
         self._whole_body: bytearray | None = None
         """The bytes of a body without events, None if the server streams."""
         self._is_sniffed = False
+        """Whether the start of the body has shown if it is a stream of events."""
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[ReplyEvent]:

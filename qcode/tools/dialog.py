@@ -90,7 +90,10 @@ EXIT_PLAN_MODE = "exit_plan_mode"
 
 
 class ExitPlanMode:
-    """Proposes a plan. Offered only in plan mode, if a user can answer; the answer is the result."""
+    """The `exit_plan_mode` tool, which proposes a plan.
+
+    It is offered only in plan mode, if a user can answer. The answer is the result.
+    """
 
     spec = ToolSpec(
         name=EXIT_PLAN_MODE,

@@ -44,9 +44,9 @@ class ProcessExit:
     exit_code: int
     """Negative if a signal ended the program."""
     is_timed_out: bool = False
-    """qcode ended the program at its time limit."""
+    """Whether qcode ended the program at its time limit."""
     had_leftovers: bool = False
-    """Processes that it had started still ran, and qcode ended them."""
+    """Whether processes that it had started still ran, and qcode ended them."""
 
 
 class TimeLimit:
@@ -141,7 +141,7 @@ async def _wait_for_start(started: asyncio.Future[int], exit_code: asyncio.Futur
 
 
 class _CollectorPause:
-    """Pauses the garbage collector, for several threads at once.
+    """A pause of the garbage collector, for several threads at once.
 
     In a restricted thread, the collector would also run the finalizers of other objects under the restrictions: for
     example, a temporary folder could not be removed.

@@ -342,7 +342,7 @@ MAX_WAIT_S = 60.0
 
 
 class JobsTool:
-    """Lists, reads and stops the background commands of `shell`, but no other processes."""
+    """The `jobs` tool, which lists, reads and stops the background commands of `shell`, but no other processes."""
 
     spec = ToolSpec(
         name="jobs",

@@ -1,4 +1,4 @@
-"""Assembles one attempt: collects reply events as raw text, and classifies the reply at its end (`ReplyShape`).
+"""The assembler of one attempt: it collects reply events as raw text, and classifies the reply (`ReplyShape`).
 
 Text is kept as a list of fragments and joined on demand, so the cost is linear in the length of the reply. The state of
 a call follows from strict parsing of its raw arguments; nothing is repaired here.
@@ -56,7 +56,7 @@ class BlockDraft:
     state: CallState = "complete"
     is_from_text: bool = False
     has_gap: bool = False
-    """The stream lost an event, which may have been a fragment of this call."""
+    """Whether the stream lost an event, which may have been a fragment of this call."""
 
     def append(self, text: str) -> None:
         self.fragments.append(text)
@@ -80,7 +80,7 @@ class ReplyShape:
     """The output cap of the attempt in tokens."""
     output_tokens: int | None
     has_text: bool
-    """Blank blocks do not count."""
+    """Whether the attempt has text; blank blocks do not count."""
     has_reasoning: bool
     last: DraftKind | None
     """The kind of the last block.
@@ -90,7 +90,7 @@ class ReplyShape:
     calls: tuple[CallState, ...] = ()
     """The state of each call in order."""
     has_progress: bool = True
-    """The attempt added text or a call to the reply."""
+    """Whether the attempt added text or a call to the reply."""
 
     @property
     def hit_cap(self) -> bool:
@@ -103,7 +103,7 @@ class ReplyShape:
 
 
 class Assembler:
-    """Collects one attempt. `tools` are the offered tools by name; they define the required arguments of a call."""
+    """A collector of one attempt. `tools` are the offered tools by name, which define the required arguments."""
 
     def __init__(self, tools: Mapping[str, ToolSpec]) -> None:
         self.drafts: list[BlockDraft] = []

@@ -64,11 +64,11 @@ class Attempt:
         self.is_broken = is_broken
         """The attempt continues a text whose stream broke."""
         self.is_repeating = False
-        """The model repeats itself endlessly; the rest of this attempt is ignored."""
+        """Whether the model repeats itself endlessly; the rest of this attempt is ignored."""
         self.shown_chars = 0
         """The length of the text that was shown, without reasoning."""
         self.has_begun = False
-        """The host has sent at least one event."""
+        """Whether the host has sent at least one event."""
         self.has_shown_anything = False
         self.searches: list[WebSearched] = []
         """The searches and citations of the host for this attempt; shown only if the attempt is kept."""
@@ -235,7 +235,7 @@ _OPEN, _CLOSE = "<think>", "</think>"
 
 
 class InlineThinking:
-    """Separates inline reasoning from text in one attempt. Call `flush` once at the end.
+    """A separator of inline reasoning from text in one attempt. Call `flush` once at the end.
 
     `<think>…</think>` at the start of a text is reasoning, for models with `inline_thinking` in the catalog. A tag may
     be split across deltas, so text that may become a tag is held back. For "<th", "ink>Hm.</think>\\n", "Yes", `feed`

@@ -27,7 +27,7 @@ _BLOCK = 100
 
 
 class RepetitionDetector:
-    """Checks one text or, with `is_arguments`, the raw arguments of one call.
+    """A check of one text or, with `is_arguments`, of the raw arguments of one call.
 
     `fence` is the marker of the code fence that is open at the start of the text, None if no fence is open.
     """

@@ -26,7 +26,7 @@ _LEAD_IN_BREAKS, _HEADING_BREAKS = 2, 1
 
 
 class Seam:
-    """Filters one continuation of `before`. `feed` and `flush` return text to append; call `flush` once at the end.
+    """A filter of one continuation of `before`. `feed` and `flush` return text to append; call `flush` once at the end.
 
     `is_json`: the text is part of a JSON value, so line breaks after a removed opening are dropped.
 
@@ -56,7 +56,7 @@ class Seam:
         self._owned_breaks: int | None = None
         """Line breaks to remove with the last opening, as long as only blanks have followed it; otherwise None."""
         self._is_indented = False
-        """The removed header was indented, so the indentation of the line after it is removed too."""
+        """Whether the removed header was indented, so the indentation of the line after it is removed too."""
         self._blank = ""
         """The white space after a removed opening that is part of the text, and is released before it."""
         self._breaks = ""

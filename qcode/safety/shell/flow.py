@@ -181,7 +181,7 @@ class _FlowPass:
     def _loop(self, script: Loop, folders: Folders) -> _Ends:
         self.features.add("loop")
         words = self._fill_words(script.words, folders)
-        before, folders_after = dict(self.variables), folders
+        variables_before, folders_after = dict(self.variables), folders
         for word in words:
             self.variables[script.name] = (
                 replace(word, is_one_match=word.has_glob) if word.unknown != "words" else _ANY_TEXT
@@ -189,7 +189,11 @@ class _FlowPass:
             succeeded, failed = self.script(script.body, folders_after)
             folders_after = succeeded | failed
             # A body that is analyzed once for many values must not change the folder or an outer variable.
-            changed = [name for name in before if name != script.name and self.variables[name] != before[name]]
+            changed = [
+                name
+                for name, value in variables_before.items()
+                if name != script.name and self.variables[name] != value
+            ]
             if (not word.is_known or word.has_glob) and (folders_after != folders or changed):
                 raise UnsupportedSyntax("a loop changes the folder or a variable of another loop")
         self.variables[script.name] = _ANY_TEXT

@@ -1,4 +1,4 @@
-"""Finds the positions of a patch's hunks in a text, in order, and applies them. Pure.
+"""The search for the positions of a patch's hunks in a text, in order, and their application. Pure.
 
 This module loads with the first patch. A hunk is located by its lines and by the anchors before it. If several
 positions match and no anchor selects one, the patch is refused: a change at the wrong position is worse than none.

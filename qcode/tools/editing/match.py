@@ -56,7 +56,7 @@ def indent_unit(file: Sequence[str]) -> int:
 
 
 class Reindenter:
-    """Converts new lines to the indentation of the file. `pairs` maps edit indentation to file indentation.
+    """A converter of new lines to the indentation of the file. `pairs` maps edit indentation to file indentation.
 
     `unit` returns the `indent_unit` of the file; it is called at most once. Example: with the pairs "" → "" and 4
     blanks → one tab, 8 blanks become two tabs.
@@ -467,7 +467,7 @@ class EditResult:
     lines: tuple[int, ...]
     """The number, from 1, of the first line of each replaced passage."""
     note: str = ""
-    """Describes a match that was not exact, otherwise empty."""
+    """A note on a match that was not exact, otherwise empty."""
 
 
 def apply(text: str, old: str, new: str, label: str, *, replaces_all: bool = False) -> EditResult:

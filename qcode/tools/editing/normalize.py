@@ -38,7 +38,7 @@ class EditReading:
     """An alternative reading of an edit."""
 
     label: str
-    """Describes the reading in the note on the match: `without its line numbers`."""
+    """The reading in words, for the note on the match: `without its line numbers`."""
     old: str
     new: str
     line: int = 0
