@@ -1,7 +1,7 @@
 """The line and the position of each key in a TOML text, which `tomllib` does not report.
 
-Expects a text that `tomllib` has accepted, and parses TOML 1.0 only as far as needed to find keys and values:
-https://toml.io/en/v1.0.0.
+The text must be one that `tomllib` accepts. TOML 1.0 (https://toml.io/en/v1.0.0) is parsed only as far as needed to
+find keys and values.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ def parse_key(raw: str) -> TomlPath:
 
 @dataclass(frozen=True, slots=True)
 class KeyPosition:
-    """The offsets of a key and its value in a text: the start of the key, and the start and end of the value."""
+    """The offsets of a key and its value in a text."""
 
     start: int
+    """The start of the key."""
     value_start: int
     value_end: int
 
@@ -73,9 +74,9 @@ def find_positions(text: str) -> KeyPositions:
 
 
 class _Scanner:
-    """One pass over a TOML text. Each method starts at `position` and moves it behind what it reads.
+    """One pass over a TOML text. Each method starts at `position` and moves it to the end of the text that it reads.
 
-    `is_recorded`: the key is not inside a list, so its line and position are recorded.
+    If `is_recorded`, the key is not inside a list, so its line and position are recorded.
     """
 
     def __init__(self, text: str) -> None:

@@ -100,12 +100,12 @@ def load(folder: int, name: str, label: str) -> LoadedFile:
             raise Refused(
                 f"{label} is {info.st_size:,} bytes large, more than can be read at once; use grep or the shell"
             )
-        parts = []
+        chunks = []
         while chunk := os.read(descriptor, _CHUNK):
-            parts.append(chunk)
+            chunks.append(chunk)
     finally:
         os.close(descriptor)
-    data = b"".join(parts)
+    data = b"".join(chunks)
     snapshot = Snapshot(info.st_ino, info.st_mtime_ns, info.st_size, hashlib.sha256(data).digest())
     return LoadedFile(data, snapshot, stat.S_IMODE(info.st_mode), (info.st_uid, info.st_gid), info.st_nlink)
 

@@ -92,8 +92,8 @@ async def start_program(
     """Start a program in a new session; `output`, `errors` and `source` are descriptors, by default without input.
 
     A separate thread starts the program, waits for it, and ends after it. `launch.restrict` restricts the thread, so it
-    applies to this program only. A program that asks the kernel to die with its parent thread (bwrap) never outlives
-    that thread too early. Raise `OSError` if the program cannot start; then nothing runs.
+    applies to this program only. bwrap asks the kernel to kill it when the thread ends, which is never too early. Raise
+    `OSError` if the program cannot start; then nothing runs.
     """
     loop = asyncio.get_running_loop()
     started: asyncio.Future[int] = loop.create_future()
@@ -132,7 +132,7 @@ async def _wait_for_start(started: asyncio.Future[int], exit_code: asyncio.Futur
     try:
         return Process(await asyncio.shield(started), exit_code)
     except asyncio.CancelledError:
-        # Starting takes milliseconds; the program must not run on after a cancelled start.
+        # Starting takes milliseconds; the program must not keep running after a cancelled start.
         started.add_done_callback(_kill_started)
         await asyncio.wait([started])
         if started.exception() is None:
@@ -414,10 +414,11 @@ MINIMAL_ENVIRONMENT = {"PATH": DEFAULT_PATH, "LANG": "C.UTF-8"}
 
 @dataclass(frozen=True, slots=True)
 class ProgramOutput:
-    """The output of a helper program. `failure` says in one line why it failed, empty if it succeeded."""
+    """The output of a helper program."""
 
     lines: list[str]
     failure: str = ""
+    """Why the program failed, in one line; empty if it succeeded."""
 
 
 class HelperProcess:

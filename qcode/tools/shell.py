@@ -204,10 +204,10 @@ async def _run_and_wait(
 def _note_on_masked(text: str, names: frozenset[str]) -> Iterator[str]:
     """Yield a note on the masked files in an output: `ls` shows them with size 0, `git status` as changed."""
     # `.env` is not a match in `process.env` or `.env.example`.
-    named = (name for name in names if name in text and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text))
-    listed = sorted(named)[:_MAX_MASKED_SHOWN]
-    if listed:
-        yield f"[secret files that read as empty in this sandbox: {visible(', '.join(listed))}]"
+    mentioned = (name for name in names if name in text and re.search(rf"(?<![\w.]){re.escape(name)}(?![\w.])", text))
+    shown_names = sorted(mentioned)[:_MAX_MASKED_SHOWN]
+    if shown_names:
+        yield f"[secret files that read as empty in this sandbox: {visible(', '.join(shown_names))}]"
 
 
 def _outcome(

@@ -89,7 +89,7 @@ class GrepSearch:
 
         `ripgrep` is the absolute path of ripgrep, None to search with the scanner.
         """
-        stdin = b"" if ripgrep is not None else self._listing(query)
+        stdin = b"" if ripgrep is not None else self._scanner_input(query)
         with self._lock:
             if self._stop_event.is_set():
                 return
@@ -127,7 +127,7 @@ class GrepSearch:
         self.is_timed_out = True
         self.stop()
 
-    def _listing(self, query: Query) -> bytes:
+    def _scanner_input(self, query: Query) -> bytes:
         """Return the input of the scanner: the files that ripgrep would search."""
         files = [query.only] if query.only else list(self._files(query))
         query_json = {
@@ -341,20 +341,20 @@ def _query(arguments: Arguments, workspace: Workspace) -> Query:
 
 def _gather(report: _Report, lines: Generator[GrepLine, None, None], query: Query, workspace: Workspace) -> list[str]:
     """Fill the report, and return notes about files that were skipped."""
-    hidden: set[str] = set()
+    skipped: set[str] = set()
     with closing(lines):
         for line in lines:
-            if line.file in hidden:
+            if line.file in skipped:
                 continue
             label = workspace.show(query.start / line.file)
             if not report.knows(label) and not query.only and not workspace.may_search(query.start / line.file):
-                hidden.add(line.file)
+                skipped.add(line.file)
             elif not report.add(label, line):
                 break
-    if not hidden:
+    if not skipped:
         return []
     return [
-        f"[matches in {len(hidden)} more files that may contain secrets; to ask the user for access to one, name it "
+        f"[matches in {len(skipped)} more files that may contain secrets; to ask the user for access to one, name it "
         "with path]"
     ]
 
