@@ -261,22 +261,22 @@ class InlineThinking:
         segments: list[TextSegment] = []
         pending, self._held_text = self._drain_blanks() + self._held_text + text, ""
         if self._state == "start":
-            rest = pending.lstrip()
-            if not rest.startswith(_OPEN):
-                if _OPEN.startswith(rest):
+            stripped = pending.lstrip()
+            if not stripped.startswith(_OPEN):
+                if _OPEN.startswith(stripped):
                     self._held_text = pending
                     return []
                 self._state = "text"
                 return _to_segments("text", pending)
-            self._state, pending = "thinking", rest[len(_OPEN) :]
+            self._state, pending = "thinking", stripped[len(_OPEN) :]
         if self._state == "thinking":
-            thought, tag, rest = pending.partition(_CLOSE)
+            thought, tag, after_thought = pending.partition(_CLOSE)
             if not tag:
                 undecided = _partial_tag_length(pending)
                 self._held_text = pending[len(pending) - undecided :]
                 return _to_segments("reasoning", pending[: len(pending) - undecided])
             segments += _to_segments("reasoning", thought)
-            self._state, pending = "after", rest
+            self._state, pending = "after", after_thought
         if self._state == "after":
             pending = pending.lstrip()
             if pending:

@@ -101,15 +101,15 @@ class Seam:
             pending = self._without_blank(pending, self._owned_breaks)
         if not is_last and self._is_undecided(pending):
             return ""
-        rest = self._without_opening(pending)
-        if len(rest) < len(pending):
-            self._continue_with(rest)
-            return self._settle(rest, is_last=is_last)
-        cleaned = self._without_replay(rest)
-        if cleaned != rest:
+        after_opening = self._without_opening(pending)
+        if len(after_opening) < len(pending):
+            self._continue_with(after_opening)
+            return self._settle(after_opening, is_last=is_last)
+        cleaned = self._without_replay(after_opening)
+        if cleaned != after_opening:
             self._blank = ""
         elif self._breaks and not self._blank and not self._is_code:
-            is_new_line = needs_new_line(self._before, rest)
+            is_new_line = needs_new_line(self._before, after_opening)
             if is_new_line is None and not is_last:
                 return ""
             self._blank = self._breaks if is_new_line else ""
@@ -138,16 +138,16 @@ class Seam:
         if self._is_json:
             self._blank = ""
         is_indented = self._is_indented or (owned == _LEAD_IN_BREAKS and not blank)
-        rest = pending[len(blank) :].lstrip(" \t") if is_indented else pending[len(blank) :]
+        content = pending[len(blank) :].lstrip(" \t") if is_indented else pending[len(blank) :]
         self._owned_breaks = None
-        self._continue_with(rest)
-        return rest
+        self._continue_with(content)
+        return content
 
-    def _continue_with(self, rest: str) -> None:
-        """Treat `rest`, the text after a removed opening, as if the continuation began with it."""
-        self._held_texts, self._is_held_blank = [rest], not rest.strip()
-        self._restarted_chars = _common_length(self._before, rest)
-        self._may_restart = self._restarted_chars == len(rest)
+    def _continue_with(self, text: str) -> None:
+        """Treat `text`, the text after a removed opening, as if the continuation began with it."""
+        self._held_texts, self._is_held_blank = [text], not text.strip()
+        self._restarted_chars = _common_length(self._before, text)
+        self._may_restart = self._restarted_chars == len(text)
 
     def _is_undecided(self, pending: str) -> bool:
         """Return whether more text may turn `pending` into a repetition or an opening."""
@@ -218,8 +218,8 @@ class Seam:
             return text if _recurs(self._tail, text, replayed) else text[replayed:]
         common = _common_length(self._before, text)
         if is_restart(self._before, text, common):
-            rest = text[common:]
-            return rest if common == len(self._before) or not rest.strip() else RESTART_MARK + rest
+            new_text = text[common:]
+            return new_text if common == len(self._before) or not new_text.strip() else RESTART_MARK + new_text
         stripped = text.lstrip()
         replayed = repeated_tail(self._tail, stripped) if len(stripped) < len(text) else 0
         return stripped[replayed:] if replayed >= CLEAR_CHARS and not _recurs(self._tail, stripped, replayed) else text
@@ -550,9 +550,9 @@ def may_become_lead_in(text: str) -> bool:
     """Return whether `text`, the start of a continuation, may become a lead-in as more text arrives."""
     if len(text) > MAX_LEAD_IN:
         return False
-    rest = text.lstrip().lstrip("*_([")
-    opening = re.match(_POLITE_OPENING, rest)
-    rest = rest[opening.end() :].lower() if opening else rest.lower()
-    if "\n" in rest:
+    beginning = text.lstrip().lstrip("*_([")
+    opening = re.match(_POLITE_OPENING, beginning)
+    beginning = beginning[opening.end() :].lower() if opening else beginning.lower()
+    if "\n" in beginning:
         return False
-    return any(rest.startswith(start) or start.startswith(rest) for start in _FIRST_LETTERS)
+    return any(beginning.startswith(start) or start.startswith(beginning) for start in _FIRST_LETTERS)
