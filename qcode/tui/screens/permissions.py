@@ -7,7 +7,7 @@ reason.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Literal, TypeAlias
 
 from textual import on, work
@@ -16,7 +16,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input, Static
 
-from qcode.agent.permissions import Permissions, RuleInForce
+from qcode.agent.permissions import Permissions, RuleInForce, RuleScope
 from qcode.text.clean import one_line, visible
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens import control_text
@@ -28,7 +28,12 @@ _HINTS: dict[_FieldPurpose, str] = {
     "add": "allow shell(make test), ask …, deny …",
     "check": "make test, read PATH, write PATH, fetch URL …",
 }
-_RULE_KEYS = (("Ctrl+X", "remove"), ("Ctrl+S", "save"))
+_RULE_KEYS: Mapping[RuleScope, tuple[tuple[str, str], ...]] = {
+    "settings": (),
+    "session": (("Ctrl+X", "remove"), ("Ctrl+S", "save")),
+    "folder": (("Ctrl+X", "remove"),),
+}
+"""The keys for a rule of each scope. A rule of the settings is changed in its file; one of the folder is saved."""
 """The keys that change the highlighted rule."""
 
 
@@ -64,8 +69,7 @@ class PermissionsScreen(Picker):
             return (("Enter", self._field_purpose), ("Esc", "cancel"))
         *main_keys, arrow_keys = super().keys()
         tab, rule = ("Tab", "rules" if self._shows_decisions else "decisions"), self._highlighted_rule
-        # A rule of the settings has no number and is changed in its file.
-        rule_keys = _RULE_KEYS if rule is not None and rule.number else ()
+        rule_keys = _RULE_KEYS[rule.scope] if rule is not None else ()
         return (*main_keys, tab, ("Ctrl+A", "add"), *rule_keys, ("Ctrl+T", "check"), arrow_keys)
 
     def is_counted(self, row: PickerRow) -> bool:

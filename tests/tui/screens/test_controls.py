@@ -155,6 +155,25 @@ def test_keys_that_change_a_rule_are_offered_only_for_a_rule_of_the_session(tmp_
     go(project, test)
 
 
+def test_saved_rule_offers_no_save_key(tmp_path: Path) -> None:
+    async def test(run: Running) -> None:
+        await opened(run, "/permissions", PermissionsScreen)
+        await fill(run, "ctrl+a", "ask shell(make doc)")
+        screen = run.app.screen
+        assert isinstance(screen, PermissionsScreen)
+        foot = screen.query_one("#picker-foot", Static)
+        await run.pilot.press("ctrl+home")
+        while screen.row is None or "make doc" not in screen.row.label:
+            await run.pilot.press("down")
+            await run.pilot.pause()
+        await run.until(lambda: "Ctrl+S save" in str(foot.content))
+        await run.pilot.press("ctrl+s")
+        await run.until(lambda: "Ctrl+S" not in str(foot.content))
+        assert "Ctrl+X remove" in str(foot.content)
+
+    go(Project(tmp_path), test)
+
+
 def test_time_in_a_detail_is_whole_or_left_out() -> None:
     rows = [PickerRow("a", "allow shell(make)", "added with a command at 14:03")]
 
