@@ -129,7 +129,9 @@ def convert_error(connection: Connection, error: Exception) -> ProviderError:
         if isinstance(cause, httpx2.HTTPError | httpx2.InvalidURL | httpx2.StreamError):
             return _transport_error(connection, cause)
     if isinstance(error, OSError):
-        return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.base_url} was lost: {error}")
+        return ProviderError(
+            ErrorKind.CONNECTION, f"{connection.name}: connection lost ({connection.base_url}): {error}"
+        )
     text = redact(str(error).partition("\n")[0], connection.api_key)[:300]
     return ProviderError(ErrorKind.INTERNAL, f"{connection.name}: {type(error).__name__}: {text}")
 
@@ -179,7 +181,7 @@ def _transport_error(connection: Connection, error: Exception) -> ProviderError:
 
 
 def connection_lost_error(connection: Connection) -> ProviderError:
-    return ProviderError(ErrorKind.CONNECTION, f"the connection to {connection.name} ({connection.base_url}) was lost")
+    return ProviderError(ErrorKind.CONNECTION, f"{connection.name}: connection lost ({connection.base_url})")
 
 
 def header_error(connection: Connection) -> ProviderError:

@@ -72,6 +72,7 @@ def test_connection_reset_during_a_stream_keeps_the_received_events(protocol: st
                         server.reset_all()
             await provider.close()
         assert caught.value.kind is ErrorKind.CONNECTION
+        assert ": connection lost (http://" in caught.value.message
         assert any(isinstance(event, TextDelta) for event in events)
 
     asyncio.run(main())
