@@ -33,6 +33,8 @@ def report_failure(failure: BaseException, report: Report) -> str:
 _APP_COMMANDS = (
     ("store one with qcode auth login", "add one with /connect"),
     ("qcode auth login", "/connect"),
+    ("; store a valid one", "; store a valid one with /connect"),
+    ("; set a valid one", "; set a valid one and restart qcode"),
     ("name another model with -m PROVIDER/MODEL", "choose another model with /model"),
     ("`qcode help ", "`!qcode help "),
 )

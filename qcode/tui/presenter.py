@@ -72,6 +72,7 @@ from qcode.protocol.usage import Usage
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text, duration_text, tokens_text
 from qcode.tools.dialog import plan_of
+from qcode.tui.failures import with_app_commands
 from qcode.tui.status import Activity, closing_text
 from qcode.tui.transcript.cards import CardState, CardUpdate, TranscriptView, is_read_only
 from qcode.tui.transcript.diff import DiffCount
@@ -432,7 +433,7 @@ class Presenter:
             self._show_reply_note()
             notice = ending_notice(event, is_explained=self._is_end_explained)
             if notice is not None:
-                self._transcript.add_notice(notice.level, notice.text)
+                self._transcript.add_notice(notice.level, with_app_commands(notice.text))
             is_explained = self._is_end_explained and event.outcome is Outcome.MAX_TOKENS
         if note := requests_note(event.api_calls, event.discarded_output_tokens, is_explained=is_explained):
             self._transcript.add_notice("info", note)

@@ -144,6 +144,24 @@ def test_fallback_names_the_reason_and_the_next_model() -> None:
     assert record.of("notice") == [("notice", "warning", "p: limit reached. This turn continues with q/n.")]
 
 
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("lab refused the key from LAB_KEY: wrong; set a valid one", "wrong; set a valid one and restart qcode"),
+        (
+            "lab refused the key stored with qcode auth login lab: wrong; store a valid one",
+            "stored with /connect lab: wrong; store a valid one with /connect",
+        ),
+        ("lab requires a key: none; store one with qcode auth login lab", "none; add one with /connect lab"),
+    ],
+)
+def test_advice_of_a_failed_turn_names_commands_of_the_app(message: str, advice: str) -> None:
+    record = present(replace(ended(Outcome.ERROR), error=ErrorInfo(ErrorKind.AUTH, message)))
+    ((_, level, text),) = record.of("notice")
+    assert level == "error"
+    assert text.endswith(advice)
+
+
 def test_text_and_thinking_are_streamed_to_the_transcript() -> None:
     record = present(ReasoningDelta(0, "hm"), TextDelta(1, "a"), TextDelta(1, "b"), reply("ab"))
     assert record.of("text", "reasoning", "settle") == [("reasoning", "hm"), ("text", "a"), ("text", "b"), ("settle",)]
