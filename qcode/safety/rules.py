@@ -127,6 +127,9 @@ def parse_rule(text: str) -> Rule:
     if not bracket:
         return Rule(kind, "", rule)
     if not enclosed.endswith(")"):
+        end = text.rfind(")") + 1
+        if end:
+            raise _invalid_rule(text, end, "nothing may follow the closing bracket")
         raise _invalid_rule(text, len(text.rstrip()), "the closing bracket is missing")
     body, position = enclosed[:-1].strip(), text.index("(") + 1
     if not body:

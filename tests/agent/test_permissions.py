@@ -200,7 +200,8 @@ def test_revoked_rule_leaves_an_equal_rule_of_the_settings(tmp_path: Path) -> No
         ("mcp(*)", "covers everything"),
         ("fetch(*.example.com)", "exact host"),
         ("read(src/**)", "needs no rule"),
-        ("shell(make", "closing bracket"),
+        ("shell(make", "the closing bracket is missing"),
+        ("shell(make) now", "position 12: nothing may follow the closing bracket"),
         ("run(make)", "not a kind of rule"),
     ],
 )
