@@ -552,7 +552,7 @@ class TrustService:
         """Return what trusting the folder would allow; `accept_shown` then trusts exactly that."""
         self._last_shown = status = self._store.status_of(self._root)
         if self._is_trusted() and status.is_trusted:
-            return f"This folder is trusted{_contents_text(status)}. qcode asks again if these files change."
+            return _trusted_text(status)
         if status.kind in ("changed", "unpinned"):
             return f"{_review_text(status)}\n\nType /trust accept to trust it as shown."
         names = "\n".join(f"  {name}: {description}" for name, description in files_in_use(folder, self._root, status))
@@ -572,7 +572,7 @@ class TrustService:
             return f"{_review_text(status)}\n\nType /trust again to trust it as shown, after a restart."
         is_new = not self._is_trusted()
         if not is_new and status.is_trusted:
-            return f"This folder is trusted{_contents_text(status)}. qcode asks again if these files change."
+            return _trusted_text(status)
         if is_new:
             self._trust_folder()
         problem = status.problem or save_trust(self._root, self._store.state_dir, status.files, self._store.folder)
@@ -589,6 +589,11 @@ def _review_text(status: TrustStatus) -> str:
         return f"Files in this folder have changed since you trusted it:\n\n{status.differences()}"
     names = "\n".join(f"  {visible(name)}" for name in status.files)
     return f"You trusted this folder with a version of qcode that did not record its files. It contains:\n\n{names}"
+
+
+def _trusted_text(status: TrustStatus) -> str:
+    change = "these files change" if status.files else "files that it would use are added"
+    return f"This folder is trusted{_contents_text(status)}. qcode asks again if {change}."
 
 
 def _contents_text(status: TrustStatus) -> str:

@@ -99,9 +99,22 @@ def test_trust_command_in_the_app_shows_a_change_before_it_accepts_it(printed: P
         assert done.endswith("Restart qcode to use its other files.")
         assert (is_trusted_meanwhile, ready.conversation.policy.is_trusted) == (False, True)
         assert store.is_trusted(printed.work)
-        assert trust.accept().startswith("This folder is trusted, with .qcode/config.toml.")
+        named = "This folder is trusted, with .qcode/config.toml. qcode asks again if these files change."
+        assert trust.accept() == named
     finally:
         ready.conversation.release()
+
+
+def test_trusted_folder_without_files_names_none(printed: Printed) -> None:
+    store = TrustStore(printed.state)
+    store.remember(printed.work)
+    ready = Agent.begin(run_context(parse(["-m", "demo/demo"]), printed.work, is_attended=False))
+    try:
+        assert ready.trust.accept() == "This folder is trusted. qcode asks again if files that it would use are added."
+    finally:
+        ready.conversation.release()
+    brings(printed.work, "[output]\nmax_continuations = 1\n")
+    assert not store.is_trusted(printed.work)
 
 
 def test_pipe_mode_reports_on_stderr_why_a_folder_is_restricted(
