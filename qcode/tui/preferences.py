@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MODES: dict[ApprovalMode, str] = {
     "plan": "reads only",
     "default": "asks before it changes anything",
-    "accept-edits": "edits inside the folder run without asking",
+    "accept-edits": "edits in the folder run without asking",
 }
 """The modes that Shift+Tab cycles through, in order. `auto` and `bypass` can only be set by flags."""
 _NEEDS_TRUST = "once you trust this folder (/trust)"
@@ -33,7 +33,7 @@ _NEEDS_TRUST = "once you trust this folder (/trust)"
 def meaning_of(mode: ApprovalMode, *, is_trusted: bool) -> str:
     """Return the meaning of a mode of `MODES`, and what it still needs in an untrusted folder."""
     is_effective = effective_mode(mode, is_trusted=is_trusted) == mode
-    return MODES[mode] if is_effective else f"{MODES[mode]}, {_NEEDS_TRUST}"
+    return MODES[mode] if is_effective else f"{MODES[mode]}, after /trust"
 
 
 def pending_mode_notice(mode: ApprovalMode, *, is_trusted: bool) -> str:

@@ -326,7 +326,7 @@ def _context(status: Status, *, has_bar: bool, says_nearly_full: bool = True) ->
     style = "$muted"
     if share >= _WARNING_SHARE:
         style = "$text-error" if share >= _ERROR_SHARE else "$text-warning"
-    percent = f"context {max(1, round(share * 100))}%"
+    percent = f"context {share:.0%}" if share >= 0.01 else "context <1%"
     if says_nearly_full and share >= _WARNING_SHARE:
         percent += " nearly full"
     if not has_bar:

@@ -355,6 +355,11 @@ def test_nearly_full_window_is_reported_in_words() -> None:
     assert "full" not in narrow
 
 
+def test_context_below_one_percent_is_not_rounded_up() -> None:
+    for tokens, share in ((400, "<1%"), (1_999, "<1%"), (2_000, "1%"), (4_000, "2%")):
+        assert f"context {share}" in render_status(replace(FULL, context_tokens=tokens), 160, 0.0).plain
+
+
 def failing(kind: ErrorKind, retry_after: float | None = None) -> TurnEnded:
     return replace(
         ended(Outcome.ERROR, error="It failed."), error=ErrorInfo(kind, "It failed.", retry_after=retry_after)
