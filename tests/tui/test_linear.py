@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import signal
 import sys
@@ -34,6 +35,7 @@ from qcode.protocol.approvals import (
 )
 from qcode.protocol.events import (
     ApprovalRequested,
+    CallState,
     OutputEscalated,
     PartialRestored,
     Retry,
@@ -528,6 +530,25 @@ def test_plan_is_approved_by_number_with_its_mode() -> None:
     assert lines[at + 1 : at + 5] == ["  # Cache", "  ", "  1. add it", "1. Yes, and ask before each edit (y)"]
     assert "2. Yes, and accept edits (a): edits in this folder run without asking" in lines
     assert conversation.answers == [("c1", AcceptPlan("accept-edits"))]
+
+
+@pytest.mark.parametrize(
+    ("state", "summary", "title"),
+    [("done", "Plan approved · asks", "Plan approved · asks"), ("denied", "use `sum`", "Plan was denied: use `sum`")],
+)
+def test_plan_is_written_once_live_and_after_a_resume(state: CallState, summary: str, title: str) -> None:
+    plan = "# Cache\n\n1. add `it`"
+    asks = call("exit_plan_mode", json.dumps({"plan": plan}))
+    finished = ToolFinished(asks, ToolOutcome(f"Denied by the user: {summary}", summary=summary), state)
+    request = ApprovalRequested(PlanApproval(asks, "Carry out this plan?", plan))
+    live = talk(ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), finished, ended()]), "go", "y")
+    assert [line.strip() for line in live].count("# Cache") == 1
+    assert title in live
+    replayed: Script = [reply("", asks), ToolStarted(asks), finished, ended()]
+    lines = talk(ScriptedConversation(replayed), "go")
+    at = lines.index(title)
+    assert lines[at + 1 : at + 4] == ["  # Cache", "  ", "  1. add `it`"]
+    assert not any(line.startswith("Plan: ") for line in lines), "its first line is not written a second time"
 
 
 def test_plan_in_a_restricted_folder_is_approved_with_trust() -> None:

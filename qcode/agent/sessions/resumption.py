@@ -42,7 +42,7 @@ def _restore_mode(conversation: Conversation, recorded: str) -> Iterator[Notice]
     label, current_mode_text = mode_label(recorded), f"The mode is {mode_label(current)}."
     if recorded in _ALWAYS_RESTORED or (recorded == _NEEDS_TRUST and conversation.permissions.is_trusted):
         conversation.set_mode(cast(ApprovalMode, recorded))
-        yield Notice("info", f"Mode: {label}, as when you left this session. Shift+Tab switches it.")
+        yield Notice("info", f"Mode: {label}, as when you left this session. /mode switches it.")
     elif recorded == _NEEDS_TRUST:
         # The current mode is not recorded: after the folder is trusted, the next resume restores the recorded mode.
         yield Notice(

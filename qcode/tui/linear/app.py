@@ -224,7 +224,7 @@ class LinearApp:
             else:
                 self.view.say_exactly(text)
 
-        title, meaning = "Show a whole result", "Print all lines of a truncated result, by default of the last one."
+        title, meaning = "Show a whole result", "Print all lines of a truncated result, by default the last."
         return Command("output", title, meaning, show, ("output",), "[number]")
 
     def _watch_job(self, job: Job) -> None:

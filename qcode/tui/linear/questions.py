@@ -11,6 +11,7 @@ from qcode.protocol.approvals import (
     Decision,
     Deny,
     Draft,
+    PlanApproval,
     Question,
     Revise,
     ToolApproval,
@@ -82,7 +83,11 @@ class LinearQuestions:
                 view.say_command(detail)
             case "text" | "markdown":
                 # The model's text is indented, so that a line such as `1. Allow` in it cannot pass for a choice.
-                view.say("\n".join(f"  {line}" for line in detail.split("\n")))
+                rows = "\n".join(f"  {line}" for line in detail.split("\n"))
+                if isinstance(approval, PlanApproval):
+                    view.say_plan(approval.call.call_id, rows, approval.detail)
+                else:
+                    view.say(rows)
             case "call":
                 view.say(detail)
         for line in (risk_line(detail) if form.format == "command" else "", form.why):

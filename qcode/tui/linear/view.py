@@ -16,6 +16,7 @@ from qcode.protocol.usage import Usage
 from qcode.text.clean import clean, ensure_visible, one_line
 from qcode.text.fences import fence_after
 from qcode.text.numbers import count_text, duration_text, retry_countdown
+from qcode.tools.dialog import EXIT_PLAN_MODE
 from qcode.tui.linear.wrap import wrap, wrap_command, wrap_table
 from qcode.tui.status import Activity
 from qcode.tui.transcript.cards import CardState, CardUpdate
@@ -47,6 +48,7 @@ class _ShownCall:
 
     name: str
     argument: str
+    is_plan: bool = False
     state: CardState = "waiting"
     output: list[str] = field(default_factory=list)
     diff: str = ""
@@ -77,7 +79,7 @@ class LinearView:
         # The calls of `_calls` that have ended. Their output may still follow, so they are printed with it, or before
         # anything else is printed.
         self._ended_calls: dict[str, _ShownCall] = {}
-        self._asked_diffs: dict[str, str] = {}  # by id of the call: the diff that a question has shown
+        self._asked_texts: dict[str, str] = {}  # by id of the call: the diff or plan that a question has shown
         self._truncated_results: dict[int, str] = {}
         self._truncated_count = 0
         self._is_turn_ending = False
@@ -101,8 +103,13 @@ class LinearView:
 
     def say_diff(self, call_id: str, diff: str) -> None:
         """Print the diff of a call in a question about it; its result does not repeat it."""
-        self._asked_diffs[call_id] = diff
+        self._asked_texts[call_id] = diff
         self.say_exactly(ensure_visible(diff))
+
+    def say_plan(self, call_id: str, rows: str, plan: str) -> None:
+        """Print `rows`, the plan in a question about it; the result of the call does not repeat the plan."""
+        self._asked_texts[call_id] = plan
+        self.say(rows)
 
     def say_table(self, text: str) -> None:
         """Print text that may have columns."""
@@ -186,7 +193,9 @@ class LinearView:
 
     def add_card(self, call_id: str, name: str, argument: str) -> None:
         # A screen reader may skip the `!` of a shell line.
-        self._calls[call_id] = _ShownCall("Shell" if name == "!" else verb(one_line(name, 60)), argument)
+        self._calls[call_id] = _ShownCall(
+            "Shell" if name == "!" else verb(one_line(name, 60)), argument, is_plan=name == EXIT_PLAN_MODE
+        )
 
     def update_card(self, call_id: str, update: CardUpdate) -> None:
         call = self._calls.get(call_id)
@@ -202,7 +211,8 @@ class LinearView:
         call.place = update.place if update.place is not None else call.place
         if update.state is not None and update.state != call.state:
             call.state = update.state
-            if update.state == "running":
+            # A plan has no title line: its result begins with one.
+            if update.state == "running" and not call.is_plan:
                 title = f"{call.name}: {clean(call.argument)}" if call.argument else f"{call.name}."
                 self._print(wrap_command(title, self._columns()))
         if call.state not in _STATES:
@@ -271,14 +281,14 @@ class LinearView:
         self._ended_calls.pop(call_id, None)
         notes = ", ".join(filter(None, (one_line(call.summary), call.place)))
         result = f"{call.name} {_STATES[call.state]}" + (f": {notes}" if notes else ".")
-        if call.plan and call.state == "done":
-            lines = clean(call.plan).strip("\n").split("\n")
-            plan = "\n".join([one_line(call.summary) or "Plan", *(f"  {line}" for line in lines)])
-            self._print(wrap(plan, self._columns()))
+        # The question about a call has shown its diff or plan. A call that the user edited has another one.
+        asked = self._asked_texts.pop(call_id, "").strip()
+        if plan := call.plan.strip():
+            title = (one_line(call.summary) or "Plan") if call.state == "done" else result
+            rows = [f"  {line}" for line in clean(plan).split("\n")] if plan != asked else []
+            self._print(wrap("\n".join([title, *rows]), self._columns()))
             return
-        # The question about a call has shown its diff. A call that the user edited has another one.
-        asked_diff = self._asked_diffs.pop(call_id, "").strip("\n")
-        diff = "" if call.state == "denied" or call.diff.strip("\n") == asked_diff else call.diff
+        diff = "" if call.state == "denied" or call.diff.strip() == asked else call.diff
         output = "" if call.state == "denied" and call.diff else "".join(call.output)
         lines = [*self._output_lines(diff), *self._output_lines(output)]
         self._print("\n".join([wrap(result, self._columns()), *lines]))

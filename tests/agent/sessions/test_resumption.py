@@ -70,7 +70,7 @@ def test_mode_of_a_session_is_restored_and_named(mode: ApprovalMode, folder: Fol
     folder.run(then=mode)
     restored, (notice,) = folder.resume("--trust")
     assert restored == mode
-    assert notice == Notice("info", f"Mode: {mode}, as when you left this session. Shift+Tab switches it.")
+    assert notice == Notice("info", f"Mode: {mode}, as when you left this session. /mode switches it.")
 
 
 def test_mode_of_a_session_replaces_the_configured_one(folder: Folder) -> None:
@@ -78,7 +78,7 @@ def test_mode_of_a_session_replaces_the_configured_one(folder: Folder) -> None:
     (folder.home / "config.toml").write_text('[permissions]\nmode = "accept-edits"\n')
     restored, notices = folder.resume("--trust")
     assert restored == "default"
-    assert [notice.text for notice in notices] == ["Mode: ask, as when you left this session. Shift+Tab switches it."]
+    assert [notice.text for notice in notices] == ["Mode: ask, as when you left this session. /mode switches it."]
 
 
 def test_mode_that_was_never_changed_is_not_recorded(folder: Folder) -> None:
