@@ -79,43 +79,46 @@ class SandboxSupport:
 
 MAX_REASONS = 4
 """The maximum number of reasons named in one line."""
-MAX_GENERIC = 2
-"""The number of reasons up to which generic ones, which are the same for every unknown program, are named too."""
+MAX_NAMES = 3
+"""The maximum number of programs or files named in one reason."""
 NOT_READ_ONLY = "may do more than read"
 """The end of a generic reason."""
 
 
 def joined_reasons(reasons: Iterable[str], circumstance: str = "") -> str:
-    """Return different reasons in one line. The first ones and a `circumstance` are named, the others counted."""
-    different = _merged_reads(dict.fromkeys(reasons))
-    specific = sum(not reason.endswith(NOT_READ_ONLY) for reason in different)
-    count = min(len(different), MAX_REASONS, max(specific, MAX_GENERIC))
-    named = [*different[:count], *([circumstance] if circumstance else [])]
-    others = [f"and {len(different) - count} more"] if len(different) > count else []
+    """Return different reasons in one line: the first ones, a generic one and a `circumstance`. Others are counted."""
+    different = _merged(dict.fromkeys(reasons))
+    unnamed = [reason for reason in different if not reason.endswith(NOT_READ_ONLY)][MAX_REASONS:]
+    named = [*(reason for reason in different if reason not in unnamed), *([circumstance] if circumstance else [])]
+    others = [f"and {len(unnamed)} more"] if unnamed else []
     return "; ".join((*named, *others))
 
 
-def _merged_reads(reasons: Iterable[str]) -> list[str]:
-    """Return the reasons, with one for all files that ask for the same reason.
+def _merged(reasons: Iterable[str]) -> list[str]:
+    """Return the reasons, with one for all programs or files that ask for the same reason.
 
-    For example, `it reads a.env: R` and `it reads b.env: R` become `it reads a.env and b.env: R`.
+    For example, `it reads a.env: R` and `it reads b.env: R` become `it reads a.env and b.env: R`, and generic reasons
+    become `make and mv may do more than read`.
     """
     lead = "it reads "
-    paths: dict[tuple[str, str], list[str]] = {}
+    names: dict[tuple[str, str], list[str]] = {}
     for reason in reasons:
         path, colon, why = reason.removeprefix(lead).partition(": ")
         if reason.startswith(lead) and colon:
-            paths.setdefault((lead, why), []).append(path)
+            names.setdefault((lead, f": {why}"), []).append(path)
+        elif reason.endswith(f" {NOT_READ_ONLY}"):
+            names.setdefault(("", f" {NOT_READ_ONLY}"), []).append(reason.removesuffix(f" {NOT_READ_ONLY}"))
         else:
-            paths[("", reason)] = []
-    return [f"{lead}{_in_words(named)}: {text}" if named else text for (_, text), named in paths.items()]
+            names[("", reason)] = []
+    return [f"{before}{_in_words(named)}{after}" for (before, after), named in names.items()]
 
 
 def _in_words(names: list[str]) -> str:
-    """Return names as `a`, `a and b`, or `a, b and 2 more`."""
-    if len(names) > MAX_GENERIC:
-        return f"{', '.join(names[:MAX_GENERIC])} and {len(names) - MAX_GENERIC} more"
-    return " and ".join(names)
+    """Return names as `a`, `a and b`, `a, b and c`, or `a, b and 2 more`."""
+    if len(names) > MAX_NAMES:
+        names = [*names[: MAX_NAMES - 1], f"{len(names) - MAX_NAMES + 1} more"]
+    *first, last = names or [""]
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def output_reason(name: str, verdict: Verdict) -> str:
