@@ -324,10 +324,6 @@ class Session:
         self.title = title
         self._write({"kind": "title", "at": self._now(), "title": self.redact(title)})
 
-    def record_note(self, text: str) -> None:
-        """Record a note for the user about the last message, such as that it was truncated or cancelled."""
-        self._write({"kind": "note", "at": self._now(), "text": self.redact(text)})
-
     def copy_records(self, records: Iterable[JsonObject]) -> None:
         """Append the records of another session, except for its header."""
         for record in records:

@@ -189,8 +189,7 @@ def test_unanswered_prompt_is_merged_with_the_next_one(tmp_path: Path) -> None:
 def test_note_is_not_part_of_the_message(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     session = begin(store, PROMPT, LAST)
-    session.record_note("cancelled")
-    session.record_note("twice")
+    session.copy_records({"kind": "note", "text": text} for text in ("cancelled", "twice"))
     session.close()
     loaded = store.load(session.session_id)
     assert loaded.messages == (PROMPT, LAST)

@@ -251,7 +251,6 @@ def test_secrets_never_reach_the_file(tmp_path: Path) -> None:
     session.record_result(ToolResult("c1", "shell", "canary"))
     session.append(Message("user", (ToolResult("c1", "shell", "canary"),)), note="canary")
     session.set_title("canary")
-    session.record_note("canary")
     session.close()
     text = (store.folder / f"{session.session_id}.jsonl").read_text()
     assert "canary" not in text
