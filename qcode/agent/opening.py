@@ -20,13 +20,14 @@ from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.conversation import Conversation
 from qcode.agent.models.client import Clients
 from qcode.agent.models.selection import Selection
+from qcode.agent.models.web_search import search_key
 from qcode.agent.options import LATEST, Options, RunContext
 from qcode.agent.permissions import Permissions, origins_of, policy_of
 from qcode.agent.sandbox import SessionSandbox
 from qcode.agent.sessions.session import Session
 from qcode.agent.sessions.store import SessionStore, new_session_id
 from qcode.agent.subagent_kinds import SubagentKind, offered_agent
-from qcode.agent.toolbox import FetchGate, Toolbox, search_key
+from qcode.agent.toolbox import FetchGate, Toolbox
 from qcode.config.paths import MCP_FILE, may_exist
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ExitCode, InputError, QcodeError, UsageError

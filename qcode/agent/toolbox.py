@@ -1,8 +1,8 @@
 """The tools of a session: which of them a model is offered, and how a call runs in the workspace.
 
-Also here: the choice of web search (none, the model's host, or a search service), the gate of `fetch` (the rules are
-checked again at every redirect), and the running calls that the user may move to the background. The sandbox is in
-`sandbox`, the list of tools for the user in `offered_tools`.
+Also here: the gate of `fetch` (the rules are checked again at every redirect), the steps after edits, created with the
+first edit, and the running calls that the user may move to the background. The sandbox is in `sandbox`, the choice of
+web search in `models.web_search`, the list of tools for the user in `offered_tools`.
 """
 
 from __future__ import annotations
@@ -18,21 +18,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from qcode.agent.sandbox import SessionSandbox
-from qcode.config.settings import Settings
 from qcode.config.settings import Tools as ToolSettings
 from qcode.engine.effects import Confirm, Confirmed
 from qcode.protocol.approvals import Ask, TurnOptions
-from qcode.protocol.errors import ExitCode, QcodeError
 from qcode.protocol.messages import Block, Text
-from qcode.protocol.model import ModelFacts
 from qcode.protocol.tools import Files, Launch, Refused, ToolOutcome, ToolSpec
-from qcode.providers.blocks import WEB_SEARCH
-from qcode.providers.history import opaque_origin
-from qcode.providers.registry import is_sendable
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import Level
 from qcode.text.json import JsonObject
-from qcode.text.pattern import lazy_pattern
 from qcode.tools import registry
 from qcode.tools.dialog import ExitPlanMode
 from qcode.tools.editing.diagnostics import Diagnostics
@@ -51,7 +44,7 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.skills.tool import SkillTool
     from qcode.protocol.messages import Message
-    from qcode.tools.web_search import SearchService, WebSearch
+    from qcode.tools.web_search import WebSearch
 
 DEFAULT_MAX_OUTPUT_CHARS = 30_000
 _CONFINEMENTS: Mapping[Level, str] = {
@@ -65,17 +58,34 @@ _FILE_TOOLS = frozenset({"read", "write", "edit", "multi_edit", "apply_patch", "
 
 
 class Toolbox:
-    """The tools of a session. Owns the workspace, and `scratch` if one is given, until `close`.
+    """The tools of a session. Owns the workspace, and `scratch` if one is given, until `close`."""
 
-    `judge` decides which files the tools may use. `one_way` are tools that are offered and never run. `servers` are the
-    tool servers of the session. `shell_settings` returns further environment variables of a command. `gate` decides
-    which addresses `fetch` may open; without a gate there is no `fetch` tool. `agent` is the tool that starts
-    sub-agents; the conversation runs them. `search` queries a search service. `is_offered` returns whether a model may
-    be offered a tool. `internal_tools` are tools of the program that opened the agent; they are always offered. `skill`
-    loads skills. `nested` returns the instructions of the folders whose files are used. Without `has_patches`, no model
-    is offered `apply_patch`. `after_edit` creates the formatter, checks and tests that follow edits. `output_columns`
-    returns the width in cells of the shown output of commands, None if it is unknown.
-    """
+    agent: SubagentTool | None
+    """The tool that starts sub-agents; the conversation runs them."""
+    servers: Servers | None
+    """The tool servers of the session."""
+    edit_checks: EditChecks | None
+    """The formatter, checks and tests that follow edits."""
+    is_offered: Callable[[ToolSpec], bool]
+    """Returns whether a model may be offered a tool."""
+    transcript: Callable[[], Sequence[Message]]
+    """Returns the messages of the conversation that uses the tools."""
+    output_columns: Callable[[], int | None]
+    """Returns the width in cells of the shown output of commands, None if it is unknown."""
+    _tools: dict[str, Tool]
+    """All tools that can run, except those of tool servers."""
+    _optional_tools: tuple[Tool, ...]
+    """Those of `fetch`, web search, sub-agents and skills that this session has."""
+    _internal_tools: tuple[Tool, ...]
+    """The tools of the program that opened the agent, which are always offered."""
+    _one_way: tuple[ToolSpec, ...]
+    """Tools that are offered and never run; they end the turn (`--exit-tools`)."""
+    _has_patches: bool
+    """Whether models may be offered `apply_patch`."""
+    _nested_instructions: Callable[[], NestedInstructions] | None
+    """Returns the instructions of the folders whose files are used."""
+    _shell_settings: Callable[[str], Mapping[str, str]]
+    """Returns further environment variables of a command."""
 
     def __init__(
         self,
@@ -100,32 +110,26 @@ class Toolbox:
         has_patches: bool = True,
         after_edit: Callable[[Workspace], AfterEdit] | None = None,
     ) -> None:
-        self._nested_instructions, self._has_patches = nested, has_patches
+        """Create the tools. `judge` decides which files they may use, `gate` which addresses `fetch` may open."""
         self.workspace = Workspace(root, added, judge=judge, scratch=scratch.path if scratch is not None else None)
         self.edit_checks = None if after_edit is None else EditChecks(partial(after_edit, self.workspace))
-        self._scratch = scratch
-        self._tools: dict[str, Tool] = {tool.spec.name: tool for tool in (*registry.BUILTIN, ExitPlanMode())}
-        self.agent = agent
-        self._optional_tools: tuple[Tool, ...] = (
-            *(() if gate is None else (Fetch(gate),)),
-            *(() if search is None else (search,)),
-            *(() if agent is None else (agent,)),
-            *(() if skill is None else (skill,)),
-        )
-        self._skill_tool, self._internal_tools = skill, internal_tools
-        self.transcript: Callable[[], Sequence[Message]] = tuple  # the messages of the conversation that uses the tools
-        self._tools |= {tool.spec.name: tool for tool in (*self._optional_tools, *internal_tools)}
         self.jobs = Jobs()
-        self._sandbox = sandbox
+        self.agent, self._skill_tool = agent, skill
+        fetch = None if gate is None else Fetch(gate)
+        self._optional_tools = tuple(tool for tool in (fetch, search, agent, skill) if tool is not None)
+        self._internal_tools = internal_tools
+        tools = (*registry.BUILTIN, ExitPlanMode(), *self._optional_tools, *internal_tools)
+        self._tools = {tool.spec.name: tool for tool in tools}
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
-        self.servers: Servers | None = None
+        self.is_offered, self._has_patches = is_offered, has_patches
+        self._nested_instructions = nested
+        self._scratch, self._sandbox = scratch, sandbox
+        self._settings, self._env, self._shell_settings = settings, env, shell_settings
+        self.transcript, self.output_columns = tuple, lambda: None
         self._server_mentions: ServerMentions | None = None
+        self.servers = None
         if servers is not None:
             self.use_servers(servers)
-        self._settings = settings
-        self.is_offered = is_offered
-        self._env, self._shell_settings = env, shell_settings
-        self.output_columns: Callable[[], int | None] = lambda: None
 
     def specs(self, model: str, window: int | None = None) -> tuple[ToolSpec, ...]:
         """Return every tool that `model` is offered, in a fixed order: a stable prefix keeps prompt caches warm.
@@ -556,44 +560,3 @@ class Background:
             yield self._requests[call_id]
         finally:
             del self._requests[call_id]
-
-
-_SEARCH_PROTOCOLS = frozenset({"anthropic", "openai-responses"})
-# Only Gemini 3 and later accept a search and functions in one request.
-_SEARCHING_GEMINI = lazy_pattern(r"gemini-([3-9]|\d\d)")
-
-
-def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchService, str] | None:
-    """Return the configured search service and its key; raise `QcodeError` if the key is missing."""
-    if settings.tools.web_search in ("off", "host"):
-        return None
-    from qcode.tools.web_search import SERVICES  # few users have a key for a search service
-
-    service = SERVICES[settings.tools.web_search]
-    key = env.get(service.key_variable, "").strip()
-    if not key:
-        origin = settings.origin("tools.web_search")
-        raise QcodeError(
-            f'{origin}: tools.web_search is "{service.name}", and {service.key_variable} is not set',
-            ExitCode.NO_CREDENTIAL,
-        )
-    if not is_sendable(key):
-        raise QcodeError(
-            f"{service.key_variable} contains characters that no key has, such as a space or line break",
-            ExitCode.NO_CREDENTIAL,
-        )
-    return service, key
-
-
-def hosted_tools(settings: Settings, protocol: str, host: str, model: str, facts: ModelFacts) -> tuple[ToolSpec, ...]:
-    """Return the tools that the host of a model runs itself, if the user enabled them.
-
-    `[models]` decides if it mentions the model; otherwise only the official host of a protocol is known to search.
-    """
-    if settings.tools.web_search != "host" or facts.text_tool_calls:
-        return ()
-    can_search = protocol in _SEARCH_PROTOCOLS or (
-        protocol == "gemini" and _SEARCHING_GEMINI.search(model.lower()) is not None
-    )
-    is_offered = facts.web_search if facts.web_search is not None else not opaque_origin(host)
-    return (WEB_SEARCH,) if can_search and is_offered else ()

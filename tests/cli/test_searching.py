@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.toolbox import hosted_tools, search_key
+from qcode.agent.models.web_search import hosted_tools, search_key
 from qcode.config.settings import Settings, Tools
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.model import ModelFacts

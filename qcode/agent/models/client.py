@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING
 from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.models.limits import LearnedCallHabits, LimitStore, NoLimits, reply_length
 from qcode.agent.models.selection import Selection, address_of, select_model
+from qcode.agent.models.web_search import hosted_tools
 from qcode.agent.options import RunContext
-from qcode.agent.toolbox import Toolbox, hosted_tools
+from qcode.agent.toolbox import Toolbox
 from qcode.config.settings import ModelSettings, Network, Output
 from qcode.engine.caps import OutputSettings, max_prompt_tokens
 from qcode.engine.counting import PromptCounter
