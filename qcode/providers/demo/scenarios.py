@@ -142,7 +142,6 @@ _TEST_COMMANDS = {
     "pyproject.toml": "python -m pytest",
 }
 _TEST_FILE = lazy_pattern(r"tests?/|test_\w+\.py|\w+_test\.py|conftest\.py")
-# A row of `ls`, such as "  hello.py  1,204" or "  src/".
 _ENTRY = lazy_pattern(r"  (\S.*?)(?:  [\d,.]+\S*)?")
 _HEADING = "## Layout"
 _MAX_SHOWN = 20
