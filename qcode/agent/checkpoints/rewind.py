@@ -245,7 +245,10 @@ class Rewinder:
             if not self._blobs.store(content):
                 raise ConflictError("the result could not be saved (is the disk full?)")
         except (ConflictError, NotRestorable, Refused) as conflict:
-            raise MoveImpossible(f"{label} was not changed: {str(conflict).removeprefix(f'{label} ')}.") from None
+            reason = str(conflict)
+            if reason.startswith(f"{label} "):
+                reason = f"it{reason.removeprefix(label)}"
+            raise MoveImpossible(f"{label} was not changed: {reason}.") from None
         return FileRestore(file.path, current, FileState(digest_of(content), len(content), current.mode))
 
     def _states_after_parts(self) -> dict[str, FileState | None]:

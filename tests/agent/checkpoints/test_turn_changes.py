@@ -168,7 +168,7 @@ def test_undo_is_refused_if_the_file_was_deleted_or_replaced(runner: CheckpointR
     with pytest.raises(MoveImpossible, match="deleted or replaced after this turn"):
         runner.rewinder.plan_part(number, str(runner.path("a.txt")))
     runner.path("b.txt").write_bytes(b"mine\n")
-    with pytest.raises(MoveImpossible, match=r"b\.txt was not changed: was changed after this turn"):
+    with pytest.raises(MoveImpossible, match=r"b\.txt was not changed: it was changed after this turn"):
         runner.rewinder.plan_part(number, str(runner.path("b.txt")))
     assert runner.files == {"b.txt": b"mine\n"}
 
