@@ -173,6 +173,14 @@ _PROVIDER_TEXTS: Mapping[str, _ProviderText] = {
     "glm": _ProviderText("Z.AI", "GLM models", "https://z.ai/manage-apikey/apikey-list"),
 }
 """The description of each provider for the user, with the key page from its documentation."""
+
+
+def provider_hint(name: str) -> str:
+    """Return the line about a built-in provider, such as `Claude models`; empty for any other."""
+    text = _PROVIDER_TEXTS.get(name)
+    return text.hint if text is not None else ""
+
+
 _POPULAR = ("anthropic", "openai", "gemini", "openrouter")
 _GROUPS: tuple[Group, ...] = ("popular", "local", "other")
 

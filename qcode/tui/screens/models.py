@@ -15,6 +15,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Static
 
+from qcode.agent.keys.connect import provider_hint
 from qcode.agent.models.offered import ModelsService, OfferedModel, OfferedProvider
 from qcode.protocol.model import EFFORTS, Effort, ModelFacts
 from qcode.protocol.usage import Price
@@ -197,7 +198,8 @@ def recommended_first(rows: Sequence[PickerRow], recent: Sequence[str], defaults
 
 def connect_row(provider: OfferedProvider) -> PickerRow:
     command = f"{CONNECT}{provider.name}"
-    return PickerRow(command, command, group=_NOT_READY_GROUP, is_dim=True)
+    # `claude` finds the providers of Claude models, whose models are not listed before they have a key.
+    return PickerRow(command, command, also=provider_hint(provider.name), group=_NOT_READY_GROUP, is_dim=True)
 
 
 def cells_of(facts: ModelFacts) -> tuple[str, ...]:

@@ -55,6 +55,19 @@ def test_current_model_is_highlighted_and_enter_switches_to_another() -> None:
     drive(test, models=offering)
 
 
+def test_filter_finds_a_provider_without_a_key_by_the_models_it_has() -> None:
+    offered = (DEMO, OfferedProvider("anthropic", is_ready=False), OfferedProvider("groq", is_ready=False))
+
+    async def test(run: Running) -> None:
+        picker = await opened(run)
+        await run.pilot.press(*"claude")
+        await run.until(lambda: "/connect groq" not in painted(run))
+        assert picker.row is not None
+        assert picker.row.id == "/connect anthropic"
+
+    drive(test, models=ScriptedModelsService(*offered))
+
+
 def test_rows_show_context_output_price_and_abilities() -> None:
     async def test(run: Running) -> None:
         await opened(run)
@@ -180,6 +193,20 @@ def test_left_and_right_change_the_effort_and_enter_on_the_same_model_saves_it()
         assert conversation.effort == "medium"
 
     drive(test, conversation, models=offering)
+
+
+def test_effort_none_is_named_in_the_status_line() -> None:
+    conversation = ScriptedConversation()
+    conversation.thinking_models = (SONNET,)
+
+    async def test(run: Running) -> None:
+        await opened(run)
+        await run.pilot.press(*"sonnet", "right", "enter")
+        await closed(run)
+        assert conversation.effort == "none"
+        assert "claude-sonnet-4-5  effort none" in run.status
+
+    drive(test, conversation, models=ScriptedModelsService(*FULL), size=(120, 30))
 
 
 @pytest.mark.parametrize(("key", "times", "effort"), [("left", 3, None), ("right", 12, "max")])
