@@ -45,7 +45,8 @@ def pending_mode_notice(mode: ApprovalMode, *, is_trusted: bool) -> str:
 
 def shown_effort(conversation: Conversation) -> str:
     """Return the effort for the status line; empty if none is set or the model does not support reasoning."""
-    return conversation.effort or "" if conversation.thinks else ""
+    effort = conversation.effort if conversation.thinks else None
+    return "effort none" if effort == "none" else effort or ""  # `none` alone does not say what there is none of
 
 
 class ModelUse:
