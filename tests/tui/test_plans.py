@@ -76,7 +76,7 @@ def test_declined_plan_shows_its_heading_once_and_its_first_rows() -> None:
     card = Card("exit_plan_mode", "Cache", FixedClock())
     card.change(CardUpdate(state="denied", summary="use a file", plan=PLAN))
     rows = shown_text(card.rows(80)).split("\n")
-    assert rows[:4] == ["✗ Plan    denied · use a file", "  Cache", "", "  The index is slow."]
+    assert rows[:4] == ["✗ Plan  denied · use a file", "  Cache", "", "  The index is slow."]
     assert rows[-2:] == ["  4. step 4", "  … 26 more rows"]
 
 

@@ -364,12 +364,13 @@ class Card(Foldable):
     def _title(self, width: int) -> list[Line]:
         """Return icon, name and argument, and the status on the same row if it fits, otherwise below."""
         icon: Span = (f"{_ICONS[self.state]} ", ink(self._slot()))
-        spans: list[Span] = [(self._name, ink("card-title"))]
+        # Nothing follows the name of a plan: its argument is its first line, which is below.
+        spans: list[Span] = [(self._name.rstrip() if self._plan else self._name, ink("card-title"))]
         if self._plan and self.state == "done":
             title, dot, chosen = (self._summary or "Plan").partition(" · ")
             spans = [(title, ink("card-title")), (dot + chosen, ink("dim"))]
             return prefix(wrap(spans, max(1, width - 2)), icon, _INDENT)
-        if self._argument and not self._plan:  # the argument of a plan is its first line, which follows
+        if self._argument and not self._plan:
             spans.append((f" {self._argument}", ink("card-argument")))
         rows = wrap(spans, max(1, width - 2))
         if not self.is_unfolded and len(rows) > _ARGUMENT_ROWS:
