@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, settings
 
 from tests.e2e.running import NO_KEYRING
 from tests.fakes.certificates import skip_public_certificates
-from tests.fakes.demo import hurry
+from tests.fakes.demo import skip_demo_pauses
 from tests.fakes.disk import skip_fsync
 
 # No deadline: in a fresh checkout Hypothesis first builds its table of characters, which takes seconds, and busy cores
@@ -129,7 +129,7 @@ def signal_handlers_as_they_are() -> Iterator[None]:
 @pytest.fixture(scope="session", autouse=True)
 def demo_without_pauses() -> Iterator[None]:
     """Let the demo model stream without pauses."""
-    with hurry():
+    with skip_demo_pauses():
         yield
 
 

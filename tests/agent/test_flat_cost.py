@@ -17,7 +17,7 @@ from qcode.engine.caps import MAX_KEPT_LENGTHS
 from tests.fakes.conversation import open_conversation
 from tests.fakes.replies import call
 from tests.fakes.server import FakeServer, ProtocolName
-from tests.fakes.turns import Asked, Turn
+from tests.fakes.turns import ReceivedRequest, Turn
 from tests.providers.clients import provider_at
 
 TURNS, WINDOW = 75, 15
@@ -28,7 +28,7 @@ PROTOCOLS = (
 )
 
 
-def scripted(asked: Asked) -> Turn:
+def scripted(asked: ReceivedRequest) -> Turn:
     """Call a tool for each prompt, then answer."""
     last = asked.messages[-1]
     if last.text.startswith("look"):

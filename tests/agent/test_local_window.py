@@ -17,7 +17,7 @@ from tests.providers.test_local_windows import Server, listed, serving
 
 
 def asking(base: Path, address: str, *replies: object) -> Talk:
-    return talk(base, *replies, model=Model(question=WindowQuery("mine", address, "qwen3")))  # type: ignore[arg-type]  # builders of the fake give its own steps
+    return talk(base, *replies, model=Model(window_query=WindowQuery("mine", address, "qwen3")))  # type: ignore[arg-type]  # builders of the fake give its own steps
 
 
 def warnings(events: list[TurnEvent]) -> list[str]:

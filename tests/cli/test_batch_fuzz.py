@@ -15,7 +15,7 @@ from qcode.cli.main import main
 from qcode.cli.subcommands.batch.tasks import read_tasks
 from qcode.protocol.errors import InputError, QcodeError
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Turn
+from tests.fakes.turns import ReceivedRequest, Turn
 
 KEYS = [
     "id", "prompt", "cwd", "files", "schema", "model", "system_prompt", "append_system_prompt", "reasoning_effort",
@@ -77,7 +77,7 @@ def work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def hello(asked: Asked) -> Turn:
+def hello(asked: ReceivedRequest) -> Turn:
     return Turn(text="Hello.")
 
 

@@ -16,8 +16,8 @@ import pytest
 from qcode.protocol.reply import StopReason
 from tests.e2e.running import HELLO, KEY, KEY_VARIABLES, PROTOCOLS, CliRunner
 from tests.e2e.terminal import TRUST_QUESTION, Answering, Terminal
-from tests.fakes.by_hand import SCENARIOS
 from tests.fakes.server import FakeServer, ProtocolName
+from tests.fakes.server_cli import SCENARIOS
 from tests.fakes.turns import Faults, Turn
 
 ALTERNATE_SCREEN_OFF = "\x1b[?1049l"

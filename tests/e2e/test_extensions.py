@@ -10,7 +10,7 @@ import time
 from tests.e2e.running import KEY_VARIABLES, CliRunner
 from tests.e2e.terminal import Terminal
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Call, Turn
+from tests.fakes.turns import Call, ReceivedRequest, Turn
 
 KEY = "sk-canary-0123456789abcdef"
 FILES = {
@@ -51,9 +51,9 @@ def test_skill_hook_server_prompt_and_nested_instructions_act_in_one_turn(cli: C
     args = ["-W", "ignore", "-m", "tests.fakes.sdk_tool_server"]
     entry = {"command": sys.executable, "args": args, "env": {"PYTHONPATH": os.pathsep.join(sys.path)}}
     (cli.home / "servers.json").write_text(json.dumps({"mcpServers": {"calc": entry}}))
-    asked: list[Asked] = []
+    asked: list[ReceivedRequest] = []
 
-    def answer(one: Asked) -> Turn:
+    def answer(one: ReceivedRequest) -> Turn:
         asked.append(one)
         if one.results:
             return Turn(text="Tagged and ready.")

@@ -16,7 +16,7 @@ from tests.e2e.running import KEY_VARIABLES, CliRunner
 from tests.e2e.terminal import Answering, Terminal
 from tests.fakes.replies import truncated
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Call, Turn
+from tests.fakes.turns import Call, ReceivedRequest, Turn
 
 KEY = "sk-canary-0123456789abcdef"
 COMMON = {"session_id", "prompt_id", "transcript_path", "cwd", "permission_mode", "hook_event_name"}
@@ -49,7 +49,7 @@ ATTENDED = ("app", "acp")
 FRONTS = (*ATTENDED, "pipe")
 
 
-def answer(asked: Asked) -> Turn:
+def answer(asked: ReceivedRequest) -> Turn:
     """Read, write, fail, start a sub-agent that reads, and say so."""
     if "You are a sub-agent" in asked.system:
         return Turn(text="Looked.") if asked.results else Turn(calls=[call("read", "s1", path="seen.txt")])
@@ -91,7 +91,9 @@ class Stage:
         text = self.log.read_text() if self.log.exists() else ""
         return [json.loads(line) for line in text.splitlines()]
 
-    def play(self, front: str, script: Callable[[Asked], Turn] | Sequence[Turn] = answer, *flags: str) -> None:
+    def play(
+        self, front: str, script: Callable[[ReceivedRequest], Turn] | Sequence[Turn] = answer, *flags: str
+    ) -> None:
         """Play one prompt in a front end, where each question is answered with yes."""
         with FakeServer("openai", script) as server:
             given = ("-m", "openai/test-model", "--base-url", server.base_url, *flags)

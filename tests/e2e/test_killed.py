@@ -21,20 +21,20 @@ from tests.e2e.running import KEY, KEY_VARIABLES, PROTOCOLS, CliRunner
 from tests.e2e.terminal import Answering, Terminal
 from tests.fakes.replies import call
 from tests.fakes.server import FakeServer, ProtocolName
-from tests.fakes.turns import Asked, Faults, Turn
+from tests.fakes.turns import Faults, ReceivedRequest, Turn
 
 SHOWN = "The first half of the answer "
 PATIENCE_S = 20.0
 
 
-def stalling(asked: Asked) -> Turn:
+def stalling(asked: ReceivedRequest) -> Turn:
     """Stop in the middle of the reply to `ask`; answer everything else."""
-    if any("go on" in message.text for message in asked.messages):
+    if any("finish it" in message.text for message in asked.messages):
         return Turn(text="The second half.")
     return Turn(text=(SHOWN, "and what never arrives"), faults=Faults(stall_after=_events_before_stall(asked)))
 
 
-def _events_before_stall(asked: Asked) -> int:
+def _events_before_stall(asked: ReceivedRequest) -> int:
     if "GenerateContent" in asked.path:
         return 1
     return 4 if "/messages" in asked.path else 2
@@ -54,7 +54,7 @@ def flags_of(server: FakeServer, protocol: ProtocolName) -> tuple[str, ...]:
 
 def check_resumed(cli: CliRunner, server: FakeServer, protocol: ProtocolName) -> None:
     """Continue the killed session: its shown text is in the history, which a strict host accepts."""
-    done = cli.ask(server, "-c", "-p", "go on")
+    done = cli.ask(server, "-c", "-p", "finish it")
     assert (done.code, done.out) == (0, "The second half.\n"), done.err
     assert "qcode ended while the last reply was written; the text so far is kept" in done.err
     assert server.complaints == []
@@ -106,7 +106,7 @@ def test_reply_of_a_killed_app_is_on_screen_after_resume(cli: CliRunner) -> None
         with Terminal(cli, *flags, "-c", env=environment) as terminal:
             terminal.wait_for(SHOWN.strip())
             terminal.wait_for("the text so far is kept")
-            terminal.press("go on\r")
+            terminal.press("finish it\r")
             terminal.wait_for("The second half.")
             terminal.press("\x04")
             assert terminal.wait_for_end() == 0
@@ -124,9 +124,9 @@ def words(letter: str) -> tuple[str, ...]:
     return tuple(f"{letter}{number} " for number in range(WORDS))
 
 
-def working(asked: Asked) -> Turn:
-    """Play a turn with text, two commands, and a reply that is cut and escalated; answer `go on` at once."""
-    if any("go on" in message.text for message in asked.messages):
+def working(asked: ReceivedRequest) -> Turn:
+    """Play a turn with text, two commands, and a reply that is cut and escalated; answer `finish it` at once."""
+    if any("finish it" in message.text for message in asked.messages):
         return Turn(text="Fine.")
     pace, done = Faults(pace=0.012), len(asked.results)
     if done == 0:
@@ -204,7 +204,7 @@ def kill_pipe(cli: CliRunner, server: FakeServer, delay: float) -> Shown:
 
 def check_place(cli: CliRunner, server: FakeServer) -> Sequence[Message]:
     """Continue after a kill: nothing is half-written or run twice, and a strict host accepts the history."""
-    done = cli.ask(server, "-c", "-p", "go on", "--trust")
+    done = cli.ask(server, "-c", "-p", "finish it", "--trust")
     assert (done.code, done.out) == (0, "Fine.\n"), done.err
     assert "skipped" not in done.err
     assert server.complaints == []

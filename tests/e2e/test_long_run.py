@@ -15,7 +15,7 @@ import pytest
 from tests.e2e.running import KEY, KEY_VARIABLES, PROTOCOLS, CliRunner
 from tests.e2e.terminal import Terminal
 from tests.fakes.server import FakeServer, ProtocolName
-from tests.fakes.turns import Asked, Turn
+from tests.fakes.turns import ReceivedRequest, Turn
 
 pytestmark = [pytest.mark.broad, pytest.mark.timeout(600)]
 
@@ -68,7 +68,7 @@ def run_turns(long: Step, fresh: Step) -> None:
             fresh(number - apart)
 
 
-def answer(asked: Asked) -> Turn:
+def answer(asked: ReceivedRequest) -> Turn:
     return Turn(text=(f"Answer {len(asked.messages) // 2}.", " It is short."))
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.running import KEY, KEY_VARIABLES, CliRunner
 from tests.e2e.terminal import Terminal
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Call, Faults, Turn
+from tests.fakes.turns import Call, Faults, ReceivedRequest, Turn
 
 UP, DOWN, TAB, ESCAPE, ENTER = "\x1b[A", "\x1b[B", "\t", "\x1b", "\r"
 PASTE = "\x1b[200~{}\x1b[201~"
@@ -42,7 +42,7 @@ class Host:
         self._turn = self._step = 0
         self._prompt = ""
 
-    def answer(self, asked: Asked) -> Turn:
+    def answer(self, asked: ReceivedRequest) -> Turn:
         prompts = [message.text for message in asked.messages if message.role == "user" and message.text.strip()]
         prompt = prompts[-1].split("\n")[-1]
         if not asked.tools:

@@ -12,7 +12,7 @@ import pytest
 from tests.e2e.running import CliRunner, Finished
 from tests.fakes.oauth_server import OAuthServer
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Call, Turn
+from tests.fakes.turns import Call, ReceivedRequest, Turn
 
 _BROWSER = "import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=20).read()"
 
@@ -30,7 +30,7 @@ def log_in(cli: CliRunner, *flags: str) -> Finished:
     return cli.run("mcp", "login", "guarded", "--trust", *flags, env={"BROWSER": f"{sys.executable} {script} %s"})
 
 
-def _calls(asked: Asked) -> Turn:
+def _calls(asked: ReceivedRequest) -> Turn:
     if asked.results:
         return Turn(text=f"It is {asked.results[0].content}.")
     return Turn(calls=[Call("guarded__whoami", "{}", "call_1")])

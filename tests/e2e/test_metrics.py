@@ -23,7 +23,7 @@ from tests.e2e.terminal import Terminal
 from tests.e2e.test_telemetry import Receiver, facts
 from tests.fakes.replies import call
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Call, Faults, Turn, refused
+from tests.fakes.turns import Call, Faults, ReceivedRequest, Turn, refused
 
 pytest.importorskip("opentelemetry.exporter.otlp.proto.http")
 MAIN, OTHER = "openai/test-model", "anthropic/claude-x"
@@ -65,13 +65,13 @@ class Hosts:
     seen: list[Seen] = field(default_factory=list)
     _counts: Counter[tuple[int, str]] = field(default_factory=Counter)
 
-    def main(self, asked: Asked) -> Turn:
+    def main(self, asked: ReceivedRequest) -> Turn:
         return self._answer(MAIN, asked)
 
-    def other(self, asked: Asked) -> Turn:
+    def other(self, asked: ReceivedRequest) -> Turn:
         return self._answer(OTHER, asked)
 
-    def _answer(self, model: str, asked: Asked) -> Turn:
+    def _answer(self, model: str, asked: ReceivedRequest) -> Turn:
         texts = (message.text for message in reversed(asked.messages) if message.role == "user")
         # The prompt of a turn without a stored reply is sent in one message with the next one.
         found = next(matches[-1] for text in texts if (matches := re.findall(r"turn (\d+) (\w+)", text)))
@@ -99,7 +99,7 @@ def reply(kind: str, count: int, turn: int) -> Turn:
         case "continued", 2:
             return cut("Some words of it and some more ", 64_000)
         case "truncated", _:
-            return cut(f"Part {count} of it goes on here.\n", 64_000)
+            return cut(f"Part {count} of it continues here.\n", 64_000)
         case ("refused", 1) | ("fallback", _):
             return refused(529, "Overloaded")
         case "delegated", 1:

@@ -8,7 +8,7 @@ import sys
 
 from tests.e2e.running import CliRunner
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Call, Turn
+from tests.fakes.turns import Call, ReceivedRequest, Turn
 
 QCODE = [sys.executable, "-m", "qcode"]
 ENDLESS = "qcode was started by itself 4 times in a row (QCODE_DEPTH=4)"
@@ -38,7 +38,7 @@ def test_hook_that_starts_qcode_stops_at_the_fourth_one(cli: CliRunner) -> None:
 
 
 def test_hook_that_starts_qcode_without_hooks_adds_its_answer(cli: CliRunner) -> None:
-    def answered(asked: Asked) -> Turn:
+    def answered(asked: ReceivedRequest) -> Turn:
         return Turn(
             text="It is a greeting." if "classify this" in str(asked.messages[-1]) else f"Got: {asked.messages}"
         )
@@ -51,7 +51,7 @@ def test_hook_that_starts_qcode_without_hooks_adds_its_answer(cli: CliRunner) ->
 
 
 def test_qcode_as_its_own_tool_server_stops_at_the_fourth_one(cli: CliRunner) -> None:
-    def again(asked: Asked) -> Turn:
+    def again(asked: ReceivedRequest) -> Turn:
         return (
             Turn(text=f"Got: {asked.results[0].content}")
             if asked.results

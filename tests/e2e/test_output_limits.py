@@ -19,7 +19,7 @@ from tests.e2e.limits.row import BIG_CUT, FIRST, P, Row, cut, cut_call, done, st
 from tests.e2e.limits.table import ROWS
 from tests.e2e.running import PROTOCOLS, CliRunner, Finished, protocol_of
 from tests.fakes.server import FakeServer, ProtocolName
-from tests.fakes.turns import Asked, Turn, refused
+from tests.fakes.turns import ReceivedRequest, Turn, refused
 
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 GUIDE = Path(__file__).parents[2] / "docs/guide/output-limits.md"
@@ -100,7 +100,7 @@ def _ask(cli: CliRunner, protocol: ProtocolName, script: Sequence[Turn], *flags:
     """Run `qcode -p` against a host that plays `script`; return how it ended and the caps it sent."""
     played = iter(script)
 
-    def answer(asked: Asked) -> Turn:
+    def answer(asked: ReceivedRequest) -> Turn:
         turn = next(played)
         usage = turn.usage
         if usage is not None and usage.output == -1:

@@ -15,8 +15,8 @@ import pytest
 
 from qcode.protocol.reply import StopReason
 from tests.e2e.running import HELLO, KEY, KEY_VARIABLES, PROTOCOLS, CliRunner
-from tests.fakes.by_hand import SCENARIOS
 from tests.fakes.server import FakeServer, ProtocolName
+from tests.fakes.server_cli import SCENARIOS
 from tests.fakes.turns import Call, Faults, Turn, refused
 
 DOCSTRING_FLAGS = ("-p", "add a docstring to hello.py", "--trust", "--permission-mode", "accept-edits")
@@ -138,11 +138,11 @@ def test_file_and_a_mention_are_attached(cli: CliRunner) -> None:
     (cli.work / "a.txt").write_text("alpha")
     (cli.work / "b.txt").write_text("beta")
     with FakeServer("openai", [Turn(text="ok")]) as server:
-        cli.ask(server, "-p", "compare with @b.txt and @nobody", "-f", "a.txt")
+        cli.ask(server, "-p", "compare with @b.txt and @missing", "-f", "a.txt")
         sent = server.requests[0].messages[-1].text
     assert "alpha" in sent
     assert "beta" in sent
-    assert "@nobody" in sent
+    assert "@missing" in sent
 
 
 def test_resumed_session_contains_exactly_the_committed_messages(cli: CliRunner) -> None:
@@ -150,15 +150,15 @@ def test_resumed_session_contains_exactly_the_committed_messages(cli: CliRunner)
     with FakeServer("openai", script) as server:
         first = cli.ask(server, "-p", "count", "-o", "json")
         session = first.result["session_id"]
-        cli.ask(server, "-p", "go on", "-c")
+        cli.ask(server, "-p", "continue", "-c")
         resumed = server.requests[-1].messages
     assert [message.role for message in resumed] == ["user", "assistant", "user"]
     assert resumed[1].text == "One, "
-    assert [message.text for message in resumed[::2]] == ["count", "go on"]
+    assert [message.text for message in resumed[::2]] == ["count", "continue"]
     with FakeServer("openai", [Turn(text="three.")]) as server:
         cli.ask(server, "-p", "and on", "--resume", session[:-1])
         assert [message.text for message in server.requests[0].messages] == [
-            "count", "One, ", "go on", "two.", "and on",
+            "count", "One, ", "continue", "two.", "and on",
         ]  # fmt: skip
 
 

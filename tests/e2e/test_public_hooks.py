@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.running import KEY_VARIABLES, CliRunner
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Call, Turn
+from tests.fakes.turns import Call, ReceivedRequest, Turn
 
 pytestmark = pytest.mark.broad
 KEY = "sk-canary-0123456789abcdef"
@@ -34,14 +34,14 @@ class Play:
     """One prompt in pipe mode, in which the model makes `calls` in one step and then says "All done."."""
 
     def __init__(self, cli: CliRunner, *calls: Call, settings: object) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[ReceivedRequest] = []
         (cli.home / ".claude").mkdir(exist_ok=True)
         (cli.home / ".claude/settings.json").write_text(json.dumps(settings))
         config = cli.home / ".config/qcode"
         config.mkdir(parents=True, exist_ok=True)
         (config / "config.toml").write_text('[hooks]\nclaude = "own"\n')
 
-        def answer(asked: Asked) -> Turn:
+        def answer(asked: ReceivedRequest) -> Turn:
             self.asked.append(asked)
             return Turn(text="All done.") if asked.results or not calls else Turn(calls=list(calls))
 
@@ -123,7 +123,7 @@ def test_script_of_plugin_dev_denies_what_it_names(
 def test_loop_of_ralph_wiggum_ends_the_session_when_it_is_over(cli: CliRunner, clone: Path) -> None:
     state = cli.work / ".claude/ralph-loop.local.md"
     state.parent.mkdir()
-    state.write_text("---\niteration: 3\nmax_iterations: 3\ncompletion_promise: null\n---\n\ngo on\n")
+    state.write_text("---\niteration: 3\nmax_iterations: 3\ncompletion_promise: null\n---\n\ncontinue\n")
     play = Play(cli, settings=plugin(clone, "ralph-wiggum"))
     assert play.done.code == 0
     assert not state.exists()

@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.running import KEY, KEY_VARIABLES, CliRunner, Finished
 from tests.e2e.terminal import Terminal
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Call, Faults, Turn, refused
+from tests.fakes.turns import Call, Faults, ReceivedRequest, Turn, refused
 
 BODY = '{"name": "read", "arguments": {"path": "a.txt"}}'
 TAGGED = f"<tool_call>\n{BODY}\n</tool_call>"
@@ -262,7 +262,7 @@ def test_prose_before_bare_json_is_accepted_for_a_known_model(cli: CliRunner) ->
 
 
 def test_host_that_refuses_converted_calls_gets_them_as_text(cli: CliRunner) -> None:
-    def answer(asked: Asked) -> Turn:
+    def answer(asked: ReceivedRequest) -> Turn:
         if any(message.calls for message in asked.messages):
             return refused(400, "tool messages are not supported")
         text = asked.messages[-1].text

@@ -8,10 +8,10 @@ import sys
 
 from tests.e2e.running import CliRunner
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Call, Turn
+from tests.fakes.turns import Call, ReceivedRequest, Turn
 
 
-def _adds(asked: Asked) -> Turn:
+def _adds(asked: ReceivedRequest) -> Turn:
     if asked.results:
         return Turn(text=f"It is {asked.results[0].content.split()[0]}.")
     return Turn(calls=[Call("calc__add", json.dumps({"a": 40, "b": 2}), "call_1")])
@@ -28,7 +28,7 @@ def _config(cli: CliRunner) -> str:
 def test_prompt_and_resource_of_a_server_reach_the_model_in_pipe_mode(cli: CliRunner) -> None:
     seen: list[str] = []
 
-    def answer(asked: Asked) -> Turn:
+    def answer(asked: ReceivedRequest) -> Turn:
         seen.append(json.dumps(asked.body["messages"][-1]))
         return Turn(text="Done.")
 

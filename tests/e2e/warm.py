@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import IO, Self
 
 from tests.fakes.certificates import skip_public_certificates
-from tests.fakes.demo import hurry
+from tests.fakes.demo import skip_demo_pauses
 from tests.fakes.disk import skip_fsync
 
 ROOT = Path(__file__).parents[2]
@@ -227,7 +227,7 @@ def _load(has_app: bool) -> None:
     # A run of a busy machine may need longer to import an SDK than a user would wait for the names of models.
     sys.modules["qcode.agent.models.client"].ASK_TIMEOUT_S = 60.0  # type: ignore[attr-defined]
     if not has_app:
-        hurry().__enter__()
+        skip_demo_pauses().__enter__()
     skip_fsync().__enter__()
     skip_public_certificates().__enter__()
     # A child that looked for garbage here would copy all of it.

@@ -27,7 +27,7 @@ from tests.fakes.anthropic_wire import AnthropicWire
 from tests.fakes.gemini_wire import GeminiWire
 from tests.fakes.openai_wire import OpenAIWire
 from tests.fakes.responses_wire import ResponsesWire
-from tests.fakes.turns import Asked, Frame, Turn, complaint_about
+from tests.fakes.turns import Frame, ReceivedRequest, Turn, complaint_about
 from tests.providers.events import decoder, encode
 
 Played: TypeAlias = "list[ReplyEvent | ProviderError]"
@@ -107,11 +107,13 @@ class Coded:
             played.append(error)
         return [_renamed(event, number) for event in played]
 
-    def _asked(self, request: ModelRequest) -> Asked:
+    def _asked(self, request: ModelRequest) -> ReceivedRequest:
         body: Any = encode(self._protocol, request)
         body["model"] = request.model
         path = f"/v1beta/models/{request.model}:streamGenerateContent"
-        asked: Asked = self._wire.read(Asked(path, {"alt": "sse"}, {}, json.loads(json.dumps(body))))
+        asked: ReceivedRequest = self._wire.read(
+            ReceivedRequest(path, {"alt": "sse"}, {}, json.loads(json.dumps(body)))
+        )
         return asked
 
 

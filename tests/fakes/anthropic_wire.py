@@ -1,6 +1,6 @@
-"""Anthropic Messages as a fake host speaks it: `/v1/messages` and `/v1/models`.
+"""The server side of Anthropic Messages: `/v1/messages` and `/v1/models`.
 
-The format is the one of Anthropic's API reference. Here `input_tokens` leaves out tokens that the cache read and wrote.
+The format is that of Anthropic's API reference. `input_tokens` excludes tokens read from or written to the cache.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
-from tests.fakes.turns import Asked, Frame, Refusal, Turn, complaint_about, merged
+from tests.fakes.turns import Frame, ReceivedRequest, Refusal, Turn, complaint_about, merged
 
 STOP_WORDS = {
     StopReason.END_TURN: "end_turn",
@@ -36,7 +36,7 @@ _TYPES = {
 
 
 class AnthropicWire:
-    """`prefill` False refuses a request that ends with an assistant message, as current Claude models do."""
+    """The server side of the protocol, for `FakeServer`."""
 
     name = "anthropic"
     newline = "\n"
@@ -45,6 +45,7 @@ class AnthropicWire:
 
     def __init__(self, *, prefill: bool = True) -> None:
         self._prefill = prefill
+        """Whether a request may end with an assistant message. Current Claude models refuse that."""
 
     def is_models(self, path: str) -> bool:
         return path == "/v1/models"
@@ -78,43 +79,43 @@ class AnthropicWire:
     def error_frame(self, refusal: Refusal) -> Frame:
         return Frame(json.dumps(self.error(refusal)), "error")
 
-    def read(self, asked: Asked) -> Asked:
-        body = asked.body
+    def read(self, request: ReceivedRequest) -> ReceivedRequest:
+        body = request.body
         messages = merged([_message(item) for item in body.get("messages") or []])
         tools = tuple(tool.get("name", "") for tool in body.get("tools") or [])
-        return Asked(
-            asked.path, asked.query, asked.headers, body,
+        return ReceivedRequest(
+            request.path, request.query, request.headers, body,
             model=body.get("model", ""), cap=body.get("max_tokens"), system=_text_of(body.get("system")),
             messages=messages, tools=tools,
         )  # fmt: skip
 
-    def complaint(self, asked: Asked) -> str | None:
-        if asked.cap is None:
+    def complaint(self, request: ReceivedRequest) -> str | None:
+        if request.cap is None:
             return "max_tokens: field required"
-        if asked.cap < 1:
+        if request.cap < 1:
             return "max_tokens: must be greater than or equal to 1"
-        if asked.body.get("stream") is not True:
+        if request.body.get("stream") is not True:
             return "this host only streams"
-        thinking = (asked.body.get("thinking") or {}).get("budget_tokens")
-        if thinking is not None and thinking >= asked.cap:
+        thinking = (request.body.get("thinking") or {}).get("budget_tokens")
+        if thinking is not None and thinking >= request.cap:
             return "max_tokens must be greater than thinking.budget_tokens"
-        for message in asked.messages:
+        for message in request.messages:
             if any(isinstance(block, Text) and not block.text.strip() for block in message.blocks):
                 return "messages: text content blocks must contain non-whitespace text"
-        last = asked.messages[-1] if asked.messages else None
+        last = request.messages[-1] if request.messages else None
         if last and last.role == "assistant" and not self._prefill:
             return "this model does not support prefilling assistant messages"
         if last and last.role == "assistant" and last.text != last.text.rstrip():
             return "messages: final assistant content cannot end with trailing whitespace"
-        return complaint_about(asked.messages)
+        return complaint_about(request.messages)
 
-    def frames(self, turn: Turn, asked: Asked) -> list[Frame]:
+    def frames(self, turn: Turn, request: ReceivedRequest) -> list[Frame]:
         usage = _usage(turn.usage)
         start: dict[str, Any] = {
             "id": "msg_fake",
             "type": "message",
             "role": "assistant",
-            "model": asked.model,
+            "model": request.model,
             "content": [],
             "stop_reason": None,
             "stop_sequence": None,

@@ -1,7 +1,7 @@
-"""Amazon Bedrock's ConverseStream as a fake host speaks it: `/model/{model}/converse-stream`.
+"""The server side of Amazon Bedrock's ConverseStream: `/model/{model}/converse-stream`.
 
-The format is the one of the Bedrock API reference. Events are binary frames, text blocks are not announced, and usage
-comes last. Signatures are not checked: `tests/providers/bedrock` does that.
+The format is that of the Bedrock API reference. Events are binary frames, text blocks have no start event, and usage is
+the last event. The signatures of requests are not checked here; tests in `tests/providers/bedrock` do that.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
-from tests.fakes.turns import Asked, Frame, Refusal, Turn, complaint_about, merged
+from tests.fakes.turns import Frame, ReceivedRequest, Refusal, Turn, complaint_about, merged
 from tests.providers.frames import frame as binary_frame
 
 STOP_WORDS = {
@@ -39,6 +39,8 @@ _REPLY = re.compile(r"/model/(.+)/converse-stream")
 
 
 class BedrockWire:
+    """The server side of the protocol, for `FakeServer`."""
+
     name = "bedrock"
     newline = "\n"
     suffix = ""
@@ -68,28 +70,30 @@ class BedrockWire:
         kind = refusal.code or _ERROR_TYPES.get(refusal.status, "internalServerException")
         return Frame(json.dumps({"message": refusal.message}), kind[0].lower() + kind[1:])
 
-    def read(self, asked: Asked) -> Asked:
-        body = asked.body
-        found = _REPLY.fullmatch(asked.path)
+    def read(self, request: ReceivedRequest) -> ReceivedRequest:
+        body = request.body
+        path_match = _REPLY.fullmatch(request.path)
         tools = [item.get("toolSpec") or {} for item in (body.get("toolConfig") or {}).get("tools") or []]
-        return Asked(
-            asked.path, asked.query, asked.headers, body,
-            model=found[1] if found else "", cap=(body.get("inferenceConfig") or {}).get("maxTokens"),
+        return ReceivedRequest(
+            request.path, request.query, request.headers, body,
+            model=path_match[1] if path_match else "", cap=(body.get("inferenceConfig") or {}).get("maxTokens"),
             system="".join(part.get("text", "") for part in body.get("system") or []),
             messages=merged([_message(item) for item in body.get("messages") or []]),
             tools=tuple(tool.get("name", "") for tool in tools),
         )  # fmt: skip
 
-    def complaint(self, asked: Asked) -> str | None:
-        if asked.cap is not None and asked.cap < 1:
+    def complaint(self, request: ReceivedRequest) -> str | None:
+        if request.cap is not None and request.cap < 1:
             return "inferenceConfig.maxTokens: must be at least 1"
         if any(
-            isinstance(block, Text) and not block.text.strip() for message in asked.messages for block in message.blocks
+            isinstance(block, Text) and not block.text.strip()
+            for message in request.messages
+            for block in message.blocks
         ):
             return "the text field in the ContentBlock object is blank"
-        return complaint_about(asked.messages)
+        return complaint_about(request.messages)
 
-    def frames(self, turn: Turn, asked: Asked) -> list[Frame]:
+    def frames(self, turn: Turn, request: ReceivedRequest) -> list[Frame]:
         frames = [_event("messageStart", role="assistant")]
         for index, (start, deltas) in enumerate(_blocks(turn)):
             if start is not None:

@@ -1,7 +1,7 @@
 """A provider that injects faults into another one, from a seed, so that a failing run can be repeated.
 
-The faults are those of real hosts: chunks of any size, refused requests, dropped streams, missing usage, unknown or
-wrong stop reasons. `injected` lists the faults.
+The faults are those of real hosts: chunks of any size, refused requests, dropped streams, missing usage, and unknown or
+wrong stop reasons.
 """
 
 from __future__ import annotations
@@ -24,36 +24,41 @@ from qcode.protocol.reply import (
 )
 
 _REFUSALS = (ErrorKind.RATE_LIMIT, ErrorKind.OVERLOADED, ErrorKind.SERVER, ErrorKind.TIMEOUT, ErrorKind.CONNECTION)
-_LIES = (StopReason.END_TURN, StopReason.TOOL_USE, StopReason.MAX_TOKENS)
+_KNOWN_STOPS = (StopReason.END_TURN, StopReason.TOOL_USE, StopReason.MAX_TOKENS)
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """How often each trouble happens, from 0 (never) to 1 (always).
-
-    `split` for each delta; `fail` (refused before the first event), `drop` (the connection breaks somewhere),
-    `no_usage`, `unknown_stop` (a word no list knows) and `wrong_stop` (a known word that is not true) for each reply.
-    """
+    """How often each fault happens, from 0 (never) to 1 (always)."""
 
     split: float = 0.5
+    """For each delta, and again for the second part: it is split in two."""
     fail: float = 0.0
+    """For each reply: the request is refused before the first event."""
     drop: float = 0.0
+    """For each reply: the connection breaks."""
     no_usage: float = 0.0
+    """For each reply: usage is not reported."""
     unknown_stop: float = 0.0
+    """For each reply: the stop reason is a word that qcode does not know."""
     wrong_stop: float = 0.0
+    """For each reply: the stop reason is a known word, but not the right one."""
 
 
 class ChaosProvider:
-    """Passes `inner` on with troubles at `rates`; after `most` failures and drops it only splits and withholds."""
+    """Passes on the replies of `inner` with faults at `rates`. After `max_breaks` it refuses and drops no more."""
 
-    def __init__(self, inner: Provider, seed: int, rates: Rates | None = None, *, most: int | None = None) -> None:
+    def __init__(
+        self, inner: Provider, seed: int, rates: Rates | None = None, *, max_breaks: int | None = None
+    ) -> None:
         self.name = inner.name
         self.host = inner.host
         self.injected: list[str] = []
+        """The names of the faults so far, as in `Rates`."""
         self._inner = inner
         self._random = random.Random(seed)
         self._rates = rates or Rates()
-        self._left = most
+        self._remaining_breaks = max_breaks
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
         if self._may_break(self._rates.fail, "fail"):
@@ -61,17 +66,17 @@ class ChaosProvider:
             raise ProviderError(kind, f"chaos: {kind}", retry_after=0.0 if kind is ErrorKind.RATE_LIMIT else None)
         drops_at = self._random.randrange(1, 12) if self._may_break(self._rates.drop, "drop") else None
         withholds_usage = self._happens(self._rates.no_usage, "no_usage")
-        seen = 0
+        sent = 0
         inner = self._inner.stream(request)
         try:
             async for event in inner:
                 if isinstance(event, UsageReported) and withholds_usage:
                     continue
-                for piece in self._pieces(self._twisted(event)):
-                    if seen == drops_at or (drops_at and isinstance(piece, ReplyEnded)):
+                for piece in self._pieces(self._with_wrong_stop(event)):
+                    if sent == drops_at or (drops_at and isinstance(piece, ReplyEnded)):
                         raise ProviderError(ErrorKind.CONNECTION, "chaos: the connection was lost")
                     yield piece
-                    seen += 1
+                    sent += 1
         finally:
             close = getattr(inner, "aclose", None)
             if close is not None:
@@ -86,13 +91,13 @@ class ChaosProvider:
     async def close(self) -> None:
         await self._inner.close()
 
-    def _twisted(self, event: ReplyEvent) -> ReplyEvent:
+    def _with_wrong_stop(self, event: ReplyEvent) -> ReplyEvent:
         if not isinstance(event, ReplyEnded):
             return event
         if self._happens(self._rates.unknown_stop, "unknown_stop"):
             return ReplyEnded(StopReason.UNKNOWN, "something_new")
         if self._happens(self._rates.wrong_stop, "wrong_stop"):
-            return ReplyEnded(self._random.choice(_LIES), "not_true")
+            return ReplyEnded(self._random.choice(_KNOWN_STOPS), "not_true")
         return event
 
     def _pieces(self, event: ReplyEvent) -> Iterator[ReplyEvent]:
@@ -101,20 +106,21 @@ class ChaosProvider:
             return
         text = event.text
         while len(text) > 1 and self._happens(self._rates.split, ""):
-            at = self._random.randrange(1, len(text))
-            yield replace(event, text=text[:at])
-            text = text[at:]
+            index = self._random.randrange(1, len(text))
+            yield replace(event, text=text[:index])
+            text = text[index:]
         yield replace(event, text=text)
 
-    def _may_break(self, rate: float, what: str) -> bool:
-        if self._left == 0 or not self._happens(rate, what):
+    def _may_break(self, rate: float, fault: str) -> bool:
+        if self._remaining_breaks == 0 or not self._happens(rate, fault):
             return False
-        if self._left is not None:
-            self._left -= 1
+        if self._remaining_breaks is not None:
+            self._remaining_breaks -= 1
         return True
 
-    def _happens(self, rate: float, what: str) -> bool:
+    def _happens(self, rate: float, fault: str) -> bool:
+        """Decide whether a fault happens, and record it if it has a name."""
         happens = self._random.random() < rate
-        if happens and what:
-            self.injected.append(what)
+        if happens and fault:
+            self.injected.append(fault)
         return happens

@@ -1,4 +1,4 @@
-"""A conversation over the real driver, store, rules and tools, with any provider; `talk` gives it a scripted one."""
+"""A real conversation with the real driver, store, rules and tools, and any provider; `talk` uses a scripted one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ P = TypeVar("P", bound=Provider)
 
 @dataclass
 class ConversationRunner(Generic[P]):
-    """Plays prompts in a conversation in `work`, with its stored state in `state`."""
+    """Plays prompts in a conversation, with direct access to the parts of that conversation."""
 
     conversation: Conversation
     provider: P
@@ -67,24 +67,24 @@ class Model:
     facts: ModelFacts = ModelFacts()  # noqa: RUF009  # a frozen value
     output: OutputSettings | None = None
     retries: RetrySettings | None = None
-    question: WindowQuery | None = None
+    window_query: WindowQuery | None = None
     tokens: Callable[[], TokenCounter] | None = None
 
     def client(self, provider: Provider, limits: LimitStore) -> ModelClient:
         return ModelClient(
             provider,
             KnownModel(self.provider or provider.name, self.name, self.facts),
-            Brief(),
+            BriefPrompts(),
             limits,
             output=self.output,
             retries=self.retries,
-            window_query=self.question,
+            window_query=self.window_query,
             tokens=self.tokens,
         )
 
 
-class Brief(Prompts):
-    """Short prompts that name the mode."""
+class BriefPrompts(Prompts):
+    """Short system prompts that name the mode."""
 
     def __init__(self) -> None:
         self.instructions = Instructions()
@@ -102,11 +102,11 @@ class Brief(Prompts):
 
 
 class ScriptedClients(Clients):
-    """Clients with one scripted host: `other/m` is the same host by another name, and `nowhere` has no models."""
+    """Clients of one scripted host. `other/m` is the same host under another name; `nowhere` is unknown."""
 
-    def __init__(self, context: RunContext, own: ModelClient, limits: LimitStore, small: ModelClient | None) -> None:
-        super().__init__(context, own.prompts)
-        self._own = own
+    def __init__(self, context: RunContext, main: ModelClient, limits: LimitStore, small: ModelClient | None) -> None:
+        super().__init__(context, main.prompts)
+        self._main = main
         self._scripted_limits = limits
         self._scripted_small = small
 
@@ -114,14 +114,14 @@ class ScriptedClients(Clients):
         if name.startswith("nowhere/"):
             raise ValueError(f"no model {name}")
         if name.startswith("other/"):
-            return Model(provider="other").client(self._own.provider, self._scripted_limits)
-        return self._own
+            return Model(provider="other").client(self._main.provider, self._scripted_limits)
+        return self._main
 
     def small(self) -> ModelClient | None:
         return self._scripted_small
 
     async def close(self) -> None:
-        for client in (self._own, self._scripted_small):
+        for client in (self._main, self._scripted_small):
             if client is not None:
                 await client.provider.close()
 
@@ -145,9 +145,10 @@ def open_conversation(
     has_fetch: bool = False,
     **tools: Any,
 ) -> ConversationRunner[P]:
-    """Return a conversation in `base/work` that keeps its state in `base/state`; `tools` are for its toolbox.
+    """Return a conversation that works in `base/work` and stores its state in `base/state`.
 
-    `policy` replaces the one made of `mode`, `rules` and `is_trusted`. `resumes` is the id of a session.
+    `policy` replaces the policy made of `mode`, `rules` and `is_trusted`. `resumes` is the id of a session. `tools` are
+    further arguments of its `Toolbox`.
     """
     work = work or base / "work"
     work.mkdir(exist_ok=True)
@@ -180,7 +181,7 @@ def open_conversation(
 
 
 def talk(base: Path, *replies: Sequence[object], max_retries: int = 5, model: Model | None = None, **more: Any) -> Talk:
-    """Return a conversation that gets these replies; `more` as in `open_conversation`."""
+    """Return a conversation with a model that gives these replies; `more` are arguments of `open_conversation`."""
     provider = ScriptedProvider(replies)  # type: ignore[arg-type]  # builders of the fake give its own steps
     model = model or Model(retries=RetrySettings(max_retries=max_retries))
     return open_conversation(base, provider, model, **more)

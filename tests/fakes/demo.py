@@ -1,4 +1,4 @@
-"""The demo model without its pauses, which would take seconds of each test."""
+"""Skips the pauses of the demo model, which would take seconds of each test."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from functools import partial
 from unittest import mock
 
 
-def hurry() -> AbstractContextManager[object]:
-    """Make providers that connect from now on stream as fast as they are read."""
+def skip_demo_pauses() -> AbstractContextManager[object]:
+    """Let demo providers that are created from now on stream without pauses."""
     from qcode.providers.demo import provider
 
     return mock.patch.object(provider, "DemoProvider", partial(provider.DemoProvider, pace=0))

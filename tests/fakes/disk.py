@@ -1,4 +1,4 @@
-"""A disk that does not wait: only after a power failure would the difference show."""
+"""Skips `fsync`, which takes time and matters only after a power failure."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from unittest import mock
 
 
 def skip_fsync() -> AbstractContextManager[object]:
-    """Make `os.fsync` check its file and do nothing else. Tests of its calls and errors replace it themselves."""
+    """Let `os.fsync` only check its file. Tests that count its calls or need its errors replace it themselves."""
     return mock.patch.object(os, "fsync", os.fstat)

@@ -1,4 +1,4 @@
-"""The number of random examples of a property that is not the default."""
+"""The number of random examples of a property, for properties that set their own."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ from hypothesis import settings
 
 
 def share(count: int) -> int:
-    """Return `count`, or a quarter of it in `make test`, as the profiles in `tests/conftest.py` do with the default."""
+    """Return `count`, or a quarter of it in `make test`. `tests/conftest.py` does so with the default number."""
     return max(10, count // 4) if settings.get_current_profile_name() == "qcode" else count

@@ -1,7 +1,4 @@
-"""A tool server over HTTP with faults below the protocol: statuses, streams that end, and other media types.
-
-`fault` is what happens to calls of tools; `asked` are the methods and headers so far.
-"""
+"""A tool server over HTTP with faults below its protocol: error statuses, streams that end, and wrong media types."""
 
 from __future__ import annotations
 
@@ -15,14 +12,19 @@ STREAM = "text/event-stream"
 
 
 class FaultyToolServer:
-    """Serves one tool, `echo`, at `url`. `start_fault` applies to the first request of a connection instead."""
+    """Serves one tool, `echo`, at `url`."""
 
     def __init__(self, fault: str = "", start_fault: str = "") -> None:
         self.fault = fault
+        """The fault of tool calls; `_fail` lists the faults."""
         self.start_fault = start_fault
+        """The fault of the first request of a connection."""
         self.redirects_to = ""
+        """The address to which every request is redirected; empty for none."""
         self.asked: list[tuple[str, dict[str, str]]] = []
+        """The method and headers of each request so far."""
         self.sessions = 0
+        """The number of sessions that were opened."""
 
     def __enter__(self) -> FaultyToolServer:
         outer = self

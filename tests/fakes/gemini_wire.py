@@ -1,7 +1,7 @@
-"""Gemini as a fake host speaks it: `models/{model}:streamGenerateContent?alt=sse` and the models list, v1 and v1beta.
+"""The server side of Gemini: `models/{model}:streamGenerateContent?alt=sse` and the models list, v1 and v1beta.
 
-The format is the one of the Gemini API reference: events end with CRLF, there is no end marker, usage is on every
-chunk, thinking is counted beside the candidates. Calls arrive whole, so a call cut inside never arrives.
+The format is that of the Gemini API reference: events end with CRLF, no end marker follows, usage is on every chunk,
+and thinking tokens are counted apart from the candidates. A call is one event, so a truncated call is never sent.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, Tool
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
 from qcode.text.json import parse_object
-from tests.fakes.turns import Asked, Frame, Refusal, Turn, complaint_about, merged
+from tests.fakes.turns import Frame, ReceivedRequest, Refusal, Turn, complaint_about, merged
 
 STOP_WORDS = {
     StopReason.END_TURN: "STOP",
@@ -41,6 +41,8 @@ _REPLY = re.compile(r"/v1(?:beta)?/models/([^/:]+):streamGenerateContent")
 
 
 class GeminiWire:
+    """The server side of the protocol, for `FakeServer`."""
+
     name = "gemini"
     newline = "\r\n"
     suffix = ""
@@ -75,54 +77,54 @@ class GeminiWire:
     def error_frame(self, refusal: Refusal) -> Frame:
         return Frame(json.dumps(self.error(refusal)))
 
-    def read(self, asked: Asked) -> Asked:
-        body = asked.body
-        found = _REPLY.fullmatch(asked.path)
+    def read(self, request: ReceivedRequest) -> ReceivedRequest:
+        body = request.body
+        path_match = _REPLY.fullmatch(request.path)
         config = body.get("generationConfig") or {}
         system = "".join(part.get("text", "") for part in (body.get("systemInstruction") or {}).get("parts", []))
         declared = [item for tool in body.get("tools") or [] for item in tool.get("functionDeclarations") or []]
-        return Asked(
-            asked.path, asked.query, asked.headers, body,
-            model=found[1] if found else "", cap=config.get("maxOutputTokens"), system=system,
+        return ReceivedRequest(
+            request.path, request.query, request.headers, body,
+            model=path_match[1] if path_match else "", cap=config.get("maxOutputTokens"), system=system,
             messages=_messages(body.get("contents") or []), tools=tuple(item["name"] for item in declared),
         )  # fmt: skip
 
-    def complaint(self, asked: Asked) -> str | None:
-        if asked.query.get("alt") != "sse":
+    def complaint(self, request: ReceivedRequest) -> str | None:
+        if request.query.get("alt") != "sse":
             return "this host only streams server-sent events"
-        if asked.cap is not None and asked.cap < 1:
-            return f"maxOutputTokens must be positive, got {asked.cap}"
-        return complaint_about(asked.messages)
+        if request.cap is not None and request.cap < 1:
+            return f"maxOutputTokens must be positive, got {request.cap}"
+        return complaint_about(request.messages)
 
-    def frames(self, turn: Turn, asked: Asked) -> list[Frame]:
+    def frames(self, turn: Turn, request: ReceivedRequest) -> list[Frame]:
         usage = _usage(turn.usage)
         late = bool(turn.faults.late_usage)
-        running = None if turn.usage is None or late else {"promptTokenCount": turn.usage.input or 0}
-        frames = [_chunk(asked, [{"text": piece, "thought": True}], running) for piece in turn.reasoning_pieces]
-        frames += [_chunk(asked, [{"text": piece}], running) for piece in turn.text_pieces]
-        whole = [(call, parse_object(call.arguments)) for call in turn.calls]
-        for number, (call, arguments) in enumerate(whole):
+        running_usage = None if turn.usage is None or late else {"promptTokenCount": turn.usage.input or 0}
+        frames = [_chunk(request, [{"text": piece, "thought": True}], running_usage) for piece in turn.reasoning_pieces]
+        frames += [_chunk(request, [{"text": piece}], running_usage) for piece in turn.text_pieces]
+        parsed = [(call, parse_object(call.arguments)) for call in turn.calls]
+        for number, (call, arguments) in enumerate(parsed):
             if arguments is None:
-                continue
+                continue  # a truncated call
             function: dict[str, Any] = {"name": call.name, "args": arguments}
             if call.call_id:
                 function["id"] = call.call_id
             part: dict[str, Any] = {"functionCall": function}
             if number == 0:
                 part["thoughtSignature"] = turn.signature
-            frames.append(_chunk(asked, [part], running))
-        ending = _chunk(asked, [{"text": ""}], None if late else usage, turn.stop_word(STOP_WORDS), "stop")
-        return [*frames, ending, *([_chunk(asked, None, usage, part="usage")] if late and usage else [])]
+            frames.append(_chunk(request, [part], running_usage))
+        ending = _chunk(request, [{"text": ""}], None if late else usage, turn.stop_word(STOP_WORDS), "stop")
+        return [*frames, ending, *([_chunk(request, None, usage, part="usage")] if late and usage else [])]
 
 
 def _chunk(
-    asked: Asked,
+    request: ReceivedRequest,
     parts: list[dict[str, Any]] | None,
     usage: dict[str, Any] | None,
     finish_reason: str | None = None,
     part: Any = "body",
 ) -> Frame:
-    chunk: dict[str, Any] = {"modelVersion": asked.model, "responseId": "fake-response"}
+    chunk: dict[str, Any] = {"modelVersion": request.model, "responseId": "fake-response"}
     if parts is not None:
         candidate: dict[str, Any] = {"content": {"parts": parts, "role": "model"}, "index": 0}
         if finish_reason is not None:
@@ -166,16 +168,16 @@ def _messages(contents: list[Mapping[str, Any]]) -> tuple[Message, ...]:
     return merged(messages)
 
 
-def _block(part: Mapping[str, Any], minted: str) -> Block:
+def _block(part: Mapping[str, Any], generated_id: str) -> Block:
     if "functionCall" in part:
         call = part["functionCall"]
-        return ToolCall(call.get("id") or minted, call["name"], json.dumps(call.get("args") or {}))
+        return ToolCall(call.get("id") or generated_id, call["name"], json.dumps(call.get("args") or {}))
     if "functionResponse" in part:
         answer = part["functionResponse"]
         response = answer.get("response") or {}
         content = response.get("output", response.get("result", response.get("error")))
         text = content if isinstance(content, str) else json.dumps(response)
-        return ToolResult(answer.get("id") or minted, answer["name"], text, "error" in response)
+        return ToolResult(answer.get("id") or generated_id, answer["name"], text, "error" in response)
     if part.get("thought"):
         return Reasoning(part.get("text", ""))
     return Text(part["text"]) if "text" in part else Image("", "")

@@ -1,4 +1,4 @@
-"""Just enough HTTP/1.1 for a fake host: read one request, write one whole answer or one chunked event stream.
+"""The part of HTTP/1.1 that a fake host needs: read one request, write one whole answer or one chunked event stream.
 
 Every connection serves one request and is closed. Chunked framing makes a cut visible to a client, as it is on a
 real connection.
@@ -13,14 +13,14 @@ from http import HTTPStatus
 from typing import Any
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from tests.fakes.turns import Asked, Faults, Frame
+from tests.fakes.turns import Faults, Frame, ReceivedRequest
 
 
 class BadRequestError(Exception):
     """The bytes on the socket are not an HTTP request."""
 
 
-async def read_request(reader: asyncio.StreamReader) -> tuple[str, Asked] | None:
+async def read_request(reader: asyncio.StreamReader) -> tuple[str, ReceivedRequest] | None:
     """Return method and request, None if the client disconnected before it sent one."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
@@ -37,7 +37,7 @@ async def read_request(reader: asyncio.StreamReader) -> tuple[str, Asked] | None
     body = await _read_body(reader, headers)
     url = urlsplit(target)
     parsed = json.loads(body) if body else {}
-    return method, Asked(unquote(url.path), dict(parse_qsl(url.query)), headers, parsed)
+    return method, ReceivedRequest(unquote(url.path), dict(parse_qsl(url.query)), headers, parsed)
 
 
 async def write_whole(
@@ -57,10 +57,10 @@ async def start_stream(writer: asyncio.StreamWriter, headers: Mapping[str, str])
 
 
 async def write_chunk(writer: asyncio.StreamWriter, data: bytes, split_every: int | None = None) -> None:
-    """Write `data` as one HTTP chunk, or as many of `split_every` bytes."""
+    """Write `data` as one HTTP chunk, or as several chunks of `split_every` bytes."""
     size = split_every or max(1, len(data))
-    for at in range(0, len(data), size):
-        part = data[at : at + size]
+    for index in range(0, len(data), size):
+        part = data[index : index + size]
         writer.write(f"{len(part):x}\r\n".encode() + part + b"\r\n")
         await writer.drain()
 
@@ -71,7 +71,7 @@ async def end_stream(writer: asyncio.StreamWriter) -> None:
 
 
 def pieces(frames: list[Frame], faults: Faults, newline: str) -> Iterator[bytes]:
-    """Yield the bytes of each event, with the faults that only concern bytes."""
+    """Yield the bytes of each event, with the faults that change bytes but no content."""
     if faults.crlf is not None:
         newline = "\r\n" if faults.crlf else "\n"
     for index, frame in enumerate(frames):
@@ -85,7 +85,7 @@ def pieces(frames: list[Frame], faults: Faults, newline: str) -> Iterator[bytes]
 
 
 def render(frame: Frame, newline: str, *, many_data_lines: bool = False) -> bytes:
-    """Return `frame` as an SSE event; JSON may be spread over several data lines, which a reader joins again."""
+    """Return `frame` as an SSE event. `many_data_lines`: spread JSON over several data lines, which a reader joins."""
     lines = [f"event: {frame.event}"] if frame.event else []
     data = frame.data
     if many_data_lines and data.startswith("{"):

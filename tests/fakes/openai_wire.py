@@ -1,6 +1,6 @@
-"""OpenAI Chat Completions as a fake host speaks it: `/v1/chat/completions` and `/v1/models`.
+"""The server side of OpenAI Chat Completions: `/v1/chat/completions` and `/v1/models`.
 
-The format is the one of OpenAI's API reference; DeepSeek and vLLM add `reasoning_content` to it.
+The format is that of OpenAI's API reference, with the field `reasoning_content` that DeepSeek and vLLM add.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 from qcode.protocol.messages import Block, Image, Message, Text, ToolCall, ToolResult
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
-from tests.fakes.turns import Asked, Call, Frame, Refusal, Turn, complaint_about, merged
+from tests.fakes.turns import Call, Frame, ReceivedRequest, Refusal, Turn, complaint_about, merged
 
 STOP_WORDS = {
     StopReason.END_TURN: "stop",
@@ -30,7 +30,7 @@ _CREATED = 1_700_000_000
 
 
 class OpenAIWire:
-    """`reasoning_field` is the name under which reasoning travels (`reasoning_content` or `reasoning`)."""
+    """The server side of the protocol, for `FakeServer`."""
 
     name = "openai"
     newline = "\n"
@@ -39,6 +39,7 @@ class OpenAIWire:
 
     def __init__(self, reasoning_field: str = "reasoning_content") -> None:
         self._reasoning_field = reasoning_field
+        """The field of a delta that has the reasoning: `reasoning_content` or `reasoning`."""
 
     def is_models(self, path: str) -> bool:
         return path == "/v1/models"
@@ -61,45 +62,45 @@ class OpenAIWire:
     def error_frame(self, refusal: Refusal) -> Frame:
         return Frame(json.dumps(self.error(refusal)))
 
-    def read(self, asked: Asked) -> Asked:
-        body = asked.body
+    def read(self, request: ReceivedRequest) -> ReceivedRequest:
+        body = request.body
         raw = body.get("messages") or []
         system = "\n".join(_text_of(item.get("content")) for item in raw if item.get("role") in ("system", "developer"))
         messages = [_message(item) for item in raw if item.get("role") not in ("system", "developer")]
         tools = [tool.get("function", {}).get("name", "") for tool in body.get("tools") or []]
         cap = body.get("max_completion_tokens", body.get("max_tokens"))
-        return Asked(
-            asked.path, asked.query, asked.headers, body,
+        return ReceivedRequest(
+            request.path, request.query, request.headers, body,
             model=body.get("model", ""), cap=cap, system=system, messages=merged(messages), tools=tuple(tools),
         )  # fmt: skip
 
-    def complaint(self, asked: Asked) -> str | None:
-        if not asked.model:
+    def complaint(self, request: ReceivedRequest) -> str | None:
+        if not request.model:
             return "you must provide a model parameter"
-        if asked.body.get("stream") is not True:
+        if request.body.get("stream") is not True:
             return "this host only streams"
-        if asked.cap is not None and asked.cap < 1:
-            return f"max_tokens must be at least 1, got {asked.cap}"
-        return complaint_about(asked.messages)
+        if request.cap is not None and request.cap < 1:
+            return f"max_tokens must be at least 1, got {request.cap}"
+        return complaint_about(request.messages)
 
-    def frames(self, turn: Turn, asked: Asked) -> list[Frame]:
-        wants_usage = bool((asked.body.get("stream_options") or {}).get("include_usage"))
+    def frames(self, turn: Turn, request: ReceivedRequest) -> list[Frame]:
+        wants_usage = bool((request.body.get("stream_options") or {}).get("include_usage"))
         usage = _usage(turn.usage) if turn.usage is not None and wants_usage else None
         word = turn.stop_word(STOP_WORDS)
-        frames = [self._chunk(asked, {"role": "assistant", "content": ""})]
-        frames += [self._chunk(asked, {self._reasoning_field: piece}) for piece in turn.reasoning_pieces]
-        frames += [self._chunk(asked, {"content": piece}) for piece in turn.text_pieces]
+        frames = [self._chunk(request, {"role": "assistant", "content": ""})]
+        frames += [self._chunk(request, {self._reasoning_field: piece}) for piece in turn.reasoning_pieces]
+        frames += [self._chunk(request, {"content": piece}) for piece in turn.text_pieces]
         for index, call in enumerate(turn.calls):
-            frames += [self._chunk(asked, {"tool_calls": [delta]}) for delta in _call_deltas(index, call)]
-        on_reason = usage if turn.faults.late_usage is False else None
-        frames.append(self._chunk(asked, {}, word, usage=on_reason, part="stop"))
-        if usage is not None and on_reason is None:
-            frames.append(self._chunk(asked, None, usage=usage, part="usage"))
+            frames += [self._chunk(request, {"tool_calls": [delta]}) for delta in _call_deltas(index, call)]
+        early_usage = usage if turn.faults.late_usage is False else None
+        frames.append(self._chunk(request, {}, word, usage=early_usage, part="stop"))
+        if usage is not None and early_usage is None:
+            frames.append(self._chunk(request, None, usage=usage, part="usage"))
         return [*frames, Frame("[DONE]", part="done")]
 
     def _chunk(
         self,
-        asked: Asked,
+        request: ReceivedRequest,
         delta: dict[str, Any] | None,
         finish_reason: str | None = None,
         *,
@@ -111,7 +112,7 @@ class OpenAIWire:
             "id": "chatcmpl-fake",
             "object": "chat.completion.chunk",
             "created": _CREATED,
-            "model": asked.model,
+            "model": request.model,
             "choices": [] if delta is None else [choice],
         }
         if usage is not None:

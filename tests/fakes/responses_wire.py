@@ -1,6 +1,6 @@
-"""OpenAI's Responses API as a fake host speaks it: `/v1/responses` and `/v1/models`, stateless and streamed.
+"""The server side of OpenAI's Responses API: `/v1/responses` and `/v1/models`, stateless and streamed.
 
-The format is the one of OpenAI's API reference. A full context is an error there and no reason to stop.
+The format is that of OpenAI's API reference. A full context window is an error in it, not a stop reason.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, Tool
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
 from tests.fakes.openai_wire import OpenAIWire
-from tests.fakes.turns import Asked, Call, Frame, Refusal, Turn, complaint_about, merged
+from tests.fakes.turns import Call, Frame, ReceivedRequest, Refusal, Turn, complaint_about, merged
 
 STOP_WORDS = {
     StopReason.END_TURN: "completed",
@@ -30,7 +30,9 @@ _TOO_LONG = "Your input exceeds the context window of this model. Please adjust 
 
 
 class ResponsesWire(OpenAIWire):
-    """Differs from Chat Completions in everything but addresses of lists, keys and errors."""
+    """The server side of the protocol, for `FakeServer`. Only the list of models, keys and errors are as in Chat
+    Completions.
+    """
 
     name = "openai-responses"
 
@@ -42,29 +44,29 @@ class ResponsesWire(OpenAIWire):
         fields = {name: error[name] for name in ("code", "message", "param")}
         return _frame({"type": "error", **fields})
 
-    def read(self, asked: Asked) -> Asked:
-        body = asked.body
+    def read(self, request: ReceivedRequest) -> ReceivedRequest:
+        body = request.body
         messages = [_message(item) for item in _items(body)]
         tools = [tool.get("name", "") for tool in body.get("tools") or []]
-        return Asked(
-            asked.path, asked.query, asked.headers, body,
+        return ReceivedRequest(
+            request.path, request.query, request.headers, body,
             model=body.get("model", ""), cap=body.get("max_output_tokens"), system=body.get("instructions") or "",
             messages=merged(messages), tools=tuple(tools),
         )  # fmt: skip
 
-    def complaint(self, asked: Asked) -> str | None:
-        if not asked.model:
+    def complaint(self, request: ReceivedRequest) -> str | None:
+        if not request.model:
             return "you must provide a model parameter"
-        if asked.body.get("stream") is not True:
+        if request.body.get("stream") is not True:
             return "this host only streams"
-        if asked.body.get("store") is not False:
+        if request.body.get("store") is not False:
             return "this host keeps nothing: set store to false"
-        if asked.cap is not None and asked.cap < _MIN_CAP:
-            return f"max_output_tokens must be at least {_MIN_CAP}, got {asked.cap}"
-        return _complaint_about_reasoning(_items(asked.body)) or complaint_about(asked.messages)
+        if request.cap is not None and request.cap < _MIN_CAP:
+            return f"max_output_tokens must be at least {_MIN_CAP}, got {request.cap}"
+        return _complaint_about_reasoning(_items(request.body)) or complaint_about(request.messages)
 
-    def frames(self, turn: Turn, asked: Asked) -> list[Frame]:
-        response = {"id": "resp_fake", "object": "response", "created_at": 1, "model": asked.model, "output": []}
+    def frames(self, turn: Turn, request: ReceivedRequest) -> list[Frame]:
+        response = {"id": "resp_fake", "object": "response", "created_at": 1, "model": request.model, "output": []}
         events: list[dict[str, Any]] = [{"type": "response.created", "response": {**response, "status": "in_progress"}}]
         index = 0
         if turn.reasoning_pieces:
@@ -86,11 +88,11 @@ def _frame(event: dict[str, Any], part: Any = "body") -> Frame:
 
 
 def _item(index: int, before: dict[str, Any], inside: list[dict[str, Any]], after: dict[str, Any]) -> list[Any]:
-    """Return the events of one output item: announced, filled, done."""
-    place = {"output_index": index, "item_id": before["id"]}
+    """Return the events of one output item: its start, the events `inside` and its end."""
+    position = {"output_index": index, "item_id": before["id"]}
     return [
         {"type": "response.output_item.added", "output_index": index, "item": {**before, "status": "in_progress"}},
-        *({**event, **place} for event in inside),
+        *({**event, **position} for event in inside),
         {"type": "response.output_item.done", "output_index": index, "item": {**before, **after}},
     ]
 
@@ -137,20 +139,20 @@ def _last_event(word: str | None, response: dict[str, Any]) -> dict[str, Any]:
 
 
 def _usage(usage: Usage) -> dict[str, Any]:
-    sent, made = usage.input or 0, usage.output or 0
+    input_tokens, output_tokens = usage.input or 0, usage.output or 0
     return {
-        "input_tokens": sent,
+        "input_tokens": input_tokens,
         "input_tokens_details": {"cached_tokens": usage.cache_read or 0, "cache_write_tokens": usage.cache_write or 0},
-        "output_tokens": made,
+        "output_tokens": output_tokens,
         "output_tokens_details": {"reasoning_tokens": usage.reasoning or 0},
-        "total_tokens": sent + made,
+        "total_tokens": input_tokens + output_tokens,
     }
 
 
 def _items(body: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the items of a request; a text alone is a message of the user."""
-    sent = body.get("input") or []
-    return [{"role": "user", "content": sent}] if isinstance(sent, str) else list(sent)
+    """Return the input items of a request. An input that is only a text is a message of the user."""
+    items = body.get("input") or []
+    return [{"role": "user", "content": items}] if isinstance(items, str) else list(items)
 
 
 def _complaint_about_reasoning(items: list[Mapping[str, Any]]) -> str | None:

@@ -1,7 +1,7 @@
-"""A fake model host on the loopback, in its own thread: real HTTP, real SSE, the real formats, and every fault.
+"""A fake model host on loopback, in its own thread: real HTTP, real SSE, the real formats, and every fault.
 
-`with FakeServer("openai", [Turn(text="hi")]) as server:` and point a client at `server.base_url`. By hand:
-`python -m tests.fakes.server --protocol openai --scenario docstring --port 8000`.
+Start it with `with FakeServer("openai", [Turn(text="hi")]) as server:`, and point a client at `server.base_url`. On the
+command line, `python -m tests.fakes.server --protocol openai --scenario docstring --port 8000` starts it.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.fakes.bedrock_wire import BedrockWire
 from tests.fakes.gemini_wire import GeminiWire
 from tests.fakes.openai_wire import OpenAIWire
 from tests.fakes.responses_wire import ResponsesWire
-from tests.fakes.turns import Asked, Faults, Frame, Refusal, Script, Turn
+from tests.fakes.turns import Faults, Frame, ReceivedRequest, Refusal, Script, Turn
 
 ProtocolName: TypeAlias = Literal["openai", "openai-responses", "anthropic", "gemini", "bedrock"]
 PROTOCOLS: tuple[ProtocolName, ...] = ("openai", "openai-responses", "anthropic", "gemini")
-"""Those that stream text: the faults of bytes are theirs."""
+"""The protocols that stream text. Faults of bytes, such as `Faults.crlf`, apply only to these."""
 _PATIENCE = 10.0
 
 
@@ -44,15 +44,15 @@ class Wire(Protocol):
     def models(self, names: tuple[str, ...]) -> dict[str, Any]: ...
     def error(self, refusal: Refusal) -> dict[str, Any]: ...
     def error_frame(self, refusal: Refusal) -> Frame: ...
-    def read(self, asked: Asked) -> Asked:
-        """Return `asked` with the content of its body, independent of the protocol."""
+    def read(self, request: ReceivedRequest) -> ReceivedRequest:
+        """Return `request` with the content of its body, independent of the protocol."""
         ...
 
-    def complaint(self, asked: Asked) -> str | None:
+    def complaint(self, request: ReceivedRequest) -> str | None:
         """Return why a strict host would answer 400, or None."""
         ...
 
-    def frames(self, turn: Turn, asked: Asked) -> list[Frame]: ...
+    def frames(self, turn: Turn, request: ReceivedRequest) -> list[Frame]: ...
 
 
 def wire_of(protocol: ProtocolName) -> Wire:
@@ -68,10 +68,8 @@ def wire_of(protocol: ProtocolName) -> Wire:
 class FakeServer:
     """A model host that answers the n-th reply request with the n-th turn of `script`, or by calling `script`.
 
-    A request that the protocol forbids gets a 400 and uses no turn (`is_strict`); so does one beyond the script. With
-    `api_key`, other keys get a 401. `requests` contains every reply request in order, including refused ones, and
-    `complaints` the reasons for refusals. `hangups` counts streams that the client closed before their end, `stalls`
-    those that reached a stall. Attributes may be read from any thread.
+    A request beyond the script gets a 400. With `is_strict`, so does a request that the protocol forbids, and it uses
+    no turn. With `api_key`, any other key gets a 401. Attributes may be read from any thread.
     """
 
     def __init__(
@@ -86,10 +84,14 @@ class FakeServer:
     ) -> None:
         self.wire: Wire = wire_of(protocol) if isinstance(protocol, str) else protocol
         self.port = port
-        self.requests: list[Asked] = []
+        self.requests: list[ReceivedRequest] = []
+        """Every reply request in order, including refused ones."""
         self.complaints: list[str] = []
+        """The reasons for refused requests."""
         self.hangups = 0
+        """The number of streams that the client closed before their end."""
         self.stalls = 0
+        """The number of streams that reached a stall."""
         self._script = script
         self._turns_used = 0
         self._models = models
@@ -109,7 +111,7 @@ class FakeServer:
     @property
     def caps(self) -> list[int | None]:
         """The output cap that each request carried."""
-        return [asked.cap for asked in self.requests]
+        return [request.cap for request in self.requests]
 
     def start(self) -> FakeServer:
         self._thread.start()
@@ -129,7 +131,7 @@ class FakeServer:
             self._loop.call_soon_threadsafe(self._released.set)
 
     def wait_until(self, holds: Callable[[FakeServer], bool], timeout_s: float = _PATIENCE) -> None:
-        """Block this thread until `holds(self)`; an `AssertionError` after `timeout_s`. Asked again on each change."""
+        """Block this thread until `holds(self)`, checked on each change; raise `AssertionError` after `timeout_s`."""
         with self._changed:
             if not self._changed.wait_for(lambda: holds(self), timeout_s):
                 raise AssertionError(
@@ -201,36 +203,36 @@ class FakeServer:
                 await writer.wait_closed()
 
     async def _answer(
-        self, method: str, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, method: str, request: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        refusal = self._door(method, asked)
-        if refusal is None and self.wire.is_models(asked.path):
+        refusal = self._refusal_before_script(method, request)
+        if refusal is None and self.wire.is_models(request.path):
             await http11.write_whole(writer, 200, {}, self.wire.models(self._models))
             return
         if refusal is None:
-            asked = self.wire.read(asked)
-            turn = self._next_turn(asked)
+            request = self.wire.read(request)
+            turn = self._next_turn(request)
             refusal = turn.refusal
             if refusal is None:
-                await self._stream_until_hangup(turn, asked, reader, writer)
+                await self._stream_until_hangup(turn, request, reader, writer)
                 return
         headers = {self.wire.request_id_header: "req_fake", **refusal.headers}
         body = self.wire.error(refusal) if refusal.body is None else refusal.body
         await http11.write_whole(writer, refusal.status, headers, body)
 
-    def _door(self, method: str, asked: Asked) -> Refusal | None:
-        """Return why the request does not get as far as the script, or None."""
-        expected = "GET" if self.wire.is_models(asked.path) else "POST"
-        if not (self.wire.is_models(asked.path) or self.wire.is_reply(asked.path)) or method != expected:
-            return Refusal(404, f"nothing is served at {method} {asked.path}")
-        if self._api_key is not None and self.wire.key_of(asked.headers, asked.query) != self._api_key:
+    def _refusal_before_script(self, method: str, request: ReceivedRequest) -> Refusal | None:
+        """Return the refusal of a request with a wrong address, method or key; None for any other request."""
+        expected = "GET" if self.wire.is_models(request.path) else "POST"
+        if not (self.wire.is_models(request.path) or self.wire.is_reply(request.path)) or method != expected:
+            return Refusal(404, f"nothing is served at {method} {request.path}")
+        if self._api_key is not None and self.wire.key_of(request.headers, request.query) != self._api_key:
             return Refusal(401, "the key is not valid")
         return None
 
-    def _next_turn(self, asked: Asked) -> Turn:
+    def _next_turn(self, request: ReceivedRequest) -> Turn:
         with self._changed:
-            self.requests.append(asked)
-            complaint = self.wire.complaint(asked) if self._is_strict else None
+            self.requests.append(request)
+            complaint = self.wire.complaint(request) if self._is_strict else None
             if complaint is None and not callable(self._script) and self._turns_used >= len(self._script):
                 complaint = f"the script of the fake server is over after {len(self._script)} turns"
             if complaint is not None:
@@ -239,16 +241,16 @@ class FakeServer:
         if complaint is not None:
             return Turn(refusal=Refusal(400, complaint))
         if callable(self._script):
-            return self._script(asked)
+            return self._script(request)
         self._turns_used += 1
         return self._script[self._turns_used - 1]
 
     async def _stream_until_hangup(
-        self, turn: Turn, asked: Asked, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, turn: Turn, request: ReceivedRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        """Stream `turn`; end at once, and count it, if the client disconnects."""
+        """Stream `turn`. If the client disconnects, end at once and count a hangup."""
         is_written = asyncio.Event()
-        streaming = asyncio.ensure_future(self._stream(turn, asked, writer, is_written))
+        streaming = asyncio.ensure_future(self._stream(turn, request, writer, is_written))
         leaving = asyncio.ensure_future(reader.read(1))
         try:
             await asyncio.wait({streaming, leaving}, return_when=asyncio.FIRST_COMPLETED)
@@ -263,16 +265,18 @@ class FakeServer:
             leaving.cancel()
             await asyncio.gather(streaming, leaving, return_exceptions=True)
 
-    async def _stream(self, turn: Turn, asked: Asked, writer: asyncio.StreamWriter, is_written: asyncio.Event) -> None:
+    async def _stream(
+        self, turn: Turn, request: ReceivedRequest, writer: asyncio.StreamWriter, is_written: asyncio.Event
+    ) -> None:
         faults = turn.faults
         await asyncio.sleep(faults.first_byte_delay)
         wire = self.wire
         stream_type = {"content-type": wire.stream_type} if isinstance(wire, BedrockWire) else {}
         await http11.start_stream(writer, {wire.request_id_header: "req_fake", **stream_type})
-        events = self._rendered(_kept(wire.frames(turn, asked), faults), faults)
+        events = self._rendered(_damaged(wire.frames(turn, request), faults), faults)
         stall, error, cut = (
-            None if at is None else min(at, len(events))
-            for at in (faults.stall_after, faults.error_after, faults.cut_after)
+            None if position is None else min(position, len(events))
+            for position in (faults.stall_after, faults.error_after, faults.cut_after)
         )
         for index, data in enumerate([*events, b""]):
             if faults.pace:
@@ -294,7 +298,7 @@ class FakeServer:
         await http11.end_stream(writer)
 
     def _rendered(self, frames: list[Frame], faults: Faults) -> list[bytes]:
-        """Return the bytes of each event. The faults of bytes are those of text streams."""
+        """Return the bytes of each event, with the faults of bytes if the protocol streams text."""
         if isinstance(self.wire, BedrockWire):
             return [self.wire.render(frame) for frame in frames]
         return list(http11.pieces(frames, faults, self.wire.newline))
@@ -311,11 +315,12 @@ class FakeServer:
             self._changed.notify_all()
 
 
-def _kept(frames: list[Frame], faults: Faults) -> list[Frame]:
+def _damaged(frames: list[Frame], faults: Faults) -> list[Frame]:
+    """Return the frames with the faults that damage or omit whole frames."""
     if faults.damaged:
-        at = next(at for at, frame in enumerate(frames) if faults.damaged in frame.data)
-        data = frames[at].data
-        frames[at] = replace(frames[at], data=data[: len(data) // 2])
+        index = next(index for index, frame in enumerate(frames) if faults.damaged in frame.data)
+        data = frames[index].data
+        frames[index] = replace(frames[index], data=data[: len(data) // 2])
     if faults.without_end:
         return [frame for frame in frames if frame.part == "body"]
     if faults.without_done:
@@ -324,6 +329,6 @@ def _kept(frames: list[Frame], faults: Faults) -> list[Frame]:
 
 
 if __name__ == "__main__":
-    from tests.fakes.by_hand import main
+    from tests.fakes.server_cli import main
 
     sys.exit(main())

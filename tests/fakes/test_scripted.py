@@ -199,6 +199,6 @@ def test_each_fault_has_its_effect(rates: Rates, injected: list[str]) -> None:
 
 
 def test_faults_end_after_the_allowed_number() -> None:
-    provider = ChaosProvider(ScriptedProvider([text_reply("text")]), 1, Rates(fail=1, drop=1), most=3)
+    provider = ChaosProvider(ScriptedProvider([text_reply("text")]), 1, Rates(fail=1, drop=1), max_breaks=3)
     errors = [asyncio.run(_collect(provider))[1] for _ in range(4)]
     assert [error is None for error in errors] == [False, False, False, True]

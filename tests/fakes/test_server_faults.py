@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from qcode.protocol.usage import Usage
-from tests.fakes.by_hand import SCENARIOS
 from tests.fakes.server import PROTOCOLS, FakeServer, ProtocolName
+from tests.fakes.server_cli import SCENARIOS
 from tests.fakes.turns import Call, Faults, Turn, refused
 
 _TARGETS = {
@@ -232,7 +232,7 @@ def test_docstring_scenario_reads_edits_and_answers() -> None:
         call = {"id": pieces[0]["id"], "type": "function", "function": {"name": "any", "arguments": arguments}}
         return [{**message, "tool_calls": [call]}, {"role": "tool", "tool_call_id": call["id"], "content": content}]
 
-    with FakeServer("openai", SCENARIOS["docstring"].make()) as server:
+    with FakeServer("openai", SCENARIOS["docstring"].make_answer()) as server:
         messages = [*_HELLO, *with_result(_data(_fetch(server)), "     1\tdef main():\n     2\t    print('hi')")]
         edit = with_result(_data(_fetch(server, messages)), "done")
         arguments = json.loads(edit[0]["tool_calls"][0]["function"]["arguments"])
@@ -242,7 +242,7 @@ def test_docstring_scenario_reads_edits_and_answers() -> None:
 
 @pytest.mark.parametrize("name", sorted(SCENARIOS))
 def test_every_scenario_of_the_command_line_answers(name: str) -> None:
-    with FakeServer("anthropic", SCENARIOS[name].make()) as server:
+    with FakeServer("anthropic", SCENARIOS[name].make_answer()) as server:
         answers = [_fetch(server), _fetch(server)]
         assert b"message_stop" in answers[1]
         assert (b"rate_limit_error" in answers[0]) == (name == "rate-limit")

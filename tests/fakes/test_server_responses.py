@@ -26,7 +26,7 @@ from qcode.protocol.tools import ToolSpec
 from qcode.protocol.usage import Usage
 from qcode.providers.registry import PROVIDERS, connect
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Call, Faults, Turn, refused, truthful
+from tests.fakes.turns import Call, Faults, ReceivedRequest, Turn, refused, truthful
 
 READ = ToolSpec("read", "Read.", {"type": "object", "properties": {}})
 REQUEST = ModelRequest(model="fake-1", system="", messages=(user("hi"),), tools=(READ,), max_tokens=8_000)
@@ -175,7 +175,7 @@ def test_stateless_host_refuses_stored_items() -> None:
     def refused_for(**changes: Any) -> str:
         body = {"model": "m", "input": [], "stream": True, "store": False, "max_output_tokens": 16, **changes}
         with FakeServer("openai-responses", []) as server:
-            return server.wire.complaint(server.wire.read(Asked("/v1/responses", {}, {}, body))) or ""
+            return server.wire.complaint(server.wire.read(ReceivedRequest("/v1/responses", {}, {}, body))) or ""
 
     lonely = {"type": "reasoning", "id": "rs", "summary": [], "encrypted_content": "x"}
     hello = {"type": "message", "role": "user", "content": [{"type": "input_text", "text": "hi"}]}
@@ -193,7 +193,7 @@ def test_realistic_host_truncates_at_the_cap_and_continues_from_there() -> None:
     with FakeServer("openai-responses", truthful(text)) as server:
         for _ in range(9):
             history = (
-                (user("tell me"), Message("assistant", (Text(sent_text),)), user("go on"))
+                (user("tell me"), Message("assistant", (Text(sent_text),)), user("continue"))
                 if sent_text
                 else (user("x"),)
             )

@@ -1,7 +1,7 @@
-"""Scripted answers of a fake server, and the requests it got, independent of any protocol.
+"""Scripted answers of a fake server, and the requests it received, independent of any protocol.
 
-A `Turn` is one answer; the wire modules render it into the real format of each protocol. `Faults` are errors on
-the way. This module uses no socket.
+A `Turn` is one answer; the wire modules render it in the real format of each protocol. `Faults` are errors of the
+stream. This module uses no socket.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from qcode.text.json import parse_object
 
 CHARS_PER_TOKEN = 4
 AUTO = "auto"
-_PIECE = 400
+_PIECE_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call; `arguments` is raw text that may be cut. Without an id one is generated if the protocol has ids."""
+    """A tool call of the model."""
 
     name: str
     arguments: str = "{}"
+    """The raw text, which may be truncated."""
     call_id: str = ""
+    """The id. If it is empty and the protocol has ids, one is generated."""
 
     @property
     def pieces(self) -> tuple[str, ...]:
@@ -37,64 +39,74 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An HTTP error instead of a stream.
-
-    `body` None renders `message`, `code` and `param` in the protocol's own error format; a text is sent as it is.
-    `code` None is the code that the protocol has for the status.
-    """
+    """An HTTP error instead of a stream."""
 
     status: int
     message: str = "refused by the script"
     code: str | None = None
+    """The error code, None for the code that the protocol has for the status."""
     param: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     body: str | None = None
+    """The raw body, None for `message`, `code` and `param` in the error format of the protocol."""
 
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """Faults of a stream. Events are SSE events and count from 0. `pace` is the seconds between two of them.
-
-    `cut_after` closes the socket when so many events were sent, with `cut_inside` in the middle of the next one;
-    `stall_after` sends nothing more until `FakeServer.release` is called; `error_after` sends `error` as an event of
-    the 200 stream and ends it. `without_end` leaves out stop reason, usage and end marker, `without_done` only the
-    end marker. `late_usage` None puts usage where the protocol has it, True into a separate event after the
-    reason, False on the event that carries the reason. `split_every` sends so many bytes at a time.
-    `inserted` are raw bytes sent before the n-th event. The first event with the text `damaged` loses its second half.
-    """
+    """Faults of a stream, whose events are SSE events."""
 
     first_byte_delay: float = 0.0
+    """Seconds before the status line."""
     pace: float = 0.0
+    """Seconds before each event."""
     cut_after: int | None = None
+    """The number of events after which the socket is closed."""
     cut_inside: bool = False
+    """Whether `cut_after` also sends the first half of the next event."""
     stall_after: int | None = None
+    """The number of events after which nothing is sent until `FakeServer.release` is called."""
     error_after: int | None = None
+    """The number of events after which `error` is sent as an event and the stream ends."""
     error: Refusal = field(default_factory=lambda: Refusal(529, "the fake host is overloaded"))
     without_end: bool = False
+    """Whether the stop reason, usage and end marker are missing."""
     without_done: bool = False
+    """Whether only the end marker is missing."""
     late_usage: bool | None = None
+    """Whether usage is a separate event after the stop reason (True), or on the event of the stop reason (False).
+
+    None is the way of the protocol.
+    """
     split_every: int | None = None
+    """The number of bytes that are sent at a time."""
     crlf: bool | None = None
+    """Whether lines end with CRLF (True) or LF (False); None is the way of the protocol."""
     comments: bool = False
+    """Whether a comment precedes each event."""
     many_data_lines: bool = False
+    """Whether the JSON of an event is spread over several data lines."""
     without_last_blank: bool = False
+    """Whether the blank line after the last event is missing."""
     inserted: Mapping[int, bytes] = field(default_factory=dict)
+    """Raw bytes to send before an event, by the index of the event."""
     damaged: str = ""
+    """The first event that contains this text loses its second half."""
 
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer: reasoning, then text, then calls, each in the pieces given.
-
-    `stop`: a `StopReason` becomes the protocol's own word for it, any other text is sent as it is, None is null;
-    `AUTO` is TOOL_USE with calls and END_TURN without. `usage` None: the host reports none.
-    """
+    """One answer: reasoning, then text, then calls. Reasoning and text may be given as the pieces to stream."""
 
     text: str | Sequence[str] = ()
     reasoning: str | Sequence[str] = ()
     calls: Sequence[Call] = ()
     stop: StopReason | str | None = AUTO
+    """The stop reason. A `StopReason` is sent as the protocol's word for it, any other text unchanged, None as null.
+
+    `AUTO` is `TOOL_USE` with calls and `END_TURN` without.
+    """
     usage: Usage | None = field(default_factory=lambda: Usage(input=10, output=5))
+    """The reported usage, None if the host reports none."""
     signature: str = "c2lnbmF0dXJl"
     refusal: Refusal | None = None
     faults: Faults = field(default_factory=Faults)
@@ -116,8 +128,8 @@ class Turn:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A received request and its parsed content; `cap` is its output cap, None if it has none."""
+class ReceivedRequest:
+    """A request that the server received, with its parsed content."""
 
     path: str
     query: Mapping[str, str]
@@ -125,30 +137,32 @@ class Asked:
     body: Mapping[str, Any]
     model: str = ""
     cap: int | None = None
+    """The output cap, None if the request has none."""
     system: str = ""
     messages: tuple[Message, ...] = ()
     tools: tuple[str, ...] = ()
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """The results of the turn that is running: those after the last user message of text alone."""
-        found: list[ToolResult] = []
+        """The tool results of the current turn: those after the last user message that has only text."""
+        current: list[ToolResult] = []
         for message in self.messages:
             results = [block for block in message.blocks if isinstance(block, ToolResult)]
-            found = [*found, *results] if results or message.role == "assistant" else []
-        return tuple(found)
+            current = [*current, *results] if results or message.role == "assistant" else []
+        return tuple(current)
 
 
-Script: TypeAlias = Sequence[Turn] | Callable[[Asked], Turn]
+Script: TypeAlias = Sequence[Turn] | Callable[[ReceivedRequest], Turn]
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """One SSE event. `part` is its meaning: content, the stop reason, usage alone, or the end marker."""
+    """One SSE event."""
 
     data: str
     event: str = ""
     part: Literal["body", "stop", "usage", "done"] = "body"
+    """The content of the event: a part of the reply, the stop reason, usage alone, or the end marker."""
 
 
 def refused(
@@ -166,42 +180,44 @@ def refused(
     return Turn(refusal=Refusal(status, message, code, param, {**extra, **(headers or {})}, body))
 
 
-def truthful(text: str, *, limit: int | None = None, silent_limit: int | None = None) -> Callable[[Asked], Turn]:
-    """Return a script that serves `text`, honours the cap of each request and continues at the end of the sent text.
+def truthful(
+    text: str, *, limit: int | None = None, silent_limit: int | None = None
+) -> Callable[[ReceivedRequest], Turn]:
+    """Return a script that serves `text`, honors the cap of each request and continues at the end of the sent text.
 
-    A token is `CHARS_PER_TOKEN` characters. Assistant text after the first user message of a request
-    counts as sent, so a continuation gets exactly the rest. A cap above `limit` is refused with a 400 that names
-    the limit; `silent_limit` is a cap the host applies without a word.
+    A token is `CHARS_PER_TOKEN` characters. All assistant text of a request counts as sent, so a continuation gets
+    exactly the remaining text. A cap above `limit` is refused with a 400 that names the limit. `silent_limit` is a
+    lower cap that the host applies without an error.
     """
 
-    def answer(asked: Asked) -> Turn:
-        cap = asked.cap or limit or 8_000
+    def answer(request: ReceivedRequest) -> Turn:
+        cap = request.cap or limit or 8_000
         if limit is not None and cap > limit:
             return refused(
                 400, f"max_tokens is too large: {cap}. This model supports at most {limit} tokens.", param="max_tokens"
             )
-        message_text = "".join(message.text for message in asked.messages if message.role == "assistant")
+        message_text = "".join(message.text for message in request.messages if message.role == "assistant")
         start = (
             len(message_text)
             if text.startswith(message_text)
             else text.rfind(message_text[-200:]) + len(message_text[-200:])
         )
-        room = min(cap, silent_limit or cap) * CHARS_PER_TOKEN
-        part = text[start : start + room]
+        max_chars = min(cap, silent_limit or cap) * CHARS_PER_TOKEN
+        part = text[start : start + max_chars]
         is_cut = start + len(part) < len(text)
         return Turn(
-            text=[part[at : at + _PIECE] for at in range(0, len(part), _PIECE)],
+            text=[part[index : index + _PIECE_CHARS] for index in range(0, len(part), _PIECE_CHARS)],
             stop=StopReason.MAX_TOKENS if is_cut else StopReason.END_TURN,
-            usage=Usage(input=_size(asked) // CHARS_PER_TOKEN + 1, output=-(-len(part) // CHARS_PER_TOKEN)),
+            usage=Usage(input=_size(request) // CHARS_PER_TOKEN + 1, output=-(-len(part) // CHARS_PER_TOKEN)),
         )
 
     return answer
 
 
 def complaint_about(messages: Sequence[Message]) -> str | None:
-    """Return why a strict host refuses `messages`, or None.
+    """Return why a strict host refuses `messages`, None if it accepts them.
 
-    Messages of neighbors are `merged` already. Each call has one result, at the head of the message after it.
+    The messages come from `merged`. Each call must have one result, at the start of the message after the call.
     """
     if not messages:
         return "there are no messages"
@@ -225,7 +241,7 @@ def complaint_about(messages: Sequence[Message]) -> str | None:
 
 
 def merged(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Return `messages` with neighbors of one role joined, as hosts do that accept them."""
+    """Return `messages` with successive messages of one role joined, as hosts do that accept them."""
     joined: list[Message] = []
     for message in messages:
         if joined and joined[-1].role == message.role:
@@ -240,5 +256,5 @@ def _pieces(text: str | Sequence[str]) -> tuple[str, ...]:
     return tuple(piece for piece in pieces if piece)
 
 
-def _size(asked: Asked) -> int:
-    return len(asked.system) + sum(len(message.text) for message in asked.messages)
+def _size(request: ReceivedRequest) -> int:
+    return len(request.system) + sum(len(message.text) for message in request.messages)

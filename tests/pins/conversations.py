@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from tests.fakes import replies
 from tests.fakes.replies import call
 from tests.fakes.tool_server import PNG
-from tests.fakes.turns import Asked, Call, Faults, Turn, refused
+from tests.fakes.turns import Call, Faults, ReceivedRequest, Turn, refused
 
 HELLO = 'def hello(name):\n    return f"Hello, {name}"\n'
 FILES: Mapping[str, str | bytes] = {
@@ -25,7 +25,7 @@ FILES: Mapping[str, str | bytes] = {
 ACCEPT = ("--trust", "--permission-mode", "accept-edits")
 STREAM = ("-p", "--input-format", "stream-json", "-o", "stream-json")
 
-Script = Sequence[Turn | Callable[[Asked], Turn]]
+Script = Sequence[Turn | Callable[[ReceivedRequest], Turn]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Conversation:
     gemini_left: int = 0
 
 
-def _edit(asked: Asked) -> Turn:
+def _edit(asked: ReceivedRequest) -> Turn:
     """Change `hello.py` with the tool this model has."""
     if "apply_patch" in asked.tools:
         patch = (
@@ -368,7 +368,7 @@ class Host:
     def left(self) -> int:
         return len(self._left)
 
-    def __call__(self, asked: Asked) -> Turn:
+    def __call__(self, asked: ReceivedRequest) -> Turn:
         if not self._left:
             return refused(400, "the script is over")
         reply = self._left.pop(0)

@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.e2e.running import KEY, CliRunner, Finished
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked
+from tests.fakes.turns import ReceivedRequest
 
 PROTOCOLS = ("anthropic", "openai", "openai-responses", "gemini", "bedrock")
 MODELS: Mapping[str, str] = {
@@ -123,11 +123,11 @@ class PinRunner(CliRunner):
             return {self.normalized(key): self.normalized_value(each) for key, each in value.items()}
         return value
 
-    def recorded(self, requests: Iterable[Asked]) -> list[dict[str, Any]]:
+    def recorded(self, requests: Iterable[ReceivedRequest]) -> list[dict[str, Any]]:
         """Return requests as they are compared: address, headers in their order, and the body."""
         return [self._recorded(asked) for asked in requests]
 
-    def _recorded(self, asked: Asked) -> dict[str, Any]:
+    def _recorded(self, asked: ReceivedRequest) -> dict[str, Any]:
         headers = {name: value for name, value in asked.headers.items() if name not in ("host", "content-length")}
         if "accept-encoding" in headers:  # from Python 3.14 on the SDKs take zstd
             headers["accept-encoding"] = headers["accept-encoding"].removesuffix(", zstd")
@@ -158,7 +158,7 @@ class PinRunner(CliRunner):
         return sorted(found.items(), key=lambda pair: -len(pair[0]))
 
 
-def _encoding_of(asked: Asked) -> tuple[str, str]:
+def _encoding_of(asked: ReceivedRequest) -> tuple[str, str]:
     """Return how the body was written as bytes, told by its length."""
     length = int(asked.headers["content-length"])
     for characters in ("UTF-8", "ASCII"):

@@ -24,7 +24,7 @@ from tests.e2e.running import CliRunner
 from tests.fakes.anthropic_wire import AnthropicWire
 from tests.fakes.gemini_wire import GeminiWire
 from tests.fakes.server import FakeServer, Wire
-from tests.fakes.turns import Asked, Turn, refused
+from tests.fakes.turns import ReceivedRequest, Turn, refused
 
 PLACE = "projects/my-project/locations/europe-west1"
 GEMINI = re.compile(rf"/v1beta1/{PLACE}/publishers/google/models/([^/:]+):streamGenerateContent")
@@ -38,11 +38,11 @@ class VertexGeminiWire(GeminiWire):
     def key_of(self, headers: Any, query: Any) -> str:
         return str(headers.get("authorization", "")).removeprefix("Bearer ")
 
-    def read(self, asked: Asked) -> Asked:
+    def read(self, asked: ReceivedRequest) -> ReceivedRequest:
         found = GEMINI.fullmatch(asked.path)
         assert found is not None
         return super().read(
-            Asked(f"/v1beta/models/{found[1]}:streamGenerateContent", asked.query, asked.headers, asked.body)
+            ReceivedRequest(f"/v1beta/models/{found[1]}:streamGenerateContent", asked.query, asked.headers, asked.body)
         )
 
 
@@ -50,7 +50,7 @@ class VertexClaudeWire(AnthropicWire):
     def is_reply(self, path: str) -> bool:
         return CLAUDE.fullmatch(path) is not None
 
-    def complaint(self, asked: Asked) -> str | None:
+    def complaint(self, asked: ReceivedRequest) -> str | None:
         if "model" in asked.body or "anthropic_version" not in asked.body:
             return "the model belongs into the path, and the version into the body"
         return None

@@ -199,7 +199,7 @@ def test_server_that_dies_is_restarted_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("option", "why"),
     [
-        ("dies", "it ended: the fake server was told to die"),
+        ("dies", "it ended: the fake server exits, because of its option"),
         ("garbage", "its output is not the Language Server Protocol"),
         ("huge", "it sent a message larger than 16 MiB"),
     ],

@@ -14,7 +14,7 @@ from typing import Any
 from qcode.protocol.usage import Usage
 from tests.e2e.limits.row import AT_CAP, Step
 from tests.fakes.server import ProtocolName, Wire, wire_of
-from tests.fakes.turns import Asked, Faults, Frame, Turn, refused
+from tests.fakes.turns import Faults, Frame, ReceivedRequest, Turn, refused
 
 _SPLIT = 61
 """So many bytes are sent at a time: characters and lines are torn everywhere."""
@@ -39,7 +39,7 @@ class Host:
         """Answer the next requests with these steps."""
         self._steps.extend(step if isinstance(step, Step) else Step(step) for step in steps)
 
-    def __call__(self, asked: Asked) -> Turn:
+    def __call__(self, asked: ReceivedRequest) -> Turn:
         if not self._steps:
             self.overruns += 1
             self.reports.append(Usage(0, 0))
@@ -55,7 +55,7 @@ class Host:
         self.reports.append(_reported(sent))
         return replace(turn, faults=faults)
 
-    def _with_figures(self, turn: Turn, asked: Asked) -> Turn:
+    def _with_figures(self, turn: Turn, asked: ReceivedRequest) -> Turn:
         usage = turn.usage
         if usage is not None and usage.output == AT_CAP:
             usage = replace(usage, output=asked.cap)

@@ -19,7 +19,7 @@ from tests.e2e.limits.row import Row
 from tests.e2e.running import KEY
 from tests.fakes.conversation import ConversationRunner, Model, open_conversation
 from tests.fakes.server import FakeServer, ProtocolName
-from tests.fakes.turns import Asked
+from tests.fakes.turns import ReceivedRequest
 
 PROMPT, NEXT_PROMPT = "Los — go.", "And on?"
 REPORT = ToolSpec("report", "Record that the work is done.", {"type": "object", "properties": {}}, is_one_way=True)
@@ -32,13 +32,13 @@ class Played:
     row: Row
     protocol: ProtocolName
     events: list[TurnEvent] = field(default_factory=list)
-    requests: list[Asked] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
     reports: list[Usage] = field(default_factory=list)
     messages: tuple[Message, ...] = ()
     loaded: tuple[Message, ...] = ()
     files: dict[str, str] = field(default_factory=dict)
     later_events: list[TurnEvent] = field(default_factory=list)
-    later_requests: list[Asked] = field(default_factory=list)
+    later_requests: list[ReceivedRequest] = field(default_factory=list)
     complaints: list[str] = field(default_factory=list)
     overruns: int = 0
     is_through: bool = True

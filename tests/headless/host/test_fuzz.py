@@ -15,7 +15,7 @@ import pytest
 
 from qcode.agent.options import Options
 from qcode.headless.host.handshake import Handshake
-from tests.fakes.turns import Asked, Call, Turn
+from tests.fakes.turns import Call, ReceivedRequest, Turn
 from tests.headless.host.running import FAKE_SERVER, Host, hosting, make_skill
 from tests.headless.host.scripts import FORM, QUESTION, shell
 
@@ -148,7 +148,7 @@ CALLS = [
 ]
 
 
-def talkative(asked: Asked) -> Turn:
+def talkative(asked: ReceivedRequest) -> Turn:
     """Reply with one of the calls that ask the host, or with a text."""
     number = len(str(asked.body)) % (len(CALLS) + 3)
     is_result = bool(asked.results)

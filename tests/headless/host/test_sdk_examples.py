@@ -20,7 +20,7 @@ import pytest
 
 from qcode.protocol.usage import Usage
 from tests.fakes.server import FakeServer
-from tests.fakes.turns import Asked, Call, Turn
+from tests.fakes.turns import Call, ReceivedRequest, Turn
 from tests.headless.host.running import ROOT, environment, workspace
 from tests.headless.host.test_real_sdks import installed
 
@@ -60,7 +60,7 @@ CALLS: Sequence[tuple[str, Sequence[Call]]] = (
 """The calls that the model answers a prompt with, by a part of the prompt."""
 
 
-def model(asked: Asked) -> Turn:
+def model(asked: ReceivedRequest) -> Turn:
     """Answer a prompt with its calls, and their results with text."""
     if asked.results:
         return Turn(text="Done: " + " | ".join(result.content[:200] for result in asked.results))

@@ -1,4 +1,4 @@
-"""The fake server from the command line: a host to point qcode, or any client, at without an account.
+"""The command line of the fake server: a model host for qcode, or for any client, that needs no account.
 
 `python -m tests.fakes.server --protocol anthropic --scenario endless --port 8000` serves until interrupted.
 """
@@ -18,21 +18,23 @@ from qcode.protocol.usage import Usage
 from qcode.providers.demo.edits import plan_edit, text_in_result
 from qcode.providers.demo.scenarios import LONG_CHARS, VERY_LONG_CHARS, guide
 from tests.fakes.server import PROTOCOLS, FakeServer
-from tests.fakes.turns import CHARS_PER_TOKEN, Asked, Call, Turn, refused, truthful
+from tests.fakes.turns import CHARS_PER_TOKEN, Call, ReceivedRequest, Turn, refused, truthful
 
-Answer = Callable[[Asked], Turn]
+Answer = Callable[[ReceivedRequest], Turn]
 _FILE = "hello.py"
 
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    what: str
-    make: Callable[[], Answer]
+    """A script that can be chosen on the command line."""
+
+    description: str
+    make_answer: Callable[[], Answer]
 
 
 def _docstring() -> Answer:
-    def answer(asked: Asked) -> Turn:
-        results = asked.results
+    def answer(request: ReceivedRequest) -> Turn:
+        results = request.results
         if not results:
             call = Call("read", json.dumps({"path": _FILE}), "call_read")
             return Turn(text=f"I will read {_FILE} first.\n", calls=[call])
@@ -46,23 +48,23 @@ def _docstring() -> Answer:
 
 
 def _endless() -> Answer:
-    whole = guide(VERY_LONG_CHARS)
+    source = guide(VERY_LONG_CHARS)
 
-    def answer(asked: Asked) -> Turn:
-        message_text = sum(len(message.text) for message in asked.messages if message.role == "assistant")
-        size = (asked.cap or 8_000) * CHARS_PER_TOKEN
-        text = (whole * ((message_text + size) // len(whole) + 1))[message_text : message_text + size]
+    def answer(request: ReceivedRequest) -> Turn:
+        sent_chars = sum(len(message.text) for message in request.messages if message.role == "assistant")
+        size = (request.cap or 8_000) * CHARS_PER_TOKEN
+        text = (source * ((sent_chars + size) // len(source) + 1))[sent_chars : sent_chars + size]
         return Turn(text=[text], stop=StopReason.MAX_TOKENS, usage=Usage(input=100, output=size // CHARS_PER_TOKEN))
 
     return answer
 
 
 def _rate_limit() -> Answer:
-    seen: list[Asked] = []
+    requests: list[ReceivedRequest] = []
 
-    def answer(asked: Asked) -> Turn:
-        seen.append(asked)
-        if len(seen) % 2:
+    def answer(request: ReceivedRequest) -> Turn:
+        requests.append(request)
+        if len(requests) % 2:
             return refused(429, "too many requests", retry_after=3)
         return Turn(text="The second try went through.")
 
@@ -70,7 +72,7 @@ def _rate_limit() -> Answer:
 
 
 def _plain() -> Answer:
-    return lambda asked: Turn(text=["Hello ", "from the ", "fake host."])
+    return lambda request: Turn(text=["Hello ", "from the ", "fake host."])
 
 
 SCENARIOS = {
@@ -85,7 +87,7 @@ SCENARIOS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Serve until SIGINT or SIGTERM; the first line on stdout is the base URL."""
-    table = "\n".join(f"  {name:<12}{scenario.what}" for name, scenario in SCENARIOS.items())
+    table = "\n".join(f"  {name:<12}{scenario.description}" for name, scenario in SCENARIOS.items())
     parser = argparse.ArgumentParser(
         prog="python -m tests.fakes.server",
         description="A fake model host on 127.0.0.1.",
@@ -94,12 +96,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--protocol", choices=PROTOCOLS, default="openai")
     parser.add_argument("--scenario", choices=sorted(SCENARIOS), default="plain")
-    parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
+    parser.add_argument("--port", type=int, default=0, help="0 selects a free port")
     chosen = parser.parse_args(arguments)
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
-    with FakeServer(chosen.protocol, SCENARIOS[chosen.scenario].make(), port=chosen.port) as server:
+    with FakeServer(chosen.protocol, SCENARIOS[chosen.scenario].make_answer(), port=chosen.port) as server:
         sys.stdout.write(f"{server.base_url}\n")
         sys.stdout.flush()
         stop.wait()
