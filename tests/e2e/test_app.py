@@ -39,7 +39,7 @@ def is_restored(terminal: Terminal) -> bool:
 def test_edit_is_requested_approved_and_made(protocol: ProtocolName, cli: CliRunner) -> None:
     (cli.work / "hello.py").write_text(HELLO)
     with (
-        FakeServer(protocol, SCENARIOS["docstring"].make()) as server,
+        FakeServer(protocol, SCENARIOS["docstring"].make_answer()) as server,
         at(server, protocol, cli, "--trust") as terminal,
     ):
         terminal.wait_for("test-model")
@@ -264,7 +264,7 @@ def test_file_of_the_command_line_is_attached_to_the_first_prompt(cli: CliRunner
 
 def test_session_lock_is_removed_on_exit(cli: CliRunner) -> None:
     with (
-        FakeServer("openai", SCENARIOS["plain"].make()) as server,
+        FakeServer("openai", SCENARIOS["plain"].make_answer()) as server,
         at(server, "openai", cli, "hi") as terminal,
     ):
         terminal.wait_for("fake host.")

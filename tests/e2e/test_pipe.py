@@ -26,7 +26,7 @@ each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 @each_protocol
 def test_docstring_is_added_end_to_end(protocol: ProtocolName, cli: CliRunner) -> None:
     (cli.work / "hello.py").write_text(HELLO)
-    with FakeServer(protocol, SCENARIOS["docstring"].make()) as server:
+    with FakeServer(protocol, SCENARIOS["docstring"].make_answer()) as server:
         done = cli.ask(server, *DOCSTRING_FLAGS)
         assert server.complaints == []
     assert (done.code, done.err) == (0, "")
@@ -39,7 +39,7 @@ def test_docstring_is_added_end_to_end(protocol: ProtocolName, cli: CliRunner) -
 @each_protocol
 def test_stream_json_shows_every_step_and_one_result(protocol: ProtocolName, cli: CliRunner) -> None:
     (cli.work / "hello.py").write_text(HELLO)
-    with FakeServer(protocol, SCENARIOS["docstring"].make()) as server:
+    with FakeServer(protocol, SCENARIOS["docstring"].make_answer()) as server:
         done = cli.ask(server, *DOCSTRING_FLAGS, "-o", "stream-json")
     assert done.code == 0
     lines = done.lines
