@@ -532,6 +532,13 @@ def test_plan_is_approved_by_number_with_its_mode() -> None:
     assert conversation.answers == [("c1", AcceptPlan("accept-edits"))]
 
 
+def test_blank_lines_inside_a_streamed_reply_are_kept_and_those_at_its_end_are_not() -> None:
+    pieces = [TextDelta(0, "One.\n\n"), TextDelta(0, "Two.\n"), TextDelta(0, "\nThree.\n\n")]
+    lines = talk(ScriptedConversation([*pieces, ended()]), "go")
+    at = lines.index("One.")
+    assert lines[at : at + 6] == ["One.", "", "Two.", "", "Three.", "(turn ended)"]
+
+
 @pytest.mark.parametrize(
     ("state", "summary", "title"),
     [("done", "Plan approved · asks", "Plan approved · asks"), ("denied", "use `sum`", "Plan was denied: use `sum`")],

@@ -178,10 +178,13 @@ class SessionTurn:
     def seconds(self) -> float | None:
         """The duration without the time in which the turn waited for the user.
 
-        If the end of the turn is not stored, it is the time between the first message and the last.
+        If the end of the turn is not stored, it is the time between the first message and the last; None if qcode was
+        killed, because the next start stored the last message.
         """
         if self.ended is not None and self.ended.seconds is not None:
             return self.ended.seconds
+        if any(attempt.stop == "killed" for step in self.steps for attempt in step.entry.attempts):
+            return None
         return _seconds_between(self.steps[0].entry.timestamp, self.steps[-1].entry.timestamp)
 
     @property

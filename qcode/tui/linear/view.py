@@ -74,6 +74,7 @@ class LinearView:
         self._fence: str | None = None
         self._speaker = ""  # the label that was printed last, such as `Assistant:`
         self._partial_line = ""
+        self._blank_lines = 0
         self._thinking_since: float | None = None
         self._calls: dict[str, _ShownCall] = {}
         # The calls of `_calls` that have ended. Their output may still follow, so they are printed with it, or before
@@ -168,8 +169,9 @@ class LinearView:
         """Print the unfinished last line of the streamed text, because something else is printed next."""
         line, self._partial_line = self._partial_line, ""
         if line.strip():
+            self._say_blank_lines()
             self._say(self._wrapped(clean(line)))
-        self._fence = None
+        self._fence, self._blank_lines = None, 0
 
     def restart(self, label: str) -> None:
         self.settle()
@@ -252,8 +254,18 @@ class LinearView:
     def _append(self, text: str) -> None:
         """Print the lines that streamed text completes; keep its last, unfinished line."""
         *complete, self._partial_line = (self._partial_line + text).split("\n")
-        if complete:
-            self._say("\n".join(self._wrapped(clean(line)) for line in complete))
+        for line in complete:
+            if line.strip():
+                self._say_blank_lines()
+                self._say(self._wrapped(clean(line)))
+            else:
+                self._blank_lines += 1
+
+    def _say_blank_lines(self) -> None:
+        """Print the blank lines before a line of a reply; those at its end are left out."""
+        for _ in range(self._blank_lines):
+            self._say("")
+        self._blank_lines = 0
 
     def _wrapped(self, line: str) -> str:
         """Return a line of a reply, wrapped between words unless it is inside a code fence."""

@@ -265,6 +265,7 @@ class ConnectScreen(Screen[ConnectResult]):
         self._check_start = self._clock()
         self._show_busy()
         self._spinner_timer = self.set_interval(_FRAME_S, self._show_busy)
+        self._show_key_hints()
         self._check = self._check_and_save(typed)
 
     @work(exit_on_error=False, group="connect")
@@ -354,7 +355,8 @@ class ConnectScreen(Screen[ConnectResult]):
             back = "skip"
         if self.step != "key" and self.query_one(Finder).filter_text:
             back = "clear"
-        keys = key_hints([enter, ("Esc", back), *others], self.size.width - 4)
+        hints = [enter, ("Esc", back), *others] if self._spinner_timer is None else [("Esc", "cancel")]
+        keys = key_hints(hints, self.size.width - 4)
         self.query_one("#connect-foot", Static).update(keys)
 
     def on_resize(self) -> None:
@@ -366,12 +368,13 @@ class ConnectScreen(Screen[ConnectResult]):
     def _show_busy(self) -> None:
         seconds = self._clock() - self._check_start
         mark = _FRAMES[int(seconds / _FRAME_S) % len(_FRAMES)]
-        self._show_note(f"{mark} checking with {self._choice.name}, {int(seconds)} s · Esc cancel", "$text-accent")
+        self._show_note(f"{mark} checking with {self._choice.name}, {int(seconds)} s", "$text-accent")
 
     def _stop_spinner(self) -> None:
         if self._spinner_timer is not None:
             self._spinner_timer.stop()
             self._spinner_timer = None
+            self._show_key_hints()
 
 
 def provider_row(choice: ProviderChoice, local_models: Mapping[str, str] | None) -> PickerRow:

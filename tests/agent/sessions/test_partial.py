@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from qcode.agent.outcomes import AnswerSoFar
 from qcode.agent.sessions import partial
 from qcode.agent.sessions.partial import FLUSH_CHARS, KILLED_REPLY, PartialReply, read_partial
+from qcode.agent.sessions.turns import session_turns
 from qcode.protocol.events import PartialRestored, Retry, TurnEvent
 from qcode.protocol.messages import Reasoning, Text, ToolCall, assistant, user
 from qcode.protocol.reply import ReasoningDelta, TextDelta
@@ -257,6 +258,8 @@ def test_killed_reply_is_a_message_marked_as_such_after_resume(tmp_path: Path) -
     assert loaded.messages[-1] == assistant(Text("The answer"))
     session, resumed = chat.store.resume(session_id)
     assert resumed.entries[-1].note == KILLED_REPLY.text
+    (turn,) = session_turns(chat.store.load(session_id).history, lambda name: None, str)
+    assert turn.seconds is None, "the resume stored the reply, maybe days later"
     assert "qcode ended while the last reply was written; the text so far is kept" in resumed.notices
     assert not (chat.store.folder / f"{session_id}.partial").exists()
     session.append(user("continue"))
