@@ -153,8 +153,23 @@ class ChangesScreen(ListScreen[None]):
             return
         if self.is_attached:
             self._changes, self._turns, self._parts = changes, turns, parts_of(turns)
-            self.set_rows(change_rows(changes, turns))
+            self.set_rows(change_rows(changes, turns), self._row_after(part))
             self._show_message(report)
+
+    def _row_after(self, part: ChangePart) -> str:
+        """Return the row to highlight after `part` was undone; empty for the default.
+
+        After a hunk it is the next one of the file, or the file, so that the same key never undoes another file.
+        """
+        if part.hunk is None:
+            return ""
+        same_file = [
+            (row_id, other.hunk)
+            for row_id, other in self._parts.items()
+            if (other.number, other.file.real_path) == (part.number, part.file.real_path)
+        ]
+        following = [row_id for row_id, hunk in same_file if hunk is not None and hunk > part.hunk]
+        return (following or [row_id for row_id, hunk in same_file if hunk is None] or [""])[0]
 
     def _show_message(self, text: str, *, is_refused: bool = False) -> None:
         style = "$text-warning" if is_refused else "$text-success"

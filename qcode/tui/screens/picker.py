@@ -156,11 +156,14 @@ class Finder(Vertical):
         selected = highlighted or next((row.id for row in rows if row.is_current), "")
         self._filter(selected, 0)
 
-    def set_rows(self, rows: Sequence[PickerRow]) -> None:
-        """Replace the rows. The highlight stays on the row with the same id, otherwise at the same position."""
-        selected = self.row
+    def set_rows(self, rows: Sequence[PickerRow], highlighted: str = "") -> None:
+        """Replace the rows, and highlight the row with this id.
+
+        Otherwise the highlight stays on the row with the same id, or at the same position.
+        """
+        selected = highlighted or (self.row.id if self.row is not None else "")
         self._all_rows = tuple(rows)
-        self._filter(selected.id if selected is not None else "", self._list.index)
+        self._filter(selected, self._list.index)
 
     def clear_filter(self) -> bool:
         """Clear the filter text; return whether there was any."""
@@ -361,9 +364,9 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         """The rows that match the filter, in the order they are shown."""
         return self.finder.rows
 
-    def set_rows(self, rows: Sequence[PickerRow]) -> None:
-        """Replace the rows. The highlight stays on the row with the same id, otherwise at the same position."""
-        self.finder.set_rows(rows)
+    def set_rows(self, rows: Sequence[PickerRow], highlighted: str = "") -> None:
+        """Replace the rows, see `Finder.set_rows`."""
+        self.finder.set_rows(rows, highlighted)
 
     def on_mount(self) -> None:
         self.finder.reset(self._rows, self._first_highlight)

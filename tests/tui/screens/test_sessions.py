@@ -13,7 +13,7 @@ import pytest
 from textual.screen import Screen
 
 from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, SessionFileDiff
-from qcode.agent.checkpoints.turn_changes import TurnChanges, TurnFile
+from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile
 from qcode.agent.context.attachments import shell_block
 from qcode.agent.reports import ContextReport, TurnUsage, context_text, cost_text_of
 from qcode.agent.sessions.library import SessionInfo
@@ -295,6 +295,36 @@ def test_diff_always_shows_its_keys_and_the_end_of_its_preview(turns: int, files
         assert re.search(r"… \d+ more rows", run.screen)
 
     drive(test, ScriptedConversation(), size=size)
+
+
+def test_highlight_stays_in_the_file_after_undo_of_its_last_hunk() -> None:
+    diffs = [f"@@ -{line} +{line} @@\n-old {line}\n+new {line}\n" for line in (5, 25, 45)]
+    hunks = [ChangeHunk(index, 20 * index + 5, 1, 1, diff) for index, diff in enumerate(diffs)]
+
+    def turns() -> list[TurnChanges]:
+        file = TurnFile("a.txt", "/a.txt", "".join(hunk.diff for hunk in hunks), tuple(hunks))
+        other = TurnFile("b.txt", "/b.txt", diffs[0], (ChangeHunk(0, 5, 1, 1, diffs[0]),))
+        return [TurnChanges(1, 1, "one", "", (file, other))]
+
+    async def read() -> tuple[list[SessionFileDiff], list[TurnChanges]]:
+        return [SessionFileDiff("a.txt", diffs[0])], turns()
+
+    async def undo(part: ChangePart) -> str:
+        hunks[:] = [hunk for hunk in hunks if hunk.index != part.hunk]
+        return f"Undone: hunk {part.hunk}."
+
+    async def test(run: Running) -> None:
+        changes, listed = await read()
+        run.app.push_screen(ChangesScreen(changes, listed, ChangesSource(undo=undo, read=read)))
+        await run.until(lambda: "line 45" in run.screen)
+        await run.pilot.press("down", "down", "ctrl+x")
+        await run.until(lambda: "Undone: hunk 0." in run.screen)
+        assert "›   line 25: old 25" in run.screen
+        await run.pilot.press("down", "ctrl+x")
+        await run.until(lambda: "Undone: hunk 2." in run.screen)
+        assert "›   a.txt" in run.screen
+
+    drive(test, ScriptedConversation())
 
 
 def test_diff_describes_a_binary_file() -> None:
