@@ -32,8 +32,8 @@ settings.load_profile("qcode")
 MAX_WORKERS = 8
 TESTS = Path(__file__).parent
 
-# Hundreds of programs start below, and each test file is rewritten before it runs, so compiled files are kept, even if
-# the machine is configured not to write them.
+# The suite starts hundreds of programs, and pytest rewrites each test file before it runs. So compiled files are kept,
+# even if the machine is configured not to write them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
@@ -55,14 +55,14 @@ def pytest_collection(session: pytest.Session) -> None:
     In a fresh clone each file is rewritten and compiled once. If all workers started with the same file, each would
     compile them all.
     """
-    gc.disable()  # until all items are collected: they stay
+    gc.disable()  # until all test items are collected, because none of them is garbage
     worker = getattr(session.config, "workerinput", None)
     if worker is None or session.config.args != session.config.getini("testpaths"):
         return
     number, count = int(worker["workerid"].removeprefix("gw")), int(worker["workercount"])
     for path in sorted(TESTS.rglob("test_*.py"))[number::count]:
         name = path.relative_to(TESTS.parent).with_suffix("").as_posix().replace("/", ".")
-        with suppress(Exception, pytest.skip.Exception):  # collecting reports it
+        with suppress(Exception, pytest.skip.Exception):  # pytest reports the error when it collects the file
             importlib.import_module(name)
 
 
@@ -79,14 +79,14 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_report_to_serializable(report: pytest.CollectReport | pytest.TestReport) -> None:
-    """Drop the keywords of a report before a worker sends it: nothing reads them, and they are half of the message."""
+    """Drop the keywords of a report before a worker sends it. Nothing reads them, and they are half of the message."""
     if isinstance(report, pytest.TestReport):
         report.keywords = {}
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish() -> None:
-    """Collect the garbage that reports what a test left open, so that pytest's five collections have little to do."""
+    """Collect garbage, which reports open files of tests. The five collections of pytest then have little to do."""
     for _ in range(5):
         if not gc.collect():
             break
@@ -95,7 +95,7 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture(scope="session")
 def folder_numbers() -> Counter[str]:
-    """The next number of a folder, for each name."""
+    """The number of the next temporary folder, for each name."""
     return Counter()
 
 
@@ -115,8 +115,8 @@ def tmp_path(
 def signal_handlers_as_they_are() -> Iterator[None]:
     """Convert only numbers of signal handlers to names.
 
-    Python 3.11 tries it with functions too, and formats them for the error. `asyncio.run` reads its handler at the end,
-    and the text of that one contains the result of the whole test.
+    Python 3.11 also tries to convert handlers that are functions, and formats them for the error. `asyncio.run` reads
+    its own handler at the end, whose text contains the result of the whole test.
     """
     convert = vars(signal)["_int_to_enum"]
     with pytest.MonkeyPatch.context() as patch:

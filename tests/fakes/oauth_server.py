@@ -1,6 +1,6 @@
-"""An authorization server and a tool server behind it, on loopback, that can be wrong in many ways.
+"""An authorization server and the tool server that it protects, on loopback, with many possible faults.
 
-`asked` are the requests so far. The public attributes change what it answers; `address` is that of the tool server.
+The public attributes change the answers. `address` is the address of the tool server.
 """
 
 from __future__ import annotations
@@ -22,36 +22,44 @@ OPENID = "/.well-known/openid-configuration"
 
 
 class OAuthServer:
-    """Grants every authorization request with PKCE. `valid` are the access tokens that the tool server takes."""
+    """Grants every authorization request with PKCE."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, str, dict[str, Any]]] = []
+        """The method, path and parameters of each request so far."""
         self.valid: set[str] = set()
+        """The access tokens that the tool server accepts."""
         self.refreshes: dict[str, str] = {}
-        """The valid refresh tokens, with the access token of each."""
+        """The access token of each valid refresh token."""
         self.named = True
-        """Whether the 401 names the metadata of the resource."""
+        """Whether the 401 response names the address of the resource metadata."""
         self.protected_path = f"{PROTECTED}/mcp"
         self.authorization_path = AUTHORIZATION
         self.issuer = ""
         self.metadata: dict[str, Any] = {}
-        """Replaces values of the metadata of the authorization server; None leaves one out."""
+        """Replaces values of the metadata of the authorization server; None leaves a value out."""
         self.resource: dict[str, Any] = {}
+        """Replaces values of the resource metadata."""
         self.challenge = ""
+        """Further parameters of the `WWW-Authenticate` header."""
         self.answer: dict[str, str] = {}
-        """Replaces parameters of the answer of the browser; an empty text leaves one out."""
+        """Replaces parameters of the redirect to the client; an empty text leaves a parameter out."""
         self.expires_in: int | None = 3600
         self.token_status = 200
         self.revokes = True
+        """Whether the revocation of a token succeeds."""
         self.refuses_all = False
+        """Whether the tool server refuses valid tokens, too."""
         self.padding = 0
-        """The further characters of refresh tokens."""
+        """The number of characters that are appended to refresh tokens."""
         self.redirects: dict[str, str] = {}
+        """The target of each path that is redirected."""
         self.pages: dict[str, tuple[int, str]] = {}
-        """Replaces the answers of paths: the status and the body."""
+        """The status and body of each path whose answer is replaced."""
         self.demands = ""
-        """The scope that calls of tools demand."""
+        """The scope that tool calls need; empty for none."""
         self.scopes: dict[str, str] = {}
+        """The scopes of each access token."""
         self._codes: dict[str, dict[str, str]] = {}
         self._count = 0
 
@@ -105,8 +113,8 @@ class OAuthServer:
 
     def handle(self, request: BaseHTTPRequestHandler, method: str, body: str) -> None:
         parts = urlsplit(request.path)
-        given = parse_qs(parts.query if method == "GET" else body) if parts.path != "/mcp" else {}
-        form = {name: values[0] for name, values in given.items()}
+        parameters = parse_qs(parts.query if method == "GET" else body) if parts.path != "/mcp" else {}
+        form = {name: values[0] for name, values in parameters.items()}
         if parts.path == "/register":
             form = json.loads(body)
         if parts.path == "/mcp":
@@ -186,8 +194,8 @@ class OAuthServer:
         self.valid.add(access)
         self.scopes[access] = scope
         self.refreshes[refresh] = access
-        found = {"access_token": access, "token_type": "bearer", "refresh_token": refresh}
-        return {**found, **({"expires_in": self.expires_in} if self.expires_in is not None else {})}
+        tokens = {"access_token": access, "token_type": "bearer", "refresh_token": refresh}
+        return {**tokens, **({"expires_in": self.expires_in} if self.expires_in is not None else {})}
 
     def _served(self, method: str, form: dict[str, str]) -> tuple[int, dict[str, str], Any]:
         token = form["authorization"].removeprefix("Bearer ")
@@ -222,7 +230,7 @@ def _result(method: str) -> dict[str, Any]:
 
 
 def visit(address: str) -> str:
-    """Do what a browser does with the address of an authorization server; return the page, or the last address."""
+    """Open an authorization address as a browser does; return the page, or after an error the last address."""
     try:
         with urllib.request.urlopen(address, timeout=10) as response:
             return str(response.read().decode())

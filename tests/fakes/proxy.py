@@ -1,6 +1,6 @@
-"""A real HTTP proxy on loopback: CONNECT and absolute-form requests, both recorded. No name is resolved.
+"""A real HTTP proxy on loopback, which records CONNECT and absolute-form requests. It resolves no host names.
 
-Every host leads to the port of `routes`. It can demand a password, refuse with any response, or end in the middle.
+The proxy can require a password, refuse requests, or close connections inside a response.
 """
 
 from __future__ import annotations
@@ -18,19 +18,21 @@ _OF_ONE_HOP = (b"proxy-", b"connection:")
 
 
 class Proxy:
-    """`seen` has the first line of each request, `heads` their headers.
-
-    `refusal` is sent instead of forwarding, `cut_after` ends the connection after so many bytes of the response.
-    """
+    """A proxy that runs in threads inside a `with` block."""
 
     def __init__(
         self, routes: dict[str, int], *, has_password: bool = False, refusal: bytes = b"", cut_after: int | None = None
     ) -> None:
         self.routes = routes
+        """The port on loopback for each host name."""
         self.seen: list[str] = []
+        """The first line of each request."""
         self.heads: list[bytes] = []
+        """The first line and the headers of each request."""
         self.cut_after = cut_after
+        """The number of bytes of a response after which the connection is closed; None for no limit."""
         self._refusal = refusal
+        """The response to every request; empty to forward requests."""
         self._expected = base64.b64encode(f"me:{PASSWORD}".encode()) if has_password else b""
         self._listening = socket.create_server(("127.0.0.1", 0))
         self.port = self._listening.getsockname()[1]

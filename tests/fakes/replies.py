@@ -1,4 +1,4 @@
-"""Turns for tests that import nothing of the program itself."""
+"""Turns for a fake server, for tests that run qcode as a program."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def declined(*pieces: str) -> Turn:
 
 
 def window_full(*pieces: str) -> Turn:
-    """Return a reply that met the end of the context window."""
+    """Return a reply that ended because the context window is full."""
     return Turn(text=pieces, stop=StopReason.CONTEXT_WINDOW_EXCEEDED)
 
 
@@ -47,15 +47,15 @@ def paused(*pieces: str) -> Turn:
 
 
 def malformed(*pieces: str) -> Turn:
-    """Return a reply that ended in a call the host could not read."""
+    """Return a reply that ended in a call that the host could not parse."""
     return Turn(text=pieces, stop=StopReason.MALFORMED_CALL)
 
 
 def stopped_by(word: str, *pieces: str) -> Turn:
-    """Return a reply with a stop word of the host's own."""
+    """Return a reply with the raw stop reason `word`."""
     return Turn(text=pieces, stop=word)
 
 
 def half_call(name: str, arguments: str, call_id: str = "call_cut") -> Call:
-    """Return a call whose arguments end early."""
+    """Return a call whose arguments are truncated."""
     return Call(name, arguments, call_id)

@@ -1,7 +1,7 @@
 """A provider that plays the replies of a test, and records the requests.
 
-A reply is a sequence of steps: reply events, an exception to raise there, a `Hang` to wait at, or `OutputAtCap`
-for usage that follows the cap of the request. The builders below make the usual replies.
+A reply is a sequence of steps: reply events, an exception to raise, a `Hang` to wait at, or `OutputAtCap` for usage
+that depends on the cap of the request. The functions below build the usual replies.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ MODEL = "scripted-1"
 
 
 class Hang:
-    """A point at which a stream waits until `go` is set, by default forever; `reached` is set when it gets there."""
+    """A point at which a stream waits."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()
+        """Set by the stream when it waits here."""
         self.go = asyncio.Event()
+        """Set by the test to let the stream continue."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,11 +54,7 @@ Reply: TypeAlias = Sequence[Step] | Callable[[ModelRequest], Sequence[Step]]
 
 
 class ScriptedProvider:
-    """Answers the n-th request with the n-th of `replies`; one request more is an `AssertionError`.
-
-    `requests` are all requests so far. `broken_off` counts the streams that were closed or cancelled before their
-    end, `closed` says whether `close` was called.
-    """
+    """Answers the n-th request with the n-th of `replies`; a further request raises `AssertionError`."""
 
     def __init__(
         self, replies: Sequence[Reply], *, name: str = "scripted", host: str = "", models: Sequence[str] = (MODEL,)
@@ -64,8 +62,11 @@ class ScriptedProvider:
         self.name = name
         self.host = host or name
         self.requests: list[ModelRequest] = []
+        """All requests so far."""
         self.broken_off = 0
+        """The number of streams that were closed or cancelled before their end."""
         self.closed = False
+        """Whether `close` was called."""
         self._replies = list(replies)
         self._models = tuple(models)
 
@@ -76,7 +77,7 @@ class ScriptedProvider:
 
     @property
     def left(self) -> int:
-        """Number of replies that were not requested yet."""
+        """The number of replies that were not requested yet."""
         return max(0, len(self._replies) - len(self.requests))
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
@@ -116,10 +117,11 @@ class ScriptedProvider:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call for `calls_reply`; `arguments` is an object, or the raw argument text as it is to be sent."""
+    """A call for `calls_reply`."""
 
     name: str
     arguments: dict[str, Any] | str
+    """The arguments as an object, or their raw text."""
     call_id: str
 
     @property
@@ -130,7 +132,7 @@ class Call:
 def text_reply(
     *pieces: str, reasoning: str = "", usage: Usage | None = None, stop: StopReason = StopReason.END_TURN, raw: str = ""
 ) -> Steps:
-    """A whole text reply, one delta for each piece; usage is about four characters a token unless given."""
+    """Return a complete text reply with one delta for each piece. Without `usage`, a token is four characters."""
     body = _reasoning(reasoning) + _text(pieces, 1 if reasoning else 0)
     return _reply(body, usage or _usage(reasoning, *pieces), stop, raw)
 
@@ -138,12 +140,12 @@ def text_reply(
 def call_reply(
     name: str, arguments: dict[str, Any] | str, *, call_id: str = "call_1", text: str = "", usage: Usage | None = None
 ) -> Steps:
-    """A reply that ends in one complete call."""
+    """Return a reply that ends in one complete call."""
     return calls_reply(Call(name, arguments, call_id), text=text, usage=usage)
 
 
 def calls_reply(*calls: Call, text: str = "", usage: Usage | None = None) -> Steps:
-    """A reply that ends in several complete calls."""
+    """Return a reply that ends in several complete calls."""
     return _reply(
         _text((text,), 0) + _calls(calls, 1 if text else 0, is_last_cut=False),
         usage or _usage(text, *(call.raw for call in calls)),
@@ -153,7 +155,7 @@ def calls_reply(*calls: Call, text: str = "", usage: Usage | None = None) -> Ste
 
 
 def cut_text(*pieces: str, reasoning: str = "", raw: str = "") -> Steps:
-    """A text reply that ran into the cap of its request."""
+    """Return a text reply that reached the cap of its request."""
     return _cut(_reasoning(reasoning) + _text(pieces, 1 if reasoning else 0, is_cut=True), raw)
 
 
@@ -167,18 +169,18 @@ def cut_call(
     stop: StopReason = StopReason.MAX_TOKENS,
     raw: str = "",
 ) -> Steps:
-    """A reply cut inside the arguments of its last call; the calls in `before` are complete."""
+    """Return a reply that is cut inside the arguments of its last call; the calls in `before` are complete."""
     calls = (*before, Call(name, raw_arguments, call_id))
     return _cut(_text((text,), 0) + _calls(calls, 1 if text else 0, is_last_cut=True), raw, stop)
 
 
 def cut_thinking(reasoning: str) -> Steps:
-    """A reply that spent its whole cap on thinking."""
+    """Return a reply that spent its whole cap on thinking."""
     return _cut(_reasoning(reasoning, is_cut=True), "")
 
 
 def cut_empty() -> Steps:
-    """A truncated reply without any content."""
+    """Return a truncated reply without any content."""
     return _cut((), "")
 
 
@@ -190,17 +192,17 @@ def fails(
     status: int | None = None,
     retry_after: float | None = None,
 ) -> Steps:
-    """A request that raises `ProviderError`, at once or after the steps given."""
+    """Return a reply that raises `ProviderError`, at once or after the steps in `after`."""
     return (*after, ProviderError(kind, message or f"the script says {kind}", status=status, retry_after=retry_after))
 
 
 def begun(*pieces: str) -> Steps:
-    """The start of a text reply that never ends by itself: for `fails(after=...)` and before a `Hang`."""
+    """Return the start of a text reply without an end, for `fails(after=...)` or before a `Hang`."""
     return (ReplyStarted(MODEL, "reply"), *_text(pieces, 0, is_cut=True))
 
 
 def begun_call(name: str, raw_arguments: str, *, call_id: str = "call_1", text: str = "") -> Steps:
-    """The start of a reply that is inside a call: for `fails(after=...)` and before a `Hang`."""
+    """Return the start of a reply up to the inside of a call, for `fails(after=...)` or before a `Hang`."""
     calls = _calls((Call(name, raw_arguments, call_id),), 1 if text else 0, is_last_cut=True)
     return (ReplyStarted(MODEL, "reply"), *_text((text,), 0), *calls)
 

@@ -1,4 +1,4 @@
-"""The tool server of `sdk_tool_server` behind the authorization server of the `mcp` package, over HTTP on loopback."""
+"""A tool server that the authorization server of the `mcp` package protects, over HTTP on loopback."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pydantic import AnyHttpUrl
 
 
 class Grants:
-    """Grants every request of a registered client; its tokens last `expires_in` seconds."""
+    """Grants every request of a registered client. An access token is valid for an hour."""
 
     def __init__(self) -> None:
         self.clients: dict[str, OAuthClientInformationFull] = {}
@@ -90,10 +90,11 @@ class Grants:
 
 
 class SdkOAuthServer:
-    """Serves in a thread. `grants` are the clients and tokens."""
+    """Serves in a thread inside a `with` block."""
 
     def __init__(self) -> None:
         self.grants = Grants()
+        """The registered clients and their tokens."""
 
     def __enter__(self) -> SdkOAuthServer:
         self._socket = socket.create_server(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""A tool server made with the server side of the `mcp` package: over its standard streams, or over HTTP.
+"""A tool server made with the server side of the `mcp` package, over standard streams or over HTTP.
 
 `python -m tests.fakes.sdk_tool_server` serves on standard streams, `HttpToolServer` in a thread on loopback. The
 package takes a second to import: tests that do not need a real server start `tests.fakes.tool_server` instead.
@@ -39,7 +39,7 @@ FORM: dict[str, Any] = {"type": "object", "properties": {"name": {"type": "strin
 
 
 def build() -> MCPServer:
-    """The server with every tool."""
+    """Return the server with all tools, prompts and resources."""
     server = MCPServer("fake", log_level="CRITICAL")
 
     @server.tool()
@@ -60,8 +60,8 @@ def build() -> MCPServer:
     @server.tool()
     def resource() -> CallToolResult:
         """A resource in the result"""
-        found = TextResourceContents(uri="memo://1", text="remember")
-        return CallToolResult(content=[EmbeddedResource(resource=found)], structured_content={"deep": [1, 2]})
+        memo = TextResourceContents(uri="memo://1", text="remember")
+        return CallToolResult(content=[EmbeddedResource(resource=memo)], structured_content={"deep": [1, 2]})
 
     @server.tool()
     def flood(size: int) -> CallToolResult:
@@ -181,16 +181,17 @@ def add_texts(server: MCPServer) -> None:
 
 
 class HttpToolServer:
-    """The same over HTTP on loopback, in a thread. `asked` are the headers of every request so far.
-
-    `refuses` is the status of every response, or of those to POST requests of a server that has only `sse`.
-    """
+    """The same server over HTTP on loopback, in a thread."""
 
     def __init__(self, *, is_json: bool = False, refuses: int = 0, sse: bool = False) -> None:
         self._is_json = is_json
+        """Whether responses are JSON instead of event streams."""
         self._refuses = refuses
+        """The error status of every response; 0 for none. With `sse` only POST requests to `/mcp` get it."""
         self._sse = sse
+        """Whether the server has only the older HTTP transport."""
         self.asked: list[dict[str, str]] = []
+        """The headers of each request so far."""
         self.url = ""
 
     def __enter__(self) -> HttpToolServer:
@@ -199,7 +200,7 @@ class HttpToolServer:
         server = build()
         app = server.sse_app(sse_path="/mcp") if self._sse else server.streamable_http_app(json_response=self._is_json)
 
-        async def noting(scope: Any, receive: Any, send: Any) -> None:
+        async def recording_app(scope: Any, receive: Any, send: Any) -> None:
             if scope["type"] == "http":
                 self.asked.append({name.decode(): value.decode() for name, value in scope["headers"]})
                 is_older = self._sse and (scope["method"] != "POST" or scope["path"] != "/mcp")
@@ -209,7 +210,7 @@ class HttpToolServer:
                     return
             await app(scope, receive, send)
 
-        config = uvicorn.Config(noting, port=0, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
+        config = uvicorn.Config(recording_app, port=0, log_level="critical", lifespan="on", timeout_graceful_shutdown=1)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run)
         self._thread.start()

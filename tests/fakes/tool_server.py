@@ -1,8 +1,8 @@
-"""A tool server without a library: it starts in no time, and can be wrong in many ways.
+"""A tool server without a library, which starts quickly and has many possible faults.
 
-`python -m tests.fakes.tool_server [KIND]` serves on standard streams. Files of the folder that `TOOL_SERVER_STATE`
-names control its behavior, so that a test can change it between two starts. `tests.fakes.sdk_tool_server`
-answers as a real server does.
+`python -m tests.fakes.tool_server [KIND]` serves on standard streams. Files in the folder that `TOOL_SERVER_STATE`
+names control its behavior, so that a test can change it between two starts. `tests.fakes.sdk_tool_server` answers as
+servers made with the `mcp` package do.
 """
 
 from __future__ import annotations
@@ -27,14 +27,15 @@ CONTROLS = "\x1b]0;owned\x07\x1b[31mred\x00\u202e\U000e0041hidden"
 
 
 def mark(name: str, text: str = "") -> None:
-    """Leave a file for the test to wait for."""
+    """Append a line to a file of the state folder, for which a test can wait."""
     folder = os.environ.get("TOOL_SERVER_STATE")
     if folder:
         with (Path(folder) / name).open("a") as file:
             file.write(f"{text}\n")
 
 
-def steered(name: str, default: str) -> str:
+def setting(name: str, default: str) -> str:
+    """Return the content of a file of the state folder, `default` without the file."""
     path = Path(os.environ.get("TOOL_SERVER_STATE", os.devnull)) / name
     return path.read_text() if path.exists() else default
 
@@ -43,7 +44,7 @@ def main() -> None:
     mark("starts", str(os.getpid()))
     kind = sys.argv[1] if len(sys.argv) > 1 else ""
     if kind == "exits":
-        sys.stderr.write(steered("complaint", "no license found") + "\n")
+        sys.stderr.write(setting("complaint", "no license found") + "\n")
         sys.exit(4)
     if kind == "silent":
         with suppress(KeyboardInterrupt):
@@ -60,7 +61,7 @@ def main() -> None:
 
 
 def misanswer(kind: str) -> None:
-    """Answer every request with a wrong id and then text, or as one that could not be read."""
+    """Answer every request with a wrong id (`misnumbered`) or a parse error, followed by a line of text."""
     for line in sys.stdin:
         if "id" not in json.loads(line):
             continue
@@ -70,7 +71,7 @@ def misanswer(kind: str) -> None:
 
 
 def serve(*, is_strict: bool) -> None:
-    """Answer every line that asks. A strict server exits if a message precedes the handshake."""
+    """Answer every request. A strict server exits if the first message is not `initialize`."""
     for number, line in enumerate(sys.stdin):
         asked: dict[str, Any] = json.loads(line)
         if is_strict and not number and asked["method"] != "initialize":
@@ -78,7 +79,7 @@ def serve(*, is_strict: bool) -> None:
         if "id" in asked:
             answer = {"jsonrpc": "2.0", "id": asked["id"], **answered(asked["method"], asked.get("params", {}))}
             sys.stdout.write(json.dumps(answer) + "\n")
-            if asked["method"] == "tools/call" and steered("announces", ""):
+            if asked["method"] == "tools/call" and setting("announces", ""):
                 sys.stdout.write('{"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}\n')
             sys.stdout.flush()
 
@@ -104,14 +105,14 @@ def answered(method: str, given: dict[str, Any]) -> dict[str, Any]:
         return {"result": {"resourceTemplates": []}}
     if method == "resources/read":
         return {"result": {"contents": [{"uri": given["uri"], "mimeType": "text/plain", "text": "buy milk"}]}}
-    if method == "tools/list" and steered("unlisted", ""):
+    if method == "tools/list" and setting("unlisted", ""):
         return {"error": {"code": -32603, "message": "the index is being built"}}
-    if method == "tools/call" and steered("error", ""):
-        return {"error": json.loads(steered("error", ""))}
+    if method == "tools/call" and setting("error", ""):
+        return {"error": json.loads(setting("error", ""))}
     if method == "tools/list":
         return {"result": {"tools": tools()}}
-    if method == "tools/call" and steered("result", ""):
-        return {"result": json.loads(steered("result", ""))}
+    if method == "tools/call" and setting("result", ""):
+        return {"result": json.loads(setting("result", ""))}
     if method == "tools/call":
         return {"result": {"content": [{"type": "text", "text": called(given["name"], given.get("arguments", {}))}]}}
     return {"error": {"code": -32601, "message": "Method not found"}}
@@ -121,12 +122,12 @@ def tools() -> list[dict[str, Any]]:
     number = {"type": "integer"}
     add = {"type": "object", "properties": {"a": number, "b": number}, "required": ["a", "b"]}
     found = [
-        {"name": "add", "description": steered("description", "Add two numbers"), "inputSchema": add},
+        {"name": "add", "description": setting("description", "Add two numbers"), "inputSchema": add},
         {"name": "ask", "inputSchema": {"type": "object"}},
         {"name": "crash", "inputSchema": {"type": "object"}},
     ]
-    found += json.loads(steered("extra", "[]"))
-    if steered("more", ""):
+    found += json.loads(setting("extra", "[]"))
+    if setting("more", ""):
         found.append({"name": "more", "description": "A further tool", "inputSchema": {"type": "object"}})
     return found
 

@@ -1,8 +1,8 @@
 """Starts the server of `sdk_tool_server` without importing the `mcp` package again: a warm interpreter forks.
 
 The program that qcode starts connects to that interpreter, which forks with the streams, folder and environment of the
-program. The program ends with the exit code of the fork, and the fork ends if the program is killed. A start takes a
-tenth of the processor time. `tests/e2e/test_tool_servers.py` starts a new interpreter.
+program. The program exits with the exit code of the fork, and the fork ends if the program is killed. This takes a
+tenth of the processor time of a new interpreter, which `tests/e2e/test_tool_servers.py` starts.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ def _start_interpreter() -> str:
 
 
 def _request(path: str) -> NoReturn:
-    """Request a fork with the streams of this program, and exit as it does."""
+    """Request a fork with the streams of this program, and exit with the exit code of the fork."""
     with socket.socket(socket.AF_UNIX) as connection:
         connection.connect(path)
         request = json.dumps({"cwd": os.getcwd(), "env": dict(os.environ)})  # noqa: PTH109  # pathlib loads slowly
         socket.send_fds(connection, [f"{request}\n".encode()], [0, 1, 2])
-        os.closerange(0, 3)  # the fork alone holds them, so the other sides notice its end
+        os.closerange(0, 3)  # so that only the fork holds the streams: qcode then notices its end
         os._exit(int(connection.recv(16) or b"1"))
 
 

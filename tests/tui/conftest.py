@@ -1,7 +1,7 @@
-"""Makes a pilot wait until the event loop of the app is idle, and paints immediately.
+"""Makes tests of the app fast: a pilot waits until the event loop is idle, and Textual repeats no work for each app.
 
-Textual's own way takes an app for idle once the process has used little time for 20 ms. That costs 20 ms and more for
-each pause and each key, and on a busy machine an app that only waits for its turn looks idle too.
+Textual itself regards an app as idle once the process has used little time for 20 ms. Each pause and each key would
+take 20 ms or more, and on a busy machine an app that waits for the processor would count as idle.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from qcode.tui import theme
 from qcode.tui.panels import approval
 
 TICK_S = 0.001
-"""Time that threads and files get before the loop counts as idle."""
+"""Seconds that threads and files get before the loop counts as idle."""
 MIN_TURNS = 300
-"""Turns that the loop gets, however long they take on a busy machine."""
+"""The iterations of the loop before a wait gives up, even if they take longer than `max_sleep` on a busy machine."""
 
 
 async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
-    """Wait until the loop has been idle twice in a row, with time for threads in between."""
+    """Wait until the loop was idle three times in a row, with time for threads in between."""
     loop: Any = asyncio.get_running_loop()  # asyncio has no public way to ask whether callbacks are ready
     end = loop.time() + max_sleep
     calm = turns = 0
@@ -48,7 +48,7 @@ async def wait_for_idle(min_sleep: float = 0, max_sleep: float = 1) -> None:
 
 
 def paint() -> None:
-    """Do the work of the next frame now: resize, and repaint as `Pilot.pause` does at its end."""
+    """Do the work of the next frame now: resize and repaint, as `Pilot.pause` does at its end."""
     with suppress(LookupError):
         app = active_app.get()
         if app._resize_event is not None:
@@ -60,16 +60,17 @@ def paint() -> None:
 
 @pytest.fixture(autouse=True)
 def _letters_answer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a letter answer a question without its pause. The tests of the pause set it themselves."""
+    """Let a letter answer a question at once. Tests of the pause before that set `HOLD_SECONDS` themselves."""
     monkeypatch.setattr(approval, "HOLD_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session", autouse=True)
 def exact_pilot() -> Iterator[None]:
+    """Let a pilot wait with `wait_for_idle` of this module, in a terminal with 16 million colors."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("textual.app.wait_for_idle", wait_for_idle)
         patch.setattr("textual.pilot.wait_for_idle", wait_for_idle)
-        patch.setenv("COLORTERM", "truecolor")  # snapshots show the themes as a terminal of 16 million colors does
+        patch.setenv("COLORTERM", "truecolor")
         yield
 
 
@@ -77,8 +78,9 @@ def exact_pilot() -> Iterator[None]:
 def without_frames(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lay out without painting, unless the test is marked `frames`.
 
-    No terminal shows the frames of a test, which are a quarter of its time. A screenshot and `Running.screen` paint
-    what they return, and `running` paints the last state of an app, so an error of painting shows.
+    No terminal shows the frames of a test, and painting them is a quarter of its time. A screenshot and
+    `Running.screen` paint the screen that they return. `running` paints the last state of the app, so that a widget
+    that cannot be painted fails the test.
     """
     if request.node.get_closest_marker("frames") is not None:
         return
@@ -95,25 +97,25 @@ Handlers = dict[tuple[type, type, str], list[tuple[type, str]] | None]
 
 @pytest.fixture(scope="session", autouse=True)
 def remembered_handlers() -> Iterator[Handlers]:
-    """Look up once which classes handle a message, and count parameters without a signature.
+    """Find the handlers of each kind of message once, and count parameters without building a signature.
 
-    Textual searches all base classes for each message, and builds the signature of each partial function.
+    Textual itself searches all base classes for each message, and builds the signature of each partial function.
     """
-    found: Handlers = {}
+    known: Handlers = {}
     find = MessagePump._get_dispatch_methods
 
     def find_quickly(pump: MessagePump, method_name: str, message: Message) -> Iterable[Any]:
         key = (type(pump), type(message), method_name)
-        if key not in found:
-            found[key] = named_handlers(*key)
-        handlers = found[key]
+        if key not in known:
+            known[key] = named_handlers(*key)
+        handlers = known[key]
         return find(pump, method_name, message) if handlers is None else bind(handlers, pump, message)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(MessagePump, "_get_dispatch_methods", find_quickly)
         patch.setattr(_callback, "_count_parameters", count_parameters)
-        patch.setattr(RuleSet, "__hash__", object.__hash__)  # Textual's is the same, in Python
-        yield found
+        patch.setattr(RuleSet, "__hash__", object.__hash__)  # Textual's own returns the same, but is Python code
+        yield known
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +125,7 @@ def forgotten_handlers(remembered_handlers: Handlers) -> None:
 
 
 def named_handlers(pump: type, message: type, method_name: str) -> list[tuple[type, str]] | None:
-    """Return the classes that handle `message` by a method's name, with that name; None if one does it by `@on`."""
+    """Return each class with a method named as a handler of `message`, and that name; None if a class uses `@on`."""
     handlers = []
     for cls in pump.__mro__:
         if vars(cls).get("_decorated_handlers", {}).keys() & set(message.__mro__):
@@ -155,8 +157,8 @@ def count_parameters(function: Any) -> int:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_style_rules() -> Iterator[None]:
-    """Parse each stylesheet once for all apps with the same variables: the rules do not change."""
-    found: dict[object, list[RuleSet]] = {}
+    """Parse each stylesheet once for all apps with the same variables."""
+    parsed: dict[object, list[RuleSet]] = {}
     numbers: dict[frozenset[tuple[str, str]], int] = {}
     parse, set_variables = Stylesheet._parse_rules, Stylesheet.set_variables
 
@@ -168,9 +170,9 @@ def shared_style_rules() -> Iterator[None]:
         if "number" not in vars(sheet):
             number_variables(sheet, sheet._variables)
         key = (vars(sheet)["number"], given, *named.items())
-        if key not in found:
-            found[key] = parse(sheet, *given, **named)
-        return found[key]
+        if key not in parsed:
+            parsed[key] = parse(sheet, *given, **named)
+        return parsed[key]
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Stylesheet, "set_variables", number_variables)
@@ -180,7 +182,7 @@ def shared_style_rules() -> Iterator[None]:
 
 @pytest.fixture(scope="session", autouse=True)
 def shared_themes() -> Iterator[None]:
-    """Read each of qcode's own themes and compute the colors of a theme once: they are the same in each app."""
+    """Read each theme of qcode and compute the colors of each theme once for all apps."""
     qcode_folders, read = theme.theme_folders(), theme.read_theme
     themes: dict[Path, Theme] = {}
     colors: dict[object, dict[str, str]] = {}

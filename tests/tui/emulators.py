@@ -1,4 +1,4 @@
-"""Two terminals that read the app's output: a strict one that measures text as qcode does, and the package pyte."""
+"""Two terminal emulators for the app's output: a strict one that measures text as qcode does, and the package pyte."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Cell = tuple[str, frozenset[tuple[str, str]], str]
 
 
 class Screen:
-    """A terminal's screen that measures text as qcode does, and ends the program of a sequence it does not know."""
+    """The screen of a terminal that measures text as qcode does. An unknown sequence fails the test."""
 
     def __init__(self, width: int, height: int) -> None:
         self.width, self.height = width, height
@@ -131,7 +131,7 @@ class Screen:
 
 
 class Pyte:
-    """The emulator `pyte`. It knows no links, no dim and no overline, and measures text by itself."""
+    """The emulator `pyte`. It does not support links, dim and overline, and has its own rules for the width of text."""
 
     def __init__(self, width: int, height: int) -> None:
         self.screen = pyte.Screen(width, height)
@@ -147,12 +147,12 @@ class Pyte:
 
 
 def rows_of(screen: pyte.Screen) -> list[list[pyte.screens.Char]]:
-    """Return the cells of a screen, as they are seen."""
+    """Return the cells of a screen with their visible attributes."""
     return [[seen(screen.buffer[y][x]) for x in range(screen.columns)] for y in range(screen.lines)]
 
 
 def seen(cell: pyte.screens.Char) -> pyte.screens.Char:
-    """Return the visible attributes of a cell: the foreground of a blank cannot."""
+    """Return a cell with its visible attributes. The foreground of a blank is not visible."""
     if cell.data == " " and not (cell.underscore or cell.reverse or cell.strikethrough):
         return pyte.screens.Char(" ", bg=cell.bg)
     return cell

@@ -1,4 +1,4 @@
-"""Starts the app on a scripted conversation, with everything fixed that could differ between runs."""
+"""Starts the app on a scripted conversation, with a fixed clock, size, theme and model name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SERVICES = frozenset(field.name for field in fields(Services))
 
 
 PATIENCE_S, MIN_PAUSES = 5.0, 300
-"""How long `Running.until` waits. The pauses give the app enough turns on a busy machine, where they take longer."""
+"""How long `Running.until` waits: both must have passed. On a busy machine the pauses take longer than the seconds."""
 
 
 @dataclass
@@ -48,11 +48,12 @@ class Running:
         return plain
 
     async def type(self, text: str) -> None:
-        """Insert `text` into the prompt at the cursor. Tests of single keys press them instead."""
+        """Insert `text` into the prompt at the cursor, without pressing keys."""
         self.app.widgets.prompt.insert(text)
         await self.pilot.pause()
 
     async def send(self, text: str) -> None:
+        """Insert `text` into the prompt and press Enter."""
         await self.type(text)
         await self.pilot.press("enter")
 
@@ -65,10 +66,11 @@ class Running:
 
     @property
     def screen(self) -> str:
+        """The text on the screen."""
         return rows_of(self.app)
 
     async def until(self, holds: Callable[[], bool]) -> None:
-        """Let the app work until `holds`; fail with the screen after `PATIENCE_S` and `MIN_PAUSES`."""
+        """Let the app work until `holds()`. After `PATIENCE_S` and `MIN_PAUSES`, fail with the text on the screen."""
         end, pauses = time.monotonic() + PATIENCE_S, 0
         while not holds():
             if time.monotonic() > end and pauses > MIN_PAUSES:
@@ -90,7 +92,7 @@ def rows_of(app: QcodeApp) -> str:
 
 
 def make_agent(conversation: Conversation, **given: Any) -> StagedAgent:
-    """Return an agent on a conversation; `given` are `Services` and arguments of `run_context`."""
+    """Return an agent on a conversation; `given` are fields of `Services` and arguments of `run_context`."""
     services = Services(**{name: value for name, value in given.items() if name in _SERVICES})
     context = run_context(**{name: value for name, value in given.items() if name not in _SERVICES})
     return StagedAgent(conversation, replace(context, is_trusted=services.is_trusted()), services)
@@ -120,9 +122,9 @@ async def until_ready(app: QcodeApp, pilot: Pilot[int]) -> None:
 async def running(
     conversation: Conversation, *, size: tuple[int, int] = (80, 24), may_hide: bool = False, **given: Any
 ) -> AsyncIterator[Running]:
-    """Start the app and wait until it handles keys. Its last state is painted: a widget that cannot be is a failure.
+    """Start the app and wait until it handles keys. At the end, fail if a widget of the last state cannot be painted.
 
-    `may_hide`: the test breaks a widget.
+    `may_hide`: the test breaks a widget on purpose.
     """
     clock = FixedClock()
     app = make_app(conversation, clock, **given)

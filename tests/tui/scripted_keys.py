@@ -22,7 +22,7 @@ CHOICES = (
 
 
 class ScriptedKeysService(KeysService):
-    """Refuses keys that start with "bad"; waits for `opened` if the test asks for it."""
+    """Refuses keys that start with "bad". With `waits`, a check waits until the test sets `opened`."""
 
     is_first: bool = False
     wants_theme: bool = False

@@ -1,4 +1,4 @@
-"""Scripted models to switch to, and a record of the choice."""
+"""A scripted service of models, which records the chosen model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent with stand-ins for its services, the app on it, and the context of a run without files."""
+"""An agent with fake services, the app with that agent, and the context of a run without files."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def run_context(
     folder: Path = NOWHERE,
     config_dir: Path = NOWHERE,
 ) -> RunContext:
-    """Return the context of a run in a trusted folder; `model` None: none is set."""
+    """Return the context of a run in a trusted folder. With `model` None, the settings have no model."""
     ui = Ui(
         theme=theme,
         bell=has_bell,
@@ -110,7 +110,7 @@ class NoFiles(FileIndex):
 
 
 class StagedTrust(TrustService):
-    """Scripted trust: `/trust` calls `trust`, every check reads `is_trusted`."""
+    """Trust that the test controls: `/trust` calls `trust`, and every check calls `is_trusted`."""
 
     def __init__(self, trust: Callable[[], str], is_trusted: Callable[[], bool]) -> None:
         self._trust = trust
@@ -230,13 +230,13 @@ class StagedAgent(Agent):
 
 
 def selection_of(name: str, *, is_last_resort: bool = False) -> Selection:
-    """Return the choice of a model by that name."""
+    """Return the selection of the model `provider/model`."""
     provider, _, model = name.partition("/")
     return Selection(replace(PROVIDERS["demo"], name=provider), model, "no key is set", is_last_resort)
 
 
 class StagedApp(QcodeApp):
-    """The app on a staged agent. It reports no sandbox, unless the test does."""
+    """The app with a staged agent. It shows the state of the sandbox only if the test sets `has_sandbox`."""
 
     def __init__(self, agent: StagedAgent, welcome: Welcome = WELCOME, options: AppOptions | None = None) -> None:
         selection = selection_of(agent.conversation.model, is_last_resort=agent.context.settings.model is None)
