@@ -18,7 +18,7 @@ from qcode.agent.context.attachments import Attachment, split_attached
 from qcode.agent.outcomes import ending_notice, requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult, StoredMessage, typed_prompt
-from qcode.agent.sessions.loader import assemble
+from qcode.agent.sessions.loader import NEVER_RUN, assemble
 from qcode.agent.sessions.records import is_a_prompt, redact_message
 from qcode.protocol.events import TurnEnded
 from qcode.protocol.messages import MARKER_KEY, Image, Message, Text, ToolCall, ToolResult
@@ -299,6 +299,9 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
         arguments = {}
     if result is None:
         return CallView(call.name, argument, arguments, "no result")
+    if display is None and result.content == NEVER_RUN:
+        state, _, reason = NEVER_RUN.rstrip(".").partition(": ")
+        return CallView(call.name, argument, arguments, state, reason)
     if display is None:
         state = "failed" if result.is_error else ""
         return CallView(call.name, argument, arguments, state, output=result.content, images=result.images)

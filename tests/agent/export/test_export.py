@@ -330,8 +330,8 @@ def test_truncated_call_has_no_marker_of_the_stored_session(form: ExportForm) ->
 def test_call_interrupted_by_a_crash_is_marked() -> None:
     tree = parsed(written("html", *SAID[:2]))
     card = next(item for item in tree.iter("details") if "call" in item.attrib["class"])
-    assert words(card).startswith("Run ls failednot run: qcode ended before")
-    assert "**Run** `ls` (failed)" in written("md", *SAID[:2])
+    assert words(card).startswith("Run ls not run qcode ended before this call was started")
+    assert "**Run** `ls` (not run · qcode ended before this call was started)" in written("md", *SAID[:2])
 
 
 @pytest.mark.parametrize("form", ["md", "html"])
