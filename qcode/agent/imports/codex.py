@@ -41,10 +41,10 @@ def is_subagent(records: Sequence[JsonObject]) -> bool:
 
 
 def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
-    """Convert the records of the session file `name`. `builder` must be empty, except for counts."""
+    """Convert the records of the session file `name`. `builder` must be new; it may have counts of skipped records."""
     header: JsonObject = records[0] if records else {}
     if isinstance(header.get("payload"), dict):
-        header = next((object_in(entry["payload"]) for entry in records if entry.get("type") == "session_meta"), {})
+        header = next((object_in(record["payload"]) for record in records if record.get("type") == "session_meta"), {})
     reader = _Reader(builder, text_in(header.get("cwd")))
     for record in records:
         if record is not header:
@@ -66,6 +66,7 @@ class _Reader:
         self.title = ""
 
     def add(self, record: JsonObject) -> None:
+        """Read a record of the current format, or an item of the older format or of a compaction."""
         payload, timestamp = record.get("payload"), text_in(record.get("timestamp"))
         kind = text_in(record.get("type"))
         if not isinstance(payload, dict):
@@ -100,7 +101,7 @@ class _Reader:
             self.title = text_in(payload.get("thread_name")) or self.title
 
     def _compacted(self, payload: JsonObject, timestamp: str) -> None:
-        """Read a compaction: the messages that replace all earlier ones, or their summary."""
+        """Read a compaction, which has the messages that replace all earlier ones, a summary of these, or both."""
         replacement = TranscriptBuilder()
         reader = _Reader(replacement, "")
         for item in objects_in(payload.get("replacement_history")):
@@ -123,9 +124,7 @@ class _Reader:
                 self._message(item, timestamp)
             case "reasoning":
                 texts = [
-                    text_in(entry.get("text"))
-                    for name in ("summary", "content")
-                    for entry in objects_in(item.get(name))
+                    text_in(part.get("text")) for name in ("summary", "content") for part in objects_in(item.get(name))
                 ]
                 builder.add_reply_block(Reasoning("\n\n".join(text for text in texts if text)), timestamp, self._model)
                 if "encrypted_content" in item and not any(texts):
@@ -171,7 +170,7 @@ class _Reader:
         return blocks
 
     def _result(self, item: JsonObject, timestamp: str) -> None:
-        output = item.get("output", item.get("tools"))
+        output = item.get("output", item.get("tools"))  # a search for tools has `tools`
         is_error = False
         if isinstance(output, dict) and "content" in output:
             is_error, output = output.get("success") is False, output.get("content")

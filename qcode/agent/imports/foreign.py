@@ -87,11 +87,13 @@ class _ReplyBlock:
 
 
 @dataclass(frozen=True, slots=True)
-class _ToolAnswer:
+class _ResultTime:
+    """The time of a result. The result itself is in `_results`, because it may precede its call."""
+
     timestamp: str
 
 
-_Event: TypeAlias = _Prompt | _ReplyBlock | _ToolAnswer | ForeignCompaction
+_Event: TypeAlias = _Prompt | _ReplyBlock | _ResultTime | ForeignCompaction
 
 
 class TranscriptBuilder:
@@ -99,9 +101,12 @@ class TranscriptBuilder:
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
+        """See `ForeignSession.left_out`."""
         self.bookkeeping: Counter[str] = Counter()
+        """See `ForeignSession.bookkeeping`."""
         self._events: list[_Event] = []
         self._results: defaultdict[str, deque[ToolResult]] = defaultdict(deque)
+        """The results by the id of their call, in file order: several calls may have the same id."""
 
     def add_prompt(self, blocks: Iterable[Block], timestamp: str = "", *, is_typed: bool = True) -> None:
         """Add a message of the user; `is_typed` is False if the program wrote it in the user's name."""
@@ -119,7 +124,7 @@ class TranscriptBuilder:
     ) -> None:
         """Add the result of a call, which may be anywhere before it or after it."""
         self._results[call_id].append(ToolResult(call_id, "", content, is_error, tuple(images)))
-        self._events.append(_ToolAnswer(timestamp))
+        self._events.append(_ResultTime(timestamp))
 
     def compact(self, messages: Iterable[Message], timestamp: str = "") -> None:
         """Add a compaction, unless all `messages` are empty."""
@@ -145,7 +150,7 @@ class TranscriptBuilder:
                 items.append(reply)
                 results = tuple(map(self._result_of, reply.message.calls))
                 continue
-            items += _user_messages([event for event in events if isinstance(event, _Prompt | _ToolAnswer)], results)
+            items += _user_messages([event for event in events if isinstance(event, _Prompt | _ResultTime)], results)
             items += [event for event in events if isinstance(event, ForeignCompaction)]
             results = ()
         items += _user_messages([], results)
@@ -182,10 +187,11 @@ class TranscriptBuilder:
 
 
 def _kind(event: _Event) -> type:
-    return _Prompt if isinstance(event, _ToolAnswer) else type(event)
+    """Return the type by which events are grouped; prompts and results between two replies are one group."""
+    return _Prompt if isinstance(event, _ResultTime) else type(event)
 
 
-def _user_messages(events: Sequence[_Prompt | _ToolAnswer], results: tuple[ToolResult, ...]) -> list[ForeignItem]:
+def _user_messages(events: Sequence[_Prompt | _ResultTime], results: tuple[ToolResult, ...]) -> list[ForeignItem]:
     """Return the messages between two replies: the results of the first reply, then the prompts.
 
     Text that the program wrote in the user's name precedes typed text, as attachments do. So typed text is the last.
@@ -194,11 +200,11 @@ def _user_messages(events: Sequence[_Prompt | _ToolAnswer], results: tuple[ToolR
     prompts = [event for event in events if isinstance(event, _Prompt)]
     added = [block for prompt in prompts if not prompt.is_typed for block in prompt.blocks]
     typed = [block for prompt in prompts if prompt.is_typed for block in prompt.blocks]
-    first = next((event.timestamp for event in events if event.timestamp), timestamp)
+    first_timestamp = next((event.timestamp for event in events if event.timestamp), timestamp)
     items: list[ForeignItem] = []
     if results and typed:
         # The turn was interrupted: it ends with its results, and the prompt begins another turn.
-        items.append(ForeignMessage(Message("user", results), first))
+        items.append(ForeignMessage(Message("user", results), first_timestamp))
         results = ()
     if blocks := (*results, *added, *typed):
         items.append(ForeignMessage(Message("user", blocks), timestamp, is_typed=bool(typed)))

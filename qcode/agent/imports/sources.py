@@ -96,20 +96,21 @@ def _files(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     def program_folder_of(variable: str, default: str) -> Path:
         return Path(env[variable]) if env.get(variable) else home / default
 
-    claude = program_folder_of("CLAUDE_CONFIG_DIR", ".claude")
-    codex = program_folder_of("CODEX_HOME", ".codex")
+    claude_folder = program_folder_of("CLAUDE_CONFIG_DIR", ".claude")
+    codex_folder = program_folder_of("CODEX_HOME", ".codex")
+    # The folder, the pattern of its files, and the index of the project's folder in their paths.
     locations: Sequence[tuple[Path, str, int | None]] = (
-        (claude / "projects", "*/*.jsonl", -2),
-        (codex / "sessions", "**/rollout-*.jsonl", None),
-        (codex / "archived_sessions", "rollout-*.jsonl", None),
+        (claude_folder / "projects", "*/*.jsonl", -2),
+        (codex_folder / "sessions", "**/rollout-*.jsonl", None),
+        (codex_folder / "archived_sessions", "rollout-*.jsonl", None),
         (home / ".qwen", "projects/*/chats/*.jsonl", -3),
         (home / ".qwen", "tmp/*/chats/session-*.json*", -3),
         (home / ".gemini", "tmp/*/chats/session-*.json*", -3),
     )
-    for folder, pattern, project_part in locations:
+    for folder, pattern, project_index in locations:
         for path in sorted(folder.glob(pattern)):
             if not _is_of_subagent(path):
-                yield path, path.parts[project_part] if project_part is not None else ""
+                yield path, path.parts[project_index] if project_index is not None else ""
 
 
 def _is_of_subagent(path: Path) -> bool:
@@ -189,6 +190,7 @@ def _read(path: Path, data: bytes) -> ForeignSession | None:
     reader = next((read for is_session, read in readers if is_session(records)), None)
     if reader is None or (reader is codex.read and codex.is_subagent(records)):
         return None
+    # qwen-code, a fork of Gemini CLI, also has sessions in the format of Gemini CLI; its folder tells them apart.
     program = {"program": gemini.QWEN} if reader is gemini.read_gemini and ".qwen" in path.parts else {}
     return reader(records, path.stem, builder, **program)
 

@@ -17,7 +17,7 @@ def converted(folder: Path, name: str, text: str, *, is_project: bool = False) -
     file = read_settings(path, str(folder), is_project=is_project)
     assert file is not None
     (add_codex_policy if path.suffix == ".rules" else add_gemini_policy)(file)
-    return file.settings
+    return file.findings
 
 
 def rules(found: list[ForeignSetting]) -> list[str]:

@@ -79,7 +79,7 @@ class ForeignSetting:
     changes: tuple[Change, ...] = ()
     """The changes that add an equivalent to the configuration of qcode."""
     why: str = ""
-    """Without changes: the reason, or a hint."""
+    """The reason if there are no changes, or a hint what to do instead."""
     losses: tuple[str, ...] = ()
     """A line for each part that `changes` do not cover."""
     is_unenforced: bool = False
@@ -98,7 +98,7 @@ class SettingsFile:
     """The path for the user."""
     text: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
-    settings: list[ForeignSetting] = field(default_factory=list)
+    findings: list[ForeignSetting] = field(default_factory=list)
 
     @property
     def is_toml(self) -> bool:
@@ -136,15 +136,18 @@ class SettingsFile:
         value = self.table(*keys[:-1]).get(keys[-1])
         return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 
-    def add_misshapen_table(self, *keys: str, may_deny: bool = False) -> None:
-        """Add a finding if the value at a path is neither a table nor empty. `may_deny`: it may contain a denial."""
+    def report_invalid_table(self, *keys: str, may_deny: bool = False) -> None:
+        """Add a finding if the value at a path is neither a table nor empty.
+
+        `may_deny`: the value may contain a denial, which would be lost.
+        """
         value = self.table(*keys[:-1]).get(keys[-1])
         if value and not isinstance(value, Mapping):
             name, location = ".".join(keys), self.location(*keys)
             self.add(ForeignSetting("setting", name, location, why="it is not a table", is_unenforced=may_deny))
 
-    def add(self, setting: ForeignSetting) -> None:
-        self.settings.append(setting)
+    def add(self, finding: ForeignSetting) -> None:
+        self.findings.append(finding)
 
 
 def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | None:

@@ -72,7 +72,10 @@ _OPENCODE_HINTS = {
 
 @dataclass(frozen=True, slots=True)
 class ImportFolders:
-    """Finds the folders of a program. The files of the project at `root` are read only if `reads_project`."""
+    """The folders in which the configuration of a program may be.
+
+    The files of the project at `root` are read only if `reads_project`.
+    """
 
     env: Mapping[str, str]
     root: Path
@@ -107,7 +110,7 @@ def find(program: str, locations: ImportFolders) -> Iterator[tuple[ForeignSettin
 
 
 def _findings_in(file: SettingsFile) -> Iterator[tuple[ForeignSetting, bool]]:
-    return ((setting, file.is_project) for setting in file.settings)
+    return ((setting, file.is_project) for setting in file.findings)
 
 
 def _claude(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
@@ -182,9 +185,9 @@ def _policies(
         file = locations.settings(path, is_project=is_project)
         if file is None:
             continue
-        if file.settings:
+        if file.findings:
             is_unenforced = denial_word in file.text or not file.text
-            file.settings[:] = [replace(problem, is_unenforced=is_unenforced) for problem in file.settings]
+            file.findings[:] = [replace(finding, is_unenforced=is_unenforced) for finding in file.findings]
         else:
             convert(file)
         yield from _findings_in(file)

@@ -168,14 +168,17 @@ def convert_command(
 def read_commands(
     folder: Path,
     home: str,
-    project: Path | None,
+    inside: Path | None,
     suffix: str,
     convert: Callable[[str], ConvertedPrompt],
     prefix: str = "",
 ) -> Iterator[ForeignSetting]:
-    """Yield the commands in the files of a folder."""
+    """Yield the commands in the files of a folder whose names end with `suffix`; `prefix` is put before each name.
+
+    `home` is the home folder, for the shown paths. Links out of the folder `inside` are not followed; None allows all.
+    """
     problems: list[str] = []
-    for stem, file in named_files(folder, problems, inside=project, suffix=suffix):
+    for stem, file in named_files(folder, problems, inside=inside, suffix=suffix):
         name, location = f"{prefix}{stem}", shown_path(file, home)
         try:
             if suffix == ".toml":
@@ -193,10 +196,10 @@ def _fields(front_matter: FrontMatter) -> dict[str, object]:
     return {name: plain_value(field.value) for name, field in front_matter.fields.items()}
 
 
-def read_agents(folder: Path, home: str, project: Path | None, program: str) -> Iterator[ForeignSetting]:
-    """Yield the agents in the files of a folder."""
+def read_agents(folder: Path, home: str, inside: Path | None, program: str) -> Iterator[ForeignSetting]:
+    """Yield the agents in the Markdown files of a folder; see `read_commands` for `home` and `inside`."""
     problems: list[str] = []
-    for stem, file in named_files(folder, problems, inside=project, suffix=".md"):
+    for stem, file in named_files(folder, problems, inside=inside, suffix=".md"):
         location = shown_path(file, home)
         try:
             front_matter = read_markdown(file)
@@ -226,19 +229,19 @@ def convert_agent(stem: str, fields: Mapping[str, object], body: str, location: 
 
 
 class _Agent:
-    """The front matter of an agent during conversion.
-
-    `header` is the front matter in qcode's form. `limits` are its numbers, which a definition has as numbers and a file
-    as text. `losses` has a line for each part that is not converted.
-    """
+    """The front matter of an agent during conversion."""
 
     def __init__(self, entry: dict[str, object]) -> None:
         self._entry = entry
+        """The fields of the other program that are not read yet."""
         self.header: dict[str, object] = {
             "description": single_spaced(str(entry.pop("description", None) or ""), 1_000)
         }
+        """The front matter in qcode's form."""
         self.limits: dict[str, Any] = {}
+        """The numbers in `header`, as numbers: fields that are read from a file are text."""
         self.losses: list[str] = []
+        """A line for each part that is not converted."""
         entry.pop("name", None)
 
     def convert(self, program: str) -> None:
@@ -247,12 +250,12 @@ class _Agent:
         if isinstance(tools, Mapping):
             self._convert_tool_switches(tools)
         elif tools is not None:
-            self._tools("tools", tools)
+            self._convert_tools("tools", tools)
         if "disallowedTools" in entry:
-            self._tools("disallowedTools", entry.pop("disallowedTools"))
-        self._turns(entry.pop("max_turns", None) or entry.pop("maxTurns", None))
+            self._convert_tools("disallowedTools", entry.pop("disallowedTools"))
+        self._convert_turns(entry.pop("max_turns", None) or entry.pop("maxTurns", None))
         if program == "opencode":
-            self._permission(entry.pop("permission", None))
+            self._convert_permission(entry.pop("permission", None))
             if entry.pop("mode", "subagent") == "primary":
                 self.losses.append("`mode: primary`: it is a sub-agent in qcode")
         elif entry.get("approvalMode") == "plan":
@@ -264,7 +267,7 @@ class _Agent:
             entry.pop("kind")
         self.losses += [f"`{single_spaced(str(key), 60)}` has no effect" for key in entry]
 
-    def _tools(self, field: str, entry: object) -> None:
+    def _convert_tools(self, field: str, entry: object) -> None:
         names = entry if isinstance(entry, list) else str(entry).replace(",", " ").split()
         if "*" in names:
             return
@@ -279,11 +282,11 @@ class _Agent:
         on = [name for name, value in tools.items() if _is_enabled(value) and name != "*"]
         off = [name for name, value in tools.items() if not _is_enabled(value) and name != "*"]
         if not _is_enabled(tools.get("*", True)):
-            self._tools("tools", on)
+            self._convert_tools("tools", on)
         elif off:
-            self._tools("disallowedTools", off)
+            self._convert_tools("disallowedTools", off)
 
-    def _permission(self, entry: object) -> None:
+    def _convert_permission(self, entry: object) -> None:
         """Convert `permission` of OpenCode: tools that it denies completely."""
         for tool, effect in entry.items() if isinstance(entry, Mapping) else ():
             name = _claude_tool(str(tool))
@@ -294,7 +297,7 @@ class _Agent:
             elif effect != "allow":
                 self.losses.append(f"`permission.{single_spaced(str(tool), 60)}`: the rules of the conversation apply")
 
-    def _turns(self, entry: object) -> None:
+    def _convert_turns(self, entry: object) -> None:
         if entry is None:
             return
         text = str(entry)

@@ -40,7 +40,7 @@ _RULE = re.compile(r"([^()]+)\((.*)\)", re.DOTALL)
 def add_claude_rules(file: SettingsFile, source: Source) -> None:
     """Add the rules and the mode in `permissions` of Claude Code or qwen-code."""
     table = file.table("permissions")
-    file.add_misshapen_table("permissions", may_deny=True)
+    file.report_invalid_table("permissions", may_deny=True)
     for effect in EFFECTS:
         for text in _rule_texts(file, effect, "permissions", effect):
             add_rule(file, effect, text, _with_claude_tool(text), source, file.location("permissions", effect, text))
@@ -109,7 +109,7 @@ def add_gemini_rules(file: SettingsFile) -> None:
 
 def add_opencode_rules(file: SettingsFile) -> None:
     """Add `permission` of OpenCode, in which the last matching pattern decides; in qcode a denial always wins."""
-    file.add_misshapen_table("permission", may_deny=file.values.get("permission") == "deny")
+    file.report_invalid_table("permission", may_deny=file.values.get("permission") == "deny")
     for tool, value in file.table("permission").items():
         name = CLAUDE_TOOLS.get(tool.lower(), "")
         patterns = dict(value) if isinstance(value, Mapping) else {"*": value}

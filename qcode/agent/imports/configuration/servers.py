@@ -41,11 +41,15 @@ class _Server:
 
     def __init__(self, name: str, entry: Mapping[str, Any], convert_references: Callable[[str], str]) -> None:
         self.name = name
-        self.entry = dict(entry)  # the keys of the other program that are not read yet
+        self.entry = dict(entry)
+        """The keys of the other program that are not read yet."""
         self.convert_references = convert_references
-        self.values: dict[str, Any] = {}  # the keys of qcode
-        self.losses: list[str] = []  # a line for each part that is not converted
-        self.denied: tuple[str, ...] = ()  # the tools that must not be offered
+        self.values: dict[str, Any] = {}
+        """The keys of qcode."""
+        self.losses: list[str] = []
+        """A line for each part that is not converted."""
+        self.denied: tuple[str, ...] = ()
+        """The tools that must not be offered."""
 
     def pop(self, key: str, kind: type[ValueT]) -> ValueT | None:
         """Remove and return a value of the entry, None if missing; raise `NotConvertibleError` for another type."""
@@ -55,12 +59,14 @@ class _Server:
         return value
 
     def strings(self, key: str) -> list[str]:
+        """Remove and return a list of strings, empty if missing; raise `NotConvertibleError` for another type."""
         items = self.pop(key, list) or []
         if not all(isinstance(item, str) for item in items):
             raise NotConvertibleError(f"`{key}` must be a list of strings")
         return [str(item) for item in items]
 
     def table(self, key: str) -> dict[str, str]:
+        """Remove and return a table of texts, empty if missing; raise `NotConvertibleError` for another type."""
         table = self.pop(key, dict) or {}
         if not all(isinstance(item, str | int | float) for item in table.values()):
             raise NotConvertibleError(f"`{key}` must have strings as values")
@@ -244,7 +250,7 @@ _CONVERTERS: Mapping[str, tuple[Callable[[_Server], None], Callable[[str], str]]
 
 def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], disabled: tuple[str, ...] = ()) -> None:
     """Add the servers in a table of a file; those in `disabled` are not started."""
-    file.add_misshapen_table(*path)
+    file.report_invalid_table(*path)
     for name, entry in file.table(*path).items():
         location = file.location(*path, name)
         try:

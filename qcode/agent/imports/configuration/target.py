@@ -31,7 +31,7 @@ from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 Status: TypeAlias = Literal["new", "same", "taken", "lost", "read"]
-"""The plan for a finding. `new`: it is written.
+"""The state of a finding: only a `new` one is written.
 
 `same`: qcode already has this setting. `taken`: qcode has another setting of this name. `lost`: it cannot be converted.
 `read`: qcode reads the file as it is.
@@ -67,17 +67,17 @@ class Target:
         if not setting.changes:
             return Row(setting, "read" if setting.is_read else "lost", setting.why, is_project)
         text, files = self._text, dict(self._files)
-        states: list[Status] = []
+        statuses: list[Status] = []
         for change in setting.changes:
             try:
-                state, why = self._add(change)
+                status, why = self._add(change)
             except (ValueError, ConfigError) as problem:
-                state, why = "lost", str(problem)
-            if state in ("taken", "lost"):
+                status, why = "lost", str(problem)
+            if status in ("taken", "lost"):
                 self._text, self._files = text, files
-                return Row(setting, state, why, is_project)
-            states.append(state)
-        return Row(setting, "new" if "new" in states else "same", "", is_project)
+                return Row(setting, status, why, is_project)
+            statuses.append(status)
+        return Row(setting, "new" if "new" in statuses else "same", "", is_project)
 
     def _add(self, change: Change) -> tuple[Status, str]:
         values: Mapping[str, Any] = tomllib.loads(self._text)
