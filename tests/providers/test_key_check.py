@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from qcode.agent.keys.connect import KeyCheck, check_key
+from qcode.agent.keys.connect import KeyVerdict, check_key
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import Timeouts
 from qcode.providers.registry import PROVIDERS, connect
@@ -15,7 +15,7 @@ from tests.fakes.server import PROTOCOLS, FakeServer, ProtocolName
 KEY = "sk-canary-0123456789abcdef"
 
 
-def checked(protocol: str, address: str, key: str = KEY, key_path: str = "", limit_s: float = 15.0) -> KeyCheck:
+def checked(protocol: str, address: str, key: str = KEY, key_path: str = "", limit_s: float = 15.0) -> KeyVerdict:
     provider = connect(PROVIDERS[protocol], base_url=address, api_key=key, timeouts=Timeouts(connect=1.0))
     return asyncio.run(check_key(provider, key_path, limit_s))
 
@@ -23,7 +23,7 @@ def checked(protocol: str, address: str, key: str = KEY, key_path: str = "", lim
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_accepted_key_gives_the_models(protocol: ProtocolName) -> None:
     with FakeServer(protocol, [], api_key=KEY) as server:
-        assert checked(protocol, server.base_url) == KeyCheck("accepted", models=("fake-1", "fake-2"))
+        assert checked(protocol, server.base_url) == KeyVerdict("accepted", models=("fake-1", "fake-2"))
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

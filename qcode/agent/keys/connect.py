@@ -326,8 +326,8 @@ _ACCEPTED_KINDS = (ErrorKind.QUOTA, ErrorKind.RATE_LIMIT)
 
 
 @dataclass(frozen=True, slots=True)
-class KeyCheck:
-    """The result of checking a key."""
+class KeyVerdict:
+    """The verdict of the host on a key. `CheckedKey` is a key with an acceptable verdict."""
 
     verdict: Literal["accepted", "refused", "unknown"]
     """`unknown`: the host could not be reached, or gave no clear answer."""
@@ -337,7 +337,7 @@ class KeyCheck:
     """The models that the host listed."""
 
 
-async def check_key(provider: Provider, key_path: str = "", limit_s: float = CHECK_TIMEOUT_S) -> KeyCheck:
+async def check_key(provider: Provider, key_path: str = "", limit_s: float = CHECK_TIMEOUT_S) -> KeyVerdict:
     """Check the key of `provider` within `limit_s` seconds, and close the provider. Raises only if cancelled.
 
     `key_path`: see `ProviderSpec`.
@@ -346,27 +346,27 @@ async def check_key(provider: Provider, key_path: str = "", limit_s: float = CHE
         async with asyncio.timeout(limit_s):
             if key_path and isinstance(provider, OpenAISdkProvider):
                 await provider.check_path(key_path)
-            return KeyCheck("accepted", models=await provider.model_names())
+            return KeyVerdict("accepted", models=await provider.model_names())
     except TimeoutError:
-        return KeyCheck("unknown", f"{provider.name} did not answer within {limit_s:g} s")
+        return KeyVerdict("unknown", f"{provider.name} did not answer within {limit_s:g} s")
     except ProviderError as error:
         return _check_result(error)
     except (AttributeError, TypeError, ValueError):
         # The SDK failed on an unexpected response body, which says nothing about the key.
-        return KeyCheck("unknown", f"{provider.name} did not return a list of models")
+        return KeyVerdict("unknown", f"{provider.name} did not return a list of models")
     finally:
         await provider.close()
 
 
-def _check_result(error: ProviderError) -> KeyCheck:
+def _check_result(error: ProviderError) -> KeyVerdict:
     if error.kind in (ErrorKind.AUTH, ErrorKind.NO_CREDENTIAL):
         # The key may be valid but restricted to other requests.
         if error.status == 403 and _LACKS_SCOPE.search(error.message):
-            return KeyCheck("accepted", "the key is valid but cannot list models")
-        return KeyCheck("refused", error.message)
+            return KeyVerdict("accepted", "the key is valid but cannot list models")
+        return KeyVerdict("refused", error.message)
     if error.kind in _ACCEPTED_KINDS:
-        return KeyCheck("accepted", error.message)
-    return KeyCheck("unknown", error.message)
+        return KeyVerdict("accepted", error.message)
+    return KeyVerdict("unknown", error.message)
 
 
 _CONNECT_S = 5.0
@@ -390,24 +390,24 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *,
     return tuple(lines)
 
 
-async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret | None) -> KeyCheck:
+async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret | None) -> KeyVerdict:
     """Check `key` with the host of `spec`; None checks the current credential, if the host needs one."""
     address, source = address_of(spec, settings, keys.env)
     value, key_source = (key.reveal(), "") if key is not None else keys.key_of(spec)
     if key is None and (failure := keys.failure_of(spec)):
-        return KeyCheck("refused", failure)
+        return KeyVerdict("refused", failure)
     timeouts = Timeouts(connect=min(_CONNECT_S, settings.network_for(spec.name).connect_timeout_s))
     try:
         provider = registry.connect(
             spec, base_url=address, api_key=value, key_source=key_source, timeouts=timeouts, base_url_source=source
         )
     except ProviderError as error:
-        return KeyCheck("refused", error.message)
+        return KeyVerdict("refused", error.message)
     return await check_key(provider, spec.key_path)
 
 
 def store(keys: Keys, spec: ProviderSpec, key: Secret) -> StoredKey:
-    """Store the key; raise `KeyStoreError` if neither the keyring nor the file works."""
+    """Store the key; raise `KeyStoreError` if the key file cannot be written."""
     if keys.store is None:
         raise KeyStoreError("keys cannot be stored here")
     return keys.store.store(registry.key_name(spec), key)

@@ -12,7 +12,7 @@ from functools import partial
 from qcode.agent.crash import redact_in_crash_reports
 from qcode.agent.keys.connect import (
     CredentialRow,
-    KeyCheck,
+    KeyVerdict,
     check,
     credential_row,
     credential_rows,
@@ -132,7 +132,7 @@ def _login(context: AuthContext, spec: ProviderSpec, *, is_checked: bool) -> int
         write_stdout(f"{spec.name} needs no key; nothing was stored\n")
         return 0
     redact_in_crash_reports(key)
-    checked = asyncio.run(check(context.settings, context.keys, spec, key)) if is_checked else KeyCheck("unknown")
+    checked = asyncio.run(check(context.settings, context.keys, spec, key)) if is_checked else KeyVerdict("unknown")
     if checked.verdict == "refused":
         raise QcodeError(
             f"{checked.note}; nothing was stored (use --no-check to store it without a check)", ExitCode.NO_CREDENTIAL
