@@ -81,12 +81,13 @@ def open_tracing(env: Mapping[str, str], redact: Callable[[str], str]) -> Tracin
 
 
 class Tracing:
-    """Turns events and requests into spans and measurements. `session_id` returns the id of the open session."""
+    """Converts events and requests to spans and measurements."""
 
     def __init__(
         self, tracers: TracerProvider, meters: MeterProvider, redact: Callable[[str], str], *, captures: bool
     ) -> None:
         self.session_id: Callable[[], str] = str
+        """Returns the id of the open session."""
         self._providers = (tracers, meters)
         self._redact = redact
         self._captures = captures
@@ -99,8 +100,9 @@ class Tracing:
             "gen_ai.client.operation.duration", "s", explicit_bucket_boundaries_advisory=_DURATION_BOUNDS
         )
         self._turns: dict[str, StartedSpan] = {}
-        """The running turns by the id of the call that started them; the id of the user's turn is empty."""
+        """The running turns by their id: that of the call that started the sub-agent, empty for the user's turn."""
         self._calls: dict[str, StartedSpan] = {}
+        """The running tool calls by their id."""
         self._turn_ids: dict[str, str] = {}
         """The ids of the running turns by their prompts: a request has its prompt, but not the id of its turn."""
         self._retries: dict[str, Retry] = {}
@@ -120,6 +122,7 @@ class Tracing:
         """Do nothing: the spans and histograms have the same figures for each request."""
 
     def watch(self, provider: Provider) -> Provider:
+        """Return a provider whose requests become spans."""
         return TracedProvider(provider, self)
 
     def close(self) -> None:
@@ -137,23 +140,23 @@ class Tracing:
         for provider in self._providers:
             provider.force_flush(int(FLUSH_S * 1_000))
 
-    def _observe(self, event: TurnEvent, agent: str) -> None:
-        """Observe an event of a turn. `agent` is the call that started a sub-agent, empty for the user's turn."""
+    def _observe(self, event: TurnEvent, turn_id: str) -> None:
+        """Observe an event of the turn with this id."""
         match event:
             case TurnStarted(prompt=prompt):
-                self._turn_ids[prompt] = agent
-                self._failed.discard(agent)
-                name = "sub-agent" if agent else "qcode"
-                parent = self._calls.get(agent, self._turns.get("")) if agent else None
+                self._turn_ids[prompt] = turn_id
+                self._failed.discard(turn_id)
+                name = "sub-agent" if turn_id else "qcode"
+                parent = self._calls.get(turn_id, self._turns.get("")) if turn_id else None
                 facts = {"gen_ai.agent.name": name, "gen_ai.conversation.id": self.session_id()}
-                self._turns[agent] = self._begin_span(f"invoke_agent {name}", "invoke_agent", parent, facts)
-                self._capture(self._turns[agent][0], "gen_ai.input.messages", lambda: [_part("user", prompt)])
+                self._turns[turn_id] = self._begin_span(f"invoke_agent {name}", "invoke_agent", parent, facts)
+                self._capture(self._turns[turn_id][0], "gen_ai.input.messages", lambda: [_part("user", prompt)])
             case Retry():
-                self._retries[agent] = event
+                self._retries[turn_id] = event
             case ToolStarted(call=call):
                 facts = {"gen_ai.tool.name": call.name, "gen_ai.tool.call.id": call.call_id}
                 facts["gen_ai.tool.type"] = "function"
-                span = self._begin_span(f"execute_tool {call.name}", "execute_tool", self._turns.get(agent), facts)
+                span = self._begin_span(f"execute_tool {call.name}", "execute_tool", self._turns.get(turn_id), facts)
                 self._calls[call.call_id] = span
                 self._capture(span[0], "gen_ai.tool.call.arguments", lambda: call.arguments)
             case ToolFinished(call=call, outcome=outcome, state=state):
@@ -162,13 +165,13 @@ class Tracing:
                     facts = {"gen_ai.tool.name": call.name}
                     self._end(started, "execute_tool", facts, "" if state == "done" else state)
             case TurnEnded():
-                self._end_turn(event, agent)
+                self._end_turn(event, turn_id)
             case _:
                 pass
 
-    def _end_turn(self, event: TurnEvent, agent: str) -> None:
-        span = self._turns.pop(agent, None)
-        if span is None or not isinstance(event, TurnEnded):
+    def _end_turn(self, event: TurnEnded, turn_id: str) -> None:
+        span = self._turns.pop(turn_id, None)
+        if span is None:
             return
         calls = event.api_calls
         span[0].set_attributes(
@@ -180,13 +183,13 @@ class Tracing:
                 **_usage(event.usage),
             }
         )
-        self._turn_ids = {prompt: turn_id for prompt, turn_id in self._turn_ids.items() if turn_id != agent}
+        self._turn_ids = {prompt: other_id for prompt, other_id in self._turn_ids.items() if other_id != turn_id}
         error = event.error.kind if event.error is not None else ""
         self._end(span, "invoke_agent", {}, error)
 
     def begin_request(self, provider: Provider, request: ModelRequest) -> tuple[StartedSpan, Attributes, str]:
-        """Start the span of a model request; return it with the attributes of its measurements, and its turn."""
-        agent = self._turn_ids.get(typed_text(request.messages[0]), "") if request.messages else ""
+        """Start the span of a model request; return it, the attributes of its measurements, and the id of its turn."""
+        turn_id = self._turn_ids.get(typed_text(request.messages[0]), "") if request.messages else ""
         facts: Attributes = {
             "gen_ai.provider.name": _PROVIDER_NAMES.get(provider.name, provider.name),
             "gen_ai.request.model": request.model,
@@ -195,26 +198,26 @@ class Tracing:
         if address.hostname:
             facts["server.address"] = address.hostname
             facts["server.port"] = address.port or (443 if address.scheme == "https" else 80)
-        retry = self._retries.pop(agent, None)
+        retry = self._retries.pop(turn_id, None)
         kind = "first"
         if retry is not None:
             kind = "continuation" if retry.is_continuation else "escalation"
-        if agent in self._failed or (retry is not None and retry.reason != "max_tokens"):
+        if turn_id in self._failed or (retry is not None and retry.reason != "max_tokens"):
             kind = "retry"  # the first retries are sent at once and emit no `Retry` event
-        self._failed.discard(agent)
+        self._failed.discard(turn_id)
         request_facts: Attributes = {"gen_ai.request.max_tokens": request.max_tokens, "qcode.attempt.kind": kind}
         if retry is not None:
             request_facts |= {"qcode.attempt.number": retry.attempt, "qcode.attempt.reason": retry.reason}
         span = self._begin_span(
-            f"chat {request.model}", "chat", self._turns.get(agent), facts | request_facts, is_client=True
+            f"chat {request.model}", "chat", self._turns.get(turn_id), facts | request_facts, is_client=True
         )
         self._capture(span[0], "gen_ai.input.messages", lambda: [_message(message) for message in request.messages])
-        return span, facts, agent
+        return span, facts, turn_id
 
-    def end_request(self, started: StartedSpan, facts: Attributes, agent: str, reply: ReplyFacts, error: str) -> None:
-        """End the span of a model request of the turn `agent`. `reply` are the facts of the reply so far."""
+    def end_request(self, started: StartedSpan, facts: Attributes, turn_id: str, reply: ReplyFacts, error: str) -> None:
+        """End the span of a model request of the turn `turn_id`. `reply` has the facts of the reply so far."""
         if error:
-            self._failed.add(agent)
+            self._failed.add(turn_id)
         if reply.usage is not None:
             started[0].set_attributes(_usage(reply.usage))
             for kind, count in (("input", reply.usage.input), ("output", reply.usage.output)):
@@ -254,6 +257,7 @@ class Tracing:
 
     @property
     def captures(self) -> bool:
+        """Whether spans include texts of the conversation."""
         return self._captures
 
     def _capture(self, span: Span, name: str, value: Callable[[], Any]) -> None:
@@ -297,7 +301,7 @@ class TracedProvider:
         self._tracing = tracing
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ReplyEvent]:
-        span, facts, agent = self._tracing.begin_request(self._provider, request)
+        span, facts, turn_id = self._tracing.begin_request(self._provider, request)
         reply_facts, error = ReplyFacts(), "cancelled"
         stream = self._provider.stream(request)
         try:
@@ -312,7 +316,7 @@ class TracedProvider:
         finally:
             if isinstance(stream, AsyncGenerator):
                 await stream.aclose()  # a cancelled reply closes its connection at once
-            self._tracing.end_request(span, facts, agent, reply_facts, error)
+            self._tracing.end_request(span, facts, turn_id, reply_facts, error)
 
     async def model_names(self) -> tuple[str, ...]:
         return await self._provider.model_names()
