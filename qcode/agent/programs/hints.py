@@ -23,7 +23,7 @@ _JSON_TYPES: Mapping[object, str] = {
     bool: "boolean",
     type(None): "null",
 }
-_NAMES: Mapping[type, str] = {
+_TYPE_NAMES: Mapping[type, str] = {
     str: "a string",
     int: "an integer",
     float: "a number",
@@ -166,12 +166,13 @@ def _plain_value(hint: type, value: Json, path: str) -> Any:
 def _require_type(hint: type, value: Json, path: str) -> Any:
     # In Python a bool is an int, in JSON it is not.
     if not isinstance(value, hint) or (isinstance(value, bool) and hint is not bool):
-        raise ValueError(f"{path or 'the value'} must be {_NAMES[hint]}, not {_NAMES[type(value)]}")
+        raise ValueError(f"{path or 'the value'} must be {_TYPE_NAMES[hint]}, not {_TYPE_NAMES[type(value)]}")
     return value
 
 
 def _choice(choices: Any, value: Json, path: str) -> Any:
     for choice in choices:
+        # In Python 1 == True and 1 == 1.0.
         if choice == value and type(choice) is type(value):
             return choice
     raise ValueError(f"{path or 'the value'} must be one of {', '.join(map(repr, choices))}")

@@ -220,11 +220,15 @@ class AnswerType:
 
     def value(self, answer: str) -> Any:
         """Return an answer converted to the type, None if it is invalid."""
+        # The schema passes each valid answer to `_keep_answer`, which converts it.
         return None if self.schema.read(answer) is None else self._accepted_value
 
 
 class AgentTurns:
-    """The turns of one agent, one at a time. `approve` decides their approvals; without it, they are denied."""
+    """The turns of one agent, one at a time.
+
+    `approve` decides their approvals; without it they are decided as in pipe mode (`decision_without_user`).
+    """
 
     def __init__(
         self,
@@ -288,9 +292,12 @@ class TurnStream:
         self._reply_note = ""
         self._end_event: TurnEnded | None = None
         self._result: Result[Any] | None = None
-        self._tasks: set[asyncio.Task[Any]] = set()  # approvals, and the start of tool servers
+        self._tasks: set[asyncio.Task[Any]] = set()
+        """The running approvals, and the start of tool servers."""
         self._notices: deque[Notice] = deque()
+        """Notices about failed approvals, to be yielded after the current event."""
         self._steering_texts: list[str] = []
+        """The steering messages from before the start of the turn."""
         self._started_at = time.monotonic()
         self._read_lock = asyncio.Lock()
         self._events = self._run()
