@@ -79,7 +79,7 @@ class Toolbox:
     _internal_tools: tuple[Tool, ...]
     """The tools of the program that opened the agent, which are always offered."""
     _one_way: tuple[ToolSpec, ...]
-    """Tools that are offered and never run; they end the turn (`--exit-tools`)."""
+    """Tools that are offered and never run; their calls are reported as signals (`--exit-tools`)."""
     _has_patches: bool
     """Whether models may be offered `apply_patch`."""
     _nested_instructions: Callable[[], NestedInstructions] | None

@@ -216,7 +216,7 @@ class ServerPool:
                         entry.failure = str(error)
         return None
 
-    async def give_up(self, path: Path, reason: str) -> None:
+    async def disable(self, path: Path, reason: str) -> None:
         """End the server of a file for a reason, and do not start it again."""
         entry = self._entry(path)
         if entry is not None:

@@ -36,7 +36,7 @@ from qcode.values import dataclass
 WAIT_S = 2.0
 """Seconds that the result of a call waits for the check of its edits."""
 MAX_CHECK_S = 120.0
-"""A server that takes longer than this, for example to read a very large project, is not used again."""
+"""The time limit of a check. A server that exceeds it, for example in a very large project, is not used again."""
 MAX_FILES = 10
 """The maximum number of files of one call that are checked."""
 MAX_TEXT_BYTES = 1_000_000
@@ -48,7 +48,7 @@ _MAX_FORMAT_DIFF_LINES = 60
 
 
 @dataclass(frozen=True, slots=True)
-class CheckResult:
+class Finding:
     """A finding about one file: its new problems, or the output of a configured command that failed."""
 
     label: str
@@ -75,13 +75,14 @@ class CheckResult:
 class _Check:
     """A running check of an edited file."""
 
-    def __init__(self, path: Path, before: str | None, task: asyncio.Task[list[CheckResult]]) -> None:
+    def __init__(self, path: Path, before: str | None, task: asyncio.Task[list[Finding]]) -> None:
         self.path = path
-        self.before = before  # the text whose problems the model knows, None for a new file
+        self.before = before
+        """The text whose problems the model knows, None for a new file."""
         self.task = task
 
     @property
-    def findings(self) -> list[CheckResult]:
+    def findings(self) -> list[Finding]:
         """The findings of a check that is done."""
         if self.task.cancelled() or self.task.exception() is not None:
             return []
@@ -104,8 +105,11 @@ class AfterEdit:
         self.checks: dict[Path, _Check] = {}
         self._last_problems: dict[Path, tuple[str, tuple[Problem, ...]]] = {}
         self._scope: CommandScope | None = None
-        self._is_tested = True  # False while there are edits after the last run of the test command
-        self._rounds = 0  # how often the end of this turn was prevented
+        """The scope of the latest edit of this turn, None without an edit."""
+        self._is_tested = True
+        """False while there are edits after the last run of the test command."""
+        self._rounds = 0
+        """How often the end of this turn was prevented."""
         self._warnings: list[str] = []
 
     # Calls
@@ -135,8 +139,8 @@ class AfterEdit:
 
     def _with_findings(self, outcome: ToolOutcome, paths: set[str]) -> ToolOutcome:
         """Add the findings of all finished checks; findings about files not in `paths` are from earlier edits."""
-        current = [finding for path, finding in self._finished_checks() if str(path) in paths]
-        late = [finding for path, finding in self._finished_checks() if str(path) not in paths]
+        current = [finding for path, finding in self._available_findings() if str(path) in paths]
+        late = [finding for path, finding in self._available_findings() if str(path) not in paths]
         for path in [path for path, check in self.checks.items() if check.task.done()]:
             del self.checks[path]
         self._warnings += self._servers.problems()
@@ -158,7 +162,7 @@ class AfterEdit:
             problems=clean("\n".join(lines)),
         )
 
-    def _finished_checks(self) -> Iterator[tuple[Path, CheckResult]]:
+    def _available_findings(self) -> Iterator[tuple[Path, Finding]]:
         for path, check in self.checks.items():
             if check.task.done():
                 yield from ((path, finding) for finding in check.findings)
@@ -201,36 +205,36 @@ class AfterEdit:
         earlier = self.checks.pop(path, None)
         if earlier is not None:
             earlier.task.cancel()
-        after, before = self._text(edit.after), self._text(edit.before)
+        after, before = self._text_of(edit.after), self._text_of(edit.before)
         if after is None:
             return None
         before = earlier.before if earlier is not None else before
-        check_file = self._check(path, before, after, scope)
+        check_file = self._run_check(path, before, after, scope)
         check = _Check(path, before, asyncio.get_running_loop().create_task(check_file))
         self.checks[path] = check
         return check
 
-    def _text(self, data: bytes | None) -> str | None:
+    def _text_of(self, data: bytes | None) -> str | None:
         """Return the text of a file; None for no file, and for one that is too large or not text."""
         try:
             return None if data is None or len(data) > MAX_TEXT_BYTES else text_file.decode(data, "the file").text
         except Refused:
             return None
 
-    async def _check(self, path: Path, before: str | None, after: str, scope: CommandScope) -> list[CheckResult]:
+    async def _run_check(self, path: Path, before: str | None, after: str, scope: CommandScope) -> list[Finding]:
         label = self._workspace.show(path)
         problems, run = await asyncio.gather(
-            self._problems(path, before, after), self._commands.run("check", str(path), scope)
+            self._find_problems(path, before, after), self._commands.run("check", str(path), scope)
         )
-        results = [CheckResult(label, problems)] if problems else []
+        results = [Finding(label, problems)] if problems else []
         if run is not None and run.failure:
             output = bounded_text(
                 clean(f"{run.line}\n{run.failure}"), _MAX_OUTPUT_CHARS, lambda: self._workspace.scratch
             )
-            results.append(CheckResult(label, output=output))
+            results.append(Finding(label, output=output))
         return results
 
-    async def _problems(self, path: Path, before: str | None, after: str) -> tuple[Problem, ...]:
+    async def _find_problems(self, path: Path, before: str | None, after: str) -> tuple[Problem, ...]:
         """Return the new problems of a file, from its server or a checker; none if there is neither."""
         has_checker = language_of(path, self._settings.servers) is not None or self._checkers.has_checker(path)
         if not has_checker or not await asyncio.to_thread(self._may_check):
@@ -239,7 +243,7 @@ class AfterEdit:
             async with asyncio.timeout(MAX_CHECK_S):
                 old, new = await self._old_and_new_problems(path, before, after)
         except TimeoutError:
-            await self._servers.give_up(path, f"a check took longer than {MAX_CHECK_S:g} s")
+            await self._servers.disable(path, f"a check took longer than {MAX_CHECK_S:g} s")
             return ()
         except (OSError, RuntimeError, ValueError):
             return ()  # for example, the sandbox no longer works
@@ -302,7 +306,7 @@ class AfterEdit:
         scope, self._warnings = self._scope, [*self._warnings, *self._servers.problems()]
         if scope is None or not scope.policy.is_trusted:
             return ""
-        late = [finding for _, finding in self._finished_checks() if finding.is_error]
+        late = [finding for _, finding in self._available_findings() if finding.is_error]
         is_last = self._rounds >= self._settings.max_rounds
         blocks = []
         if late and not is_last:
