@@ -288,12 +288,10 @@ async def wait_for(
     try:
         if not await _has_ended(program, context) and context.jobs is not None:
             limit.move(MAX_JOB_S)
-            earlier, incomplete = collector.collected_bytes()
             job = context.jobs.adopt(
                 command,
                 program,
-                earlier,
-                incomplete,
+                *collector.collected_bytes(),
                 earlier_s=clock() - started_at,
                 scratch=scratch,
                 limit=context.max_output_chars,
