@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.running import NO_KEYRING
-from tests.e2e.warm import of_the_machine, warm
+from tests.e2e.warm import machine_variables, warm
 
 ROOT = Path(__file__).parents[2]
 PAGES = [
@@ -95,7 +95,7 @@ class PageRunner:
         program = programs / "qcode"
         program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "{base}/client.py" "{base}/s" "$@"\n')
         program.chmod(0o755)
-        machine = of_the_machine()
+        machine = machine_variables()
         self.environment = {
             **machine,
             "PATH": f"{programs}{os.pathsep}{machine['PATH']}",

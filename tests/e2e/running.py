@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.warm import of_the_machine, warm
+from tests.e2e.warm import machine_variables, warm
 from tests.fakes.server import FakeServer, ProtocolName, wire_of
 
 KEY = "sk-canary-0123456789abcdef"
@@ -21,15 +21,17 @@ KEY_VARIABLES: Mapping[str, str] = {
     "gemini": "GEMINI_API_KEY",
 }
 NO_KEYRING = "keyring.backends.fail.Keyring"
-_OF_THE_INTERPRETER = ("PYTHON", "LANG", "LC_")
+_INTERPRETER_PREFIXES = ("PYTHON", "LANG", "LC_")
+"""The prefixes of variables that configure the interpreter."""
 HELLO = 'def hello(name):\n    return f"Hello, {name}"\n'
 
 
 @dataclass(frozen=True)
 class Finished:
-    """A run that ended."""
+    """The result of a run."""
 
     code: int
+    """The exit code, minus n if signal n ended the run."""
     out: str
     err: str
 
@@ -46,13 +48,13 @@ class Finished:
 
 
 class CliRunner:
-    """Runs qcode in an empty workspace with an empty home.
-
-    If it `is_warm`, a run is a fork of an interpreter that has loaded qcode, unless its environment configures the
-    interpreter itself.
-    """
+    """Runs qcode in an empty workspace with an empty home."""
 
     is_warm = True
+    """Whether a run is a fork of an interpreter that has loaded qcode.
+
+    A run whose variables configure the interpreter itself, such as `PYTHONPATH`, is always a new process.
+    """
 
     def __init__(self, base: Path) -> None:
         self.home = base / "home"
@@ -61,9 +63,9 @@ class CliRunner:
         self.work.mkdir()
 
     def environment(self, extra: Mapping[str, str] | None = None) -> dict[str, str]:
-        """Return an environment without any key, proxy or setting of the machine."""
+        """Return the variables of a run, without any key, proxy or setting of the machine; `extra` adds others."""
         own = {"HOME": str(self.home), "NO_COLOR": "1", "PYTHON_KEYRING_BACKEND": NO_KEYRING}
-        return {**of_the_machine(), **own, **(extra or {})}
+        return {**machine_variables(), **own, **(extra or {})}
 
     def run(
         self,
@@ -89,7 +91,7 @@ class CliRunner:
 
     def can_fork(self, env: Mapping[str, str] | None) -> bool:
         """Return whether a run with these variables may be a fork."""
-        return self.is_warm and not any(name.startswith(_OF_THE_INTERPRETER) for name in env or ())
+        return self.is_warm and not any(name.startswith(_INTERPRETER_PREFIXES) for name in env or ())
 
     def ask(self, server: FakeServer, *arguments: str, stdin: bytes | None = None) -> Finished:
         """Run qcode against `server`, with the key of its protocol."""

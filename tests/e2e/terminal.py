@@ -21,18 +21,18 @@ from tests.e2e.warm import warm
 
 PATIENCE_S = 20.0
 TRUST_QUESTION = "No, keep it restricted"
-_LOOK_AGAIN_S = 0.2
+_POLL_S = 0.2
 _GUARD_S = 0.6
-"""Time after which keys count as answers to a question that is shown, with room for a slow machine."""
-_TIME_TO_LEAVE_S = 2.0
-"""Time for a program to end after its terminal is gone, before it is killed."""
+"""Seconds after which a question that is shown accepts keys as answers. The app itself needs less."""
+_EXIT_S = 2.0
+"""Seconds that a program may take to exit after its terminal was closed, before it is killed."""
 
 
 class Terminal:
-    """qcode on a screen of `columns` by `rows`. Only reads wait; nothing sleeps.
+    """qcode in a terminal of `columns` by `rows`. Methods wait only by reading its output.
 
     If the runner is warm, qcode is a fork of an interpreter that has loaded the app. An empty value in `env` removes
-    the variable. `about_folder` is the key that answers the trust question; None if the question is not expected.
+    the variable. `about_folder` is the key that answers the trust question; None if that question is not expected.
     """
 
     def __init__(
@@ -73,13 +73,13 @@ class Terminal:
 
     @property
     def exit_code(self) -> int | None:
-        """The exit code; None while the program runs, and if a signal ended it."""
+        """The exit code; None while the program runs, or if a signal ended it."""
         code = self._child.code
         return None if code is None or code < 0 else code
 
     @property
     def modes(self) -> dict[int, bool]:
-        """The private modes (DECSET) that the program touched, and whether each is on now."""
+        """The private modes (DECSET) that the program has set or reset, and whether each is on now."""
         return {int(mode): which == "h" for mode, which in re.findall(r"\x1b\[\?(\d+)([hl])", self.raw)}
 
     @property
@@ -91,14 +91,14 @@ class Terminal:
     def wait_for(self, expected: str | Callable[[str], bool], timeout_s: float = PATIENCE_S) -> str:
         """Read until the screen shows `expected`; return the screen. Fail with the screen after `timeout_s`.
 
-        A function is asked again now and then, also while nothing is written: it may press keys itself.
+        If `expected` is a function, it is also called while the program writes nothing, because it may press keys.
         """
         deadline = time.monotonic() + timeout_s
         while True:
             text = self.text
             if (expected in text) if isinstance(expected, str) else expected(text):
                 return text
-            if not self._read(_LOOK_AGAIN_S):
+            if not self._read(_POLL_S):
                 raise AssertionError(f"it ended ({self._ending()}) and had not shown {expected!r}:\n{self.text}")
             if time.monotonic() > deadline:
                 raise AssertionError(f"the screen did not show {expected!r} in {timeout_s:g} s:\n{self.text}")
@@ -109,16 +109,16 @@ class Terminal:
             data = data[os.write(self._child.fd, data) :]
 
     def answer_trust(self, key: str) -> str:
-        """Answer the question about the folder; return it."""
+        """Answer the trust question; return the screen that showed it."""
         return self.answer(TRUST_QUESTION, key)
 
     def answer(self, question: str, key: str) -> str:
-        """Wait until the screen shows `question`, and until keys count as answers; press `key`, return the screen."""
-        asked = self.wait_for(question)
-        since = time.monotonic()
-        self.wait_for(lambda _: time.monotonic() - since > _GUARD_S)
+        """Wait until the screen shows `question` and accepts keys, and press `key`; return the screen before that."""
+        question_screen = self.wait_for(question)
+        shown_at = time.monotonic()
+        self.wait_for(lambda _: time.monotonic() - shown_at > _GUARD_S)
         self.press(key)
-        return asked
+        return question_screen
 
     def send_signal(self, number: int) -> None:
         os.kill(self.pid, number)
@@ -130,13 +130,13 @@ class Terminal:
     def wait_for_end(self) -> int | None:
         """Read until the program has ended; return its exit code, None if a signal ended it."""
         deadline = time.monotonic() + PATIENCE_S
-        while self._read(_LOOK_AGAIN_S):
+        while self._read(_POLL_S):
             assert time.monotonic() < deadline, f"the program did not end:\n{self.text}"
         self._child.wait(PATIENCE_S)
         return self.exit_code
 
     def hang_up(self) -> int:
-        """Take the terminal away, as closing its window does; return the exit code, minus n if signal n ended it."""
+        """Close the terminal, as closing its window does; return the exit code, minus n if signal n ended qcode."""
         self._child.close()
         try:
             return self._child.wait(PATIENCE_S)
@@ -153,7 +153,7 @@ class Terminal:
         if self._child.code is None:
             self._child.close()
             try:
-                self._child.wait(_TIME_TO_LEAVE_S)
+                self._child.wait(_EXIT_S)
             except TimeoutError:
                 self._child.kill()
         self._child.close()
@@ -168,7 +168,7 @@ class Terminal:
             return True
         try:
             data = os.read(self._child.fd, 65_536)
-        except OSError:  # Linux says so if no program has the terminal open
+        except OSError:  # on Linux: no program has the terminal open any more
             return False
         if not data:
             return False
@@ -179,11 +179,13 @@ class Terminal:
 
 
 class _Child:
-    """A program in a new terminal, of which `fd` is the other side. `code` is minus n if signal n ended it."""
+    """A program in a new terminal."""
 
     pid: int
     fd: int
+    """The test's side of the terminal."""
     code: int | None = None
+    """The exit code, minus n if signal n ended the program; None while it runs."""
 
     def wait(self, timeout_s: float) -> int:
         """Return the exit code.
@@ -199,7 +201,7 @@ class _Child:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Take the terminal away."""
+        """Close the terminal."""
         raise NotImplementedError
 
     def kill(self) -> None:
@@ -256,26 +258,29 @@ class _Process(_Child):
 
 
 def _plain(piece: str) -> str:
-    """Leave out sequences the emulator takes for text: kitty's key protocol (`CSI > ... u`, `CSI < u`)."""
-    for odd in ("\x1b[>25u", "\x1b[>1u", "\x1b[<u"):
-        piece = piece.replace(odd, "")
+    """Return `piece` without the sequences of kitty's key protocol, which the emulator would show as text."""
+    for sequence in ("\x1b[>25u", "\x1b[>1u", "\x1b[<u"):
+        piece = piece.replace(sequence, "")
     return piece
 
 
 class Answering:
-    """Answers each question with `key`, once the screen is still, until `expected` shows: earlier keys are a draft."""
+    """A function for `wait_for` that answers each question with `key` until the screen shows `expected`.
+
+    It waits until the screen no longer changes, because keys pressed before that would become a draft.
+    """
 
     def __init__(self, terminal: Terminal, expected: str, key: str = "y") -> None:
         self._terminal = terminal
-        self._wanted = expected
+        self._expected = expected
         self._key = key
         self._shown = ""
-        self._since = 0.0
+        self._changed_at = 0.0
 
     def __call__(self, text: str) -> bool:
         if text != self._shown:
-            self._shown, self._since = text, time.monotonic()
-        elif "› 1 Yes" in text and time.monotonic() - self._since > 0.5:
-            self._since = time.monotonic()
+            self._shown, self._changed_at = text, time.monotonic()
+        elif "› 1 Yes" in text and time.monotonic() - self._changed_at > 0.5:
+            self._changed_at = time.monotonic()
             self._terminal.press(self._key)
-        return self._wanted in text
+        return self._expected in text

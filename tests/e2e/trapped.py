@@ -1,4 +1,4 @@
-"""A repository full of traps: each part that is run, imported or obeyed leaves a file in `sprung`."""
+"""A repository full of traps: programs, modules and settings that leave a file in `sprung` if something runs them."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ STRANGE = "strange\x1b]0;PWNED\x07\x1b[2J.txt"
 
 
 class TrappedRunner(CliRunner):
-    """A workspace in which everything is a trap. `is_loud`: the configuration of git is one as well."""
+    """A workspace in which everything is a trap. With `is_loud`, the configuration of git is one, too."""
 
     is_warm = False  # the traps trigger while a program starts
 
@@ -91,11 +91,11 @@ class TrappedRunner(CliRunner):
         self._lay_git(is_loud=is_loud)
 
     def trap(self, name: str) -> str:
-        """Return a shell script that springs."""
+        """Return a shell script that leaves a file in `sprung`."""
         return f'#!/bin/sh\necho "$0 $*" > "{self.sprung}/{name}-$$"\n'
 
     def springs(self) -> list[str]:
-        """Return which traps were sprung."""
+        """Return the names and the arguments of the traps that ran."""
         return sorted(f"{path.name}: {path.read_text().strip()}" for path in self.sprung.iterdir())
 
     def _lay_files(self) -> None:
@@ -149,7 +149,7 @@ class TrappedRunner(CliRunner):
             (self.work / inner / "config").write_text(loud)
         (self.work / "pointing").mkdir()
         (self.work / "pointing/.git").write_text("gitdir: ../bare\n")
-        # Older than the index, so that a look at the state has to ask about its content.
+        # Older than the index, so that `git status` must read the content, which runs the filters.
         os.utime(self.work / "README.md", (1, 1))
         if is_loud:
             (self.work / ".gitmodules").write_text(f'[submodule "sub"]\n\tpath = sub\n\turl = ext::{self.work}/trap\n')

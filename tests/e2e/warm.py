@@ -1,8 +1,8 @@
 """Runs qcode in a separate process without loading it again: a warm interpreter forks for each run.
 
-Unlike a start, a fork loads nothing and destroys no modules at its end; in a pipe, its demo model has no pauses. The
-process, its streams or terminal, folder, environment and exit code are real. `tests/e2e/test_warm.py` compares both
-ways; tests of the start itself start a new interpreter.
+Unlike a new interpreter, a fork loads no modules, and destroys none at its end. In pipe mode its demo model has no
+pauses. The process, its streams or terminal, folder, environment and exit code are real. `tests/e2e/test_warm.py`
+compares forks with new interpreters; tests of the start itself use a new interpreter.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ from tests.fakes.disk import skip_fsync
 
 ROOT = Path(__file__).parents[2]
 _MAX_BYTES = 2**20
-_NEVER_FIRST = ("qcode.__main__",)
-"""Modules that run on import."""
-_OF_THE_APP = ("qcode.tui", "qcode.cli.app")
+_RUN_ON_IMPORT = ("qcode.__main__",)
+_APP_MODULES = ("qcode.tui", "qcode.cli.app")
 _LOADED_BY_THE_APP = (
     "textual.drivers.linux_driver",
     "textual.pilot",
@@ -56,18 +55,18 @@ _LOADED_LATE = (
     "anyio._backends._asyncio",
     "keyring.backends.fail",
 )
-"""Other modules that runs load. `tests/arch/test_start_up.py` checks the modules of a real start."""
+"""Modules of other packages that a run loads late. `tests/arch/test_start_up.py` checks the modules of a real start."""
 
 
 class Warm:
-    """The interpreter that forks. With `has_app` it has loaded the app as well, whose runs have a terminal."""
+    """The interpreter that forks. With `has_app` it has also loaded the app, and its runs have a terminal."""
 
     def __init__(self, has_app: bool = False) -> None:
         self._socket, theirs = socket.socketpair()
         self._server = subprocess.Popen(
             [sys.executable, "-m", "tests.e2e.warm", str(theirs.fileno()), "app" if has_app else "pipe"],
             cwd=ROOT,
-            env=of_the_machine(),
+            env=machine_variables(),
             pass_fds=(theirs.fileno(),),
             stdin=subprocess.DEVNULL,
         )
@@ -81,7 +80,7 @@ class Warm:
         self._server.wait()
 
     def start(self, request: bytes, descriptors: Sequence[int]) -> int:
-        """Start a run with these standard streams, which are closed here, and return its process id."""
+        """Start a run with these standard streams, close them in this process, and return the process id of the run."""
         socket.send_fds(self._socket, [request], list(descriptors))
         for descriptor in descriptors:
             os.close(descriptor)
@@ -90,17 +89,17 @@ class Warm:
         return started
 
     def wait(self, pid: int, timeout_s: float | None = None) -> int:
-        """Wait for the end of a run that was started, and return its exit code, minus n if signal n ended it.
+        """Wait for the end of a run, and return its exit code, minus n if signal n ended it.
 
         Raises:
-            TimeoutError: It did not end in `timeout_s`.
+            TimeoutError: The run did not end in `timeout_s`.
         """
         while pid not in self._ended:
             self._read(timeout_s)
         return self._ended.pop(pid)
 
     def _read(self, timeout_s: float | None = None) -> int | None:
-        """Read a line of the server. Return the process id of a start; note an end."""
+        """Read a line of the server: return the process id of a new run, or store the exit code of an ended one."""
         while b"\n" not in self._unread:
             if not select.select([self._socket], [], [], timeout_s)[0]:
                 raise TimeoutError
@@ -117,9 +116,9 @@ class Warm:
     def run(
         self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], stdin: bytes | None, timeout: float
     ) -> tuple[int, bytes, bytes]:
-        """Return exit code (minus n if signal n ended it), standard output and standard error, as a start would.
+        """Run qcode; return its exit code (minus n if signal n ended it), standard output and standard error.
 
-        After `timeout` seconds the run is killed and a `subprocess.TimeoutExpired` is raised.
+        After `timeout` seconds kill the run and raise `subprocess.TimeoutExpired`.
         """
         request = json.dumps({"arguments": arguments, "cwd": str(cwd), "env": dict(env)}) + "\n"
         given = os.open(os.devnull, os.O_RDONLY) if stdin is None else None
@@ -146,9 +145,9 @@ class Warm:
 
 
 class Forked:
-    """A run whose standard input and output are pipes, as a `subprocess.Popen` has them.
+    """A run whose standard input and output are pipes, with the interface of `subprocess.Popen`.
 
-    It is killed at the end of a `with` block. `standard_error` is an open file, which stays the caller's.
+    It is killed at the end of a `with` block. `standard_error` is an open file, which the caller closes.
     """
 
     def __init__(self, arguments: Sequence[str], cwd: Path, env: Mapping[str, str], standard_error: IO[bytes]) -> None:
@@ -184,12 +183,12 @@ class Forked:
 
 @functools.cache
 def warm(has_app: bool = False) -> Warm:
-    """Return an interpreter of this test process; it ends when the test process does."""
+    """Return the warm interpreter of this test process, which ends together with the test process."""
     return Warm(has_app)
 
 
-def of_the_machine() -> dict[str, str]:
-    """Return the variables of the machine that a run gets."""
+def machine_variables() -> dict[str, str]:
+    """Return the environment variables that a run gets from the machine."""
     return {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
 
 
@@ -217,28 +216,28 @@ def _exchanged(readable: list[int], writable: int | None, given: bytes) -> tuple
 def _load(has_app: bool) -> None:
     import qcode
 
-    left_out = _NEVER_FIRST if has_app else _NEVER_FIRST + _OF_THE_APP
+    left_out = _RUN_ON_IMPORT if has_app else _RUN_ON_IMPORT + _APP_MODULES
     for module in pkgutil.walk_packages(qcode.__path__, "qcode."):
         if not any(module.name == name or module.name.startswith(f"{name}.") for name in left_out):
             importlib.import_module(module.name)
     for name in _LOADED_LATE + (_LOADED_BY_THE_APP if has_app else ()):
         importlib.import_module(name)
     _compile_initializers()
-    # A run of a busy machine may need longer to import an SDK than a user would wait for the names of models.
+    # On a busy machine, importing an SDK may take longer than the product waits for the names of models.
     sys.modules["qcode.agent.models.client"].ASK_TIMEOUT_S = 60.0  # type: ignore[attr-defined]
     if not has_app:
         skip_demo_pauses().__enter__()
     skip_fsync().__enter__()
     skip_public_certificates().__enter__()
-    # A child that looked for garbage here would copy all of it.
+    # A garbage collection in a child would copy all of this memory.
     gc.collect()
     gc.freeze()
 
 
 def _compile_initializers() -> None:
-    """Make an instance of each value class, or try to: that compiles its `__init__`, as `qcode.values` explains.
+    """Call each value class once: even a failing call compiles its `__init__`, as `qcode.values` explains.
 
-    Otherwise each run would compile a hundred of them, which takes as long as all else that a short run does.
+    Otherwise each run would compile a hundred of them, which takes as long as the other work of a short run.
     """
     for name, module in list(sys.modules.items()):
         if name.startswith("qcode."):
@@ -287,7 +286,7 @@ def _report_ended(requests: socket.socket) -> None:
 
 
 def _become(request: dict[str, object], descriptors: Sequence[int]) -> None:
-    """Take on streams, folder, environment and arguments, as a new interpreter would have them."""
+    """Take over the streams, folder, environment and arguments that a new interpreter would get."""
     for number, descriptor in enumerate(descriptors):
         os.dup2(descriptor, number)
         os.close(descriptor)
@@ -307,9 +306,9 @@ def _become(request: dict[str, object], descriptors: Sequence[int]) -> None:
 
 
 def _exit(code: object) -> None:
-    """End as the interpreter does, but without destroying its modules, which takes ten times as long as a short run.
+    """Exit without destroying the modules, which takes ten times as long as a short run.
 
-    Return if the interpreter has to do it, because it reports something.
+    Return if the interpreter must exit itself, because it has an error to report.
     """
     threading._shutdown()  # type: ignore[attr-defined]  # waits for threads; runs the exit functions of executors
     atexit._run_exitfuncs()

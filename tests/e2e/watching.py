@@ -1,6 +1,6 @@
-"""Records the programs, connections, imports and writes of a run, with `strace` and with audit hooks of Python.
+"""Records the programs, connections, imports and writes of a run, with `strace` or with audit hooks of Python.
 
-Audit hooks see only the first process, but need no program and no permission.
+Audit hooks see only the first process, but they need neither a program nor a permission.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ _PORT = re.compile(r"sin6?_port=htons\((\d+)\)")
 
 
 class Watch(Protocol):
+    """A way to watch a run."""
+
     def command(self, arguments: Sequence[str]) -> list[str]:
-        """Return the argv that runs qcode and is watched."""
+        """Return the command line of a watched run of qcode."""
         ...
 
     def complaints(self, work: Path, port: int) -> list[str]:
@@ -59,11 +61,14 @@ class Watch(Protocol):
 
 
 class Strace:
+    """Watches all processes of a run with `strace`."""
+
     def __init__(self, log: Path) -> None:
         self._log = log
 
     @staticmethod
     def works() -> bool:
+        """Return whether `strace` is installed and may trace programs."""
         program = shutil.which("strace")
         done = (
             None
@@ -97,6 +102,8 @@ class Strace:
 
 
 class Audit:
+    """Watches the first process of a run with audit hooks."""
+
     def __init__(self, log: Path) -> None:
         self._log = log
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.docs.blocks import ROOT, Block, blocks_of
 from tests.e2e.running import NO_KEYRING
-from tests.e2e.warm import of_the_machine
+from tests.e2e.warm import machine_variables
 from tests.release.test_release_files import copied
 
 PROGRAMS = (
@@ -31,7 +31,7 @@ def clean_machine(base: Path) -> dict[str, str]:
     for name in PROGRAMS:
         (programs / name).symlink_to(shutil.which(name) or f"/bin/{name}")
     (programs / "python3").symlink_to(Path(sys.base_prefix) / "bin/python3")
-    machine = {name: value for name, value in of_the_machine().items() if name not in ("PATH", "VIRTUAL_ENV")}
+    machine = {name: value for name, value in machine_variables().items() if name not in ("PATH", "VIRTUAL_ENV")}
     return {**machine, "HOME": str(home), "PATH": str(programs), "PYTHON_KEYRING_BACKEND": NO_KEYRING}
 
 

@@ -18,7 +18,7 @@ import yaml
 from qcode.cli.flags import FLAGS
 from tests.arch.sources import ROOT
 from tests.e2e.running import NO_KEYRING
-from tests.e2e.warm import of_the_machine
+from tests.e2e.warm import machine_variables
 
 WORKFLOWS = [ROOT / ".github/workflows/check.yml", ROOT / ".github/workflows/release.yml", ROOT / ".gitlab-ci.yml"]
 DOCKERFILE = (ROOT / "Dockerfile").read_text(encoding="utf-8")
@@ -207,7 +207,7 @@ def test_steps_of_the_container_work_in_an_empty_environment(tmp_path: Path) -> 
     for folder in (home, home / ".qcode", work):
         folder.mkdir()
         folder.chmod(0o777)  # as the container does
-    machine = {name: value for name, value in of_the_machine().items() if name != "PATH"}
+    machine = {name: value for name, value in machine_variables().items() if name != "PATH"}
     env = {**machine, "HOME": str(home), "PATH": f"{Path(sys.base_prefix)}/bin:/usr/bin:/bin"}
     script = build.replace("/opt/qcode", str(tmp_path / "qcode"))
     subprocess.run(["bash", "-ec", script], cwd=source, env=env, check=True, capture_output=True, timeout=800)

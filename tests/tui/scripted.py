@@ -55,7 +55,7 @@ STORED_AT = "2026-11-20T14:03:00"
 
 
 class ScriptedConversation(Conversation):
-    """Plays `scripts` in order, one for each submit; further turns end immediately."""
+    """Plays `scripts` in order, one for each turn; further turns end immediately."""
 
     session_id = "s1"
     model = ""
@@ -191,13 +191,15 @@ class ScriptedConversation(Conversation):
 
 
 class ScriptedBackground(Background):
-    """`calls` are the running calls that could be moved to the background."""
+    """Records the calls that the user moves to the background."""
 
     calls: tuple[str, ...] = ()
+    """The running calls that can be moved to the background."""
 
     def __init__(self) -> None:
         self.moved: list[str] = []
         self.refusal = ""
+        """The error of `move`; empty for none."""
 
     def move(self, call_id: str) -> None:
         if self.refusal:
@@ -210,13 +212,16 @@ class ScriptedBackground(Background):
 
 
 class ScriptedLibrary(SessionLibrary):
-    """One session, named `title`; `made` is the usage of naming it, `named` its new name."""
+    """A library with one session."""
 
     title = ""
+    """The title of the session."""
 
     def __init__(self) -> None:
         self.named = ""
+        """The title that `make_title` gives to the session."""
         self.made: TurnUsage | None = None
+        """The usage of `make_title`; None if it makes no title."""
 
     def latest(self) -> str | None:
         return "s1"
