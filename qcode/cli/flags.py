@@ -9,7 +9,6 @@ from __future__ import annotations
 from qcode import __version__
 
 VERSION = f"qcode {__version__}"
-
 PROVIDER_PLACEHOLDER = ("PROVIDER",)
 """Stands for the names of providers that take a key; the completion scripts insert them."""
 
