@@ -11,7 +11,7 @@ from typing import Any
 
 from qcode.agent.imports.configuration.findings import AddRule, AddServer, Change, SetMode
 from qcode.agent.imports.configuration.programs import PROGRAMS, ImportFolders, find
-from qcode.agent.imports.configuration.target import Row, Target
+from qcode.agent.imports.configuration.target import PlannedSetting, Target
 from qcode.agent.options import RunContext
 from qcode.cli.arguments import CommandLineError, parse_subcommand
 from qcode.cli.context import folder_context
@@ -54,7 +54,9 @@ def run_import(arguments: Sequence[str]) -> int:
     return ExitCode.FAILED if denials else ExitCode.OK
 
 
-def _plan_import(program: str, folders: ImportFolders, user_target: Target, project: Target | None) -> list[Row]:
+def _plan_import(
+    program: str, folders: ImportFolders, user_target: Target, project: Target | None
+) -> list[PlannedSetting]:
     return [
         (project if is_project and project is not None else user_target).plan(setting, is_project=is_project)
         for setting, is_project in find(program, folders)
@@ -62,7 +64,7 @@ def _plan_import(program: str, folders: ImportFolders, user_target: Target, proj
 
 
 def _lines(
-    plans: Mapping[str, Sequence[Row]], context: RunContext, files: Sequence[str], *, is_written: bool
+    plans: Mapping[str, Sequence[PlannedSetting]], context: RunContext, files: Sequence[str], *, is_written: bool
 ) -> Iterator[str]:
     rows = [row for plan in plans.values() for row in plan]
     for program, plan in plans.items():
@@ -92,7 +94,7 @@ def _lines(
         yield "files in .qcode have changed: qcode asks whether you trust them at the next start"
 
 
-def _row_lines(row: Row) -> Iterator[str]:
+def _row_lines(row: PlannedSetting) -> Iterator[str]:
     setting = row.setting
     name = visible(single_spaced(setting.name, _MAX_SHOWN))
     results = [_change_text(change) for change in setting.changes] if row.status in ("new", "same") else []
@@ -115,12 +117,12 @@ def _change_text(change: Change) -> str:
     return f"{change.folder}/{change.name.replace(':', '/')}.md"
 
 
-def _as_json(plans: Mapping[str, Sequence[Row]], files: Sequence[str]) -> JsonObject:
+def _as_json(plans: Mapping[str, Sequence[PlannedSetting]], files: Sequence[str]) -> JsonObject:
     rows: list[Any] = [_row(program, row) for program, plan in plans.items() for row in plan]
     return {"items": rows, "written": list(files)}
 
 
-def _row(program: str, row: Row) -> JsonObject:
+def _row(program: str, row: PlannedSetting) -> JsonObject:
     setting = row.setting
     return {
         "program": program,

@@ -39,8 +39,8 @@ Status: TypeAlias = Literal["new", "same", "taken", "lost", "read"]
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
-    """The plan for one finding."""
+class PlannedSetting:
+    """A finding, and whether it is written."""
 
     setting: ForeignSetting
     status: Status
@@ -62,10 +62,10 @@ class Target:
         parse_toml(self._text, config_file)
         self._files: dict[Path, str] = {}
 
-    def plan(self, setting: ForeignSetting, *, is_project: bool) -> Row:
+    def plan(self, setting: ForeignSetting, *, is_project: bool) -> PlannedSetting:
         """Add the changes of a finding to the plan, if they overwrite nothing."""
         if not setting.changes:
-            return Row(setting, "read" if setting.is_read else "lost", setting.why, is_project)
+            return PlannedSetting(setting, "read" if setting.is_read else "lost", setting.why, is_project)
         text, files = self._text, dict(self._files)
         statuses: list[Status] = []
         for change in setting.changes:
@@ -75,9 +75,9 @@ class Target:
                 status, why = "lost", str(problem)
             if status in ("taken", "lost"):
                 self._text, self._files = text, files
-                return Row(setting, status, why, is_project)
+                return PlannedSetting(setting, status, why, is_project)
             statuses.append(status)
-        return Row(setting, "new" if "new" in statuses else "same", "", is_project)
+        return PlannedSetting(setting, "new" if "new" in statuses else "same", "", is_project)
 
     def _add(self, change: Change) -> tuple[Status, str]:
         values: Mapping[str, Any] = tomllib.loads(self._text)
