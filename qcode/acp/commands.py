@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
+from qcode.agent.permissions import NO_RULES, Permissions
 from qcode.protocol.approvals import NO_OPTIONS, TurnOptions, effective_mode, mode_label
 from qcode.protocol.errors import QcodeError
 from qcode.protocol.tools import Refused
@@ -18,7 +19,6 @@ from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from qcode.agent.agent import Agent
-    from qcode.agent.permissions import Permissions
     from qcode.agent.skills.skill import Skill
 
 BUILT_IN = {
@@ -239,7 +239,7 @@ def _permissions(permissions: Permissions) -> str:
         [
             f"Mode {mode_label(effective_mode(permissions.mode, is_trusted=permissions.is_trusted))}{trust}",
             "Rules:",
-            *(rules or ["  none: calls the mode does not allow ask first"]),
+            *(rules or [f"  {NO_RULES}"]),
             "Decisions of this session:",
             *(calls or ["  none yet"]),
         ]

@@ -48,6 +48,8 @@ session or in the folder; the user denied it; the user answered a question, appr
 CheckedKind: TypeAlias = Literal["shell", "read", "write", "fetch"]
 CHECKED_KINDS: tuple[CheckedKind, ...] = ("shell", "read", "write", "fetch")
 """The kinds of values that `Permissions.check` judges: a command, a path to read or write, a URL."""
+NO_RULES = "none: qcode asks before each call that the mode does not allow"
+"""Stands for the list of rules if there are none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from qcode.agent.call_titles import main_argument
 from qcode.agent.offered_tools import OfferedTool
 from qcode.agent.permissions import (
     CHECKED_KINDS,
+    NO_RULES,
     CallDecision,
     CallRecord,
     CheckedKind,
@@ -107,7 +108,7 @@ def permissions_text(permissions: Permissions) -> str:
             f"{mode_line(permissions)}  ({visible(permissions.mode_origin)})",
             "",
             "Rules",
-            *(rules or ["  none: qcode asks before each call that the mode does not allow"]),
+            *(rules or [f"  {NO_RULES}"]),
             "",
             "Decisions of this session",
             *(calls or ["  none yet"]),
