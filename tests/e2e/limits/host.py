@@ -1,4 +1,4 @@
-"""The fake host of a row: plays its steps in order, breaks streams at the given events, and records reported usage.
+"""The fake host of a row: plays the steps in order, breaks streams at the given events, and records reported usage.
 
 `reports` is computed from the sent events by the rules of each protocol, without a codec.
 """
@@ -17,22 +17,25 @@ from tests.fakes.server import ProtocolName, Wire, wire_of
 from tests.fakes.turns import Faults, Frame, ReceivedRequest, Turn, refused
 
 _SPLIT = 61
-"""So many bytes are sent at a time: characters and lines are torn everywhere."""
+"""The number of bytes that are sent at a time, so that characters and lines are split."""
 
 
 class Host:
-    """A script for `FakeServer`. `overruns` counts requests for which no step was left."""
+    """A script for `FakeServer`."""
 
     def __init__(self, protocol: ProtocolName) -> None:
         self.protocol = protocol
         self.wire: Wire = wire_of(protocol)
         self.reports: list[Usage] = []
+        """The usage that each answer reported."""
         self.overruns = 0
+        """The number of requests for which no step was left."""
         self._steps: deque[Step] = deque()
         self._answered = 0
 
     @property
     def is_through(self) -> bool:
+        """Whether all steps were played."""
         return not self._steps
 
     def plan(self, steps: Iterable[Turn | Step]) -> None:
@@ -66,25 +69,26 @@ class Host:
 
 
 def _faults(given: Faults, step: Step, frames: Sequence[Frame]) -> tuple[Faults, Sequence[Frame]]:
-    """Return the faults of a step and the events that are sent before they strike."""
+    """Return the faults of a step and the events that are sent before them."""
     faults = replace(given, split_every=_SPLIT)
     if step.how is None:
         return faults, frames
     if step.how == "end":
         return replace(faults, without_end=True), [frame for frame in frames if frame.part == "body"]
-    at = _behind(step.after, frames)
+    count = _frames_through(step.after, frames)
     if step.how == "damage":
-        return replace(faults, damaged=json.dumps(step.after, ensure_ascii=False)), frames[: at - 1]
+        return replace(faults, damaged=json.dumps(step.after, ensure_ascii=False)), frames[: count - 1]
     if step.how == "drop":
-        faults = replace(faults, cut_after=at)
+        faults = replace(faults, cut_after=count)
     elif step.how == "error":
-        faults = replace(faults, error_after=at)
+        faults = replace(faults, error_after=count)
     else:
-        faults = replace(faults, stall_after=at)
-    return faults, frames[:at]
+        faults = replace(faults, stall_after=count)
+    return faults, frames[:count]
 
 
-def _behind(text: str, frames: Sequence[Frame]) -> int:
+def _frames_through(text: str, frames: Sequence[Frame]) -> int:
+    """Return the number of events up to the one that contains `text`, 0 for an empty text."""
     if not text:
         return 0
     expected = json.dumps(text, ensure_ascii=False)

@@ -27,7 +27,7 @@ REPORT = ToolSpec("report", "Record that the work is done.", {"type": "object", 
 
 @dataclass
 class Played:
-    """The result of a row. `messages` are those stored at the end of its turn, `loaded` those of the file."""
+    """The result of a row."""
 
     row: Row
     protocol: ProtocolName
@@ -35,7 +35,9 @@ class Played:
     requests: list[ReceivedRequest] = field(default_factory=list)
     reports: list[Usage] = field(default_factory=list)
     messages: tuple[Message, ...] = ()
+    """The messages of the conversation at the end of the turn."""
     loaded: tuple[Message, ...] = ()
+    """The messages of the session file at that time."""
     files: dict[str, str] = field(default_factory=dict)
     later_events: list[TurnEvent] = field(default_factory=list)
     later_requests: list[ReceivedRequest] = field(default_factory=list)
@@ -50,7 +52,7 @@ class Played:
 
 
 def play(row: Row, protocol: ProtocolName, base: Path) -> Played:
-    """Play the row's turn, then the one after it."""
+    """Play the turn of the row, then the next turn."""
     host = Host(protocol)
     with FakeServer(host.wire, host) as server:
         return asyncio.run(_Play(row, protocol, base, host, server).run())
@@ -99,7 +101,7 @@ class _Play:
         return played
 
     async def _turn(self, prompt: str, *, is_cancelled: bool) -> list[TurnEvent]:
-        """Play one turn; every call that needs an approval gets it, unless the row cancels right there."""
+        """Play one turn; approve every call, unless the row cancels at the question."""
         conversation, cancel = self._conversation, self._row.cancel if is_cancelled else None
         watching = None
         if cancel is not None and cancel.at is None:

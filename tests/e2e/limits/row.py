@@ -1,7 +1,7 @@
 """A row of the table: the behavior of the host, the settings, and the expected result. Values only.
 
-`Step` is one answer of the host, `Row` the whole of a turn. Expectations are written in short strings so that a row
-can be read at a glance; `checks` renders the played turn in the same form.
+`Step` is one answer of the host, `Row` a whole turn. Expectations are short strings, so that a reader takes in a row at
+once; `checks` renders the played turn in the same form.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ How: TypeAlias = Literal["drop", "error", "stall", "damage", "end"]
 Ends: TypeAlias = tuple[Outcome, StopReason | None, int]
 
 AT_CAP = -1
-"""As the output tokens of a `Usage`: exactly the cap that the request carried."""
+"""The output tokens of a `Usage` that stand for the cap of the request."""
 
 DONE: Ends = (Outcome.END_TURN, StopReason.END_TURN, ExitCode.OK)
 CUT: Ends = (Outcome.MAX_TOKENS, StopReason.MAX_TOKENS, ExitCode.INCOMPLETE)
@@ -66,15 +66,17 @@ ANTHROPIC_ONLY: Mapping[ProtocolName, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One answer; it breaks behind the event that contains `after`, or before the first one if that is empty.
-
-    `drop` closes the socket, `error` sends an error into the stream, `stall` falls silent, `damage` makes the event
-    that contains `after` unreadable, `end` sends all of the content and ends without a terminal event.
-    """
+    """One answer of the host, which may break."""
 
     turn: Turn
     how: How | None = None
+    """The fault, None for none.
+
+    `drop` closes the socket, `error` sends an error event, `stall` sends nothing more, `damage` makes the event that
+    contains `after` invalid, `end` sends all content and ends without a terminal event.
+    """
     after: str = ""
+    """The fault comes after the event that contains this text; if empty, before the first event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,28 +88,30 @@ class Cancel:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A row of the output-limit table: a script of the host, and the requests, events and text that must follow.
-
-    `asked` names each attempt in order, with its cap after it and a dash before it if it was discarded; the cap is
-    `?` if it follows from an estimate. `events` are those of recovery, in order. `stored` names the blocks of each
-    assistant message. `told` is a part of each call's result. `says` is in a notice, a note or the error.
-
-    If `text` is None, only the invariants check the text. `again` is the script of the next turn and `again_caps`
-    are its expected caps; there is no next turn if `again` is None. `window` is the learned window at the end.
-    """
+    """A row of the output-limit table: a script of the host, and the requests, events and text that must follow."""
 
     cause: str
     phase: str
     script: tuple[Turn | Step, ...]
     asked: tuple[str, ...]
+    """The name of each attempt and its cap, such as `first 8000`, with a dash before a discarded attempt.
+
+    The cap is `?` if it depends on an estimate.
+    """
     text: str | None = WHOLE
+    """The text of the turn, None if only the invariants check it."""
     events: tuple[str, ...] = ()
+    """The events of recovery, in order."""
     api: ApiCalls = field(default_factory=lambda: ApiCalls(initial=1))
     ends: Ends = DONE
     stored: tuple[str, ...] = ("text",)
+    """The blocks of each stored assistant message, such as `text+call`."""
     ran: tuple[str, ...] = ()
+    """The names of the tools that ran."""
     told: tuple[str, ...] = ()
+    """A part of the result of each call."""
     says: str = ""
+    """A part of a notice, a note or the error for the user."""
     files: Mapping[str, str] = field(default_factory=dict)
     settings: OutputSettings = field(default_factory=OutputSettings)
     facts: ModelFacts = field(default_factory=ModelFacts)
@@ -117,10 +121,15 @@ class Row:
     provider: str = ""
     cancel: Cancel | None = None
     skips: Mapping[ProtocolName, str] = field(default_factory=dict)
+    """The protocols to which the row does not apply, each with the reason."""
     on: Mapping[ProtocolName, Mapping[str, Any]] = field(default_factory=dict)
+    """The fields that differ with a protocol."""
     again: tuple[Turn | Step, ...] | None = (Turn(text="Next.", usage=Usage(input=100, output=3)),)
+    """The script of the next turn, None for no next turn."""
     again_caps: tuple[int, ...] | None = None
+    """The caps of the requests of the next turn, None if they are not checked."""
     window: int | None = None
+    """The context window that qcode has learned at the end, None for none."""
     check: Callable[[Played], None] | None = None
 
     def at(self, protocol: ProtocolName) -> Row:
@@ -132,7 +141,7 @@ def api(initial: int = 1, *, up: int = 0, on: int = 0, repairs: int = 0, retries
     return ApiCalls(initial, escalations=up, continuations=on, repairs=repairs, retries=retries)
 
 
-def going_on(*indexes: int) -> tuple[str, ...]:
+def continued(*indexes: int) -> tuple[str, ...]:
     """Return the events of continuations with these numbers."""
     return tuple(event for index in indexes for event in ("on max_tokens", f"continuation {index}"))
 
@@ -142,13 +151,13 @@ def done(text: str | Sequence[str] = WHOLE, *, thinking: str = "", output: int =
 
 
 def cut(text: str | Sequence[str] = (), *, thinking: str = "", prompt: int = 100, output: int = AT_CAP) -> Turn:
-    """An answer that the cap cut: a text, thinking, or nothing at all."""
+    """Return an answer that the cap has cut: a text, thinking, or neither."""
     usage = Usage(input=prompt, output=output)
     return Turn(text=text, reasoning=thinking, stop=StopReason.MAX_TOKENS, usage=usage)
 
 
 def call(name: str, text: str = "", **arguments: Json) -> Turn:
-    """An answer that ends in one complete call."""
+    """Return an answer that ends in one complete call."""
     made = Call(name, json.dumps(arguments, ensure_ascii=False))
     return Turn(text=text, calls=[made], usage=Usage(input=100, output=9))
 
@@ -159,17 +168,17 @@ def cut_call(name: str, raw: str, text: str = "") -> Turn:
 
 
 def stopped(stop: StopReason | str, text: str = "", *, output: int = 6) -> Turn:
-    """An answer that ends for the reason given, well below its cap."""
+    """Return an answer that ends with the stop reason `stop`, well below its cap."""
     return Turn(text=text, stop=stop, usage=Usage(input=100, output=output))
 
 
 def late(turn: Turn) -> Turn:
-    """The same answer with its usage behind its reason."""
+    """Return the answer with its usage after the stop reason."""
     return replace(turn, faults=Faults(late_usage=True))
 
 
 def glob(text: str = "") -> Turn:
-    """A complete call that changes nothing and needs no approval."""
+    """Return a complete call that changes nothing and needs no approval."""
     return call("glob", text, pattern="*.txt")
 
 

@@ -28,11 +28,11 @@ from tests.e2e.limits.row import (
     Step,
     api,
     call,
+    continued,
     cut,
     cut_call,
     done,
     glob,
-    going_on,
 )
 from tests.fakes.turns import refused
 
@@ -80,7 +80,7 @@ CANCELS = (
     Row(
         "cancel in a backoff", "continuation 1", (cut("lost"), cut(P[0]), _BUSY),
         asked=("-first 8000", ESCALATED, "-continuation 64000"), text=P[0],
-        events=(*UP, *going_on(1), "waiting", _STOPPED), api=api(up=1, on=1), ends=CANCELLED, cancel=_on(Waiting),
+        events=(*UP, *continued(1), "waiting", _STOPPED), api=api(up=1, on=1), ends=CANCELLED, cancel=_on(Waiting),
     ),
     Row(
         "cancel before anything", "escalated", (cut(P[0]), Step(done(), "stall")),
@@ -104,18 +104,18 @@ CANCELS = (
     ),
     Row(
         "cancel before anything", "continuation 1", (cut("lost"), cut(P[0]), Step(done(), "stall")),
-        asked=("-first 8000", ESCALATED, LONGER), text=P[0], events=(*UP, *going_on(1), _STOPPED),
+        asked=("-first 8000", ESCALATED, LONGER), text=P[0], events=(*UP, *continued(1), _STOPPED),
         api=api(up=1, on=1), ends=CANCELLED, cancel=_AT_SILENCE,
     ),
     Row(
         "cancel in text", "continuation 1", (cut("lost"), cut(P[0]), Step(done(P[1:4]), "stall", after=P[2])),
-        asked=("-first 8000", ESCALATED, LONGER), text="".join(P[:3]), events=(*UP, *going_on(1), _STOPPED),
+        asked=("-first 8000", ESCALATED, LONGER), text="".join(P[:3]), events=(*UP, *continued(1), _STOPPED),
         api=api(up=1, on=1), ends=CANCELLED, cancel=_says(P[2]),
     ),
     Row(
         "cancel in text", "continuation 3",
         (cut("lost"), *map(cut, P[:3]), Step(done([P[3], P[4], "…"]), "stall", after=P[4])),
-        asked=("-first 8000", ESCALATED, *[LONGER] * 3), text="".join(P), events=(*UP, *going_on(1, 2, 3), _STOPPED),
+        asked=("-first 8000", ESCALATED, *[LONGER] * 3), text="".join(P), events=(*UP, *continued(1, 2, 3), _STOPPED),
         api=api(up=1, on=3), ends=CANCELLED, cancel=_says(P[4]),
     ),
     Row(

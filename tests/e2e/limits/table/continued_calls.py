@@ -21,18 +21,18 @@ from tests.e2e.limits.row import (
     P,
     Row,
     api,
+    continued,
     cut,
     cut_call,
     done,
     glob,
-    going_on,
     stopped,
 )
 from tests.fakes.turns import Call, Turn
 
 _TO_1 = (cut("lost"), cut(P[0]))
 _ASKED_1 = ("-first 8000", ESCALATED, LONGER)
-_EVENTS_1 = (*UP, *going_on(1))
+_EVENTS_1 = (*UP, *continued(1))
 _REJECTED = "repair cut_arguments attempted"
 _JOINED = ("text+call", "text")
 _UNREADABLE = stopped(StopReason.MALFORMED_CALL)
@@ -46,7 +46,7 @@ _CALLS = (
     ),
     Row(
         "complete call", "continuation 3", (cut("lost"), *map(cut, P[:3]), glob(P[3]), done()),
-        asked=("-first 8000", ESCALATED, *[LONGER] * 3, FIRST), events=(*UP, *going_on(1, 2, 3), COMPLETED),
+        asked=("-first 8000", ESCALATED, *[LONGER] * 3, FIRST), events=(*UP, *continued(1, 2, 3), COMPLETED),
         api=api(2, up=1, on=3), stored=_JOINED, ran=("glob",), told=("",),
     ),
     Row(
@@ -66,7 +66,7 @@ _CALLS = (
     ),
     Row(
         "write cut", "continuation 3", (cut("lost"), *map(cut, P[:3]), cut_call("write", BIG_CUT), done()),
-        asked=("-first 8000", ESCALATED, *[LONGER] * 3, FIRST), events=(*UP, *going_on(1, 2, 3), STILL_CUT, _REJECTED),
+        asked=("-first 8000", ESCALATED, *[LONGER] * 3, FIRST), events=(*UP, *continued(1, 2, 3), STILL_CUT, _REJECTED),
         api=api(2, up=1, on=3), stored=_JOINED, told=("MUST split",), skips=HALF_CALLS,
     ),
     Row(
@@ -121,7 +121,7 @@ _UNREADABLE_CALLS = (
     Row(
         "text cut", "repair", (_UNREADABLE, cut(P[0]), done(P[1])),
         asked=("-first 8000", "repair 64000", LONGER), text=P[0] + P[1],
-        events=("over call", "repair malformed_call succeeded", *going_on(1), COMPLETED),
+        events=("over call", "repair malformed_call succeeded", *continued(1), COMPLETED),
         api=api(on=1, repairs=1), skips=GEMINI_ONLY,
     ),
 )  # fmt: skip

@@ -16,10 +16,10 @@ from tests.e2e.limits.row import (
     P,
     Row,
     api,
+    continued,
     cut,
     done,
     glob,
-    going_on,
 )
 from tests.fakes.turns import refused
 
@@ -41,7 +41,7 @@ _PLAIN_400 = (
     ),
     Row(
         "400 that names no limit", "continuation 1", (*_TO_1, _NO),
-        asked=("-first 8000", ESCALATED, LONGER), text=P[0], events=(*UP, *going_on(1), _GAVE_UP),
+        asked=("-first 8000", ESCALATED, LONGER), text=P[0], events=(*UP, *continued(1), _GAVE_UP),
         api=api(up=1, on=1), ends=CUT, says="not welcome",
     ),
     Row(
@@ -56,7 +56,7 @@ _PLAIN_400 = (
     ),
     Row(
         "401", "continuation 1", (*_TO_1, refused(401, "the key is not valid")),
-        asked=("-first 8000", ESCALATED, LONGER), text=P[0], events=(*UP, *going_on(1), _GAVE_UP),
+        asked=("-first 8000", ESCALATED, LONGER), text=P[0], events=(*UP, *continued(1), _GAVE_UP),
         api=api(up=1, on=1), ends=CUT,
     ),
     Row("401", "first", (refused(401, "the key is not valid"),), asked=(FIRST,), text="", stored=(),
@@ -67,14 +67,14 @@ _SILENT_CAP = (
     Row(
         "host that cuts far below the cap", "escalated",
         (cut("lost", output=4_000), cut(P[0], output=4_000), done(P[1])),
-        asked=("-first 8000", ESCALATED, LONGER), text=P[0] + P[1], events=(*UP, *going_on(1), COMPLETED),
+        asked=("-first 8000", ESCALATED, LONGER), text=P[0] + P[1], events=(*UP, *continued(1), COMPLETED),
         api=api(up=1, on=1), again=(cut("Uno "), done("dos.")), again_caps=(8_000, 64_000),
     ),
     Row(
         "host that cuts far below the cap", "continuation 3",
         (cut("lost", output=4_000), *(cut(piece, output=4_000) for piece in P[:4])),
         asked=("-first 8000", ESCALATED, *[LONGER] * 3), text="".join(P[:4]),
-        events=(*UP, *going_on(1, 2, 3), "ended retry_limit"), api=api(up=1, on=3), ends=CUT,
+        events=(*UP, *continued(1, 2, 3), "ended retry_limit"), api=api(up=1, on=3), ends=CUT,
     ),
 )  # fmt: skip
 
@@ -92,7 +92,7 @@ _SPENT = (
     Row(
         "429 until no retry is left", "continuation 1", (*_TO_1, *[_BUSY] * 3),
         asked=("-first 8000", ESCALATED, *["-continuation 64000"] * 2, LONGER), text=P[0],
-        events=(*UP, *going_on(1), "waiting", "waiting", _GAVE_UP), api=api(up=1, on=1, retries=2), ends=CUT,
+        events=(*UP, *continued(1), "waiting", "waiting", _GAVE_UP), api=api(up=1, on=1, retries=2), ends=CUT,
         retries=_TWICE,
     ),
     Row(
@@ -106,7 +106,7 @@ _SPENT = (
     ),
     Row(
         "429 that asks for too long a wait", "continuation 1", (*_TO_1, refused(429, "tomorrow", retry_after=9_000)),
-        asked=("-first 8000", ESCALATED, LONGER), text=P[0], events=(*UP, *going_on(1), _GAVE_UP),
+        asked=("-first 8000", ESCALATED, LONGER), text=P[0], events=(*UP, *continued(1), _GAVE_UP),
         api=api(up=1, on=1), ends=CUT,
     ),
 )  # fmt: skip

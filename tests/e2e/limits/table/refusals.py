@@ -16,9 +16,9 @@ from tests.e2e.limits.row import (
     P,
     Row,
     api,
+    continued,
     cut,
     glob,
-    going_on,
     stopped,
 )
 from tests.fakes.server import ProtocolName
@@ -50,11 +50,11 @@ _REFUSED = (
     ),
     Row(
         "refusal", "continuation 1", (*_TO_1, stopped(StopReason.REFUSAL, P[1])),
-        asked=_ASKED_1, text=P[0] + P[1], events=(*UP, *going_on(1), _BLOCKED), api=api(up=1, on=1), ends=BLOCKED,
+        asked=_ASKED_1, text=P[0] + P[1], events=(*UP, *continued(1), _BLOCKED), api=api(up=1, on=1), ends=BLOCKED,
     ),
     Row(
         "refusal without text", "continuation 1", (*_TO_1, stopped(StopReason.REFUSAL)),
-        asked=_ASKED_1, text=P[0], events=(*UP, *going_on(1), _BLOCKED), api=api(up=1, on=1), ends=BLOCKED,
+        asked=_ASKED_1, text=P[0], events=(*UP, *continued(1), _BLOCKED), api=api(up=1, on=1), ends=BLOCKED,
     ),
     Row(
         "refusal", "nudge", (_THOUGHT, _THOUGHT, stopped(StopReason.REFUSAL, P[0])),
@@ -85,7 +85,7 @@ _WINDOW_FULL = (
     ),
     Row(
         "stop for a full window", "continuation 1", (*_TO_1, stopped(StopReason.CONTEXT_WINDOW_EXCEEDED, P[1])),
-        asked=_ASKED_1, text=P[0] + P[1], events=(*UP, *going_on(1), "ended budget_exhausted"),
+        asked=_ASKED_1, text=P[0] + P[1], events=(*UP, *continued(1), "ended budget_exhausted"),
         api=api(up=1, on=1), ends=_FULL, skips=_NO_SUCH_REASON,
     ),
     Row(

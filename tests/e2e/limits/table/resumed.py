@@ -18,11 +18,11 @@ from tests.e2e.limits.row import (
     Row,
     Step,
     api,
+    continued,
     cut,
     cut_call,
     done,
     glob,
-    going_on,
     stopped,
     write,
 )
@@ -52,7 +52,7 @@ _CLOSING = (
     Row(
         "write cut, to be resumed", "continuation 1",
         (cut("lost"), cut(P[0]), cut_call("write", BIG_CUT, P[1]), _REST, done()),
-        asked=(*_UP, "continuation 64000", _R, FIRST), events=(*UP, *going_on(1), "on call", *_CLOSED),
+        asked=(*_UP, "continuation 64000", _R, FIRST), events=(*UP, *continued(1), "on call", *_CLOSED),
         api=api(2, up=1, on=1, repairs=1), stored=("text+call", "text"), ran=("write",), told=("",), files=_WRITTEN,
         settings=_RESUME, skips=HALF_CALLS,
     ),

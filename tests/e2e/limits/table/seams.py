@@ -15,9 +15,9 @@ from tests.e2e.limits.row import (
     Row,
     Step,
     api,
+    continued,
     cut,
     done,
-    going_on,
 )
 
 _FOX = "The quick brown fox jumps over the lazy"
@@ -34,7 +34,7 @@ def _seam(cause: str, before: str, answer: str, text: str) -> Row:
         (cut("lost"), cut(before), done([answer[:5], answer[5:]])),
         asked=("-first 8000", ESCALATED, LONGER),
         text=text,
-        events=(*UP, *going_on(1), COMPLETED),
+        events=(*UP, *continued(1), COMPLETED),
         api=api(up=1, on=1),
     )
 
@@ -57,7 +57,7 @@ _ELSEWHERE = (
     Row(
         "overlap", "continuation 2", (cut("lost"), cut("Well. "), cut(_FOX), done("fox jumps over the lazy dog.")),
         asked=("-first 8000", ESCALATED, LONGER, LONGER), text=f"Well. {_FOX} dog.",
-        events=(*UP, *going_on(1, 2), COMPLETED), api=api(up=1, on=2),
+        events=(*UP, *continued(1, 2), COMPLETED), api=api(up=1, on=2),
     ),
     Row(
         "overlap", "transport continuation",
@@ -67,18 +67,18 @@ _ELSEWHERE = (
     ),
     Row(
         "nothing but the text before", "continuation 1", (cut("lost"), cut(_FOX), cut("fox jumps over the lazy")),
-        asked=("-first 8000", ESCALATED, LONGER), text=_FOX, events=(*UP, *going_on(1), "ended no_progress"),
+        asked=("-first 8000", ESCALATED, LONGER), text=_FOX, events=(*UP, *continued(1), "ended no_progress"),
         api=api(up=1, on=1), ends=CUT, says="added nothing",
     ),
     Row(
         "nothing but white space", "continuation 2", (cut("lost"), cut(P[0]), cut("zwei"), cut(" \n ")),
         asked=("-first 8000", ESCALATED, LONGER, LONGER), text=None,
-        events=(*UP, *going_on(1, 2), "ended no_progress"), api=api(up=1, on=2), ends=CUT,
+        events=(*UP, *continued(1, 2), "ended no_progress"), api=api(up=1, on=2), ends=CUT,
     ),
     Row(
         "one new character", "continuation 1", (cut("lost"), cut(_FOX), cut("!"), done(" Ende.")),
         asked=("-first 8000", ESCALATED, LONGER, LONGER), text=f"{_FOX}! Ende.",
-        events=(*UP, *going_on(1, 2), COMPLETED), api=api(up=1, on=2),
+        events=(*UP, *continued(1, 2), COMPLETED), api=api(up=1, on=2),
     ),
     Row(
         "repeats itself without end", "first", (Step(done(["Now: ", _LOOP]), "stall", after=_LOOP),),
@@ -87,7 +87,7 @@ _ELSEWHERE = (
     Row(
         "repeats itself without end", "continuation 1",
         (cut("lost"), cut(P[0]), Step(done(["Now: ", _LOOP]), "stall", after=_LOOP)),
-        asked=("-first 8000", ESCALATED, LONGER), text=None, events=(*UP, *going_on(1), "ended no_progress"),
+        asked=("-first 8000", ESCALATED, LONGER), text=None, events=(*UP, *continued(1), "ended no_progress"),
         api=api(up=1, on=1), ends=(Outcome.MAX_TOKENS, StopReason.MAX_TOKENS, 56), says="repeating itself",
     ),
     Row(

@@ -24,11 +24,11 @@ from tests.e2e.limits.row import (
     P,
     Row,
     api,
+    continued,
     cut,
     cut_call,
     done,
     glob,
-    going_on,
     write,
 )
 from tests.fakes.turns import refused
@@ -59,22 +59,22 @@ def _remembers_the_refusal(played: Played) -> None:
 _CAPS = (
     Row(
         "override", "first", (cut(P[0]), done(P[1])),
-        asked=("first 500", "continuation 500"), text=_TWO, events=(*going_on(1), COMPLETED), api=api(on=1),
+        asked=("first 500", "continuation 500"), text=_TWO, events=(*continued(1), COMPLETED), api=api(on=1),
         settings=OutputSettings(override=500), again_caps=(500,),
     ),
     Row(
         "override", "continuation 3", tuple(map(cut, P[:4])),
-        asked=("first 500", *["continuation 500"] * 3), text="".join(P[:4]), events=(*going_on(1, 2, 3), STILL_CUT),
+        asked=("first 500", *["continuation 500"] * 3), text="".join(P[:4]), events=(*continued(1, 2, 3), STILL_CUT),
         api=api(on=3), ends=CUT, settings=OutputSettings(override=500), says="output cap 500 each",
     ),
     Row(
         "override above the default", "first", (cut(P[0]), done(P[1])),
-        asked=("first 20000", "continuation 20000"), text=_TWO, events=(*going_on(1), COMPLETED), api=api(on=1),
+        asked=("first 20000", "continuation 20000"), text=_TWO, events=(*continued(1), COMPLETED), api=api(on=1),
         settings=OutputSettings(override=20_000),
     ),
     Row(
         "override above the known limit", "first", (cut(P[0]), done(P[1])),
-        asked=("first 4096", "continuation 4096"), text=_TWO, events=(*going_on(1), COMPLETED), api=api(on=1),
+        asked=("first 4096", "continuation 4096"), text=_TWO, events=(*continued(1), COMPLETED), api=api(on=1),
         settings=OutputSettings(override=9_000), facts=ModelFacts(max_output_tokens=4_096),
     ),
     Row(
@@ -85,17 +85,17 @@ _CAPS = (
     ),
     Row(
         "escalation switched off", "first", (cut(P[0]), done(P[1])),
-        asked=(FIRST, "continuation 8000"), text=_TWO, events=(*going_on(1), COMPLETED), api=api(on=1),
+        asked=(FIRST, "continuation 8000"), text=_TWO, events=(*continued(1), COMPLETED), api=api(on=1),
         settings=OutputSettings(can_escalate=False),
     ),
     Row(
         "small known limit", "first", (cut(P[0]), done(P[1])),
-        asked=("first 4096", "continuation 4096"), text=_TWO, events=(*going_on(1), COMPLETED), api=api(on=1),
+        asked=("first 4096", "continuation 4096"), text=_TWO, events=(*continued(1), COMPLETED), api=api(on=1),
         facts=ModelFacts(max_output_tokens=4_096),
     ),
     Row(
         "small known limit", "continuation 3", tuple(map(cut, P[:4])),
-        asked=("first 4096", *["continuation 4096"] * 3), text="".join(P[:4]), events=(*going_on(1, 2, 3), STILL_CUT),
+        asked=("first 4096", *["continuation 4096"] * 3), text="".join(P[:4]), events=(*continued(1, 2, 3), STILL_CUT),
         api=api(on=3), ends=CUT, facts=ModelFacts(max_output_tokens=4_096),
     ),
     Row(
@@ -106,17 +106,17 @@ _CAPS = (
     Row(
         "known limit", "escalated", (cut("lost"), cut(P[0]), done(P[1])),
         asked=("-first 8000", "escalated 32000", "continuation 32000"), text=_TWO,
-        events=("over max_tokens", "escalated 8000>32000", *going_on(1), COMPLETED), api=api(up=1, on=1),
+        events=("over max_tokens", "escalated 8000>32000", *continued(1), COMPLETED), api=api(up=1, on=1),
         facts=ModelFacts(max_output_tokens=32_000),
     ),
     Row(
         "known limit without gain", "first", (cut(P[0]), done(P[1])),
-        asked=(FIRST, "continuation 9000"), text=_TWO, events=(*going_on(1), COMPLETED), api=api(on=1),
+        asked=(FIRST, "continuation 9000"), text=_TWO, events=(*continued(1), COMPLETED), api=api(on=1),
         facts=ModelFacts(max_output_tokens=9_000),
     ),
     Row(
         "more gain asked for than there is", "first", (cut(P[0]), done(P[1])),
-        asked=(FIRST, LONGER), text=_TWO, events=(*going_on(1), COMPLETED), api=api(on=1),
+        asked=(FIRST, LONGER), text=_TWO, events=(*continued(1), COMPLETED), api=api(on=1),
         settings=OutputSettings(min_escalation_gain=10),
     ),
 )  # fmt: skip
@@ -134,12 +134,12 @@ _POLICIES = (
     ),
     Row(
         "one continuation allowed", "continuation 1", (cut("lost"), cut(P[0]), cut(P[1])),
-        asked=("-first 8000", ESCALATED, LONGER), text=_TWO, events=(*UP, *going_on(1), STILL_CUT),
+        asked=("-first 8000", ESCALATED, LONGER), text=_TWO, events=(*UP, *continued(1), STILL_CUT),
         api=api(up=1, on=1), ends=CUT, settings=OutputSettings(max_continuations=1),
     ),
     Row(
         "policy continue", "first", (cut(P[0]), done(P[1])),
-        asked=(FIRST, LONGER), text=_TWO, events=(*going_on(1), COMPLETED), api=api(on=1),
+        asked=(FIRST, LONGER), text=_TWO, events=(*continued(1), COMPLETED), api=api(on=1),
         settings=OutputSettings(policy="continue"),
     ),
     Row(
@@ -160,12 +160,12 @@ _POLICIES = (
     ),
     Row(
         "token budget spent", "continuation 1", (cut("lost"), cut(P[0]), cut(P[1])),
-        asked=("-first 8000", ESCALATED, "continuation 36000"), text=_TWO, events=(*UP, *going_on(1), _SPENT),
+        asked=("-first 8000", ESCALATED, "continuation 36000"), text=_TWO, events=(*UP, *continued(1), _SPENT),
         api=api(up=1, on=1), ends=CUT, settings=OutputSettings(max_total_completion_tokens=100_000),
     ),
     Row(
         "default token budget spent", "continuation 3", (cut("lost"), *map(cut, P[:4])),
-        asked=("-first 8000", ESCALATED, *[LONGER] * 3), text="".join(P[:4]), events=(*UP, *going_on(1, 2, 3), _SPENT),
+        asked=("-first 8000", ESCALATED, *[LONGER] * 3), text="".join(P[:4]), events=(*UP, *continued(1, 2, 3), _SPENT),
         api=api(up=1, on=3), ends=CUT, settings=OutputSettings(max_continuations=9),
     ),
     Row(
@@ -175,7 +175,7 @@ _POLICIES = (
     ),
     Row(
         "character budget spent", "continuation 1", (cut("lost"), cut(P[0]), cut(P[1])),
-        asked=("-first 8000", ESCALATED, LONGER), text=_TWO, events=(*UP, *going_on(1), _SPENT),
+        asked=("-first 8000", ESCALATED, LONGER), text=_TWO, events=(*UP, *continued(1), _SPENT),
         api=api(up=1, on=1), ends=CUT, settings=OutputSettings(max_total_output_chars=10),
     ),
 )  # fmt: skip
@@ -183,19 +183,19 @@ _POLICIES = (
 _PREFILL = (
     Row(
         "prefill accepted", "continuation 1", (cut("lost"), cut("Eins zwei"), done(" drei.")),
-        asked=("-first 8000", ESCALATED, LONGER), text="Eins zwei drei.", events=(*UP, *going_on(1), COMPLETED),
+        asked=("-first 8000", ESCALATED, LONGER), text="Eins zwei drei.", events=(*UP, *continued(1), COMPLETED),
         api=api(up=1, on=1), facts=_PREFILLS, on={"openai": {"provider": "vllm"}},
         check=_continues_the_message_itself,
     ),
     Row(
         "prefill that would end in white space", "continuation 1", (cut("lost"), cut("Eins "), done("zwei.")),
-        asked=("-first 8000", ESCALATED, LONGER), text="Eins zwei.", events=(*UP, *going_on(1), COMPLETED),
+        asked=("-first 8000", ESCALATED, LONGER), text="Eins zwei.", events=(*UP, *continued(1), COMPLETED),
         api=api(up=1, on=1), facts=_PREFILLS, on={"openai": {"provider": "vllm"}}, check=_asks_in_words,
     ),
     Row(
         "prefill refused", "continuation 1",
         (cut("lost"), cut("Eins zwei"), refused(400, "prefilling the assistant message is not supported"), done(".")),
-        asked=("-first 8000", ESCALATED, LONGER, LONGER), text="Eins zwei.", events=(*UP, *going_on(1), COMPLETED),
+        asked=("-first 8000", ESCALATED, LONGER, LONGER), text="Eins zwei.", events=(*UP, *continued(1), COMPLETED),
         api=api(up=1, on=1, retries=1), facts=_PREFILLS, on={"openai": {"provider": "vllm"}},
         check=_remembers_the_refusal, again=(cut("lost"), cut("Uno"), done(" dos.")),
         again_caps=(8_000, 64_000, 64_000),
@@ -220,7 +220,7 @@ _MONEY = (
     ),
     Row(
         "money spent", "continuation 1", (cut(P[0]), cut(P[1]), cut(P[2])),
-        asked=("-first 8000", ESCALATED, LONGER), text=P[1] + P[2], events=(*UP, *going_on(1), _SPENT),
+        asked=("-first 8000", ESCALATED, LONGER), text=P[1] + P[2], events=(*UP, *continued(1), _SPENT),
         api=api(up=1, on=1), ends=_OVERSPENT, facts=_OUTPUT_PRICE, money=Decimal("0.1"), says=_NO_MORE,
     ),
     Row(

@@ -18,10 +18,10 @@ from tests.e2e.limits.row import (
     P,
     Row,
     api,
+    continued,
     cut,
     cut_call,
     done,
-    going_on,
 )
 from tests.fakes.server import ProtocolName
 
@@ -59,13 +59,13 @@ _THINKING = (
     ),
     Row(
         "thinking only", "continuation 1", (*_TO_1, _THOUGHT),
-        asked=_ASKED_1, text=P[0], events=(*UP, *going_on(1), *_NOTHING), api=api(up=1, on=1), ends=CUT,
+        asked=_ASKED_1, text=P[0], events=(*UP, *continued(1), *_NOTHING), api=api(up=1, on=1), ends=CUT,
         on={"anthropic": {"stored": ("text+reasoning",)}},
     ),
     Row(
         "thinking only after a text", "escalated", (cut(P[0]), _THOUGHT, done(P[1])),
         asked=(FIRST, "-escalated 64000", LONGER), text=P[0] + P[1],
-        events=(*UP, "restored", *going_on(1), COMPLETED), api=api(up=1, on=1),
+        events=(*UP, "restored", *continued(1), COMPLETED), api=api(up=1, on=1),
     ),
     Row(
         "thinking only with an override", "first", (_THOUGHT, done()),
@@ -78,11 +78,11 @@ _THINKING = (
     ),
     Row(
         "thinking before a text cut", "escalated", (cut("lost"), cut(P[0], thinking="Hm "), done(P[1])),
-        asked=_ASKED_1, text=P[0] + P[1], events=(*UP, *going_on(1), COMPLETED), api=api(up=1, on=1), stored=_THINKS,
+        asked=_ASKED_1, text=P[0] + P[1], events=(*UP, *continued(1), COMPLETED), api=api(up=1, on=1), stored=_THINKS,
     ),
     Row(
         "thinking before the rest", "continuation 1", (*_TO_1, done(P[1], thinking="Hm ")),
-        asked=_ASKED_1, text=P[0] + P[1], events=(*UP, *going_on(1), COMPLETED), api=api(up=1, on=1),
+        asked=_ASKED_1, text=P[0] + P[1], events=(*UP, *continued(1), COMPLETED), api=api(up=1, on=1),
         on={"anthropic": {"stored": ("text+reasoning+text",)}},
     ),
 )  # fmt: skip
@@ -100,7 +100,7 @@ _INLINE_THINKING = (
     ),
     Row(
         "inline thinking before the rest", "continuation 1", (*_TO_1, done("<think>And?</think>" + P[1])),
-        asked=_ASKED_1, text=P[0] + P[1], events=(*UP, *going_on(1), COMPLETED), api=api(up=1, on=1), facts=_INLINE,
+        asked=_ASKED_1, text=P[0] + P[1], events=(*UP, *continued(1), COMPLETED), api=api(up=1, on=1), facts=_INLINE,
     ),
 )  # fmt: skip
 
@@ -117,11 +117,11 @@ _EMPTY = (
     Row(
         "empty cut after a text", "escalated", (cut(P[0]), cut(), done(P[1])),
         asked=(FIRST, "-escalated 64000", LONGER), text=P[0] + P[1],
-        events=(*UP, "restored", *going_on(1), COMPLETED), api=api(up=1, on=1),
+        events=(*UP, "restored", *continued(1), COMPLETED), api=api(up=1, on=1),
     ),
     Row(
         "empty cut", "continuation 1", (*_TO_1, cut()),
-        asked=_ASKED_1, text=P[0], events=(*UP, *going_on(1), *_NOTHING), api=api(up=1, on=1), ends=CUT,
+        asked=_ASKED_1, text=P[0], events=(*UP, *continued(1), *_NOTHING), api=api(up=1, on=1), ends=CUT,
         says="added nothing",
     ),
     Row(

@@ -21,10 +21,10 @@ from tests.e2e.limits.row import (
     Row,
     Step,
     api,
+    continued,
     cut,
     done,
     glob,
-    going_on,
 )
 from tests.fakes.turns import Faults, Turn, refused
 
@@ -55,12 +55,12 @@ _PHASES: Mapping[str, _Phase] = {
     "first": _Phase((), (), FIRST, (), api(retries=1)),
     "escalated": _Phase((cut("l"),), ("-first 8000",), ESCALATED, UP, api(up=1, retries=1)),
     "continuation 1": _Phase(
-        (cut("l"), cut("Null … ")), ("-first 8000", ESCALATED), LONGER, (*UP, *going_on(1)),
+        (cut("l"), cut("Null … ")), ("-first 8000", ESCALATED), LONGER, (*UP, *continued(1)),
         api(up=1, on=1, retries=1), "Null … ",
     ),
     "continuation 3": _Phase(
         (cut("l"), cut("Null … "), cut("und "), cut("noch ")), ("-first 8000", ESCALATED, LONGER, LONGER), LONGER,
-        (*UP, *going_on(1, 2, 3)), api(up=1, on=3, retries=1), "Null … und noch ",
+        (*UP, *continued(1, 2, 3)), api(up=1, on=3, retries=1), "Null … und noch ",
     ),
     "nudge": _Phase(
         (_THOUGHT, _THOUGHT), ("-first 8000", "-escalated 64000"), "nudge 64000", (*UP, "over thinking"),
@@ -154,7 +154,7 @@ _SPECIAL = (
     Row(
         "dropped in a call", "continuation 1",
         (cut("l"), cut(P[0]), Step(glob(P[1]), "drop", after="glob"), glob(P[2]), done()),
-        asked=("-first 8000", ESCALATED, LONGER, LONGER, FIRST), events=(*UP, *going_on(1), *_AGAIN, COMPLETED),
+        asked=("-first 8000", ESCALATED, LONGER, LONGER, FIRST), events=(*UP, *continued(1), *_AGAIN, COMPLETED),
         api=api(2, up=1, on=1, retries=1), stored=("text+call", "text"), ran=("glob",), told=("",),
     ),
     Row(
@@ -178,11 +178,11 @@ _SPECIAL = (
         "dropped in text again and again", "continuation 1",
         (cut("l"), cut("Null "), *(Step(done([piece, "…"]), "drop", after=piece) for piece in P[:4])),
         asked=("-first 8000", ESCALATED, *[LONGER] * 4), text="Null " + "".join(P[:4]),
-        events=(*UP, *going_on(1), *_AGAIN * 3, "ended error"), api=api(up=1, on=1, retries=3), ends=CUT,
+        events=(*UP, *continued(1), *_AGAIN * 3, "ended error"), api=api(up=1, on=1, retries=3), ends=CUT,
     ),
     Row(
         "text cut", "transport continuation", (Step(done(P[:2]), "drop", after=P[0]), cut(P[1]), done(P[2])),
-        asked=(FIRST, "continuation 8000", LONGER), text="".join(P[:3]), events=(*_AGAIN, *going_on(1), COMPLETED),
+        asked=(FIRST, "continuation 8000", LONGER), text="".join(P[:3]), events=(*_AGAIN, *continued(1), COMPLETED),
         api=api(on=1, retries=1),
     ),
 )  # fmt: skip

@@ -20,11 +20,11 @@ from tests.e2e.limits.row import (
     P,
     Row,
     api,
+    continued,
     cut,
     cut_call,
     done,
     glob,
-    going_on,
 )
 from tests.fakes.turns import Turn, refused
 
@@ -64,7 +64,7 @@ _ROOM = (
     ),
     Row(
         "window leaves no gain", "first", (cut(P[0], prompt=21_000), done(P[1], prompt=21_100)),
-        asked=(FIRST, "continuation ?"), text=_TWO, events=(*going_on(1), COMPLETED), api=api(on=1), facts=_SMALL,
+        asked=(FIRST, "continuation ?"), text=_TWO, events=(*continued(1), COMPLETED), api=api(on=1), facts=_SMALL,
     ),
     Row(
         "window without room", "first", (),
@@ -80,7 +80,7 @@ _ROOM = (
         "window that the host counts to be fuller than estimated", "continuation 1",
         (cut("lost", prompt=19_000), cut(P[0], prompt=19_000), cut(P[1], prompt=19_100), done(P[2], prompt=19_110)),
         asked=("-first 8000", "escalated 11976", "continuation ?", "continuation ?"), text="".join(P[:3]),
-        events=("over max_tokens", "escalated 8000>11976", *going_on(1, 2), COMPLETED), api=api(up=1, on=2),
+        events=("over max_tokens", "escalated 8000>11976", *continued(1, 2), COMPLETED), api=api(up=1, on=2),
         facts=_SMALL,
     ),
 )  # fmt: skip
@@ -97,7 +97,7 @@ _OUTPUT = (
     ),
     Row(
         "400 that names an output limit", "continuation 1", (cut(P[0]), _names(16_384), done(P[1])),
-        asked=(FIRST, LONGER, "continuation 16384"), text=_TWO, events=(*going_on(1), COMPLETED),
+        asked=(FIRST, LONGER, "continuation 16384"), text=_TWO, events=(*continued(1), COMPLETED),
         api=api(on=1, retries=1), settings=_CONTINUES, again_caps=(8_000,),
     ),
     Row(
@@ -108,7 +108,7 @@ _OUTPUT = (
     Row(
         "400 that names an output limit without gain", "escalated", (cut(P[0]), _names(9_000), done(P[1])),
         asked=(FIRST, ESCALATED, "continuation 9000"), text=_TWO,
-        events=(*UP, "restored", *going_on(1), COMPLETED), api=api(up=1, on=1), again_caps=(8_000,),
+        events=(*UP, "restored", *continued(1), COMPLETED), api=api(up=1, on=1), again_caps=(8_000,),
     ),
     Row(
         "400 that names an output limit without gain, call cut", "escalated",
@@ -141,7 +141,7 @@ _WINDOW = (
     ),
     Row(
         "400 that names a window", "continuation 1", (cut(P[0]), refused(400, _LEFT), done(P[1], prompt=24_235)),
-        asked=(FIRST, LONGER, "continuation 38486"), text=_TWO, events=(*going_on(1), COMPLETED),
+        asked=(FIRST, LONGER, "continuation 38486"), text=_TWO, events=(*continued(1), COMPLETED),
         api=api(on=1, retries=1), settings=_CONTINUES, window=64_001,
     ),
     Row(
@@ -151,7 +151,7 @@ _WINDOW = (
     Row(
         "400 for a prompt larger than the window", "continuation 1",
         (cut("lost"), cut(P[0]), refused(400, _TOO_LONG)),
-        asked=("-first 8000", ESCALATED, LONGER), text=P[0], events=(*UP, *going_on(1), _SPENT),
+        asked=("-first 8000", ESCALATED, LONGER), text=P[0], events=(*UP, *continued(1), _SPENT),
         api=api(up=1, on=1), ends=CUT, says="leaves no room",
     ),
     Row(
