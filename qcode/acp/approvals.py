@@ -81,16 +81,11 @@ def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption
             for_session = [PermissionOption("session", "allow_always", in_session, Allow("session"))]
             in_folder = f"Yes, always in this folder: {covered}"
             for_folder = [PermissionOption("folder", "allow_always", in_folder, Allow("folder"))]
-            return [
-                once,
-                *(for_session if rule else ()),
-                *(for_folder if rule and approval.is_keepable else ()),
-                deny,
-            ]
+            kept = for_folder if rule and approval.is_keepable else ()
+            return [once, *(for_session if rule else ()), *kept, deny]
         case PlanApproval(is_trusted=is_trusted):
-            accept = PermissionOption(
-                "accept-edits", "allow_always", "Yes, and accept edits", AcceptPlan("accept-edits")
-            )
+            yes = "Yes, and accept edits"
+            accept = PermissionOption("accept-edits", "allow_always", yes, AcceptPlan("accept-edits"))
             return [
                 PermissionOption("default", "allow_once", "Yes, and ask before each edit", AcceptPlan()),
                 *([accept] if is_trusted else ()),
