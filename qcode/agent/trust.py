@@ -570,18 +570,16 @@ class TrustService:
         if status.kind in ("changed", "unpinned") and status != self._last_shown:
             self._last_shown = status
             return f"{_review_text(status)}\n\nType /trust again to trust it as shown, after a restart."
-        is_new = not self._is_trusted()
-        if not is_new and status.is_trusted:
-            return _trusted_text(status)
-        if is_new:
+        if not self._is_trusted():
             self._trust_folder()
-        problem = status.problem or save_trust(self._root, self._store.state_dir, status.files, self._store.folder)
-        if problem:
+        elif status.is_trusted:
+            return _trusted_text(status)
+        if problem := status.problem or save_trust(self._root, self._store.state_dir, status.files, self._store.folder):
             return problem
         applied = "Your rules and modes apply now, its instructions from the next turn."
-        has_more = status.files or os.path.lexists(self._root / ".mcp.json")
-        restart = " Restart qcode to use its other files." if has_more else ""
-        return f"Folder trusted{_contents_text(status)}. {applied}{restart}"
+        if status.files or os.path.lexists(self._root / ".mcp.json"):
+            applied += " Restart qcode to use its other files."
+        return f"Folder trusted{_contents_text(status)}. {applied}"
 
 
 def _review_text(status: TrustStatus) -> str:

@@ -431,8 +431,7 @@ class Presenter:
             self._reply_note = ""
         else:
             self._show_reply_note()
-            notice = ending_notice(event, is_explained=self._is_end_explained)
-            if notice is not None:
+            if notice := ending_notice(event, is_explained=self._is_end_explained):
                 self._transcript.add_notice(notice.level, with_app_commands(notice.text))
             is_explained = self._is_end_explained and event.outcome is Outcome.MAX_TOKENS
         if note := requests_note(event.api_calls, event.discarded_output_tokens, is_explained=is_explained):
