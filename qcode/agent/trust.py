@@ -595,6 +595,5 @@ def _trusted_text(status: TrustStatus) -> str:
 
 
 def _contents_text(status: TrustStatus) -> str:
-    names = [visible(name) for name in status.files]
-    more = f" and {len(names) - _MAX_NAMES:,} more" if len(names) > _MAX_NAMES else ""
-    return f", with {', '.join(names[:_MAX_NAMES])}{more}" if names else ""
+    more = f" and {len(status.files) - _MAX_NAMES:,} more" if len(status.files) > _MAX_NAMES else ""
+    return f", with {', '.join(map(visible, [*status.files][:_MAX_NAMES]))}{more}" if status.files else ""
