@@ -25,7 +25,7 @@ PROMPT_KEYS: tuple[tuple[str, str], ...] = (
     ("Backspace", "Remove the last attachment if the prompt is empty."),
     ("Tab", "Complete a command or a file; expand a pasted text."),
     ("Esc Esc", "Clear the prompt (Up restores it); rewind if the prompt is empty."),
-    ("@", "Attach a file (@path), some of its lines (@path:10-20) or a folder listing (@folder/)."),
+    ("@", "Attach a file (@path), lines of it (@path:10-20) or a folder list (@folder/)."),
     ("!", "Run a shell command; its output goes to the model with your next message."),
 )
 """Keys of the prompt itself, for the list of keys. Its editing keys are `EDITING_KEYS`."""
