@@ -127,7 +127,7 @@ def test_quoted_messages_of_the_pages_are_in_the_program() -> None:
 
 
 def test_figures_of_the_readme_are_in_the_pages_that_prove_them() -> None:
-    readme = (ROOT / "README.md").read_text(encoding="utf-8").split("## Five reasons")[1].split("## ")[0]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8").split("## Why qcode")[1].split("## ")[0]
     proofs = {
         name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in ("performance.md", "guide/safety.md")
     }
