@@ -35,14 +35,8 @@ from qcode.agent.checkpoints.turn_changes import (
     content_without,
     files_of_turn,
 )
-from qcode.agent.sessions.history import (
-    FileState,
-    Head,
-    Move,
-    MoveKind,
-    SessionHistory,
-    UserPrompt,
-)
+from qcode.agent.sessions.file_states import FileState
+from qcode.agent.sessions.history import Head, Move, MoveKind, SessionHistory, UserPrompt
 from qcode.agent.sessions.session import Session
 from qcode.protocol.tools import Refused
 from qcode.text.numbers import count_text

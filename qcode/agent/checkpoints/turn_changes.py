@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from qcode.agent.checkpoints.blobs import Blobs, digest_of
-from qcode.agent.sessions.history import FileState, RecordedChange, SessionHistory
+from qcode.agent.sessions.file_states import FileState, RecordedChange
+from qcode.agent.sessions.history import SessionHistory
 from qcode.protocol.tools import Refused
 from qcode.text.diff import BoundedMatcher, diff_lines
 from qcode.text.numbers import bytes_text

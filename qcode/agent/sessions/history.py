@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from qcode.agent.sessions.file_states import FileMove, RecordedChange
 from qcode.protocol.events import (
     AttemptRecord,
     CallState,
@@ -259,62 +260,6 @@ _COLLECTIONS: dict[str, type[Any]] = {
     **dict.fromkeys(("edited_arguments", "results", "agent_work", "shown_results", "jobs"), dict),
     "intents": set,
 }
-
-LINK_PREFIX = "link-"
-
-
-@dataclass(frozen=True, slots=True)
-class FileState:
-    """A version of a file. The content of a symbolic link is its target."""
-
-    digest: str
-    """The SHA-256 of the content in hexadecimal.
-
-    For a symbolic link it begins with `link-`, which earlier versions of qcode treat as missing content.
-    """
-    size: int
-    """In bytes."""
-    mode: int
-    """The permission bits."""
-    is_kept: bool = True
-    """The content is in the store and can be restored."""
-
-    @property
-    def is_link(self) -> bool:
-        return self.digest.startswith(LINK_PREFIX)
-
-    @property
-    def content_digest(self) -> str:
-        """The digest under which the content is stored."""
-        return self.digest.removeprefix(LINK_PREFIX)
-
-    def is_same(self, other: FileState | None) -> bool:
-        return other is not None and other.digest == self.digest
-
-
-@dataclass(frozen=True, slots=True)
-class RecordedChange:
-    """A change of a file; a state of None means that there is no file."""
-
-    number: int
-    """The number of the latest message before the change."""
-    path: str
-    """The absolute path."""
-    before: FileState | None
-    after: FileState | None
-    by: Literal["tool", "command"] = "tool"
-    """Reported by a tool, which is exact, or detected by comparing files before and after a command."""
-
-
-@dataclass(frozen=True, slots=True)
-class FileMove:
-    """A file that a move restored."""
-
-    path: str
-    source: FileState | None
-    """The version before the move."""
-    target: FileState | None
-    """The version after the move."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,16 +14,14 @@ from dataclasses import asdict, fields, replace
 from decimal import Decimal, InvalidOperation
 from typing import Any, Literal, cast, get_args, overload
 
+from qcode.agent.sessions.file_states import FileMove, FileState, RecordedChange
 from qcode.agent.sessions.history import (
     MOVE_KINDS,
-    FileMove,
-    FileState,
     HistoryEntry,
     InnerMessage,
     Move,
     MoveKind,
     NumberRange,
-    RecordedChange,
     SessionHistory,
     ShownItem,
     ShownPrompt,

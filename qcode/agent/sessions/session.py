@@ -13,12 +13,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from qcode.agent.sessions.file import RecordFile
+from qcode.agent.sessions.file_states import RecordedChange
 from qcode.agent.sessions.history import (
     Head,
     HistoryEntry,
     InnerMessage,
     Move,
-    RecordedChange,
     SessionHistory,
     ShownItem,
     ShownResult,
