@@ -129,7 +129,7 @@ class SessionCommands:
             case "compact":
                 return CompactCommand(argument)
             case "context":
-                from qcode.agent.reports import context_text
+                from qcode.agent.context.window_text import context_text
 
                 return CommandOutput(context_text(agent.conversation.context_report()))
             case "cost":

@@ -1,6 +1,6 @@
 """Reports on a conversation: the parts of its context window, the usage of its turns, and metrics of recovery.
 
-The functions at the end format them for `/context` and `/cost` of every front end.
+The functions at the end format the usage for `/cost` of every front end. `context.window_text` formats the window.
 """
 
 from __future__ import annotations
@@ -238,7 +238,7 @@ class EarlierTurns:
 
     def __init__(self, history: SessionHistory) -> None:
         self._history = history
-        self._messages = sorted(history.stored.items())
+        self._messages = sorted((number, stored) for number, stored in history.stored.items() if not stored.is_summary)
         # Requests of later turns may be added to the last message, but to no other.
         self._last = _recorded_requests(self._messages[-1][1]) if self._messages else None
 
@@ -250,57 +250,80 @@ class EarlierTurns:
         if self._last is None:
             return []
         recorded = [*(_recorded_requests(stored) for _, stored in self._messages[:-1]), self._last]
-        turns: list[tuple[str, str, list[AttemptRecord]]] = []
-        turn: list[AttemptRecord] = []
+        turns: list[_EarlierTurn] = []
+        turn = _EarlierTurn("", "")
         position = 0
         following = [*(stored for _, stored in self._messages[1:]), None]
-        for (number, stored), after, recorded_requests in zip(self._messages, following, recorded, strict=True):
-            requests, compactions, named = recorded_requests
+        for (number, stored), after, requests in zip(self._messages, following, recorded, strict=True):
             model = self._history.model_of(number)
             if _starts_turn(stored):
-                turn, position = [], len(turns)
-                turns.append((stored.typed_prompt, model, turn))
-            turn.extend(attempt if attempt.model else replace(attempt, model=model) for attempt in requests)
+                turn, position = _EarlierTurn(stored.typed_prompt, model), len(turns)
+                turns.append(turn)
+            turn.attempts += [
+                attempt if attempt.model else replace(attempt, model=model) for attempt in requests.of_turn
+            ]
+            turn.is_ended = turn.is_ended or requests.is_end
             outside = [
-                (item.position, (item.name, item.attempts[-1].model or model, [*item.attempts]))
-                for item in named
+                (item.position, _EarlierTurn(item.name, item.attempts[-1].model or model, [*item.attempts]))
+                for item in requests.named
                 if item.attempts
             ]
-            if after is None or after.is_summary or _starts_turn(after):
+            if after is None or _starts_turn(after) or requests.compactions:
                 # The sort is stable: requests of `/btw` that ended before a `/compact` stay before it.
-                outside += ((end, ("/compact", model, attempts)) for end, attempts in compactions)
+                outside += (
+                    (end, _EarlierTurn("/compact", model, attempts, True)) for end, attempts in requests.compactions
+                )
                 turns += (row for _, row in sorted(outside, key=itemgetter(0)))
             else:  # the turn was running
                 turns[position:position] = [row for _, row in outside]
                 position += len(outside)
         known_price = cache(price_of)
-        return [recorded_usage(prompt, attempts, model, known_price) for prompt, model, attempts in turns if attempts]
+        return [
+            recorded_usage(turn.prompt, turn.attempts, turn.model, known_price)
+            for turn in turns
+            if turn.attempts or turn.is_ended
+        ]
+
+
+@dataclass(slots=True)
+class _EarlierTurn:
+    prompt: str
+    model: str
+    attempts: list[AttemptRecord] = field(default_factory=list)
+    is_ended: bool = False
+    """Its end was recorded, so it counts even if it sent no request."""
 
 
 def _starts_turn(stored: StoredMessage) -> bool:
     message = stored.entry.message
     has_result = any(isinstance(block, ToolResult) for block in message.blocks)
-    return message.role == "user" and not has_result and not stored.is_summary
+    return message.role == "user" and not has_result
 
 
-def _recorded_requests(
-    stored: StoredMessage,
-) -> tuple[list[AttemptRecord], list[tuple[int, list[AttemptRecord]]], tuple[NamedRequests, ...]]:
-    """Return the requests of a message and of its turn, those of each `/compact` after it, and those outside the turns.
+@dataclass(frozen=True, slots=True)
+class _RecordedRequests:
+    """The requests that were recorded with a message."""
 
-    A `/compact` ends like a turn, but has only requests for a summary. The index of its end precedes its requests.
-    """
-    requests = list(stored.turn_requests)
+    of_turn: Sequence[AttemptRecord]
+    is_end: bool
+    """The turn ended after the message."""
+    compactions: Sequence[tuple[int, list[AttemptRecord]]]
+    """The requests of each `/compact` after the turn, with the position of its end."""
+    named: Sequence[NamedRequests]
+    """The requests outside the turns."""
+
+
+def _recorded_requests(stored: StoredMessage) -> _RecordedRequests:
+    requests, ends = list(stored.turn_requests), stored.ends
     compactions: list[tuple[int, list[AttemptRecord]]] = []
-    events = [item.event for item in stored.shown_events] if stored.entry.message.role == "assistant" else []
-    ends = ((index, event.api_calls) for index, event in enumerate(events) if isinstance(event, TurnEnded))
-    for index, calls in reversed([*ends]):
-        if calls.compactions and not calls.initial:
-            summaries = [request for request in requests if request.kind == "summary"]
-            compacted = summaries[-(calls.compactions + calls.retries) :]
-            compactions.append((index, compacted))
-            requests = [request for request in requests if not any(request is other for other in compacted)]
-    return requests, compactions[::-1], tuple(stored.named_requests)
+    for index, ended in reversed(ends[1:]):
+        calls = ended.api_calls
+        summaries = [request for request in requests if request.kind == "summary"]
+        count = calls.compactions + calls.retries
+        compacted = summaries[-count:] if count else []
+        compactions.append((index, compacted))
+        requests = [request for request in requests if not any(request is other for other in compacted)]
+    return _RecordedRequests(requests, bool(ends), compactions[::-1], tuple(stored.named_requests))
 
 
 def recorded_usage(
@@ -420,56 +443,7 @@ class RecoveryMetrics:
         }
 
 
-_BAR_WIDTH = 20
 _MAX_TURNS = 8
-
-
-def context_text(report: ContextReport) -> str:
-    """Return the parts of the context window with a bar, shares and advice."""
-    rows = [
-        ("System prompt", report.system),
-        ("Instructions", report.instructions),
-        ("Tools", report.tools),
-        *((f"  {name}"[:14], tokens) for name, tokens in report.servers),
-        ("Messages", report.messages),
-        ("Tool output", report.tool_output),
-        ("Reply reserve", report.reserve),
-        ("Free", report.free),
-    ]
-    filled = min(_BAR_WIDTH, round(report.used * _BAR_WIDTH / report.window)) if report.window else 0
-    bar = "█" * filled or ("▏" if report.used and report.window else "")
-    note = "" if report.is_window_known else " (assumed: the window of this model is unknown)"
-    counted = "counted by the provider" if report.is_counted else "estimated"
-    lines = [
-        f"{bar}{'░' * (_BAR_WIDTH - len(bar))}  {tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
-        f"{_percent(report.used, report.window)}, {counted}{note}",
-        "",
-        *(f"{name:<14} {tokens_text(size):>6}  {_percent(size, report.window):>4}" for name, size in rows),
-        "",
-        *advice(report),
-    ]
-    return "\n".join(lines)
-
-
-def advice(report: ContextReport) -> list[str]:
-    """Return suggestions for the user, the most useful first."""
-    lines = [f"qcode compacts automatically at {report.compacts_at:.0%}."]
-    if report.first_cap is not None:
-        learned = report.first_cap
-        lines.append(
-            f"Requests ask for {report.reserve:,} tokens of output instead of 8,000, because {learned.longer} of the "
-            f"last {learned.replies} replies of this model were longer. output.learn_first_cap = false turns this off."
-        )
-    share = report.used / report.window if report.window else 0
-    if share >= 0.5:
-        lines.append("/compact frees space now; /clear starts a new session.")
-    if report.tool_output > report.used / 2 and report.tool_output > report.window / 10:
-        lines.append("Most of this is tool output: ask for narrower reads and searches.")
-    if report.instructions > report.window / 10:
-        lines.append("Instruction files use over a tenth of the window: shorten them (/memory).")
-    if report.tools > report.window / 5:
-        lines.append("Tool descriptions use over a fifth of the window: disable some MCP servers, or set mcp.defer.")
-    return lines
 
 
 def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = None) -> str:
@@ -560,7 +534,7 @@ def _details(*parts: tuple[str, int | None]) -> str:
 
 def _hit_rate(usage: Usage) -> str:
     rate = cache_hit_rate(usage)
-    return "" if rate is None else f", {_percent(usage.cache_read or 0, usage.input or 0)} from the cache"
+    return "" if rate is None else f", {percent(usage.cache_read or 0, usage.input or 0)} from the cache"
 
 
 def _calls(calls: ApiCalls) -> str:
@@ -590,7 +564,8 @@ def _tokens(count: int | None) -> str:
     return "not reported" if count is None else tokens_text(count)
 
 
-def _percent(part: int, whole: int) -> str:
+def percent(part: int, whole: int) -> str:
+    """Return a share as a percentage."""
     if not whole or not part:
         return "0%"
     return f"{part / whole:.0%}" if part * 100 >= whole else "<1%"

@@ -11,11 +11,16 @@ from qcode.agent.models.asides import Asides
 from qcode.agent.reports import EarlierTurns
 from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.replay import replay_messages
+from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import Compacted, Notice, TurnEnded
 from qcode.protocol.messages import ToolResult, assistant, user
 from qcode.protocol.model import ModelFacts
 from tests.fakes.conversation import Model, talk
-from tests.fakes.scripted import call_reply, text_reply
+from tests.fakes.scripted import Steps, call_reply, text_reply
+
+WORDS = "".join(f"word {number} " for number in range(1_500))
+SHORT, LONG, SUMMARY, EMPTY = (text_reply(text) for text in ("Hello.", WORDS, "Task: x.", ""))
+BROKEN: Steps = (ProviderError(ErrorKind.AUTH, "the key was refused"),)
 
 
 def test_undo_and_redo_change_files_messages_and_the_next_request(tmp_path: Path) -> None:
@@ -126,6 +131,39 @@ def test_resumed_session_shows_its_compactions_and_their_cost_separately(tmp_pat
     assert [row.prompt for row in rows] == ["one", "two", "/compact", "/compact"]
     items = replay_messages([history.stored[number] for number in history.all_numbers()])
     assert [type(item) for item in items if isinstance(item, Notice | Compacted)] == [Notice, Compacted]
+
+
+@pytest.mark.parametrize(
+    ("prompts", "replies"),
+    [
+        # Too little text to compact, before and after a turn.
+        (("one", "/compact"), (SHORT,)),
+        (("one", "two", "/compact", "/compact"), (LONG, LONG, SUMMARY)),
+        # The model refuses the summary after a compaction, and after a turn without a reply.
+        (("one", "two", "/compact", "three", "/compact"), (LONG, LONG, SUMMARY, LONG, BROKEN)),
+        (("one", "two", "/compact", "/compact"), (LONG, LONG, EMPTY, EMPTY, BROKEN)),
+        (("one", "two", "three", "/compact"), (LONG, LONG, BROKEN, BROKEN)),
+        (("one", "/compact", "two"), (BROKEN, BROKEN)),
+    ],
+)
+def test_resumed_session_has_the_same_rows_of_usage(
+    prompts: tuple[str, ...], replies: tuple[Steps, ...], tmp_path: Path
+) -> None:
+    it = talk(tmp_path, *replies, model=Model(facts=ModelFacts(context_window=40_000)))
+
+    async def run() -> None:
+        for prompt in prompts:
+            conversation = it.conversation
+            events = conversation.compact() if prompt == "/compact" else conversation.submit(prompt)
+            assert [event async for event in events]
+
+    asyncio.run(run())
+    rows = EarlierTurns(it.store.load(it.conversation.session_id).history).usage(lambda name: None)
+    live = it.conversation.usage()
+    assert tuple(row.prompt for row in live) == prompts
+    assert [(row.prompt, row.usage, row.api_calls) for row in rows] == [
+        (row.prompt, row.usage, row.api_calls) for row in live
+    ]
 
 
 def test_asides_before_and_after_a_compaction_without_summary_keep_their_place_after_a_resume(tmp_path: Path) -> None:

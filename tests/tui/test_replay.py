@@ -29,6 +29,7 @@ from qcode.protocol.approvals import (
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.events import ApiCalls, ApprovalRequested, ToolStarted, TurnEvent
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
+from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import StopReason, TextDelta
 from qcode.protocol.usage import Usage
 from qcode.tui.presenter import Presenter
@@ -42,7 +43,7 @@ from qcode.tui.transcript.replay import (
     show_resumed,
 )
 from qcode.tui.transcript.transcript import Transcript
-from tests.fakes.conversation import Talk, talk
+from tests.fakes.conversation import Model, Talk, talk
 from tests.fakes.scripted import Call, Hang, Steps, begun, call_reply, calls_reply, cut_empty, cut_text, text_reply
 from tests.tui.harness import Running, drive, running
 from tests.tui.scripted import FixedClock, ScriptedConversation, said
@@ -206,6 +207,30 @@ def test_resumed_and_undone_conversation_shows_the_same_rows(tmp_path: Path) -> 
     assert len(before) > 40
     assert replayed_rows(talked) == before
     assert resumed_rows(tmp_path, talked) == before
+
+
+def test_undone_compaction_is_not_shown_until_it_is_redone(tmp_path: Path) -> None:
+    long = text_reply("word " * 1_500)
+    model = Model(facts=ModelFacts(context_window=40_000))
+    talked = talk(tmp_path, long, long, text_reply("Task: x."), is_attended=True, model=model)
+    conversation = talked.conversation
+
+    async def body() -> None:
+        for number in range(2):
+            await Person(talked).say(f"prompt {number}")
+        before = replayed_rows(talked)
+        assert [event async for event in conversation.compact()]
+        after = replayed_rows(talked)
+        assert "Compacted: older messages summarized" in "\n".join(after)
+        checkpoints = conversation.checkpoints
+        await checkpoints.perform(await checkpoints.plan_undo())
+        assert replayed_rows(talked) == before
+        await checkpoints.perform(await checkpoints.plan_redo())
+        assert replayed_rows(talked) == after
+        await checkpoints.perform(await checkpoints.plan_undo())
+        assert resumed_rows(tmp_path, talked) == before
+
+    asyncio.run(body())
 
 
 def test_resumed_rows_include_diffs_states_and_notices(tmp_path: Path) -> None:

@@ -32,6 +32,9 @@ from qcode.values import dataclass
 NumberRange: TypeAlias = "tuple[int, int]"
 """A half-open range of message numbers: `(0, 4)` are the messages 0 to 3."""
 
+HeadKey: TypeAlias = "tuple[tuple[NumberRange, ...], int | None]"
+"""The ranges of a `Head` and the number of its prompt."""
+
 MoveKind: TypeAlias = Literal["rewind", "undo", "redo"]
 MOVE_KINDS: tuple[MoveKind, ...] = ("rewind", "undo", "redo")
 
@@ -188,6 +191,8 @@ class ShownItem:
 
     event: ShownEvent
     offset: int = 0
+    is_undone: bool = False
+    """The event of a compaction that was undone; a replay leaves it out."""
 
 
 class StoredMessage:
@@ -235,6 +240,12 @@ class StoredMessage:
     def shown_prompt(self) -> str:
         """The text shown for a prompt, empty if it is the text of the message."""
         return next((item.event.text for item in self.shown_events if isinstance(item.event, ShownPrompt)), "")
+
+    @property
+    def ends(self) -> list[tuple[int, TurnEnded]]:
+        """The ends of turns after the message, with their positions: of its turn, then of each `/compact`."""
+        events = enumerate(item.event for item in self.shown_events)
+        return [(index, event) for index, event in events if isinstance(event, TurnEnded)]
 
     def question_about(self, call_id: str) -> ShownQuestion | None:
         """Return the last question about a call; None if the user was not asked."""
@@ -300,7 +311,7 @@ class Head:
         return is_last or not set(earlier.numbers) <= set(self.numbers)
 
     @property
-    def key(self) -> tuple[tuple[NumberRange, ...], int | None]:
+    def key(self) -> HeadKey:
         """The ranges and the number of the prompt, which identify a state."""
         return self.ranges, self.prompt.number if self.prompt is not None else None
 
@@ -336,9 +347,11 @@ class SessionHistory:
         self._reverted: set[int] = set()  # the positions of the file changes that do not apply now
         self._latest = -1
         self._early_requests: list[NamedRequests] = []  # requests before the first message
-        self._head_by_key: dict[tuple[tuple[NumberRange, ...], int | None], Head] = {START.key: START}
+        self._head_by_key: dict[HeadKey, Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
         self._new_jobs: dict[int, StoredJob] = {}  # those for the next prompt, by number
+        # By the key of the head after a compaction: the messages with its events, and the positions of these.
+        self._compaction_items: dict[HeadKey, list[tuple[StoredMessage, int]]] = {}
 
     @property
     def next_number(self) -> int:
@@ -388,7 +401,7 @@ class SessionHistory:
 
     def add_requests(self, attempts: Iterable[AttemptRecord], name: str = "") -> None:
         """Add requests that belong to no message. With a `name` they belong to no turn either."""
-        last = self.stored.get(self._latest)
+        last = self._latest_shown
         if name:
             named = self._early_requests if last is None else last.named_requests
             named.append(NamedRequests(name, tuple(attempts), 0 if last is None else len(last.shown_events)))
@@ -396,14 +409,22 @@ class SessionHistory:
             last.requests += attempts
 
     def add_shown(self, items: Iterable[ShownItem]) -> None:
-        """Add items that were shown with the latest message. A summary is not shown, so it keeps none."""
-        shown = (stored for stored in reversed(self.stored.values()) if not stored.is_summary)
-        last = next(shown, None)
+        """Add items that were shown with the latest message."""
+        last = self._latest_shown
         for item in items:
             if isinstance(item.event, StoredJob):
                 self.show_job(item.event)
             elif last is not None:
+                # A `/compact` ends like a turn, but after the end of the turn before it.
+                is_compaction = isinstance(item.event, Compacted) or (isinstance(item.event, TurnEnded) and last.ends)
+                if self.head.compacted_from is not None and is_compaction:
+                    self._compaction_items.setdefault(self.head.key, []).append((last, len(last.shown_events)))
                 last.shown_events.append(item)
+
+    @property
+    def _latest_shown(self) -> StoredMessage | None:
+        """The latest message except summaries, which are not shown and have no events and requests."""
+        return next((stored for stored in reversed(self.stored.values()) if not stored.is_summary), None)
 
     def show_job(self, job: StoredJob) -> None:
         """Set the state of a background job on the messages that may show it: see `StoredJob`."""
@@ -478,6 +499,11 @@ class SessionHistory:
     def apply_move(self, move: Move) -> None:
         """Move the head. A move that restores files is unfinished until `finish_move`."""
         self._head_by_key[move.before.key] = move.before
+        for compacted, other in ((move.before, move.after), (move.after, move.before)):
+            if compacted.compacted_from is not None and compacted.compacted_from.key == other.key:
+                for stored, index in self._compaction_items.get(compacted.key, ()):
+                    is_undone = compacted is move.before
+                    stored.shown_events[index] = replace(stored.shown_events[index], is_undone=is_undone)
         self.next_move_id = max(self.next_move_id, move.move_id + 1)
         self.head = move.after
         if move.kind == "redo":

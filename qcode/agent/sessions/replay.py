@@ -84,7 +84,7 @@ def replay_messages(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
                 step = 0
                 yield TurnStarted(typed_text(message))
         for item in stored.shown_events:
-            if isinstance(item.event, (Notice, Compacted, TurnEnded)):
+            if isinstance(item.event, (Notice, Compacted, TurnEnded)) and not item.is_undone:
                 yield item.event
 
 

@@ -6,7 +6,8 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from qcode.agent.reports import context_text, cost_text_of
+from qcode.agent.context.window_text import context_text
+from qcode.agent.reports import cost_text_of
 from qcode.agent.sessions.library import OpenElsewhere, UnknownSession
 from qcode.text.clean import one_line
 from qcode.tui.commands.command import TURN_RUNS, Command, CommandContext

@@ -15,7 +15,8 @@ from textual.screen import Screen
 from qcode.agent.checkpoints.rewind import FilePlan, RewindPlan, SessionFileDiff
 from qcode.agent.checkpoints.turn_changes import ChangeHunk, TurnChanges, TurnFile
 from qcode.agent.context.attachments import shell_block
-from qcode.agent.reports import ContextReport, TurnUsage, context_text, cost_text_of
+from qcode.agent.context.window_text import context_text
+from qcode.agent.reports import ContextReport, TurnUsage, cost_text_of
 from qcode.agent.sessions.library import SessionInfo
 from qcode.protocol.events import ApiCalls
 from qcode.protocol.messages import Message, Text, assistant, user
