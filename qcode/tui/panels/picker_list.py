@@ -83,6 +83,34 @@ class _ColumnWidths:
     detail: int
 
 
+@dataclass(frozen=True, slots=True)
+class _TextWidths:
+    """The widths of the texts of all rows."""
+
+    label: int = 0
+    """The width of the widest label."""
+    cells: tuple[int, ...] = ()
+    """The width of each column with its title; 0 for a column without cells."""
+    detail: int = 0
+    """The width of the widest detail."""
+    usual_detail: int = 0
+    """The width that suffices for three quarters of the rows, at least `_MIN_DETAIL` if any row has a detail."""
+
+    @classmethod
+    def of(cls, rows: Sequence[PickerRow], columns: Sequence[Column]) -> _TextWidths:
+        label = max((cell_len(one_line(row.label)) for row in rows), default=0)
+        cells = [
+            max((cell_len(row.cells[at]) for row in rows if at < len(row.cells)), default=0)
+            for at in range(len(columns))
+        ]
+        with_titles = tuple(
+            max(cell, cell_len(column.title)) if cell else 0 for cell, column in zip(cells, columns, strict=True)
+        )
+        details = sorted(cell_len(one_line(row.detail)) for row in rows) or [0]
+        usual = max(details[(len(details) - 1) * 3 // 4], min(details[-1], _MIN_DETAIL))
+        return cls(label, with_titles, details[-1], usual)
+
+
 class PickerList(Widget):
     """The list of rows, of which one is highlighted. It scrolls so that the highlight is in view."""
 
@@ -112,7 +140,7 @@ class PickerList(Widget):
         self._lines: list[int | str] = []  # all lines: the index of a row, or the heading of a group
         self._first = 0  # the index of the first line in view
         self._shown_lines: list[int | str] = []
-        self._max_widths: tuple[int, tuple[int, ...], int] = (0, (), 0)  # see `_max_widths`
+        self._text_widths = _TextWidths()
 
     @property
     def row(self) -> PickerRow | None:
@@ -139,7 +167,7 @@ class PickerList(Widget):
             if row.group and (position == 0 or rows[position - 1].group != row.group):
                 self._lines.append(row.group)
             self._lines.append(position)
-        self._max_widths = _max_widths(rows, self._columns)
+        self._text_widths = _TextWidths.of(rows, self._columns)
         self.refresh(layout=True)
 
     def move_to(self, index: int) -> None:
@@ -208,11 +236,11 @@ class PickerList(Widget):
 
     def cuts_details(self, width: int) -> bool:
         """Return whether a list of `width` cells cuts or drops details."""
-        return self._column_widths(width).detail < self._max_widths[2]
+        return self._column_widths(width).detail < self._text_widths.detail
 
     def _column_widths(self, width: int) -> _ColumnWidths:
         total = max(1, width - _MARKS)
-        longest, cells, longest_detail = self._max_widths
+        longest, cells = self._text_widths.label, self._text_widths.cells
         cell_widths: dict[int, int] = {}
         # The most important columns take their width first. A column that does not fit is cut or dropped.
         free_width = total - min(longest, self._min_label)
@@ -225,8 +253,9 @@ class PickerList(Widget):
                 free_width -= cell_width + _GAP
         spent = sum(cell_width + _GAP for cell_width in cell_widths.values())
         rest = total - spent
-        # A label takes its share, and the cells that short details leave.
-        label = min(longest, max(int(rest * _LABEL_SHARE), rest - _GAP - longest_detail))
+        # A label takes its share, and the cells that most details leave: one long detail must not cut all labels.
+        longest_detail = self._text_widths.detail
+        label = min(longest, max(int(rest * _LABEL_SHARE), rest - _GAP - self._text_widths.usual_detail))
         detail = min(longest_detail, rest - label - _GAP)
         if detail < min(longest_detail or 1, _MIN_DETAIL):
             label, detail = min(longest, rest), 0
@@ -268,21 +297,6 @@ class PickerList(Widget):
             for position in word_match.positions if word_match is not None else ():
                 content = content.stylize("underline", position, position + 1)
         return content
-
-
-def _max_widths(rows: Sequence[PickerRow], columns: Sequence[Column]) -> tuple[int, tuple[int, ...], int]:
-    """Return the width of the widest label, that of each column with its title, and that of the widest detail.
-
-    The width of a column without cells is 0.
-    """
-    label = max((cell_len(one_line(row.label)) for row in rows), default=0)
-    cells = [
-        max((cell_len(row.cells[at]) for row in rows if at < len(row.cells)), default=0) for at in range(len(columns))
-    ]
-    with_titles = tuple(
-        max(cell, cell_len(column.title)) if cell else 0 for cell, column in zip(cells, columns, strict=True)
-    )
-    return label, with_titles, max((cell_len(one_line(row.detail)) for row in rows if row.detail), default=0)
 
 
 def _aligned(text: str, cells: int, column: Column) -> str:

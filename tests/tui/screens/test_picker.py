@@ -342,6 +342,16 @@ def test_short_details_leave_their_room_to_the_labels() -> None:
     play(scene, Picker("Changes", [PickerRow("a", "w" * 60, "+3 -1")]))
 
 
+def test_single_long_detail_does_not_cut_the_labels_of_all_rows() -> None:
+    async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
+        text = "\n".join(app.lines())
+        assert text.count("w" * 50) == 5
+        assert "a_very_long" in text
+
+    rows = [PickerRow(str(number), "w" * 50, "a.py" if number % 2 else "") for number in range(4)]
+    play(scene, Picker("Rewind", [*rows, PickerRow("x", "w" * 50, "a_very_long_name_" * 4 + ".py")]), size=(80, 20))
+
+
 def test_filter_keeps_groups_together_and_matches_hidden_text() -> None:
     async def scene(app: PickerApp, pilot: Pilot[None]) -> None:
         await pilot.press(*"al")
