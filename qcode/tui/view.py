@@ -199,7 +199,8 @@ class AppView:
         self._agent.toolbox.jobs.watcher = self._watch_job
 
     def _show_attachments(self, blocks: Sequence[Block]) -> None:
-        self._widgets.queue.show_attachments([attachment_line(block) for block in blocks])
+        states = {job.number: job.state for job in self.jobs.all}
+        self._widgets.queue.show_attachments([attachment_line(block, states) for block in blocks])
         self.prompt.save_draft()
 
     def _attached_texts(self) -> list[str]:
@@ -219,9 +220,10 @@ class AppView:
             self.jobs.forget_sent()
 
     def _watch_job(self, job: Job) -> None:
-        """Show a change of a job, unless the app is closing: that ends every job."""
+        """Show a change of a job and of its attached output, unless the app is closing: that ends every job."""
         if is_mounted(self.app) and not is_closing(self.app):
             self.app.call_later(self.jobs.report_change, job)
+            self.app.call_later(lambda: self._show_attachments(self._agent.conversation.attachments.blocks))
 
     def ask_aside(self, question: str) -> None:
         """Ask an aside in its panel; an earlier one is cancelled."""

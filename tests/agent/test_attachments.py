@@ -220,8 +220,17 @@ def test_mention_of_a_missing_file_is_reported_once() -> None:
     assert attach_mentions("@no\x1b[31mfile.txt", nowhere)[1] == ("no\\x1b[31mfile.txt not found, left as text",)
 
 
-def test_attachment_line_of_a_moved_command_stays_true_after_its_job_ended() -> None:
-    moved = shell_block("make", ToolOutcome("building", summary="running in the background (job 2)"))
-    assert attachment_line(moved) == "! make  moved to background job 2"
-    failed = shell_block("make", ToolOutcome("no rule", is_error=True, summary="exit 2"))
-    assert attachment_line(failed) == "! make  exit 2"
+@pytest.mark.parametrize(
+    ("summary", "states", "line"),
+    [
+        ("running in the background (job 2)", {2: "running"}, "! make  background job 2: running"),
+        ("running in the background (job 2)", {1: "exit 0", 2: "stopped"}, "! make  background job 2: stopped"),
+        # Attached before qcode was restarted, so the job is unknown.
+        ("running in the background (job 2)", {}, "! make  background job 2"),
+        ("exit 2", {2: "stopped"}, "! make  exit 2"),
+    ],
+)
+def test_attachment_line_of_a_command_has_the_current_state_of_its_job(
+    summary: str, states: dict[int, str], line: str
+) -> None:
+    assert attachment_line(shell_block("make", ToolOutcome("building", summary=summary)), states) == line

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.context.attachments import Attachment, job_block, split_attached
+from qcode.agent.context.attachments import Attachment, job_block, shell_block, split_attached
 from qcode.protocol.events import ToolFinished, ToolStarted, TurnEvent
 from qcode.protocol.messages import Message, Text, assistant
-from qcode.protocol.tools import Launch
+from qcode.protocol.tools import Launch, ToolOutcome
 from qcode.tools.jobs import Job, Jobs
 from qcode.tools.shell import started_outcome
 from qcode.tui.screens.jobs import JobOutput, JobsScreen, QuitPicker
@@ -189,6 +189,23 @@ def test_sent_output_is_attached_to_the_next_message_once(pipe: Path) -> None:
         assert split_attached(block.text) == Attachment("job", WAITING, "begun\n", "job 1: running")
         await run.send("/jobs stop 1")
         await run.until(lambda: "Job 1 ended (stopped)" in run.text)
+
+    drive(test, conversation)
+
+
+def test_row_of_attached_output_shows_that_its_job_has_ended(pipe: Path) -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        await begun(run, WAITING, pipe.parent)
+        moved = shell_block("make", ToolOutcome("begun", summary="running in the background (job 1)"))
+        conversation.attachments.attach((moved,))
+        await run.send("/jobs send 1")
+        await run.until(lambda: "! make  background job 1: running" in run.screen)
+        await run.until(lambda: "job 1: running  echo begun" in run.screen)
+        await run.send("/jobs stop 1")
+        await run.until(lambda: "! make  background job 1: stopped" in run.screen)
+        await run.until(lambda: "job 1: running, now stopped  echo begun" in run.screen)
 
     drive(test, conversation)
 

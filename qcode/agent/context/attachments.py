@@ -11,7 +11,7 @@ import codecs
 import os
 import re
 import stat
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -244,8 +244,11 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
     return [*lines, *(f"{name} image".lstrip() for name in labels)]
 
 
-def attachment_line(block: Block) -> str:
-    """Return a line for a block that waits for the next prompt: `! npm test  exit 1`, `job 1: running  make`."""
+def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
+    """Return a line for a block that waits for the next prompt: `! npm test  exit 1`, `job 1: running  make`.
+
+    `job_states` are the current states of the background jobs by number; a block has the state at its creation.
+    """
     attached = split_attached(block.text) if isinstance(block, Text) else None
     if attached is None:
         return "image" if isinstance(block, Image) else "text"
@@ -253,12 +256,14 @@ def attachment_line(block: Block) -> str:
         case "shell":
             from qcode.tools.shell import background_job  # loads with the first command
 
-            # The job may have ended since; that it was moved stays true.
-            job = background_job(attached.result)
-            result = attached.result if job is None else f"moved to background job {job}"
+            result, job = attached.result, background_job(attached.result)
+            if job is not None:
+                result = f"background job {job}" + (f": {job_states[job]}" if job in job_states else "")
             return f"! {visible(attached.name)}  {result}".rstrip()
         case "job":
-            return f"{attached.result}  {visible(attached.name)}"
+            label, _, state = attached.result.partition(": ")
+            now = next((now for number, now in job_states.items() if label == f"job {number}"), state)
+            return f"{attached.result}{'' if now == state else f', now {now}'}  {visible(attached.name)}"
         case "aside":
             return f"aside: {visible(attached.name)}"
         case _:

@@ -146,6 +146,7 @@ async def _show_changes(context: CommandContext) -> None:
         report = await checkpoints.perform(plan)
         if report.problems:
             raise ValueError("; ".join(report.problems))
+        context.view.notify("info", report.text)
         return report.text
 
     try:
