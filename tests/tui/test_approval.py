@@ -43,10 +43,9 @@ from qcode.text.clean import visible_lines
 from qcode.text.diff import unified_diff
 from qcode.tui.app import QcodeApp
 from qcode.tui.panels import approval as panel
-from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.panels.choices import form_of
+from qcode.tui.panels.draft import GUARD_SECONDS, draft_spans
 from qcode.tui.panels.preview import ApprovalDetail, Format
-from qcode.tui.panels.question_layout import draft_spans
 from qcode.tui.panels.question_view import AnswerField
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.transcript.line import shown_text, source_text
@@ -371,7 +370,7 @@ def test_editing_keys_of_the_prompt_edit_the_draft_at_a_question() -> None:
 
 def test_draft_row_shows_the_text_around_its_cursor() -> None:
     def shown(text: str, cursor: int) -> str:
-        _, (written, _), _ = draft_spans(text, cursor, 57, is_typing=False, can_answer=False, has_choices=True)
+        _, (written, _), _ = draft_spans(text, cursor, 57)
         return written
 
     text = "".join(f"{number:02}." for number in range(40))

@@ -14,7 +14,7 @@ from qcode.agent.options import Options, RunContext
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.messages import ToolResult
 from qcode.tui.app import AppOptions, QcodeApp
-from qcode.tui.panels.approval import GUARD_SECONDS
+from qcode.tui.panels.draft import GUARD_SECONDS
 from qcode.tui.terminal.textual_internals import NOT_SHOWN
 from tests.e2e.running import NO_KEYRING
 from tests.fakes.scripted import Call, ScriptedProvider, calls_reply, text_reply

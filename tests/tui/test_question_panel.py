@@ -26,7 +26,8 @@ from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.app import QcodeApp
-from qcode.tui.panels.approval import GUARD_SECONDS
+from qcode.tui.panels import approval as panel
+from qcode.tui.panels.draft import GUARD_SECONDS
 from qcode.tui.panels.question_view import AnswerField
 from qcode.tui.screens.pager import PagerScreen
 from tests.agent.context.folders import make_executable
@@ -126,6 +127,135 @@ def test_escape_at_a_free_question_stops_the_turn_and_keeps_the_text() -> None:
         assert conversation.answers == [("c1", Deny())]
         assert run.app.widgets.prompt.text == "tiny"
         assert run.app.focused is run.app.widgets.prompt
+
+    drive(test, conversation)
+
+
+async def _press_slowly(run: Running, *keys: str) -> None:
+    for key in keys:
+        run.clock.now += 2 * GUARD_SECONDS
+        await run.pilot.press(key)
+
+
+@pytest.mark.parametrize("key", ["enter", "tab"])
+def test_text_typed_at_a_question_with_choices_becomes_the_answer(key: str) -> None:
+    conversation = _script(CHOICES)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press(*"dark gray")
+        await run.until(lambda: "Typing an answer: dark gray  Enter use it · ↑↓ choose" in run.screen)
+        assert "typing an answer · Esc" in run.screen
+        await run.pilot.press(key)
+        assert conversation.answers == []
+        await run.until(lambda: _field(run).text == "dark gray" and run.app.widgets.prompt.is_empty)
+        assert "› 3 Other" in run.screen
+        assert "writing an answer · Enter send · Esc back" in run.screen
+        await _press_slowly(run, "e", "n", "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer("dark grayen"))]
+        assert run.app.widgets.prompt.is_empty
+
+    drive(test, conversation)
+
+
+def test_answer_that_begins_with_a_number_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(panel, "HOLD_SECONDS", 600.0)
+    conversation = _script(CHOICES)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press(*"2 of them", "enter")
+        await _press_slowly(run, "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer("2 of them"))]
+
+    drive(test, conversation)
+
+
+def test_burst_of_several_lines_never_answers_a_question() -> None:
+    conversation = _script(CHOICES)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        for key in ("a", "b", "enter", "enter", "y", "enter", "2", "enter", "enter"):
+            await run.pilot.press(key)
+            run.clock.now += GUARD_SECONDS / 2
+        assert conversation.answers == []
+        assert _field(run).text == "ab\ny\n2\n" or _field(run).text == "aby\n2\n"
+        _field(run).post_message(events.Paste("pasted\n"))
+        await run.pilot.press("enter")
+        assert conversation.answers == []
+        await _press_slowly(run, "enter")
+        await run.until_idle()
+        assert len(conversation.answers) == 1
+
+    drive(test, conversation)
+
+
+def test_burst_that_begins_as_a_question_opens_stays_in_the_draft() -> None:
+    conversation = _script(CHOICES)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run, is_late=False)
+        for key in ("a", "b", "enter", "c", "enter"):
+            await run.pilot.press(key)
+            run.clock.now += GUARD_SECONDS / 2
+        await _press_slowly(run, "enter")
+        assert conversation.answers == []
+        assert not run.app.widgets.approval.is_writing_text
+        assert run.app.widgets.prompt.text == "abc"
+
+    drive(test, conversation)
+
+
+def test_draft_from_before_the_question_is_not_part_of_the_answer() -> None:
+    conversation = _script(CHOICES)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.type("also run the tests")
+        await run.pilot.press(*"green")
+        await run.until(lambda: "Typing an answer: green  Enter" in run.screen)
+        await run.pilot.press("enter")
+        await run.until(lambda: "Kept for your next message: also run the tests" in run.screen)
+        await _press_slowly(run, "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer("green"))]
+        assert run.app.widgets.prompt.text == "also run the tests"
+
+    drive(test, conversation)
+
+
+def test_typed_text_returns_to_the_prompt_if_a_choice_answers() -> None:
+    conversation = _script(CHOICES)
+    pasted = "\n".join(f"row {number}" for number in range(50))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        run.app.widgets.approval.post_message(events.Paste(pasted))
+        await run.until(lambda: "Typing an answer: [Pasted text" in run.screen)
+        await run.pilot.press("enter")
+        await run.until(lambda: "[Pasted text" in _field(run).text)
+        assert _field(run).whole_text == pasted
+        await _press_slowly(run, "escape", "1")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer("Red"))]
+        assert run.app.widgets.prompt.whole_text == pasted
+
+    drive(test, conversation)
+
+
+def test_text_typed_at_an_approval_is_still_the_next_message() -> None:
+    conversation = _script(COMMAND)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press(*"use it")
+        await _press_slowly(run, "enter")
+        assert conversation.answers == []
+        assert not run.app.widgets.approval.is_writing_text
+        assert run.app.widgets.prompt.text == "use it"
 
     drive(test, conversation)
 

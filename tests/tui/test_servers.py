@@ -12,7 +12,7 @@ from qcode.agent.mcp.session import ListedArgument, ListedPrompt, ListedResource
 from qcode.agent.mcp.spec import ServerStatus, ServerTool
 from qcode.protocol.approvals import Allow, Decision, Deny, ServerApproval, ToolApproval
 from qcode.protocol.events import ApprovalRequested, Notice
-from qcode.tui.panels.approval import GUARD_SECONDS
+from qcode.tui.panels.draft import GUARD_SECONDS
 from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.screens.arguments import ArgumentsForm
 from qcode.tui.shared_widgets import HangingText

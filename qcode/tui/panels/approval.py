@@ -1,11 +1,9 @@
 """The approval panel: a question with the whole change, then the choices. While it is open, it replaces the prompt.
 
-`ApprovalDetail` has the content, `form_of` the choices, `question_layout` the rows. The panel posts `ApprovalDecided`
-and stores no decision. A user who is typing when a question opens must not answer it by accident. So keys of the first
-300 ms, and every key of a burst that began then, are added to the draft in the prompt, which the panel shows; after a
-pause keys answer. A key that edits, a paste, a key without a choice, or a letter quickly followed by another key starts
-typing: from then on every key is text, until an arrow key. A letter alone answers only after `HOLD_SECONDS` or with
-Enter. The panel shows whether keys are text or answers, and marks a choice only if Enter chooses it.
+`ApprovalDetail` has the content, `form_of` the choices, `question_layout` the rows; `draft` tells answers from text.
+The panel posts `ApprovalDecided` and stores no decision. A letter alone answers only after `HOLD_SECONDS` or with
+Enter. The panel shows whether keys are text or answers, and marks a choice only if Enter chooses it. At a `Question`,
+Enter moves the typed text into the text field, and the next Enter sends it, unless it belongs to the same burst.
 """
 
 from __future__ import annotations
@@ -20,6 +18,7 @@ from textual.containers import Vertical
 
 from qcode.protocol.approvals import (
     AcceptPlan,
+    Answer,
     ApprovalMode,
     Decision,
     Deny,
@@ -41,13 +40,13 @@ from qcode.tui.panels.choices import (
     option_of,
     question_with_asker,
 )
+from qcode.tui.panels.draft import GUARD_SECONDS, TypedDraft
 from qcode.tui.panels.preview import ApprovalDetail
-from qcode.tui.panels.question_layout import QuestionText, draft_spans
+from qcode.tui.panels.question_layout import QuestionText, title_spans
 from qcode.tui.panels.question_view import AnswerField, Page, QuestionView, key_after_escape
 from qcode.tui.prompt.editing import EDITING_ACTIONS
-from qcode.tui.prompt.prompt import NEW_LINE_KEYS
 from qcode.tui.shared_widgets import set_screen_class
-from qcode.tui.transcript.line import Line, Span, ink, shorten
+from qcode.tui.transcript.line import Span, ink, shorten
 
 if TYPE_CHECKING:
     from typing import Self
@@ -56,8 +55,6 @@ if TYPE_CHECKING:
 
     from qcode.tui.prompt.prompt import Prompt
 
-GUARD_SECONDS = 0.3
-"""For this time after a question has opened, and after each key typed for the draft, keys do not answer."""
 HOLD_SECONDS = 0.3
 """The time after which the letter of a choice answers, if no other key follows."""
 _PAGE_KEYS: dict[str, Page] = {"pageup": "page_up", "pagedown": "page_down", "home": "home", "end": "end"}
@@ -84,25 +81,21 @@ class ApprovalPanel(Vertical, can_focus=True):
         id: str | None = None,
     ) -> None:
         super().__init__(id=id)
-        self._clock = clock
         self._prompt = prompt
+        self._typed = TypedDraft(clock, prompt)
         self._show_state = show_state
         self._open_requests: list[tuple[PanelQuestion, str]] = []
         self._form = Form(())
         self._shown_detail = ApprovalDetail.of("text", "")
         self._index = 0
-        self._guarded_until = 0.0
-        # `_has_draft`: the draft was changed since this question opened, so Enter must not answer. `_is_writing`: the
-        # change came after the guard, so letters and digits are text, too. The `y` of a slowly typed "why" thus
-        # approves nothing.
-        self._has_draft = False
-        self._is_writing = False
-        self._prompt_before_draft = ""
         self._held: tuple[str, Option, int] | None = None  # a letter, its option, and the index highlighted before it
         self._hold_timer: Timer | None = None
         self._pause_timer: Timer | None = None
         self._is_answering = False  # the text field is open
         self._text_field_id = ""  # the id of the approval to which the text in the field belongs
+        # The draft that became the text in the field: as it is in the field, and as it was in the prompt, with labels.
+        self._moved_draft: tuple[str, str] | None = None
+        self._text_at_enter = ""  # the text in the field as Enter was last pressed in the burst that moved the draft
         self._edited_texts: dict[str, str] = {}
         self._ids_in_editor: set[str] = set()
         self.edit_key = ""
@@ -111,7 +104,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def compose(self) -> ComposeResult:
         yield QuestionView(self._text, id="approval-view")
-        yield AnswerField(self._redirect_early, id="approval-answer")
+        yield AnswerField(self._intercept, self._prompt.pastes, id="approval-answer")
 
     def focus_on_click(self) -> bool:
         """Leave the focus where it is: a click on a diff must not end the writing of a reason."""
@@ -222,7 +215,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Move the unsent text of the text field to the prompt, because its question closes without a decision."""
         text = self._answer.whole_text if self.request is not None and self.request.id == self._text_field_id else ""
         if text.strip():
-            self._prompt.put_back(text)
+            is_unchanged = self._moved_draft is not None and self._moved_draft[0] == self._answer.text
+            self._prompt.put_back(self._moved_draft[1] if self._moved_draft is not None and is_unchanged else text)
         self._text_field_id = ""
 
     @property
@@ -276,34 +270,50 @@ class ApprovalPanel(Vertical, can_focus=True):
         if event.key in _PAGE_KEYS and not (self._is_typing and event.key in EDITING_ACTIONS):
             self.view.scroll_page(_PAGE_KEYS[event.key])
             return
-        if held := self._end_hold():
-            letter, held_option, index = held
-            if event.key == "enter":
-                self._choose(held_option)
-                return
-            if event.is_printable:
-                self._index = index
-                self._insert(letter)
-                self._draft(event)
-                return
+        if self._end_hold_by(event):
+            return
+        if event.key in ("enter", "tab") and self._takes_typed_answer:
+            self._move_draft_to_answer()
+        else:
+            self._press(event)
+
+    def _end_hold_by(self, event: events.Key) -> bool:
+        """End the hold of a letter: Enter chooses its option, a character makes it text. Return whether one did."""
+        held = self._end_hold()
+        if held is None or not (event.key == "enter" or event.is_printable):
+            return False
+        letter, option, index = held
+        if event.key == "enter":
+            self._choose(option)
+        else:
+            self._index = index
+            self._typed.insert(letter)
+            self._draft(event)
+        return True
+
+    def _press(self, event: events.Key) -> None:
+        """Move, scroll, choose an option, or add the key to the draft."""
         option = option_of(event.key, self.options)
         if event.key == "tab":
             option = next((option for option in self.options if option.decision is None and option is not BACK), None)
         is_choice = option is not None or event.key in _STEPS or event.key == "enter"
-        belongs_to_draft = self._has_draft if event.key == "enter" else self._is_writing and event.is_printable
-        ends_typing = self._has_draft and event.key in ("up", "down")
+        belongs_to_draft = (
+            self._typed.is_changed if event.key == "enter" else self._typed.is_writing and event.is_printable
+        )
+        # "2 of them" may be an answer; at other questions a number answers at once.
+        is_number_of_text = event.key.isdigit() and self._form.text_decision is Answer
+        ends_typing = self._typed.is_changed and event.key in ("up", "down")
         if not ends_typing and (self._is_guarded() or not is_choice or belongs_to_draft):
             self._draft(event)
         elif ends_typing:
             # No choice was marked; now the current one is.
-            self._has_draft = self._is_writing = False
-            self._guarded_until = 0.0
+            self._typed.end()
             self._paint()
         elif event.key in ("up", "down"):
             self._move(_STEPS[event.key])
         elif event.key in _STEPS:
             self.view.scroll_by(_STEPS[event.key])
-        elif option is not None and event.key == option.letter and HOLD_SECONDS:
+        elif option is not None and HOLD_SECONDS and (event.key == option.letter or is_number_of_text):
             self._hold(event.key, option)
         else:
             self._choose(option or self.highlighted)
@@ -317,15 +327,23 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _draft_paste(self, text: str) -> None:
         if held := self._end_hold():
             letter, _, self._index = held
-            self._insert(letter)
-        if not self._has_draft:
-            self._prompt_before_draft = self._prompt.text
-        self._prompt.paste_text(text)
-        self._has_draft = self._is_writing = True
+            self._typed.insert(letter)
+        self._typed.paste(text)
         self._paint()
 
-    def _redirect_early(self, event: events.Key | events.Paste) -> bool:
-        """Add a guarded key or paste to the draft if the question opened with the text field; return whether it was."""
+    def _intercept(self, event: events.Key | events.Paste) -> bool:
+        """Handle a guarded key or paste instead of the text field; return whether it was handled.
+
+        If the question opened with the text field, the text belongs to the draft. If Enter has just moved the draft
+        into the field, further Enter keys of the same burst are line breaks of a pasted text.
+        """
+        if self._moved_draft is not None and self._typed.is_guarded:
+            self._typed.guard()
+            is_enter = isinstance(event, events.Key) and event.key == "enter"
+            if is_enter and self._answer.text != self._text_at_enter:
+                self._answer.replace_in_one_step("\n", *sorted(self._answer.selection))
+                self._text_at_enter = self._answer.text
+            return is_enter
         if not (self._form.is_text_only and self._is_guarded()):
             return False
         if isinstance(event, events.Paste):
@@ -374,52 +392,25 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _take_text(self, event: AnswerField.Sent) -> None:
         event.stop()
         if self.is_writing_text and (event.text or self._form.text_decision is Deny):
+            self._moved_draft = None
             self._decide(self._form.text_decision(event.text))
 
     def _draft(self, event: events.Key) -> None:
         """Type a key into the prompt, and guard against answers by the keys that follow."""
-        is_writing = self._is_writing or not self._is_guarded()
-        self._guarded_until = self._clock() + GUARD_SECONDS
-        if event.is_printable and event.character:
-            self._insert(event.character)
-            self._is_writing = is_writing
-        elif self._edit_draft(event.key):
-            self._has_draft = self._prompt.text not in ("", self._prompt_before_draft)
-            self._is_writing = is_writing and self._has_draft
-            self._paint()
-        if self._has_draft:
-            self._paint()
+        self._typed.type_key(event, is_early=self._is_guarded())
+        self._paint()
+        if self._typed.is_changed:
             self._paint_after_pause()
-
-    def _edit_draft(self, key: str) -> bool:
-        """Edit the draft with a key of the prompt; return False if there is no draft or the key does not edit."""
-        action = EDITING_ACTIONS.get(key)
-        if not self._prompt.text or (action is None and key not in NEW_LINE_KEYS):
-            return False
-        if not self._has_draft:
-            self._prompt_before_draft = ""
-        if action is None:
-            self._prompt.insert("\n")
-        else:
-            getattr(self._prompt, f"action_{action}")()
-        return True
 
     def _paint_after_pause(self) -> None:
         """Show that keys answer again, once no key has followed for a while."""
         if self._pause_timer is not None:
             self._pause_timer.stop()
             self._pause_timer = None
-        if self._is_typing and not self._is_writing:
+        if self._is_typing and not self._typed.is_writing:
             self._pause_timer = self.set_timer(GUARD_SECONDS, self._paint_after_pause)
         elif self.request is not None:
             self._paint()
-
-    def _insert(self, character: str) -> None:
-        """Add a character to the draft."""
-        if not self._has_draft:
-            self._prompt_before_draft = self._prompt.text
-        self._is_writing = self._has_draft = True
-        self._prompt.insert(character)
 
     def _hold(self, letter: str, option: Option) -> None:
         """Highlight `option` and choose it after `HOLD_SECONDS`. If more keys follow, as in "yes, but", it is text."""
@@ -457,11 +448,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._form = form_of(approval)
         self._shown_detail = ApprovalDetail.of(self._form.format, approval.detail)
         self._index = self._form.first
-        self._guarded_until = self._clock() + GUARD_SECONDS
-        self._has_draft = self._is_writing = False
+        self._typed.open()
         self._answer.placeholder = self._form.hint
         if approval.id != self._text_field_id:
-            self._answer.text, self._text_field_id = "", approval.id
+            self._answer.text, self._text_field_id, self._moved_draft = "", approval.id, None
         self.view.open(self._shown_detail)
         if self._form.is_text_only:
             self._show_answer()
@@ -470,13 +460,17 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _is_guarded(self) -> bool:
         """Return whether a key comes too early to be meant as an answer, or the call is being revised."""
-        return self._clock() < self._guarded_until or bool(self.request and self.request.id in self._ids_in_editor)
+        return self._typed.is_guarded or bool(self.request and self.request.id in self._ids_in_editor)
 
     @property
     def _is_typing(self) -> bool:
         """Whether keys are text of the draft now."""
-        is_in_burst = self._has_draft and self._clock() < self._guarded_until
-        return is_in_burst or (self._is_writing and not self.is_writing_text)
+        return self._typed.is_in_burst or (self._typed.is_writing and not self.is_writing_text)
+
+    @property
+    def _takes_typed_answer(self) -> bool:
+        """Whether Enter makes the typed text the answer."""
+        return self._typed.is_writing and self._form.text_decision is Answer and not self._form.is_text_only
 
     def _move(self, step: int) -> None:
         self._index = (self._index + step) % len(self.options)
@@ -497,6 +491,8 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _decide(self, decision: Decision) -> None:
         if not self._open_requests:
             return
+        if self._moved_draft is not None:
+            self._move_text_to_prompt()
         approval, _ = self._open_requests.pop(0)
         self._text_field_id = ""
         self.post_message(ApprovalDecided(approval.id, decision))
@@ -509,17 +505,27 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _show_answer(self) -> None:
         """Open the text field, with the cursor at the end of what was written in it before."""
-        self._is_answering, self._has_draft, self._is_writing = True, False, False
+        self._is_answering = True
+        self._typed.forget_changes()
         self._answer.move_cursor(self._answer.document.end)
         self._paint()
         self.focus()
+
+    def _move_draft_to_answer(self) -> None:
+        """Move the typed text into the text field, where Enter sends it after a pause."""
+        typed = self._typed.take_answer()
+        text = self._prompt.asides.without_labels(self._prompt.images.with_file_mentions(typed))
+        self._answer.text = "\n".join(filter(None, (self._answer.text, text)))
+        self._moved_draft, self._text_at_enter = (text, typed), self._answer.text
+        self._typed.guard()
+        self._choose(next(option for option in self.options if option.decision is None))
 
     def _state(self) -> tuple[str, str]:
         """Return what the user is doing now, and the keys for it."""
         is_server = isinstance(self.request, ServerApproval)
         escape = "Esc back" if BACK in self.options else "Esc decide later" if is_server else "Esc to interrupt"
         if self._is_typing:
-            return "typing your next message", escape
+            return "typing an answer" if self._takes_typed_answer else "typing your next message", escape
         if self.is_writing_text:
             return self._form.writing, f"Enter send · {escape if self._form.is_text_only else 'Esc back'}"
         return WAITING, escape
@@ -541,15 +547,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         form = self._form
         is_warning = BACK in self.options
         why = ((form.why, ink("risk" if is_warning else "dim")),) if form.why else ()
-        draft = draft_spans(
-            self._prompt.text,
-            self._prompt.cursor_index,
+        draft = self._typed.spans(
             width,
             is_typing=self._is_typing,
-            can_answer=self._has_draft,
+            is_answer=self._takes_typed_answer,
             has_choices=not form.is_text_only,
         )
-        is_marked = self._held is not None or not self._has_draft
+        is_marked = self._held is not None or not self._typed.is_changed
         return QuestionText(
             self._title_spans(width),
             tuple(filter(None, (why, draft))),
@@ -567,26 +571,15 @@ class ApprovalPanel(Vertical, can_focus=True):
         return replace(option, detail=f"“{shorten(self._answer.text, _MAX_WRITTEN_CELLS)}”")
 
     def _title_spans(self, width: int) -> tuple[Span, ...]:
-        """Return the title: the question, the size of an edit, and the position among the questions of the reply.
-
-        The key that edits the call is named if it fits into the same row.
-        """
+        """Return the title, with the position among the questions of the reply, and the key that edits the call."""
         approval, position = self._open_requests[0]
         if not position and len(self._open_requests) > 1:
             position = f"1 of {len(self._open_requests)}"
-        question = question_with_asker(approval)
-        spans: list[Span] = [(question, ink("card-title"))]
-        if self._shown_detail.diff:
-            added, removed = self._shown_detail.change
-            spans = [(question.removesuffix("?"), ink("card-title"))]
-            spans += [(f"  +{added}", ink("card-done")), (f" -{removed}", ink("card-failed"))]
-        spans += [(f"   {position}", ink("dim"))] if position else []
         is_revised = isinstance(approval, ToolApproval) and approval.is_revised
-        spans += [("   edited by you", ink("dim"))] if is_revised else []
-        hint: Span = (f"   {self.edit_key} edits it", ink("dim"))
-        if self.edit_key and self.draft is not None and Line((*spans, hint)).width <= width:
-            spans.append(hint)
-        return tuple(spans)
+        notes = (position, "edited by you" if is_revised else "")
+        hint = f"{self.edit_key} edits it" if self.edit_key and self.draft is not None else ""
+        change = self._shown_detail.change if self._shown_detail.diff else None
+        return title_spans(question_with_asker(approval), change, notes, hint, width)
 
     @property
     def view(self) -> QuestionView:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
-from qcode.text.clean import LINE_BREAK, show_hidden, visible
+from qcode.text.clean import visible
 from qcode.text.numbers import count_text
 from qcode.tui.transcript.line import Line, Span, clip, crop, ink, prefix, wrap
 from qcode.values import dataclass
@@ -29,8 +29,6 @@ _MARK_ROWS = 1
 _TITLE_MARK_CELLS = 5
 _NUMBER_CELLS = 4
 """Cells of the mark and the number before a choice."""
-_CURSOR = "▏"
-"""The cursor in the row of the draft."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +154,22 @@ def _rows_of(
     return QuestionRows(title, clip(notes, arrangement.notes, width), choices, indexes, 0, before, after, is_cut=is_cut)
 
 
+def title_spans(
+    question: str, change: tuple[int, int] | None, notes: Sequence[str], hint: str, width: int
+) -> tuple[Span, ...]:
+    """Return a title: the question, the numbers of added and removed lines, notes, and `hint` if it fits in the row."""
+    spans: list[Span] = [(question, ink("card-title"))]
+    if change is not None:
+        added, removed = change
+        spans = [(question.removesuffix("?"), ink("card-title"))]
+        spans += [(f"  +{added}", ink("card-done")), (f" -{removed}", ink("card-failed"))]
+    spans += [(f"   {note}", ink("dim")) for note in notes if note]
+    hint_span: Span = (f"   {hint}", ink("dim"))
+    if hint and Line((*spans, hint_span)).width <= width:
+        spans.append(hint_span)
+    return tuple(spans)
+
+
 def _title_with_name(title: Sequence[Span], width: int) -> Line:
     """Return a title in one row that keeps the end of the name, and the spans that fit: `Edit …cart.py  +4`.
 
@@ -241,33 +255,3 @@ def title_with_mark(title: list[Line], above: int, below: int, width: int) -> li
     if last.width > width - len(mark):
         (last,) = clip([last, Line()], 1, width - len(mark))
     return [*first_rows, Line((*last.spans, (mark, ink("dim"))), last.lead)]
-
-
-def draft_spans(
-    text: str, cursor: int, width: int, *, is_typing: bool, can_answer: bool, has_choices: bool
-) -> tuple[Span, ...]:
-    """Return the row of the draft in the hidden prompt, with a label that says whether keys are text or answers.
-
-    `can_answer`: the draft was changed since the question opened, and keys answer again.
-    """
-    if not text:
-        return ()
-    label, hint = "Kept for your next message: ", "  numbers and letters answer" if can_answer else ""
-    if is_typing:
-        label, hint = "Typing your next message: ", "  ↑ or ↓ to answer"
-    hint = hint if has_choices else ""
-    shown = _text_around_cursor(text, cursor, max(8, width - len(label) - len(hint)))
-    return (label, ink("dim")), (shown, ink()), (hint, ink("dim"))
-
-
-def _text_around_cursor(text: str, cursor: int, max_length: int) -> str:
-    """Return a draft in one line of at most `max_length` characters around its cursor: `say hel▏o` for `say helo`."""
-    before, after = (
-        show_hidden(part.replace("\n", LINE_BREAK).replace("\t", " ")) for part in (text[:cursor], text[cursor:])
-    )
-    line = f"{before}{_CURSOR}{after}" if after else before
-    start = len(before) - max_length // 2 if after else len(line)
-    start = max(0, min(start, len(line) - max_length))
-    shown = line[start : start + max_length]
-    shown = f"…{shown[1:]}" if start else shown
-    return f"{shown[:-1]}…" if start + max_length < len(line) else shown

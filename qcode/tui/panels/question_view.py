@@ -234,7 +234,8 @@ def key_after_escape(key: str, *, is_writing_text: bool) -> str:
 class AnswerField(EditingArea):
     """The field for an answer or a reason, edited like the prompt. It may have several lines; long pastes are folded.
 
-    `redirect_early` is called first with each key and paste, and returns whether it has moved the text to the prompt.
+    `intercept` is called first with each key and paste, and returns whether it has handled it. `pastes` are those of
+    the prompt, so that a text with a folded paste can move between the two.
     """
 
     @dataclass
@@ -246,9 +247,11 @@ class AnswerField(EditingArea):
     class Left(Message):
         """The user moved back to the choices."""
 
-    def __init__(self, redirect_early: Callable[[events.Key | events.Paste], bool], *, id: str | None = None) -> None:
-        self._pastes = Pastes()
-        self._redirect_early = redirect_early
+    def __init__(
+        self, intercept: Callable[[events.Key | events.Paste], bool], pastes: Pastes, *, id: str | None = None
+    ) -> None:
+        self._pastes = pastes
+        self._intercept = intercept
         super().__init__(self._pastes.labels, placeholder="", id=id)
 
     @property
@@ -266,7 +269,7 @@ class AnswerField(EditingArea):
     def on_key(self, event: events.Key) -> None:
         row, column = self.cursor_location
         is_escaped = event.key == "enter" and self.document[row][:column].endswith("\\")
-        if self._redirect_early(event):
+        if self._intercept(event):
             pass
         elif is_escaped:
             self.replace("\n", (row, column - 1), (row, column))
@@ -291,5 +294,5 @@ class AnswerField(EditingArea):
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
         event.prevent_default()
-        if not self._redirect_early(event):
+        if not self._intercept(event):
             self.replace_in_one_step(self._pastes.fold(clean_paste(event.text)), *sorted(self.selection))

@@ -9,8 +9,8 @@ import pytest
 from textual.pilot import Pilot
 
 from qcode.protocol.approvals import Allow, Decision, Deny
-from qcode.tui.panels.approval import GUARD_SECONDS
 from qcode.tui.panels.choices import FolderTrust
+from qcode.tui.panels.draft import GUARD_SECONDS
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.trust import TrustApp
 from tests.tui.scripted import FixedClock

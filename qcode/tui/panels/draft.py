@@ -1,0 +1,183 @@
+"""The text that a user types while a question is open, and whether the next key continues it or answers.
+
+A user who is typing when a question opens must not answer it by accident. So keys of the first `GUARD_SECONDS`, and
+every key of a burst that began then, are added to the draft in the prompt, which the panel shows; after a pause keys
+answer. A key that edits, a paste, a key without a choice, or a letter quickly followed by another key starts typing:
+from then on every key is text, until an arrow key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from qcode.text.clean import LINE_BREAK, show_hidden
+from qcode.tui.prompt.editing import EDITING_ACTIONS
+from qcode.tui.prompt.prompt import NEW_LINE_KEYS
+from qcode.tui.transcript.line import Span, ink
+
+if TYPE_CHECKING:
+    from textual import events
+
+    from qcode.tui.prompt.prompt import Prompt
+
+GUARD_SECONDS = 0.3
+"""For this time after a question has opened, and after each key typed for the draft, keys do not answer."""
+_CURSOR = "▏"
+"""The cursor in the row of the draft."""
+
+
+class TypedDraft:
+    """The draft in the hidden prompt."""
+
+    def __init__(self, clock: Callable[[], float], prompt: Prompt) -> None:
+        self._clock = clock
+        self._prompt = prompt
+        self._guarded_until = 0.0
+        self._text_before = ""  # the prompt before the first change
+        self._kept_text = ""  # the prompt before the first change that came after the guard
+        self.is_changed = False
+        """Whether the draft was changed since the question opened. Enter must not answer then."""
+        self.is_writing = False
+        """Whether the change came after the guard, so letters and digits are text, too.
+
+        The `y` of a slowly typed "why" thus approves nothing.
+        """
+
+    @property
+    def is_guarded(self) -> bool:
+        """Whether a key comes too early to be meant as an answer."""
+        return self._clock() < self._guarded_until
+
+    @property
+    def is_in_burst(self) -> bool:
+        """Whether the next key continues a burst that has changed the draft."""
+        return self.is_changed and self.is_guarded
+
+    def open(self) -> None:
+        """Guard a question that has just opened."""
+        self.guard()
+        self.forget_changes()
+
+    def guard(self) -> None:
+        """Guard against answers by the keys that follow now."""
+        self._guarded_until = self._clock() + GUARD_SECONDS
+
+    def end(self) -> None:
+        """End the typing: keys answer again, and the text stays in the prompt."""
+        self.forget_changes()
+        self._guarded_until = 0.0
+
+    def forget_changes(self) -> None:
+        """Treat the draft as if it had been written before the question."""
+        self.is_changed = self.is_writing = False
+
+    def take_answer(self) -> str:
+        """Remove the text that was written as an answer from the prompt, and return it with its labels.
+
+        A draft that the prompt had before the answer stays there, unless it was changed.
+        """
+        text = self._prompt.text
+        kept = self._kept_text if text.startswith(self._kept_text) else ""
+        self._prompt.replace_text(kept)
+        self.forget_changes()
+        return text[len(kept) :]
+
+    def type_key(self, event: events.Key, *, is_early: bool) -> None:
+        """Type a key into the prompt. `is_early`: the key came too early to be an answer."""
+        is_writing = self.is_writing or not is_early
+        if not self.is_writing:
+            self._kept_text = self._prompt.text
+        self.guard()
+        if event.is_printable and event.character:
+            self.insert(event.character)
+            self.is_writing = is_writing
+        elif self._edit(event.key):
+            self.is_changed = self._prompt.text not in ("", self._text_before)
+            self.is_writing = is_writing and self.is_changed
+
+    def insert(self, character: str) -> None:
+        """Add a character, after which every key is text."""
+        self._begin()
+        self._prompt.insert(character)
+
+    def paste(self, text: str) -> None:
+        """Add a paste, after which every key is text."""
+        self._begin()
+        self._prompt.paste_text(text)
+
+    def _begin(self) -> None:
+        if not self.is_changed:
+            self._text_before = self._prompt.text
+        if not self.is_writing:
+            self._kept_text = self._prompt.text
+        self.is_changed = self.is_writing = True
+
+    def _edit(self, key: str) -> bool:
+        """Edit the draft with a key of the prompt; return False if there is no draft or the key does not edit."""
+        action = EDITING_ACTIONS.get(key)
+        if not self._prompt.text or (action is None and key not in NEW_LINE_KEYS):
+            return False
+        if not self.is_changed:
+            self._text_before = ""
+        if action is None:
+            self._prompt.insert("\n")
+        else:
+            getattr(self._prompt, f"action_{action}")()
+        return True
+
+    def spans(self, width: int, *, is_typing: bool, is_answer: bool, has_choices: bool) -> tuple[Span, ...]:
+        """Return the row of the draft for a width in cells; empty if the prompt is empty."""
+        text, cursor = self._prompt.text, self._prompt.cursor_index
+        if is_answer and text.startswith(self._kept_text):
+            text, cursor = text[len(self._kept_text) :], max(0, cursor - len(self._kept_text))
+        can_answer = self.is_changed
+        return draft_spans(
+            text,
+            cursor,
+            width,
+            is_typing=is_typing,
+            is_answer=is_answer,
+            can_answer=can_answer,
+            has_choices=has_choices,
+        )
+
+
+def draft_spans(
+    text: str,
+    cursor: int,
+    width: int,
+    *,
+    is_typing: bool = False,
+    is_answer: bool = False,
+    can_answer: bool = False,
+    has_choices: bool = True,
+) -> tuple[Span, ...]:
+    """Return the row of the draft in the hidden prompt, with a label that says whether keys are text or answers.
+
+    `is_answer`: Enter makes the text the answer. `can_answer`: the draft was changed since the question opened, and
+    keys answer again.
+    """
+    if not text:
+        return ()
+    label, hint = "Kept for your next message: ", "  numbers and letters answer" if can_answer else ""
+    if is_typing:
+        label, hint = "Typing your next message: ", "  ↑ or ↓ to answer"
+    if is_answer:
+        label, hint = "Typing an answer: ", "  Enter use it · ↑↓ choose"
+    hint = hint if has_choices else ""
+    shown = _text_around_cursor(text, cursor, max(8, width - len(label) - len(hint)))
+    return (label, ink("dim")), (shown, ink()), (hint, ink("dim"))
+
+
+def _text_around_cursor(text: str, cursor: int, max_length: int) -> str:
+    """Return a draft in one line of at most `max_length` characters around its cursor: `say hel▏o` for `say helo`."""
+    before, after = (
+        show_hidden(part.replace("\n", LINE_BREAK).replace("\t", " ")) for part in (text[:cursor], text[cursor:])
+    )
+    line = f"{before}{_CURSOR}{after}" if after else before
+    start = len(before) - max_length // 2 if after else len(line)
+    start = max(0, min(start, len(line) - max_length))
+    shown = line[start : start + max_length]
+    shown = f"…{shown[1:]}" if start else shown
+    return f"{shown[:-1]}…" if start + max_length < len(line) else shown
