@@ -60,6 +60,11 @@ def test_some_names_are_suggested_if_none_is_similar() -> None:
     assert message == "no such model (requested: lab/qwen3-codr); the nearest: lab/a, lab/b, lab/c"
 
 
+def test_refused_name_is_not_suggested_although_the_host_lists_it() -> None:
+    assert "the nearest: lab/qwen3-coder" in explained(("qwen3-codr", "qwen3-coder")).message
+    assert explained(("qwen3-codr",)).message == "no such model (requested: lab/qwen3-codr)"
+
+
 @pytest.mark.parametrize("names", [(), ProviderError(ErrorKind.SERVER, "down"), None])
 def test_host_without_a_model_list_keeps_the_requested_name(
     names: tuple[str, ...] | ProviderError | None, monkeypatch: pytest.MonkeyPatch

@@ -160,7 +160,9 @@ async def with_nearest_models(error: ProviderError, provider: Provider, model: s
     message = error.message.rstrip(". ")
     if model not in message:
         message = f"{message} (requested: {provider.name}/{model})"
-    near = similar(model, names, MAX_NAMES) or names[:MAX_NAMES]
+    # A host may list a model that it does not serve at this address: do not suggest the refused name again.
+    others = tuple(name for name in names if name != model)
+    near = similar(model, others, MAX_NAMES) or others[:MAX_NAMES]
     if near:
         message += f"; {nearest_list(f'{provider.name}/{name}' for name in near)}"
     return ProviderError(

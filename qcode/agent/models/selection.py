@@ -103,6 +103,8 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
     if slash and provider in specs:
         if not model:
             return default_of(specs[provider], settings, note)
+        if provider == DEMO:
+            _check_demo_model(model)
         return Selection(specs[provider], model, note)
     if provider in settings.providers and provider not in specs:
         kind = settings.providers[provider].type
@@ -132,6 +134,14 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
         host, _, model = matches.partition("/")
         return Selection(specs[host], model, note)
     raise UsageError(_unknown_model(name, matches, specs))
+
+
+def _check_demo_model(model: str) -> None:
+    """Raise `UsageError` for a model that the demo provider does not have. Other hosts decide about their models."""
+    from qcode.providers.demo.provider import DEMO_MODEL, DEMO_MODELS
+
+    if model not in DEMO_MODELS:
+        raise UsageError(f'unknown model "{DEMO}/{model}"; the nearest: {DEMO}/{DEMO_MODEL}')
 
 
 def _unknown_model(name: str, matches: Sequence[str], specs: Iterable[str]) -> str:

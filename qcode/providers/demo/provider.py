@@ -66,6 +66,7 @@ LIMIT_MODEL = "limit"
 LIMIT_S = 5.0
 OVERLOADED_MODEL = "overloaded"
 """A model that refuses every request as overloaded."""
+DEMO_MODELS = (DEMO_MODEL, LIMIT_MODEL, OVERLOADED_MODEL)
 
 
 class DemoProvider:

@@ -43,7 +43,7 @@ _ENDED_TURN = lazy_pattern(
 )
 """The start of the result of a call that ended the turn by the user's decision. Text after it is a new prompt."""
 # The results of calls that did not run or continue in the background, as qcode words them for the model.
-_PLAN_ONLY_READS = "plan mode only reads"
+_PLAN_ONLY_READS = "plan mode only "
 _NOT_INTERACTIVE = "not run:"
 """The start of the reason for a denial in a run without a user."""
 _PLAN_CHANGE = lazy_pattern(r"Denied: the plan is not approved[^.]*\. The user says: (.*)", re.DOTALL)
@@ -319,13 +319,16 @@ def failure_reply(step: DemoStep) -> Script:
         hint = "Ask me to *make a plan*, or leave plan mode with Shift+Tab."
         return reply(f"Plan mode only reads, so the `{step.call.name}` call did not run. {hint}\n")
     if denial is not None and (denial[1] or "").startswith(_NOT_INTERACTIVE):
-        hint = "The message on standard error names the flags that allow it."
+        hint = "The message on standard error says how to allow it."
         return reply(
             f"The `{step.call.name}` call did not run: it needs approval, and this run is not interactive. {hint}\n"
         )
+    if denial is not None and denial[1]:
+        # A rule, a hook and the mode deny with a reason too: "Denied: this run denies everything that would ask".
+        reason = f"The reason: {denial[1]}\n\nI follow a script, so I cannot act on it. Ask again to repeat it."
+        return reply(f"The `{step.call.name}` call was denied, so it did not run. {reason}\n")
     if denial is not None:
-        reason = f"You said: {denial[1]}\n\nI follow a script, so I cannot act on it. " if denial[1] else ""
-        return reply(f"You declined the `{step.call.name}` call, so it did not run. {reason}Ask again to repeat it.\n")
+        return reply(f"You declined the `{step.call.name}` call, so it did not run. Ask again to repeat it.\n")
     return reply(f"The `{step.call.name}` call failed. Its result says:\n\n{shortened(step.result.content)}\n")
 
 

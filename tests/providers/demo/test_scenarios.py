@@ -11,6 +11,7 @@ from qcode.agent.context.memory import init_prompt
 from qcode.agent.outcomes import UNAPPROVED
 from qcode.protocol.messages import Message, Text, ToolCall, user
 from qcode.providers.demo.scenarios import SCENARIOS, Scenario, find_scenario
+from qcode.safety.verdict import PLAN_RUNS
 from qcode.text.json import JsonObject, parse_object
 from tests.providers.demo.asking import TOOLS, Reply, reply_to, request, result
 
@@ -106,9 +107,18 @@ def test_denial_with_a_reason_is_answered_in_words() -> None:
     stopped = reply_to(request([user("run make")]))
     denied = result(stopped.call, "Denied: use ninja", is_error=True)
     reply = reply_to(request([user("run make"), stopped.message, denied]))
-    assert "You declined the `shell` call" in reply.text
-    assert "You said: use ninja" in reply.text
+    assert "The `shell` call was denied" in reply.text
+    assert "The reason: use ninja" in reply.text
     assert "failed" not in reply.text
+
+
+def test_denial_by_the_mode_or_a_rule_is_not_called_the_users_decision() -> None:
+    for reason in (f"{PLAN_RUNS}: make runs a Makefile", "this run denies everything that would ask"):
+        stopped = reply_to(request([user("run make")]))
+        denied = result(stopped.call, f"Denied: {reason}", is_error=True)
+        reply = reply_to(request([user("run make"), stopped.message, denied]))
+        assert "did not run" in reply.text
+        assert "You" not in reply.text
 
 
 def test_compaction_gets_a_summary_that_is_shorter_than_the_introduction() -> None:
@@ -172,9 +182,9 @@ def test_empty_file_is_written() -> None:
     "prompt", ["list the folder", "read README.md", "run ls", "edit hello.py", "write a huge file"]
 )
 def test_denied_call_is_explained_and_not_tried_again(prompt: str) -> None:
-    reply = _after(prompt, "The person denied this call.", is_error=True)
+    reply = _after(prompt, "The user denied this call.", is_error=True)
     assert not reply.has_calls
-    assert "The person denied this call." in reply.text
+    assert "The user denied this call." in reply.text
 
 
 def test_denied_edit_is_explained() -> None:
@@ -285,7 +295,7 @@ def test_plan_names_the_key_for_plan_mode_if_the_tool_is_not_offered() -> None:
 
 def test_plan_is_submitted_and_carried_out_only_after_approval() -> None:
     assert _after("make a plan").call.name == "exit_plan_mode"
-    assert _after("make a plan", "The person approved the plan.").call.name == "write"
+    assert _after("make a plan", "The user approved the plan.").call.name == "write"
     assert not _after("make a plan", "Denied: not yet", is_error=True).has_calls
     assert "as planned" in _after("make a plan", "Approved.", "Written.").text
 
