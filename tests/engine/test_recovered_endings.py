@@ -82,6 +82,13 @@ def test_refusal_with_a_call_keeps_the_partial() -> None:
     assert played.ran == []
 
 
+def test_refusal_says_that_text_was_kept_only_if_there_is_text() -> None:
+    kept = play(text("No", stop=StopReason.REFUSAL, raw="content_filter"))
+    assert finished(kept).note.endswith("(content_filter). The text before that is kept.")
+    empty = play(text("", stop=StopReason.REFUSAL, raw="content_filter"))
+    assert finished(empty).note.endswith("(content_filter). Rephrase the request, or try another model.")
+
+
 def malformed(*events: ReplyEvent) -> Script:
     return [*events, ReplyEnded(StopReason.MALFORMED_CALL, "MALFORMED_FUNCTION_CALL")]
 

@@ -429,7 +429,9 @@ def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: R
     ended = attempt.assembler.ended
     detail = f": {ended.detail}" if ended and ended.detail else ""
     if shape.stop is StopReason.REFUSAL:
-        note = f"The provider refused or filtered the reply ({shape.raw_stop}){detail}. The text before that is kept."
+        has_text = bool(state.text.strip())
+        advice = "The text before that is kept." if has_text else "Rephrase the request, or try another model."
+        note = f"The provider refused or filtered the reply ({shape.raw_stop}){detail}. {advice}"
         return state.finish("refused", shape.stop, shape.raw_stop, why=decision.why, note=note)
     note = "The context window is full, so the reply stops here. Start a new session or shorten the conversation."
     return ask_for_room(state, KeepTruncated(shape.stop, shape.raw_stop, decision.why, note))
