@@ -166,7 +166,7 @@ def _tool_call(approval: CallApproval, card: CallCard, folder: str) -> JsonObjec
     if isinstance(approval, ToolApproval | RepeatedCall | ImpossibleCall) and approval.agent:
         title = f"{title} (sub-agent: {shown_line(approval.agent, 100)})"
     if isinstance(approval, ToolApproval):
-        why = approval.why
+        why = "\n".join([approval.why, "", *(f"- {reason}" for reason in approval.reasons)]).strip()
     if why:
         content.append(cards.text_content(why))
     changes = approval.changes if isinstance(approval, ToolApproval) else ()

@@ -248,6 +248,7 @@ class PendingCalls:
             is_keepable=self._permissions.can_keep and bool(verdict.proposed_rule),
             kind=kind,
             why=_approval_reason(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
+            reasons=tuple(map(visible, verdict.all_reasons)),
             offers=_offers(verdict, accepts_edits=accepts_edits),
             prefix_rule=verdict.prefix_rule,
             sandboxed_rule=verdict.sandboxed_rule,
@@ -564,10 +565,8 @@ def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
     if kind == "edit" and verdict.rule.startswith("mode:"):
         return ""
     lead = "A hook asks: " if verdict.rule.startswith("hook:") else "Asks because "
-    reason = f"{lead}{visible(verdict.reason)}"
-    if kind != "command":
-        return reason
-    return f"{reason} · runs {'outside the sandbox' if has_sandbox else 'without a sandbox, none works here'}"
+    place = f" · runs {'outside the sandbox' if has_sandbox else 'without a sandbox, none works here'}"
+    return f"{lead}{visible(verdict.reason)}{place if kind == 'command' else ''}"
 
 
 def _offers(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:

@@ -76,6 +76,8 @@ class ToolApproval:
     kind: Literal["edit", "command", "other"] = "other"
     why: str = ""
     """One line that says why the user is asked and how the call would run; empty if that is obvious."""
+    reasons: tuple[str, ...] = ()
+    """Every reason for asking, the worst first, if `why` leaves out some of them."""
     offers: tuple[Scope, ...] = ()
     """The offered scopes besides `once`, `session` and `folder`."""
     prefix_rule: str = ""

@@ -351,11 +351,10 @@ class Policy:
             return self._with_output_verdicts(parts, verdict)
         if self.mode == "plan":
             return replace(_PLAN_SHELL, reason=f"{_PLAN_SHELL.reason}: {undecided[0][1].reason}")
-        from qcode.safety.shell.dangers import reason_of_parts
+        from qcode.safety.shell.dangers import with_dangers_of_parts
 
-        reason = reason_of_parts(undecided, is_restricted=not self.is_trusted)
         if not self.is_trusted:
-            return replace(_RESTRICTED, reason=reason)
+            return with_dangers_of_parts(_RESTRICTED, undecided, is_restricted=True)
         writes = any(part.command.outputs for part in parts)
         is_proposed = len(undecided) == 1 and not writes and undecided[0][1].rule != SHELL_PATH
         proposed = self._effective_rule(propose_shell(undecided[0][0].command) if is_proposed else "", flow)
@@ -364,7 +363,8 @@ class Policy:
         sandboxed = propose_sandboxed(parts[0].command) if is_alone and self._can_sandbox else ""
         # A secret file decides the rule of the verdict, because a rule with a wildcard does not allow reading it.
         verdict = min((item for _, item in undecided), key=lambda item: item.rule != SHELL_PATH)
-        return replace(verdict, reason=reason, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
+        verdict = with_dangers_of_parts(verdict, undecided, is_restricted=False)
+        return replace(verdict, proposed_rule=proposed, prefix_rule=prefix, sandboxed_rule=sandboxed)
 
     def _effective_rule(self, proposed: str, flow: Flow) -> str:
         """Return a proposed rule if it would allow the command; otherwise nothing.
@@ -573,9 +573,9 @@ def _with_dangers(
     command: str, verdict: Verdict, verdicts: Sequence[Verdict] = (), *, is_restricted: bool = False
 ) -> Verdict:
     """Return a verdict that asks, with the dangers of the command before its reason, or before those of `verdicts`."""
-    from qcode.safety.shell.dangers import reason_with_dangers
+    from qcode.safety.shell.dangers import with_dangers
 
-    return replace(verdict, reason=reason_with_dangers(command, verdicts or [verdict], is_restricted=is_restricted))
+    return with_dangers(verdict, command, verdicts, is_restricted=is_restricted)
 
 
 def _only_reads(flow: Flow) -> bool:

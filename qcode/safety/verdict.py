@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, TypeAlias
 
 from qcode.values import dataclass
@@ -53,6 +53,8 @@ class Verdict:
     """A rule that covers commands that then run without approval in the workspace sandbox."""
     confinement: Level | None = None
     """The level at which an allowed command must run; None for no sandbox."""
+    all_reasons: tuple[str, ...] = ()
+    """Every reason, the worst first, if `reason` leaves out some of them."""
 
     @property
     def is_allowed(self) -> bool:
@@ -89,12 +91,19 @@ def joined_reasons(reasons: Iterable[str], circumstance: str = "") -> str:
     """Return different reasons in one line: the first ones, a generic one and a `circumstance`. Others are counted."""
     different = _merged(dict.fromkeys(reasons))
     unnamed = [reason for reason in different if not reason.endswith(NOT_READ_ONLY)][MAX_REASONS:]
-    named = [*(reason for reason in different if reason not in unnamed), *([circumstance] if circumstance else [])]
+    named = [reason for reason in different if reason not in unnamed]
     others = [f"and {len(unnamed)} more"] if unnamed else []
-    return "; ".join((*named, *others))
+    return "; ".join((*named, *others, *([circumstance] if circumstance else [])))
 
 
-def _merged(reasons: Iterable[str]) -> list[str]:
+def omitted_reasons(reasons: Sequence[str]) -> tuple[str, ...]:
+    """Return all different reasons with all their names, if `joined_reasons` leaves out some; otherwise nothing."""
+    whole = _merged(dict.fromkeys(reasons), max_names=len(reasons))
+    is_whole = "; ".join(whole) == joined_reasons(reasons)
+    return () if is_whole else tuple(whole)
+
+
+def _merged(reasons: Iterable[str], max_names: int = MAX_NAMES) -> list[str]:
     """Return the reasons, with one for all programs or files that ask for the same reason.
 
     For example, `it reads a.env: R` and `it reads b.env: R` become `it reads a.env and b.env: R`, and generic reasons
@@ -110,13 +119,13 @@ def _merged(reasons: Iterable[str]) -> list[str]:
             names.setdefault(("", f" {NOT_READ_ONLY}"), []).append(reason.removesuffix(f" {NOT_READ_ONLY}"))
         else:
             names[("", reason)] = []
-    return [f"{before}{_in_words(named)}{after}" for (before, after), named in names.items()]
+    return [f"{before}{_in_words(named, max_names)}{after}" for (before, after), named in names.items()]
 
 
-def _in_words(names: list[str]) -> str:
+def _in_words(names: list[str], max_names: int) -> str:
     """Return names as `a`, `a and b`, `a, b and c`, or `a, b and 2 more`."""
-    if len(names) > MAX_NAMES:
-        names = [*names[: MAX_NAMES - 1], f"{len(names) - MAX_NAMES + 1} more"]
+    if len(names) > max_names:
+        names = [*names[: max_names - 1], f"{len(names) - max_names + 1} more"]
     *first, last = names or [""]
     return f"{', '.join(first)} and {last}" if first else last
 

@@ -72,6 +72,14 @@ def test_answer_contains_the_reason_and_the_rule_that_would_allow_it(asked: Aske
     )
 
 
+def test_reasons_left_out_of_the_line_are_listed(asked: Asked) -> None:
+    command = "rm -rf x; sudo a; git push -f; kill -9 1; mv x y"
+    first, *reasons = asked("check", "shell", command, "-C", str(asked.work), "--trust").splitlines()
+    assert "and 1 more" in first
+    assert reasons[0] == "  - rm -rf deletes files"
+    assert reasons[4] == "  - mv can replace files"
+
+
 def test_modes_rules_and_trust_count(asked: Asked) -> None:
     here = ("-C", str(asked.work))
     assert asked.verdict("write", "a.txt", *here) == "ask"

@@ -108,6 +108,15 @@ def test_rejected_text_can_be_sent_as_the_reason() -> None:
     assert "Enter alone sends “please use rg”." in output
 
 
+def test_reasons_that_the_line_counts_are_listed() -> None:
+    approval = ToolApproval(
+        call(), "Run it?", "ls", kind="command", why="Asks because a; and 1 more", reasons=("a", "b")
+    )
+    output = answers(approval, "y")[1]
+    at = output.index("Asks because a; and 1 more")
+    assert output[at + 1 : at + 4] == ["All reasons, the worst first:", "- a", "- b"]
+
+
 @pytest.mark.parametrize("width", WIDTHS)
 def test_no_line_of_a_question_or_the_welcome_is_wider_than_the_terminal(width: int) -> None:
     words = "several words that do not fit into one row of a narrow terminal, "

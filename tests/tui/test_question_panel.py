@@ -613,6 +613,25 @@ def test_reason_for_asking_that_is_cut_ends_in_an_ellipsis_and_is_whole_in_the_p
     drive(test, _script(replace(RUNNER, why=REASON)), size=(30, 14))
 
 
+def test_reasons_that_the_line_counts_are_listed_in_the_pager() -> None:
+    approval = replace(COMMAND, why="Asks because a; and 2 more", reasons=("a", "b", "c and d"))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        assert "Asks because a; and 2 more · Ctrl+O show all reasons" in run.screen
+        await run.pilot.press("ctrl+o")
+        await run.until(lambda: isinstance(run.app.screen, PagerScreen))
+        await run.until(lambda: "- c and d" in run.screen)
+        rows = [row.strip() for row in run.screen.split("\n")]
+        at = rows.index("All reasons, the worst first:")
+        assert rows[at + 1 : at + 4] == ["- a", "- b", "- c and d"]
+        await run.pilot.press("escape")
+        await run.until(lambda: len(run.app.screen_stack) == 1)
+        await _stop(run)
+
+    drive(test, _script(approval))
+
+
 def test_status_line_says_what_the_user_does_and_what_escape_does() -> None:
     async def test(run: Running) -> None:
         await _until_asked(run)

@@ -93,6 +93,7 @@ def _check(options: Options, words: Sequence[str]) -> int:
     judge = permission_check(_context(options))
     verdict = judge(kind, _as_text(words[1]))
     write_stdout(f"{verdict.verdict}: {visible(verdict.reason)} [{visible(verdict.rule)}]\n")
+    write_stdout("".join(f"  - {visible(reason)}\n" for reason in verdict.all_reasons))
     if note := judge.note(kind, verdict):
         write_stdout(f"{note}\n")
     if verdict.verdict == "ask" and verdict.proposed_rule:

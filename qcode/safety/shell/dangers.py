@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from qcode.safety.shell.ast import HOLE
 from qcode.safety.shell.bounds import check_bounds
 from qcode.safety.shell.characters import names_character
-from qcode.safety.verdict import NOT_READ_ONLY, RESTRICTED_HERE, SHELL_PATH, Verdict, joined_reasons
+from qcode.safety.verdict import NOT_READ_ONLY, RESTRICTED_HERE, SHELL_PATH, Verdict, joined_reasons, omitted_reasons
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -321,25 +322,38 @@ def _dangers_in_text(command: str) -> list[Danger]:
     return dangers
 
 
-def reason_with_dangers(command: str, verdicts: Sequence[Verdict], *, is_restricted: bool = False) -> str:
-    """Return why a command asks, for a command that is not judged part by part. `verdicts` are those that ask."""
+def with_dangers(
+    verdict: Verdict, command: str, verdicts: Sequence[Verdict] = (), *, is_restricted: bool = False
+) -> Verdict:
+    """Return the verdict on a command that is not judged part by part, with the reasons for asking.
+
+    They are the dangers of the command and the reasons of `verdicts`, which ask; without these, that of `verdict`.
+    """
+    verdicts = verdicts or (verdict,)
     dangers = dangers_in(command)
     first = [verdict.reason for verdict in verdicts if _is_first(verdict)]
     others = [verdict.reason for verdict in verdicts if not (dangers and _is_generic(verdict))]
-    return _joined([*first, *(danger.reason for danger in dangers), *others], is_restricted=is_restricted)
+    reasons = [*first, *(danger.reason for danger in dangers), *others]
+    return _with_reasons(verdict, reasons, is_restricted=is_restricted)
 
 
-def reason_of_parts(undecided: Sequence[tuple[FlowPart, Verdict]], *, is_restricted: bool) -> str:
-    """Return why parts of a command ask: secrets and deceptive characters first, then the most dangerous part."""
+def with_dangers_of_parts(
+    verdict: Verdict, undecided: Sequence[tuple[FlowPart, Verdict]], *, is_restricted: bool
+) -> Verdict:
+    """Return `verdict` with the reasons why parts of a command ask.
+
+    Secrets and deceptive characters come first, then the most dangerous part.
+    """
     ranked: list[tuple[int, str]] = []
-    for part, verdict in undecided:
+    for part, asking in undecided:
         command = part.command
         words, outputs = [word.text for word in command.words], [word.text for word in command.outputs]
         dangers = dangers_of(words, outputs, part.piped_from)
         ranked += dangers
-        if not (dangers and _is_generic(verdict)):
-            ranked.append((-1 if _is_first(verdict) else len(_KINDS), verdict.reason))
-    return _joined((reason for _, reason in sorted(ranked, key=lambda item: item[0])), is_restricted=is_restricted)
+        if not (dangers and _is_generic(asking)):
+            ranked.append((-1 if _is_first(asking) else len(_KINDS), asking.reason))
+    reasons = [reason for _, reason in sorted(ranked, key=lambda item: item[0])]
+    return _with_reasons(verdict, reasons, is_restricted=is_restricted)
 
 
 def _is_first(verdict: Verdict) -> bool:
@@ -352,8 +366,9 @@ def _is_generic(verdict: Verdict) -> bool:
     return not _is_first(verdict) and any(words in verdict.reason for words in _GENERIC)
 
 
-def _joined(reasons: Iterable[str], *, is_restricted: bool) -> str:
-    return joined_reasons(reasons, RESTRICTED_HERE if is_restricted else "")
+def _with_reasons(verdict: Verdict, reasons: Sequence[str], *, is_restricted: bool) -> Verdict:
+    line = joined_reasons(reasons, RESTRICTED_HERE if is_restricted else "")
+    return replace(verdict, reason=line, all_reasons=omitted_reasons(reasons))
 
 
-__all__ = ["Danger", "dangers_in", "dangers_of", "reason_of_parts", "reason_with_dangers", "without_text"]
+__all__ = ["Danger", "dangers_in", "dangers_of", "with_dangers", "with_dangers_of_parts", "without_text"]

@@ -30,6 +30,7 @@ from qcode.tui.panels.choices import (
     option_of,
     question_line,
     question_with_asker,
+    reason_list,
     risk_line,
 )
 
@@ -90,7 +91,7 @@ class LinearQuestions:
                     view.say(rows)
             case "call":
                 view.say(detail)
-        for line in (risk_line(detail) if form.format == "command" else "", form.why):
+        for line in (risk_line(detail) if form.format == "command" else "", form.why, reason_list(form.reasons)):
             if line:
                 view.say(line)
 

@@ -39,6 +39,7 @@ from qcode.tui.panels.choices import (
     form_of,
     option_of,
     question_with_asker,
+    reason_list,
 )
 from qcode.tui.panels.draft import GUARD_SECONDS, TypedDraft
 from qcode.tui.panels.preview import ApprovalDetail
@@ -546,7 +547,8 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _text(self, width: int) -> QuestionText:
         form = self._form
         is_warning = BACK in self.options
-        why = ((form.why, ink("risk" if is_warning else "dim")),) if form.why else ()
+        show_all = " · Ctrl+O show all reasons" if form.reasons else ""
+        why = ((form.why + show_all, ink("risk" if is_warning else "dim")),) if form.why else ()
         draft = self._typed.spans(
             width,
             is_typing=self._is_typing,
@@ -562,6 +564,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             is_warning,
             is_prose=form.format == "text",
             ends_with_name=bool(self._shown_detail.diff),
+            hidden_notes=reason_list(form.reasons),
         )
 
     def _with_written_text(self, option: Option) -> Option:

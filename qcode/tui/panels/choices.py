@@ -82,6 +82,8 @@ class Form:
     """Shown in the empty text field."""
     why: str = ""
     """The reason for asking, one line."""
+    reasons: tuple[str, ...] = ()
+    """Every reason for asking, the worst first, if `why` leaves out some of them."""
     first: int = 0
     """The index of the option that is highlighted at first."""
     writing: str = "writing a reason"
@@ -141,8 +143,8 @@ _TRUST_OPTIONS = (
 def form_of(approval: PanelQuestion) -> Form:
     """Return the form of an approval, for the app and the linear mode."""
     match approval:
-        case ToolApproval(kind=kind, why=why):
-            return Form(_tool_options(approval), "call" if kind == "other" else kind, why=why)
+        case ToolApproval(kind=kind, why=why, reasons=reasons):
+            return Form(_tool_options(approval), "call" if kind == "other" else kind, why=why, reasons=reasons)
         case RepeatedCall():
             return Form(_REPEAT_OPTIONS)
         case ImpossibleCall():
@@ -187,6 +189,11 @@ def choice_line(number: int, option: Option) -> str:
     """Return an option as a line of the linear mode."""
     letter = f" ({option.letter})" if option.letter else ""
     return f"{number}. {option.label}{letter}" + (f": {option.detail}" if option.detail else "")
+
+
+def reason_list(reasons: Sequence[str]) -> str:
+    """Return a heading and every reason for asking on a separate line; empty without reasons."""
+    return "\n".join(["All reasons, the worst first:", *(f"- {reason}" for reason in reasons)]) if reasons else ""
 
 
 def risk_line(command: str) -> str:
@@ -242,7 +249,7 @@ _PREFIX_WARNING = (
 
 def confirmation_form(option: Option, form: Form) -> Form:
     """Return the form that warns before an option is taken."""
-    return replace(form, options=(replace(option, letter="y", warning=""), BACK), why=option.warning)
+    return replace(form, options=(replace(option, letter="y", warning=""), BACK), why=option.warning, reasons=())
 
 
 def _answers_to(question: Question) -> tuple[Option, ...]:

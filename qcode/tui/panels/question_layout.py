@@ -47,6 +47,8 @@ class QuestionText:
     """Whether the detail is text that continues the title."""
     ends_with_name: bool = False
     """Whether the first span of the title ends with the name of a file, which stays in view."""
+    hidden_notes: str = ""
+    """Further notes, which only a pager shows."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,6 +58,7 @@ class QuestionView(Vertical):
         self._rows = QuestionRows([], [], [], [], 0)
         self._scrolling: list[Line] = []  # the rows in the scrolling part: all of them, or an extract
         self._hidden = self._hidden_above = 0  # the number of rows that an extract leaves out; before its first row
+        self._has_hidden_notes = False
         self._is_whole = False  # the user has scrolled, so all rows are shown instead of an extract
 
     def compose(self) -> ComposeResult:
@@ -84,17 +85,19 @@ class QuestionView(Vertical):
     @property
     def has_more(self) -> bool:
         """Whether anything of the question is out of view."""
-        return self.can_scroll or self._rows.is_cut
+        return self.can_scroll or self._rows.is_cut or self._has_hidden_notes
 
     def all_rows(self, width: int) -> list[Line]:
-        """Return the rows for a pager: a title of several rows, the detail, the notes, and truncated choices."""
+        """Return the rows for a pager: a title of several rows, the detail, all notes, and truncated choices."""
         text = self._write_text(width)
         title, notes = wrap(text.title, width), [row for note in text.notes for row in wrap(note, width)]
         choices, _, is_cut = choice_rows(text.options, -1, width, wraps_current=False, wraps_others=False)
         if is_cut:
             choices, _, _ = choice_rows(text.options, -1, width)
         before = [*title, Line()] if len(title) > 1 else []
+        hidden_notes = [row for note in text.hidden_notes.split("\n") for row in wrap([(note, ink())], width)]
         after = [Line(), *notes] if notes else []
+        after += [Line(), *hidden_notes] if text.hidden_notes else []
         return [*before, *self._detail.lines(width), *after, *([Line(), *choices] if self._rows.is_cut else [])]
 
     def open(self, detail: ApprovalDetail) -> None:
@@ -110,6 +113,7 @@ class QuestionView(Vertical):
         if self._detail_rows[0] != width:
             self._detail_rows = width, self._detail.lines(width)
         text, detail_rows = self._write_text(width), len(self._detail_rows[1])
+        self._has_hidden_notes = bool(text.hidden_notes)
         kept_rows = 1 if is_low else _KEPT_ROWS
         rows = self._rows = arrange(text, detail_rows, width, height, is_low=is_low, kept_rows=kept_rows)
         body = self._body()

@@ -132,6 +132,29 @@ def test_reasons_are_named_by_danger(command: str, reason: str) -> None:
     assert judge_shell(command, REPO).reason == reason
 
 
+@pytest.mark.parametrize("is_trusted", [True, False])
+def test_reasons_left_out_of_the_line_are_kept_worst_first(is_trusted: bool) -> None:
+    command = "kill -9 1; sudo ls; git push -f; a; b; c; d; mv x y; rm -rf x; git tag -d v1"
+    verdict = judge_shell(command, REPO, is_trusted=is_trusted)
+    end = "; and 2 more" if is_trusted else "; and 2 more; this folder is restricted"
+    assert verdict.reason.startswith(f"{DELETES}; sudo runs with root rights; git push -f overwrites")
+    assert verdict.reason.endswith(f"a, b and 2 more may do more than read{end}")
+    assert verdict.all_reasons == (
+        DELETES,
+        "sudo runs with root rights",
+        "git push -f overwrites the remote branch",
+        "git tag -d deletes a tag",
+        "kill -9 ends a process at once",
+        "mv can replace files",
+        "a, b, c and d may do more than read",
+    )
+
+
+@pytest.mark.parametrize("command", ["make", "rm -rf x; sudo ls; git push -f; kill -9 1; make", "a; b; c", "ls"])
+def test_line_with_every_reason_needs_no_list(command: str) -> None:
+    assert judge_shell(command, REPO).all_reasons == ()
+
+
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
