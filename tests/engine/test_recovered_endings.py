@@ -189,7 +189,7 @@ def test_text_is_a_truncated_answer_after_the_last_retry_of_a_recovery() -> None
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert played.end.text == "One "
     assert reasons(played) == ["error"]
-    assert "busy" in finished(played).note
+    assert "busy (after 5 retries)" in finished(played).note
 
 
 def test_cancel_in_a_backoff_sends_nothing_and_keeps_the_text() -> None:

@@ -216,7 +216,24 @@ def test_failed_first_reply_is_an_error_with_its_text() -> None:
     assert played.end.outcome is Outcome.ERROR
     assert played.end.error is not None
     assert played.end.error.kind == ErrorKind.CONNECTION
+    assert played.end.error.message.endswith(" (after 3 retries)")
     assert played.end.text.startswith("Half")
+
+
+@pytest.mark.parametrize(
+    ("kinds", "message"),
+    [
+        ([ErrorKind.OVERLOADED] * 6, "busy (after 5 retries)"),
+        ([ErrorKind.UNREACHABLE] * 2, "busy (after 1 retry)"),
+        ([ErrorKind.BAD_REQUEST], "busy."),
+        # The key was revoked meanwhile, which no retry can change.
+        ([ErrorKind.OVERLOADED, ErrorKind.AUTH], "busy."),
+    ],
+)
+def test_error_after_the_last_retry_names_the_number_of_retries(kinds: list[ErrorKind], message: str) -> None:
+    played = play(*(refused("busy.", kind) for kind in kinds))
+    assert played.end.error is not None
+    assert played.end.error.message == message
 
 
 @pytest.mark.parametrize("after", [1, 2, 3])

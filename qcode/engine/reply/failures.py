@@ -43,7 +43,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import StopReason
 from qcode.text.fences import without_opening
 from qcode.text.json import DuplicateKeyError, parse_arguments
-from qcode.text.numbers import duration_text
+from qcode.text.numbers import count_text, duration_text
 
 if TYPE_CHECKING:
     from qcode.engine.counting import PromptCounter
@@ -117,7 +117,8 @@ def _retry_or_abort(state: ReplyState, attempt: Attempt, failure: ReplyFailed) -
     is_over = delay is None and limit_wait is None
     if is_over or not state.is_affordable or (is_continued and state.breaks >= MAX_TRANSPORT_CONTINUATIONS):
         refusal = _wait_refusal(error.retry_after, state) if error.may_retry else _NO_RETRY
-        return _abort(state, attempt, _as_replaced(state, replace(error.info, wait_refusal=refusal)))
+        final = replace(error.info, message=_with_retries(state, error), wait_refusal=refusal)
+        return _abort(state, attempt, _as_replaced(state, final))
     if is_continued:
         state.superseded = None
         state.absorb_text(attempt)
@@ -223,6 +224,14 @@ def handle_limit_wait(state: ReplyState, phase: AtLimit, seconds: float) -> list
 
 
 _NO_RETRY = "and the provider asks not to retry"
+
+
+def _with_retries(state: ReplyState, error: ProviderError) -> str:
+    """Return the message of the last error, with the number of retries before it."""
+    # A failure is counted twice if no fallback model takes over, and the first request to one is a retry in `records`.
+    retries = min(state.failures - 1 + state.breaks, sum(record.is_retry for record in state.records))
+    note = f" (after {count_text(retries, 'retry', 'retries')})"
+    return f"{error.message.rstrip('.')}{note}" if retries > 0 and error.kind.is_transient else error.message
 
 
 def _wait_refusal(retry_after: float | None, state: ReplyState) -> str:
