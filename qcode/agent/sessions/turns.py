@@ -202,7 +202,7 @@ def session_turns(
     """Return all turns that led to the current state, including messages that a compaction replaced."""
     turns: list[list[SessionStep]] = []
     usages: list[list[TurnUsage]] = []
-    for entry in assemble(history, history.all_numbers()).entries:
+    for entry in _entries(history):
         begins_turn = is_a_prompt(entry.message) and not entry.is_filled_in
         if begins_turn or not turns:
             turns.append([])
@@ -214,6 +214,17 @@ def session_turns(
         SessionTurn(number, tuple(steps), sum((usage.usage for usage in used), Usage()), total_cost(used))
         for number, (steps, used) in enumerate(zip(turns, usages, strict=True), 1)
     )
+
+
+def _entries(history: SessionHistory) -> Iterator[HistoryEntry]:
+    """Yield the messages of all turns. The gaps of an unfinished turn are filled before the next prompt."""
+    numbers: list[int] = []
+    for number in history.iter_all_numbers():
+        if numbers and history.stored[number].is_turn_start:
+            yield from assemble(history, numbers).entries
+            numbers = []
+        numbers.append(number)
+    yield from assemble(history, numbers).entries
 
 
 def _step(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from decimal import Decimal
 
 import pytest
@@ -332,6 +332,16 @@ def test_call_interrupted_by_a_crash_is_marked() -> None:
     card = next(item for item in tree.iter("details") if "call" in item.attrib["class"])
     assert words(card).startswith("Run ls not run qcode ended before this call was started")
     assert "**Run** `ls` (not run · qcode ended before this call was started)" in written("md", *SAID[:2])
+
+
+@pytest.mark.parametrize("unfinished", [SAID[:1], SAID[:2]], ids=["no reply", "no result"])
+def test_prompt_after_an_unfinished_turn_begins_a_turn(unfinished: Sequence[Message]) -> None:
+    turns = turns_of(history_of([*unfinished, user("next"), assistant(Text("Done."))]))
+    assert [turn.prompt.typed_text for turn in turns] == [SAID[0].text, "next"]
+    assert turns[1].steps[-1].entry.message.text == "Done."
+    text = export_turns(turns, ABOUT, ExportRequest("md"))
+    assert ("not run · qcode ended" in text) == (len(unfinished) > 1)
+    assert "\n## Turn 2\n\n### You\n\nnext\n" in text
 
 
 @pytest.mark.parametrize("form", ["md", "html"])
