@@ -32,6 +32,7 @@ from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assista
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import StopReason, TextDelta
 from qcode.protocol.usage import Usage
+from qcode.tools.subagent import SubagentTool
 from qcode.tui.presenter import Presenter
 from qcode.tui.transcript.replay import (
     MAX_MESSAGES_AT_ONCE,
@@ -362,9 +363,9 @@ def test_call_that_a_crash_interrupted_is_shown_without_the_text_for_the_model(t
     assert "qcode ended before this call" not in text
 
 
-def rows_after_a_crash_at_the_question(base: Path, reply: Steps, revision: str = "") -> list[str]:
+def rows_after_a_crash_at_the_question(base: Path, *replies: Steps, revision: str = "") -> list[str]:
     """Return the rows of a session whose process was killed while a question was open; `revision` edits its call."""
-    talked = talk(base, reply, is_attended=True)
+    talked = talk(base, *replies, is_attended=True, agent=SubagentTool((("general", "does a task"),)))
     conversation, killed = talked.conversation, base / "killed"
 
     async def body() -> None:
@@ -396,11 +397,17 @@ def test_edit_whose_question_was_open_at_a_crash_keeps_its_diff(tmp_path: Path) 
     assert [row.strip() for row in rows[at + 1 : at + 3]] == ["1 + a = 1", "2 + b = 2"]
 
 
+def test_edit_of_a_sub_agent_whose_question_was_open_at_a_crash_has_a_row(tmp_path: Path) -> None:
+    task = call_reply("agent", {"description": "tidy", "prompt": "Tidy up.", "kind": "general"}, call_id="a1")
+    rows = rows_after_a_crash_at_the_question(tmp_path, task, calls_reply(WRITE, text="I write it."))
+    assert "│ ✗ Write cart.py  not run" in rows
+
+
 @pytest.mark.parametrize(("revision", "shown"), [("", "make dist"), ("make all", "make all")])
 def test_command_whose_question_was_open_at_a_crash_is_shown_as_asked(
     revision: str, shown: str, tmp_path: Path
 ) -> None:
-    rows = rows_after_a_crash_at_the_question(tmp_path, calls_reply(RUN), revision)
+    rows = rows_after_a_crash_at_the_question(tmp_path, calls_reply(RUN), revision=revision)
     (row,) = [row for row in rows if row.startswith("✗ Run")]
     assert row.startswith(f"✗ Run    {shown}  not run · ")
     assert ("edited by you" in row) == bool(revision)

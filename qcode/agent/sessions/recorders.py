@@ -203,13 +203,13 @@ class ShownRecorder:
         """Record a question about a call before the user answers it, for the case that qcode is killed meanwhile."""
         call = approval.call
         match approval:
-            case ToolApproval(agent=""):
+            case ToolApproval():
                 diff = shortened_diff(approval.detail) if approval.kind == "edit" else ""
                 question = ShownQuestion(call.call_id, diff, call.arguments if approval.is_revised else "")
-            case RepeatedCall(agent="") | ImpossibleCall(agent="") | Question(server="") | PlanApproval():
+            case RepeatedCall() | ImpossibleCall() | Question(server="") | PlanApproval():
                 question = ShownQuestion(call.call_id)
             case _:
-                return  # a sub-agent or a tool server asks during a call that runs
+                return  # a tool server asks during a call that runs
         self._record([ShownItem(question)])
 
     def _record_reply_event(self, event: TurnEvent) -> None:

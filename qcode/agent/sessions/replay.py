@@ -39,6 +39,7 @@ from qcode.protocol.events import (
     TurnEnded,
     TurnEvent,
     TurnStarted,
+    inner_id,
 )
 from qcode.protocol.messages import Message, Reasoning, Text, ToolCall, ToolResult, typed_text
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
@@ -148,9 +149,10 @@ def _calls(stored: StoredMessage, following: Message | None) -> Iterator[ReplayI
             call = replace(call, arguments=edited)
         if stored_result is None or stored_result.state not in ("denied", "rejected"):
             yield ToolStarted(call)
-        yield from _agent_events(call.call_id, stored)
+        is_interrupted = stored_result is None and _is_interrupted(result)
+        yield from _agent_events(call.call_id, stored, is_interrupted=is_interrupted)
         has_begun = call.call_id in stored.intents
-        if stored_result is None and _is_interrupted(result):
+        if is_interrupted:
             finished = _interrupted(call, question, is_revised=bool(edited), has_begun=has_begun)
         else:
             finished = _finished(call, result, stored_result)
@@ -220,15 +222,18 @@ def _finished(call: ToolCall, result: ToolResult | None, stored_result: ShownRes
     )
 
 
-def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
-    """Yield the work of the sub-agent that a call started, as far as it was stored."""
+def _agent_events(call_id: str, stored: StoredMessage, *, is_interrupted: bool) -> Iterator[AgentEvent]:
+    """Yield the work of the sub-agent that a call started, as far as it was stored.
+
+    `is_interrupted`: qcode was killed during the call, so calls of the sub-agent may lack a result.
+    """
     inner = stored.agent_work.get(call_id, AgentWork())
     calls: dict[str, ToolCall] = {}
     step = 0
     for message in (item.message for item in inner.messages):
         if message.role == "assistant":
             step += 1
-            calls |= {call.call_id: inner.as_run(call) for call in message.calls}
+            calls = {call.call_id: inner.as_run(call) for call in message.calls}
             yield AgentEvent(call_id, StepStarted(step))
             yield AgentEvent(call_id, ReplyFinished(None, "", 1, message))
         for block in message.blocks:
@@ -236,9 +241,18 @@ def _agent_events(call_id: str, stored: StoredMessage) -> Iterator[AgentEvent]:
                 outcome = ToolOutcome(block.content, block.is_error)
                 state: CallState = "failed" if block.is_error else "done"
                 is_revised = block.call_id in inner.edited_arguments
-                yield AgentEvent(call_id, ToolFinished(calls[block.call_id], outcome, state, is_revised=is_revised))
+                call = calls.pop(block.call_id)
+                yield AgentEvent(call_id, ToolFinished(call, outcome, state, is_revised=is_revised))
             elif isinstance(block, Text) and step == 0:
                 yield AgentEvent(call_id, TurnStarted(block.text))
+    for call in calls.values() if is_interrupted else ():
+        question = stored.question_about(inner_id(call_id, call.call_id))
+        if question is not None and question.arguments:
+            call = replace(call, arguments=question.arguments)
+        has_begun, is_revised = call.call_id in inner.intents, call.call_id in inner.edited_arguments
+        finished = _interrupted(call, question, is_revised=is_revised, has_begun=has_begun)
+        content = finished.outcome.summary or finished.outcome.shown or ""
+        yield AgentEvent(call_id, replace(finished, outcome=replace(finished.outcome, content=content)))
 
 
 @dataclass(frozen=True, slots=True)
