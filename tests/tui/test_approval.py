@@ -759,7 +759,7 @@ def test_highlighting_loses_no_character_of_a_command(command: str, width: int) 
 
 def _marked(command: str) -> list[str]:
     lines = ApprovalDetail.of("command", visible_lines(command)).lines(200)
-    return [text for line in lines for text, paint in line.spans if "risk" in paint.slots]
+    return [text for line in lines for text, style in line.spans if "risk" in style.slots]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from rich.style import Style
 from textual.color import Color
 
 from qcode.tui.theme import AUTO, COLORS, ThemeError, choose_theme, load_themes, parse_theme, read_theme, theme_folders
-from qcode.tui.transcript.line import ink
+from qcode.tui.transcript.line import style_of
 from qcode.tui.transcript.palette import MIN_CONTRAST, Palette, contrast, readable, shown_color
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import ScriptedConversation
@@ -77,13 +77,13 @@ def styles_of(name: str) -> dict[tuple[str, ...], Style]:
     """Return the style of each slot in a theme, with its background."""
     found: dict[tuple[str, ...], Style] = {}
     expected = {*(slots for group in APART for slots in group), *TEXT_SLOTS}
-    inks: set[tuple[str, ...]] = {(slot,) if slot else () for slot in expected}
-    inks |= {("code-block", f"code-{slot}") for slot in ON_CODE}
-    inks |= {("diff-add", "diff-add-word"), ("diff-remove", "diff-remove-word"), ("heading", "heading-1")}
+    styles: set[tuple[str, ...]] = {(slot,) if slot else () for slot in expected}
+    styles |= {("code-block", f"code-{slot}") for slot in ON_CODE}
+    styles |= {("diff-add", "diff-add-word"), ("diff-remove", "diff-remove-word"), ("heading", "heading-1")}
 
     async def test(run: Running) -> None:
         palette = Palette(run.app.widgets.transcript)
-        found.update({slots: palette.style(ink(*slots)) for slots in inks})
+        found.update({slots: palette.style(style_of(*slots)) for slots in styles})
 
     drive(test, theme=name)
     return found
@@ -158,12 +158,12 @@ def test_text_on_a_changed_line_contrasts_with_its_ground_in_every_color_depth(n
         run.app.console._color_system = system
         palette = Palette(run.app.widgets.transcript)
         for slots in (*ON_GROUNDS, *((slot,) for slot in TEXT_SLOTS)):
-            style = palette.style(ink(*slots))
+            style = palette.style(style_of(*slots))
             assert style.color is not None
             assert style.bgcolor is not None
             ratios[" ".join(slots)] = contrast(shown_color(style.color, system), shown_color(style.bgcolor, system))
-        rows = [palette.style(ink(change)).bgcolor for change in CHANGED]
-        words = [palette.style(ink(change, f"{change}-word")).bgcolor for change in CHANGED]
+        rows = [palette.style(style_of(change)).bgcolor for change in CHANGED]
+        words = [palette.style(style_of(change, f"{change}-word")).bgcolor for change in CHANGED]
         assert len({shown_color(ground, system) for ground in (*rows, *words) if ground is not None}) == 4
 
     drive(test, theme=name)
@@ -177,7 +177,7 @@ def test_terminal_theme_has_no_dark_blue_and_no_dim_comment_on_a_changed_line() 
 
     async def test(run: Running) -> None:
         palette = Palette(run.app.widgets.transcript)
-        dim.extend(palette.style(ink("code-comment", change)).dim for change in CHANGED)
+        dim.extend(palette.style(style_of("code-comment", change)).dim for change in CHANGED)
 
     drive(test, theme="terminal")
     assert dim == [False, False]

@@ -47,7 +47,7 @@ from qcode.tui.panels.question_layout import QuestionText, title_spans
 from qcode.tui.panels.question_view import AnswerField, Page, QuestionView, key_after_escape
 from qcode.tui.prompt.editing import EDITING_ACTIONS
 from qcode.tui.shared_widgets import set_screen_class
-from qcode.tui.transcript.line import Span, ink, shorten
+from qcode.tui.transcript.line import Span, shorten, style_of
 
 if TYPE_CHECKING:
     from typing import Self
@@ -548,7 +548,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         form = self._form
         is_warning = BACK in self.options
         show_all = " · Ctrl+O show all reasons" if form.reasons else ""
-        why = ((form.why + show_all, ink("risk" if is_warning else "dim")),) if form.why else ()
+        why = ((form.why + show_all, style_of("risk" if is_warning else "dim")),) if form.why else ()
         draft = self._typed.spans(
             width,
             is_typing=self._is_typing,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from qcode.text.clean import LINE_BREAK, show_hidden
 from qcode.tui.prompt.editing import EDITING_ACTIONS
 from qcode.tui.prompt.prompt import NEW_LINE_KEYS
-from qcode.tui.transcript.line import Span, ink
+from qcode.tui.transcript.line import Span, style_of
 
 if TYPE_CHECKING:
     from textual import events
@@ -167,7 +167,7 @@ def draft_spans(
         label, hint = "Typing an answer: ", "  Enter use it · ↑↓ choose"
     hint = hint if has_choices else ""
     shown = _text_around_cursor(text, cursor, max(8, width - len(label) - len(hint)))
-    return (label, ink("dim")), (shown, ink()), (hint, ink("dim"))
+    return (label, style_of("dim")), (shown, style_of()), (hint, style_of("dim"))
 
 
 def _text_around_cursor(text: str, cursor: int, max_length: int) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 from textual.widget import Widget
 
 from qcode.tui.shared_widgets import set_screen_class
-from qcode.tui.transcript.line import crop, ink
+from qcode.tui.transcript.line import crop, style_of
 
 if TYPE_CHECKING:
     from qcode.tui.transcript.transcript import Transcript
@@ -42,4 +42,4 @@ class NewTextRow(Widget):
 
     def render(self) -> Text:
         label = " · ".join(filter(None, ("new text below", self.key)))
-        return Text(crop(f" ↓ {label} ", self.size.width), self._transcript.palette.style(ink("news")))
+        return Text(crop(f" ↓ {label} ", self.size.width), self._transcript.palette.style(style_of("news")))

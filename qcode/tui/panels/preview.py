@@ -26,7 +26,7 @@ from qcode.tui.transcript.diff import (
     parse_diff,
     render_diff,
 )
-from qcode.tui.transcript.line import Line, Span, ink, terminal_text, wrap
+from qcode.tui.transcript.line import Line, Span, style_of, terminal_text, wrap
 from qcode.tui.transcript.markdown import MarkdownStream
 from qcode.tui.transcript.palette import Palette
 from qcode.values import dataclass
@@ -53,7 +53,7 @@ class Rows(Visual):
         palette = Palette(self._widget)
         strips = []
         for line in self.lines[:height]:
-            segments = [Segment(terminal_text(text), palette.style(paint)) for text, paint in line.spans]
+            segments = [Segment(terminal_text(text), palette.style(text_style)) for text, text_style in line.spans]
             segments.append(Segment(" " * max(0, width - line.width), palette.style(line.fill)))
             strips.append(Strip(segments).adjust_cell_length(width, palette.base))
         return strips
@@ -128,10 +128,10 @@ def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
     is_command = format == "command"
     texts = detail.split("\n")
     bare = [text.removesuffix(LINE_BREAK) for text in texts]
-    spans: list[list[Span]] = [[(text, ink())] if text else [] for text in bare]
+    spans: list[list[Span]] = [[(text, style_of())] if text else [] for text in bare]
     if is_command:
         spans = [
-            [(text, ink(*paint.slots[1:])) for text, paint in line]
+            [(text, style_of(*style.slots[1:])) for text, style in line]
             for line in Highlighter("bash").highlight_block(bare)
         ]
     risky = risky_words("\n".join(bare)) if is_command else ()
@@ -140,7 +140,7 @@ def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
     for text, bare_text, line in zip(texts, bare, spans, strict=True):
         for begin, end in risky:
             line = with_slot(line, begin - start, end - start, "risk")
-        mark = [(LINE_BREAK, ink("dim"))] if len(bare_text) < len(text) else []
+        mark = [(LINE_BREAK, style_of("dim"))] if len(bare_text) < len(text) else []
         lines += wrap([*line, *mark], max(1, width), is_code=format != "text")
         start += len(bare_text) + 1
     return lines

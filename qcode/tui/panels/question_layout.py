@@ -15,7 +15,7 @@ from rich.cells import cell_len
 
 from qcode.text.clean import visible
 from qcode.text.numbers import count_text
-from qcode.tui.transcript.line import Line, Span, clip, crop, ink, prefix, wrap
+from qcode.tui.transcript.line import Line, Span, clip, crop, prefix, style_of, wrap
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -160,13 +160,13 @@ def title_spans(
     question: str, change: tuple[int, int] | None, notes: Sequence[str], hint: str, width: int
 ) -> tuple[Span, ...]:
     """Return a title: the question, the numbers of added and removed lines, notes, and `hint` if it fits in the row."""
-    spans: list[Span] = [(question, ink("card-title"))]
+    spans: list[Span] = [(question, style_of("card-title"))]
     if change is not None:
         added, removed = change
-        spans = [(question.removesuffix("?"), ink("card-title"))]
-        spans += [(f"  +{added}", ink("card-done")), (f" -{removed}", ink("card-failed"))]
-    spans += [(f"   {note}", ink("dim")) for note in notes if note]
-    hint_span: Span = (f"   {hint}", ink("dim"))
+        spans = [(question.removesuffix("?"), style_of("card-title"))]
+        spans += [(f"  +{added}", style_of("card-done")), (f" -{removed}", style_of("card-failed"))]
+    spans += [(f"   {note}", style_of("dim")) for note in notes if note]
+    hint_span: Span = (f"   {hint}", style_of("dim"))
     if hint and Line((*spans, hint_span)).width <= width:
         spans.append(hint_span)
     return tuple(spans)
@@ -177,7 +177,7 @@ def _title_with_name(title: Sequence[Span], width: int) -> Line:
 
     If the file name alone needs the space, the verb is left out: `…rc/cart.py`.
     """
-    (question, paint), *others = title
+    (question, style), *others = title
     width = max(1, width - _TITLE_MARK_CELLS)
     verb, _, path = question.partition(" ")
     if len(verb) + cell_len(path.rpartition("/")[2]) + 2 > width:
@@ -186,7 +186,7 @@ def _title_with_name(title: Sequence[Span], width: int) -> Line:
     # Remove the path from its start, a character at a time, until it fits.
     while cell_len(verb_part + path) > width and len(path) > 1:
         path = f"…{path.removeprefix('…')[1:]}"
-    spans: list[Span] = [(verb_part + path, paint)]
+    spans: list[Span] = [(verb_part + path, style)]
     for span in others:
         if Line((*spans, span)).width > width:
             break
@@ -204,19 +204,19 @@ def choice_rows(
     label_width = max(1, width - _NUMBER_CELLS)
     for index, option in enumerate(options):
         is_current = index == current
-        paint = ink("choice") if is_current else ink()
+        style = style_of("choice") if is_current else style_of()
         keys = ", ".join(key for key in (option.letter, option.key) if key)
-        label: Span = (visible(option.label), paint)
+        label: Span = (visible(option.label), style)
         spans: list[Span] = [label]
-        spans += [(f" ({keys})", ink("dim"))] if keys else []
+        spans += [(f" ({keys})", style_of("dim"))] if keys else []
         with_keys = Line(tuple(spans))
-        spans += [(f"  {option.detail}", ink("dim"))] if option.detail else []
+        spans += [(f"  {option.detail}", style_of("dim"))] if option.detail else []
         rows = wrap(spans, label_width)
         if len(rows) > 1 and not (wraps_current if is_current else wraps_others):
             is_cut = True
-            rows = [with_keys if with_keys.width <= label_width else Line(((crop(label[0], label_width), paint),))]
+            rows = [with_keys if with_keys.width <= label_width else Line(((crop(label[0], label_width), style),))]
         mark = "› " if is_current else "  "
-        lines += prefix(rows, (f"{mark}{index + 1} ", paint), (" " * _NUMBER_CELLS, ink()))
+        lines += prefix(rows, (f"{mark}{index + 1} ", style), (" " * _NUMBER_CELLS, style_of()))
         indexes += [index] * len(rows)
     return lines, indexes, is_cut
 
@@ -228,8 +228,8 @@ def _around_current(lines: list[Line], count: int, current: int) -> tuple[list[L
     indexes = list(range(start, start + len(rows)))
     for at, arrow, is_more in ((0, "↑", start > 0), (len(rows) - 1, "↓", start + count < len(lines))):
         if is_more and rows and indexes[at] != current:
-            (text, paint), *others = rows[at].spans
-            rows[at] = Line(((f"{arrow} {text[2:]}", paint), *others), rows[at].lead)
+            (text, style), *others = rows[at].spans
+            rows[at] = Line(((f"{arrow} {text[2:]}", style), *others), rows[at].lead)
     return rows, indexes
 
 
@@ -241,7 +241,7 @@ def hidden_text(above: int, below: int, width: int, keys: Sequence[str]) -> str:
         text = f"↑ {above} ↓ {rows_below}"
     for key in keys:
         longer = f"{text} · {key}"
-        if Line(((longer, ink()),)).width <= width:
+        if Line(((longer, style_of()),)).width <= width:
             text = longer
     return crop(text, width)
 
@@ -256,4 +256,4 @@ def title_with_mark(title: list[Line], above: int, below: int, width: int) -> li
         mark = f" ↕{above + below}"
     if last.width > width - len(mark):
         (last,) = clip([last, Line()], 1, width - len(mark))
-    return [*first_rows, Line((*last.spans, (mark, ink("dim"))), last.lead)]
+    return [*first_rows, Line((*last.spans, (mark, style_of("dim"))), last.lead)]

@@ -28,7 +28,7 @@ from qcode.tui.panels.question_layout import (
 from qcode.tui.prompt.editing import EditingArea
 from qcode.tui.prompt.labels import Pastes, clean_paste
 from qcode.tui.prompt.prompt import NEW_LINE_KEYS
-from qcode.tui.transcript.line import Line, count_letters, ink, row_of_letter, wrap
+from qcode.tui.transcript.line import Line, count_letters, row_of_letter, style_of, wrap
 
 Page: TypeAlias = Literal["page_up", "page_down", "home", "end"]
 
@@ -95,7 +95,7 @@ class QuestionView(Vertical):
         if is_cut:
             choices, _, _ = choice_rows(text.options, -1, width)
         before = [*title, Line()] if len(title) > 1 else []
-        hidden_notes = [row for note in text.hidden_notes.split("\n") for row in wrap([(note, ink())], width)]
+        hidden_notes = [row for note in text.hidden_notes.split("\n") for row in wrap([(note, style_of())], width)]
         after = [Line(), *notes] if notes else []
         after += [Line(), *hidden_notes] if text.hidden_notes else []
         return [*before, *self._detail.lines(width), *after, *([Line(), *choices] if self._rows.is_cut else [])]
@@ -213,7 +213,7 @@ class QuestionView(Vertical):
         text = hidden_text(above, below, width, keys) if above or below else ""
         title = title_with_mark(rows.title, above, below, width) if rows.is_mark_in_title else rows.title
         self._show("#approval-question", title)
-        self._show("#approval-more", [Line(((text, ink("dim")),))] if text and not rows.is_mark_in_title else [])
+        self._show("#approval-more", [Line(((text, style_of("dim")),))] if text and not rows.is_mark_in_title else [])
 
     def _show(self, name: str, lines: list[Line]) -> None:
         part = self.query_one(name, Static)

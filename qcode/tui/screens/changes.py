@@ -24,7 +24,7 @@ from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.picker import ListScreen
 from qcode.tui.transcript.diff import parse_diff, render_diff
-from qcode.tui.transcript.line import Line, ink, wrap
+from qcode.tui.transcript.line import Line, style_of, wrap
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ class ChangesScreen(ListScreen[None]):
         lines = diff_rows(part.diff, width, part.note) if part is not None else changes_lines(self._changes, width)
         if len(lines) > max_rows:
             more = f"… {len(lines) - max_rows + 1} more rows · Enter shows all"
-            lines = [*lines[: max_rows - 1], *wrap([(more, ink("dim"))], width)[:1]]
+            lines = [*lines[: max_rows - 1], *wrap([(more, style_of("dim"))], width)[:1]]
         # Always the same height: the list must not move while the user moves in it.
         lines = [*lines, *[Line()] * (max_rows - len(lines))]
         preview.update(Rows(lines, preview))
@@ -226,18 +226,18 @@ def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
     for change in changes:
         lines += [Line()] if lines else []
         note = f"  {one_line(change.note)}" if change.note else ""
-        lines += wrap([(visible(change.path), ink("strong")), (note, ink("dim"))], width)
+        lines += wrap([(visible(change.path), style_of("strong")), (note, style_of("dim"))], width)
         if change.diff:
             lines += render_diff(parse_diff(visible_rows(change.diff[:remaining_chars])), width)
             remaining_chars -= len(change.diff)
         if remaining_chars <= 0:
-            lines += wrap([("Too large to show in full; use git diff.", ink("notice-warning"))], width)
+            lines += wrap([("Too large to show in full; use git diff.", style_of("notice-warning"))], width)
             break
-    return lines or wrap([("Nothing was changed.", ink())], width)
+    return lines or wrap([("Nothing was changed.", style_of())], width)
 
 
 def diff_rows(diff: str, width: int, note: str = "") -> list[Line]:
     """Return the rows of one diff, or a note instead of it."""
     if not diff:
-        return wrap([(one_line(note) or "Nothing to compare.", ink("dim"))], width)
+        return wrap([(one_line(note) or "Nothing to compare.", style_of("dim"))], width)
     return render_diff(parse_diff(visible_rows(diff[:_MAX_CHARS])), width)

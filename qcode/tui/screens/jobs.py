@@ -21,7 +21,7 @@ from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
 from qcode.tui.screens.picker import ListScreen, Picker
 from qcode.tui.transcript.ansi import output_rows
-from qcode.tui.transcript.line import Line, ink
+from qcode.tui.transcript.line import Line, style_of
 
 if TYPE_CHECKING:
     from qcode.tools.jobs import Job
@@ -159,7 +159,7 @@ class JobOutput(PagerScreen):
 def output_lines(job: Job, width: int) -> list[Line]:
     """Return the latest output of a job in rows of `width` cells."""
     text = job.latest().rstrip("\n")
-    return output_rows(text, width) if text else [Line(((f"({missing_output(job)})", ink("dim")),))]
+    return output_rows(text, width) if text else [Line(((f"({missing_output(job)})", style_of("dim")),))]
 
 
 class QuitPicker(Picker):

@@ -15,7 +15,7 @@ from textual.widgets import Static
 
 from qcode.tui.panels.preview import Rows
 from qcode.tui.shared_widgets import hanging_rows, key_hints
-from qcode.tui.transcript.line import Line, ink, shorten, wrap
+from qcode.tui.transcript.line import Line, shorten, style_of, wrap
 
 _SIDE_CELLS = 3
 """Cells of a row that the padding and the scroll bar take."""
@@ -26,7 +26,7 @@ _MIN_TITLE = 8
 def hanging_lines(text: str, width: int) -> list[Line]:
     """Return the rows of a sanitized text. In lines with two columns, the second column is wrapped and indented."""
     rows = (row for line in text.split("\n") for row in hanging_rows(line, width))
-    return [line for row in rows for line in wrap([(row, ink())], width)]
+    return [line for row in rows for line in wrap([(row, style_of())], width)]
 
 
 class PagerScreen(ModalScreen[None]):

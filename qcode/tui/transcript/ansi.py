@@ -1,4 +1,4 @@
-"""Converts the colors of command output (SGR sequences) to inks, and removes all other control sequences.
+"""Converts the colors of command output (SGR sequences) to styles, and removes all other control sequences.
 
 The attributes blinking and concealed are ignored, because output must stay legible. A slot is named `sgr-` and the
 parameters of the sequence, such as `sgr-31` or `sgr-38;5;208`; `palette` turns slots into styles.
@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from qcode.text.pattern import lazy_pattern
-from qcode.tui.transcript.line import Ink, Line, Span, expand_tabs, ink, tidy_keeping_tabs, wrap
+from qcode.tui.transcript.line import Line, Span, TextStyle, expand_tabs, style_of, tidy_keeping_tabs, wrap
 
 _SGR = lazy_pattern(r"\x1b\[([0-9;:]{0,64})m")
 _ATTRIBUTES = {1, 2, 3, 4, 7, 9}
@@ -27,12 +27,12 @@ class Pen(NamedTuple):
     background: str = ""
     attributes: tuple[int, ...] = ()
 
-    def ink_on(self, base: Ink) -> Ink:
+    def style_on(self, base: TextStyle) -> TextStyle:
         """Return `base` with the colors and attributes of this pen on top of it."""
         # Text in the color of its background would be invisible.
         background = "" if self.background and _same_color(self.color, self.background) else self.background
         slots = (*map(str, self.attributes), self.color, background)
-        return ink(*base.slots, *(f"{SGR_SLOT_PREFIX}{slot}" for slot in slots if slot), href=base.href)
+        return style_of(*base.slots, *(f"{SGR_SLOT_PREFIX}{slot}" for slot in slots if slot), href=base.href)
 
 
 PLAIN_PEN = Pen()
@@ -49,15 +49,15 @@ def pen_after(text: str, pen: Pen) -> Pen:
     return pen
 
 
-def styled_spans(text: str, base: Ink, pen: Pen, limit: int | None = None) -> list[Span]:
-    """Return the spans of one line without its sequences: at most `limit` characters, in the ink `base` below `pen`."""
+def styled_spans(text: str, base: TextStyle, pen: Pen, limit: int | None = None) -> list[Span]:
+    """Return at most `limit` characters of one line as spans, in the style `base` with the colors of its sequences."""
     spans: list[Span] = []
     position = length = 0
     # None stands for the end of the line, which ends the last span.
     for match in (*_SGR.finditer(text), None):
         piece = tidy_keeping_tabs(text[position : match.start() if match is not None else None])
         if piece:
-            spans.append((piece if limit is None else piece[: limit - length], pen.ink_on(base)))
+            spans.append((piece if limit is None else piece[: limit - length], pen.style_on(base)))
             length += len(piece)
         if match is None or (limit is not None and length >= limit):
             break
@@ -71,7 +71,7 @@ def output_rows(text: str, width: int) -> list[Line]:
     pen = PLAIN_PEN
     for line in text.split("\n"):
         before, _, visible = line.rstrip("\r").rpartition("\r")
-        spans = styled_spans(visible, ink("output"), pen_after(before, pen))
+        spans = styled_spans(visible, style_of("output"), pen_after(before, pen))
         rows += wrap(expand_tabs(spans), max(1, width), is_code=True)
         pen = pen_after(line, pen)
     return rows

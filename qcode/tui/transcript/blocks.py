@@ -17,7 +17,7 @@ from rich.cells import cell_len
 from qcode.text.addresses import split_addresses
 from qcode.tui.transcript.chunks import MIN_OPEN_CHARS, Chunk, GrowingLines, GrowingParagraph
 from qcode.tui.transcript.code import CodeBlock
-from qcode.tui.transcript.line import PLAIN, Ink, Line, Span, add_slot, ink, prefix, tidy, wrap
+from qcode.tui.transcript.line import PLAIN, Line, Span, TextStyle, add_slot, prefix, style_of, tidy, wrap
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class _TokenPass:
         self._source = source
         self._code_blocks = code_blocks
         self._list_depth = 0
-        self._renderers: dict[str, Callable[[int, int, int, Ink], list[Line]]] = {
+        self._renderers: dict[str, Callable[[int, int, int, TextStyle], list[Line]]] = {
             "paragraph_open": self._paragraph,
             "heading_open": self._heading,
             "bullet_list_open": self._list,
@@ -123,7 +123,7 @@ class _TokenPass:
             "hr": self._rule,
         }
 
-    def render_blocks(self, start: int, end: int, width: int, base: Ink) -> list[Line]:
+    def render_blocks(self, start: int, end: int, width: int, base: TextStyle) -> list[Line]:
         """Return the rows of the sibling blocks in `tokens[start:end]`."""
         lines: list[Line] = []
         index = start
@@ -153,23 +153,23 @@ class _TokenPass:
         line_before = token.map[0] - 1 if token.map else -1
         return line_before >= 0 and not self._source[line_before].strip(" >")
 
-    def _spans(self, index: int, base: Ink) -> Cell:
+    def _spans(self, index: int, base: TextStyle) -> Cell:
         """Return the spans of the inline token at `index`; empty if there is another token, as in an empty cell."""
         token = self.tokens[index]
         return inline_spans(token.children or [], base) if token.type == "inline" else []
 
-    def _paragraph(self, index: int, _close: int, width: int, base: Ink) -> list[Line]:
+    def _paragraph(self, index: int, _close: int, width: int, base: TextStyle) -> list[Line]:
         return wrap(self._spans(index + 1, base), min(width, MAX_PROSE_CELLS))
 
-    def _heading(self, index: int, _close: int, width: int, base: Ink) -> list[Line]:
-        paint = add_slot(base, "heading")
-        paint = add_slot(paint, f"heading-{min(int(self.tokens[index].tag[1]), 3)}")
-        return wrap(self._spans(index + 1, paint), min(width, MAX_PROSE_CELLS))
+    def _heading(self, index: int, _close: int, width: int, base: TextStyle) -> list[Line]:
+        style = add_slot(base, "heading")
+        style = add_slot(style, f"heading-{min(int(self.tokens[index].tag[1]), 3)}")
+        return wrap(self._spans(index + 1, style), min(width, MAX_PROSE_CELLS))
 
-    def _rule(self, _index: int, _close: int, width: int, base: Ink) -> list[Line]:
+    def _rule(self, _index: int, _close: int, width: int, base: TextStyle) -> list[Line]:
         return [Line((("─" * width, add_slot(base, "rule")),), is_decoration=True)]
 
-    def _code(self, index: int, _close: int, width: int, _base: Ink) -> list[Line]:
+    def _code(self, index: int, _close: int, width: int, _base: TextStyle) -> list[Line]:
         token = self.tokens[index]
         source = tidy(token.content.removesuffix("\n")).split("\n")
         if self._code_blocks is None:
@@ -177,14 +177,14 @@ class _TokenPass:
         first_line = token.map[0] if token.map else 0
         return self._code_blocks.setdefault(first_line, CodeBlock(token.info, width)).grow(source)
 
-    def _quote(self, index: int, close: int, width: int, base: Ink) -> list[Line]:
+    def _quote(self, index: int, close: int, width: int, base: TextStyle) -> list[Line]:
         bar: Span = ("│ ", add_slot(base, "quote-mark"))
         inner_width = width - len(bar[0])
         if inner_width < _MIN_BLOCK_CELLS:
             return self.render_blocks(index + 1, close, width, add_slot(base, "quote"))
         return prefix(self.render_blocks(index + 1, close, inner_width, add_slot(base, "quote")), bar, bar)
 
-    def _list(self, index: int, close: int, width: int, base: Ink) -> list[Line]:
+    def _list(self, index: int, close: int, width: int, base: TextStyle) -> list[Line]:
         token = self.tokens[index]
         is_ordered = token.type == "ordered_list_open"
         number = int(token.attrs.get("start", 1)) if is_ordered else 0
@@ -206,14 +206,14 @@ class _TokenPass:
         self._list_depth -= 1
         return lines
 
-    def _item(self, index: int, close: int, width: int, base: Ink, mark: str) -> list[Line]:
+    def _item(self, index: int, close: int, width: int, base: TextStyle, mark: str) -> list[Line]:
         mark = self._take_checkbox(index) or mark
-        bullet_ink = add_slot(base, "bullet")
+        bullet_style = add_slot(base, "bullet")
         inner_width = width - len(mark)
         if inner_width < _MIN_BLOCK_CELLS:
-            return [Line(((mark[:width], bullet_ink),)), *self.render_blocks(index + 1, close, width, base)]
+            return [Line(((mark[:width], bullet_style),)), *self.render_blocks(index + 1, close, width, base)]
         rows = self.render_blocks(index + 1, close, inner_width, base) or [Line()]
-        lines = prefix(rows, (mark, bullet_ink), (" " * len(mark), base))
+        lines = prefix(rows, (mark, bullet_style), (" " * len(mark), base))
         # `prefix` counts the mark as indent, which is left out of copied text. But the mark is text: `- one` is copied.
         lines[0].lead -= len(mark)
         return lines
@@ -229,7 +229,7 @@ class _TokenPass:
             child.content = child.content[4:]
         return box
 
-    def _table(self, index: int, close: int, width: int, base: Ink) -> list[Line]:
+    def _table(self, index: int, close: int, width: int, base: TextStyle) -> list[Line]:
         header: list[Cell] = []
         alignments: list[Align] = []
         rows: list[list[Cell]] = []
@@ -266,7 +266,7 @@ class Table:
     header: list[Cell]
     rows: list[list[Cell]]
     alignments: list[Align]
-    base: Ink
+    base: TextStyle
 
 
 def render_table(table: Table, width: int) -> list[Line]:
@@ -354,35 +354,35 @@ _INLINE_SLOTS = {"strong_open": "strong", "em_open": "emphasis", "s_open": "stri
 _HTML_BREAK = re.compile(r"<br ?/?>", re.IGNORECASE)
 
 
-def inline_spans(tokens: Sequence[Token], base: Ink) -> list[Span]:
+def inline_spans(tokens: Sequence[Token], base: TextStyle) -> list[Span]:
     """Return the spans of inline `tokens`, painted over `base`; a hard break is a newline in the text."""
     spans: list[Span] = []
-    inks = [base]  # a stack: the last ink is that of the innermost open mark
+    styles = [base]  # a stack: the last style is that of the innermost open mark
     links: list[tuple[str, int]] = []  # the target of each open link, and the index of its first span
     for token in tokens:
         kind = token.type
         if kind == "text":
-            _add_text(spans, tidy(token.content), inks[-1])
+            _add_text(spans, tidy(token.content), styles[-1])
         elif kind in ("softbreak", "hardbreak"):
-            spans.append((" " if kind == "softbreak" else "\n", inks[-1]))
+            spans.append((" " if kind == "softbreak" else "\n", styles[-1]))
         elif kind == "code_inline":
-            spans.append((tidy(token.content), add_slot(inks[-1], "code")))
+            spans.append((tidy(token.content), add_slot(styles[-1], "code")))
         elif kind == "image":
-            spans.extend(_image_spans(token, inks[-1]))
+            spans.extend(_image_spans(token, styles[-1]))
         elif kind in _INLINE_SLOTS:
-            paint = add_slot(inks[-1], _INLINE_SLOTS[kind])
+            style = add_slot(styles[-1], _INLINE_SLOTS[kind])
             if kind == "link_open":
                 target = str(token.attrs.get("href", ""))
                 links.append((target, len(spans)))
-                paint = ink(*paint.slots, href=target if is_web(target) else "")
-            inks.append(paint)
+                style = style_of(*style.slots, href=target if is_web(target) else "")
+            styles.append(style)
         elif token.nesting == -1:
-            inks.pop()
+            styles.pop()
             if kind == "link_close":
                 target, first = links.pop()
-                spans.extend(_target_spans("".join(text for text, _ in spans[first:]), target, inks[-1]))
+                spans.extend(_target_spans("".join(text for text, _ in spans[first:]), target, styles[-1]))
         elif token.content:
-            spans.append((tidy(token.content), inks[-1]))
+            spans.append((tidy(token.content), styles[-1]))
     return spans
 
 
@@ -391,20 +391,20 @@ def is_web(target: str) -> bool:
     return target.startswith(("https://", "http://"))
 
 
-def _add_text(spans: list[Span], text: str, paint: Ink) -> None:
+def _add_text(spans: list[Span], text: str, style: TextStyle) -> None:
     """Add `text` to `spans`: addresses become links, and `<br>`, which is common in tables, becomes a newline."""
     if "<" in text:
         text = _HTML_BREAK.sub("\n", text)
-    if "link" in paint.slots:
+    if "link" in style.slots:
         if text:
-            spans.append((text, paint))
+            spans.append((text, style))
         return
     for part, is_address in split_addresses(text):
         if part:
-            spans.append((part, ink(*paint.slots, "link", href=part) if is_address else paint))
+            spans.append((part, style_of(*style.slots, "link", href=part) if is_address else style))
 
 
-def _target_spans(label: str, target: str, base: Ink) -> list[Span]:
+def _target_spans(label: str, target: str, base: TextStyle) -> list[Span]:
     """Return the spans that show the target of a link after its `label`; empty if the label is already the target."""
     shown_target = tidy(target)
     if label.rstrip("/") == shown_target.removeprefix("mailto:").rstrip("/") or not shown_target:
@@ -412,9 +412,9 @@ def _target_spans(label: str, target: str, base: Ink) -> list[Span]:
     return [(f" ({shown_target})" if label.strip() else shown_target, add_slot(base, "target"))]
 
 
-def _image_spans(token: Token, base: Ink) -> list[Span]:
+def _image_spans(token: Token, base: TextStyle) -> list[Span]:
     label = tidy(token.content) or "image"
     source = str(token.attrs.get("src", ""))
-    paint = ink(*base.slots, "link", href=source if is_web(source) else "")
+    style = style_of(*base.slots, "link", href=source if is_web(source) else "")
     shown_label = "[image]" if label == "image" else f"[image: {label}]"
-    return [(shown_label, paint), *_target_spans(label, source, base)]
+    return [(shown_label, style), *_target_spans(label, source, base)]

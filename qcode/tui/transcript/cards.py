@@ -21,7 +21,7 @@ from qcode.tools.output import OMISSION
 from qcode.tui.transcript.ansi import PLAIN_PEN, Pen, has_sequences, pen_after, styled_spans
 from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
-from qcode.tui.transcript.line import Line, Span, crop, expand_tabs, ink, prefix, tidy, tidy_keeping_tabs, wrap
+from qcode.tui.transcript.line import Line, Span, crop, expand_tabs, prefix, style_of, tidy, tidy_keeping_tabs, wrap
 
 CardState = Literal["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled", "stopped"]
 STATES = get_args(CardState)
@@ -73,8 +73,8 @@ _MAX_LIVE_LINES = 2_000
 _LIVE_HEAD, _LIVE_TAIL = 500, 1_000
 """Longer live output keeps this many lines at its start and end."""
 _MAX_LIVE_LINE_CHARS = 20_000
-_INDENT: Span = ("  ", ink())
-_GUTTER: Span = ("  │ ", ink("dim"))
+_INDENT: Span = ("  ", style_of())
+_GUTTER: Span = ("  │ ", style_of("dim"))
 OUTPUT_INDENT = cell_len(_GUTTER[0])
 """The number of cells to the left of the output."""
 _MIN_SHOWN_S = 1.0
@@ -352,26 +352,26 @@ class Card(Foldable):
         """Return the whole card in one row; if it is too long, the argument is cut."""
         status = self._status()
         status = crop(f"  {status}", max(0, width - 2 - cell_len(self._name))) if status else ""
-        spans: list[Span] = [(f"{_ICONS[self.state]} ", ink(self._slot())), (self._name, ink("card-title"))]
+        spans: list[Span] = [(f"{_ICONS[self.state]} ", style_of(self._slot())), (self._name, style_of("card-title"))]
         # The icon and a blank, and a blank before the argument, take 3 cells.
         available_width = width - 3 - cell_len(self._name) - cell_len(status)
         if self._argument and available_width > 1:
-            spans.append((f" {crop(self._argument.replace(chr(10), ' '), available_width)}", ink("card-argument")))
+            spans.append((f" {crop(self._argument.replace(chr(10), ' '), available_width)}", style_of("card-argument")))
         if status:
-            spans.append((status, ink("card-failed" if self._slot() == "card-failed" else "dim")))
+            spans.append((status, style_of("card-failed" if self._slot() == "card-failed" else "dim")))
         return Line(tuple(spans), lead=2)
 
     def _title(self, width: int) -> list[Line]:
         """Return icon, name and argument, and the status on the same row if it fits, otherwise below."""
-        icon: Span = (f"{_ICONS[self.state]} ", ink(self._slot()))
+        icon: Span = (f"{_ICONS[self.state]} ", style_of(self._slot()))
         # Nothing follows the name of a plan: its argument is its first line, which is below.
-        spans: list[Span] = [(self._name.rstrip() if self._plan else self._name, ink("card-title"))]
+        spans: list[Span] = [(self._name.rstrip() if self._plan else self._name, style_of("card-title"))]
         if self._plan and self.state == "done":
             title, dot, chosen = (self._summary or "Plan").partition(" · ")
-            spans = [(title, ink("card-title")), (dot + chosen, ink("dim"))]
+            spans = [(title, style_of("card-title")), (dot + chosen, style_of("dim"))]
             return prefix(wrap(spans, max(1, width - 2)), icon, _INDENT)
         if self._argument and not self._plan:
-            spans.append((f" {self._argument}", ink("card-argument")))
+            spans.append((f" {self._argument}", style_of("card-argument")))
         rows = wrap(spans, max(1, width - 2))
         if not self.is_unfolded and len(rows) > _ARGUMENT_ROWS:
             rows = rows[:_ARGUMENT_ROWS]
@@ -380,12 +380,12 @@ class Card(Foldable):
         status = self._status()
         if not status:
             return lines
-        paint = ink("card-failed" if self._slot() == "card-failed" else "dim")
+        style = style_of("card-failed" if self._slot() == "card-failed" else "dim")
         # Two blanks before the status and one after it take 3 cells.
         if len(lines) == 1 and lines[0].width + 3 + len(status) <= width:
-            lines[0].spans += (("  " + status, paint),)
+            lines[0].spans += (("  " + status, style),)
             return lines
-        return lines + prefix(wrap([(status, paint)], max(1, width - 2)), _INDENT, _INDENT)
+        return lines + prefix(wrap([(status, style)], max(1, width - 2)), _INDENT, _INDENT)
 
     def _unfolded_lines(self) -> tuple[list[str], str]:
         """Return the complete lines of the unfolded card, and its incomplete last line."""
@@ -452,9 +452,9 @@ class Card(Foldable):
         limit = None if self.is_unfolded else width * _ROWS_PER_LINE * _CHARACTERS_PER_CELL
         pen = PLAIN_PEN if self.is_unfolded and self._detail else self._pens.get(index, PLAIN_PEN)
         if pen == PLAIN_PEN and not has_sequences(text):
-            spans = [(tidy_keeping_tabs(visible)[:limit], ink("output"))]
+            spans = [(tidy_keeping_tabs(visible)[:limit], style_of("output"))]
         else:
-            spans = styled_spans(visible, ink("output"), pen_after(before, pen), limit)
+            spans = styled_spans(visible, style_of("output"), pen_after(before, pen), limit)
         rows = wrap(expand_tabs(spans), width, is_code=True)
         if self.is_unfolded or len(rows) <= _ROWS_PER_LINE:
             return rows
@@ -472,7 +472,7 @@ class Card(Foldable):
 
 def _fold_line(count: int, noun: str, addition: str = "") -> Line:
     """Return a line such as `… 1,200 more lines`."""
-    return Line(((f"… {count:,} more {noun}s{addition}", ink("dim")),), is_decoration=True)
+    return Line(((f"… {count:,} more {noun}s{addition}", style_of("dim")),), is_decoration=True)
 
 
 def _parse_number(text: str) -> int:
@@ -484,8 +484,8 @@ def _crop_for_ellipsis(line: Line, width: int) -> Line:
     """Return `line` with an ellipsis at its end, cut to at most `width` cells."""
     length = len(crop(line.text + "…", width)) - 1
     spans: list[Span] = []
-    for text, paint in line.spans:
+    for text, style in line.spans:
         if length > 0:
-            spans.append((text[:length], paint))
+            spans.append((text[:length], style))
         length -= len(text)
-    return Line((*spans, ("…", line.spans[-1][1] if line.spans else ink())), line.lead, line.joint)
+    return Line((*spans, ("…", line.spans[-1][1] if line.spans else style_of())), line.lead, line.joint)

@@ -373,7 +373,7 @@ class GrowingParagraph:
         spans = self._spans_of(source[self._settled_chars : cut])
         if spans is None:
             return False
-        is_closed = not any(_DELIMITERS.intersection(text) for text, paint in spans if paint == PLAIN)
+        is_closed = not any(_DELIMITERS.intersection(text) for text, style in spans if style == PLAIN)
         if not is_closed and len(source) - self._settled_chars < _MAX_OPEN_STEPS * MIN_OPEN_CHARS:
             return False
         rows = self._wrap(spans, source)

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Any
 
 from qcode.text.lexers import LEXER_FAULTS, lexer_of
-from qcode.tui.transcript.line import Line, Span, add_slot, crop, expand_tabs, ink, prefix, tidy, wrap
+from qcode.tui.transcript.line import Line, Span, add_slot, crop, expand_tabs, prefix, style_of, tidy, wrap
 
-BAND = ink("code-block")
-_LABEL = ink("code-block", "code-label")
+BAND = style_of("code-block")
+_LABEL = style_of("code-block", "code-label")
 _MARGIN: Span = (" ", BAND)
 _CONTINUATION_MARGIN: Span = ("↳", _LABEL)
 """The margin of a row that continues the line above it, so that a long line does not look like two."""
@@ -175,21 +175,21 @@ def with_slot(spans: Iterable[Span], start: int, end: int, slot: str) -> list[Sp
     """Return the spans of one line with `slot` on top of the characters from `start` to `end`."""
     result: list[Span] = []
     position = 0
-    for text, paint in spans:
+    for text, style in spans:
         first, last = (min(len(text), max(0, index - position)) for index in (start, end))
-        pieces = (text[:first], paint), (text[first:last], add_slot(paint, slot)), (text[last:], paint)
+        pieces = (text[:first], style), (text[first:last], add_slot(style, slot)), (text[last:], style)
         result += [piece for piece in pieces if piece[0]]
         position += len(text)
     return result
 
 
 @lru_cache(maxsize=512)
-def _token_ink(kind: Any) -> Any:  # noqa: ANN401  a token type of Pygments, which ships no types
-    """Return the ink of a token type, or of the nearest type above it: that of `Keyword` for `Keyword.Reserved`."""
+def _token_style(kind: Any) -> Any:  # noqa: ANN401  a token type of Pygments, which ships no types
+    """Return the style of a token type, or of the nearest type above it: that of `Keyword` for `Keyword.Reserved`."""
     name = str(kind).removeprefix("Token").lstrip(".")
     while name and name not in _SLOTS:
         name = name.rpartition(".")[0]
-    return ink("code-block", _SLOTS[name]) if name else BAND
+    return style_of("code-block", _SLOTS[name]) if name else BAND
 
 
 def _plain_spans(line: str) -> list[Span]:
@@ -199,15 +199,15 @@ def _plain_spans(line: str) -> list[Span]:
 def _split_into_lines(tokens: Iterable[Token], lines: Sequence[str]) -> list[list[Span]]:
     """Return the tokens as spans for each line; a line stays plain if its tokens do not add up to its text."""
     rows: list[list[Span]] = [[]]
-    for text, paint in _spans_and_breaks(tokens):
+    for text, style in _spans_and_breaks(tokens):
         if text == "\n":
             rows.append([])
             continue
         row = rows[-1]
-        if row and row[-1][1] == paint:
-            row[-1] = (row[-1][0] + text, paint)
+        if row and row[-1][1] == style:
+            row[-1] = (row[-1][0] + text, style)
         else:
-            row.append((text, paint))
+            row.append((text, style))
     rows += [[] for _ in range(len(lines) - len(rows))]
     return [
         row if "".join([text for text, _ in row]) == line else _plain_spans(line)
@@ -216,13 +216,13 @@ def _split_into_lines(tokens: Iterable[Token], lines: Sequence[str]) -> list[lis
 
 
 def _spans_and_breaks(tokens: Iterable[Token]) -> Iterator[Span]:
-    """Yield the text of `tokens` with its ink; each line break is a separate span."""
+    """Yield the text of `tokens` with its style; each line break is a separate span."""
     for _, kind, value in tokens:
-        paint = _token_ink(kind)
+        style = _token_style(kind)
         first, *others = value.split("\n")
         if first:
-            yield first, paint
+            yield first, style
         for other in others:
-            yield "\n", paint
+            yield "\n", style
             if other:
-                yield other, paint
+                yield other, style

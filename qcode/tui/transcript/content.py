@@ -20,7 +20,7 @@ from qcode.tui.transcript.entries import (
     SupersededEntry,
     WelcomeEntry,
 )
-from qcode.tui.transcript.line import ink
+from qcode.tui.transcript.line import style_of
 
 if TYPE_CHECKING:
     from qcode.protocol.events import Level
@@ -110,11 +110,11 @@ class Content:
         # stale.
         if self.entries and isinstance(self.entries[0], WelcomeEntry) and self.entries[0].collapse():
             self._mark_changed(0)
-        self._add(PromptEntry(text, ink("user-band", "user"), "> ", ink("user-band", "user-mark")))
+        self._add(PromptEntry(text, style_of("user-band", "user"), "> ", style_of("user-band", "user-mark")))
 
     def add_attached(self, lines: Sequence[str]) -> None:
         """Add what a prompt attaches, directly below it."""
-        self._add(AttachmentsEntry("\n".join(lines), ink("dim"), "+ "), gap=0)
+        self._add(AttachmentsEntry("\n".join(lines), style_of("dim"), "+ "), gap=0)
 
     def withdraw_prompt(self) -> None:
         """Remove the last prompt, its attachments, the warning about it and its closing line. Other notices stay."""

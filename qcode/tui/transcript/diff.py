@@ -17,7 +17,7 @@ from qcode.text.clean import show_hidden
 from qcode.text.diff import diff_lines
 from qcode.text.numbers import count_text
 from qcode.tui.transcript.code import Highlighter, language_of, with_slot
-from qcode.tui.transcript.line import Line, Span, add_slot, crop, ink, prefix, tidy, wrap
+from qcode.tui.transcript.line import Line, Span, add_slot, crop, prefix, style_of, tidy, wrap
 from qcode.values import dataclass
 
 _WORD = re.compile(r"\w+|\s+|[^\w\s]")
@@ -229,12 +229,12 @@ def render_diff(rows: Sequence[DiffRow], width: int, digits: int = 0) -> list[Li
         consumed = 1  # the number of diff rows that these screen rows show
         if row.kind == "file":
             if shows_names:
-                lines.append(Line(((crop(row.text, width), ink("diff-hunk")),)))
+                lines.append(Line(((crop(row.text, width), style_of("diff-hunk")),)))
         elif row.kind == "hunk":
-            is_below_name = shows_names and bool(lines) and lines[-1].spans[0][1] == ink("diff-hunk")
+            is_below_name = shows_names and bool(lines) and lines[-1].spans[0][1] == style_of("diff-hunk")
             if lines and not is_below_name:
                 text = crop(f"{'⋮':>{digits}} {row.text}".rstrip(), width)
-                lines.append(Line(((text, ink("diff-hunk")),), is_decoration=True))
+                lines.append(Line(((text, style_of("diff-hunk")),), is_decoration=True))
         elif is_wide and row.number:
             removed = _rows_of_kind(rows, index, "remove")
             added = _rows_of_kind(rows, index + len(removed), "add")
@@ -260,7 +260,7 @@ def _side_by_side(before: DiffRow | None, after: DiffRow | None, digits: int, wi
     for left, right in zip_longest(old, new):
         left = left or Line()
         blank: Span = (" " * max(0, left_width - left.width), left.fill)
-        spans = (*left.spans, blank, (_COLUMN_SEPARATOR, ink("rule")))
+        spans = (*left.spans, blank, (_COLUMN_SEPARATOR, style_of("rule")))
         right_start = sum(len(text) for text, _ in spans)
         # An unchanged line is on both sides, and must be found only once.
         search_start = None if not left.spans or before is after else left.lead
@@ -274,16 +274,16 @@ def _side_by_side(before: DiffRow | None, after: DiffRow | None, digits: int, wi
 
 def _render_row(row: DiffRow, line_number: int, digits: int, width: int) -> list[Line]:
     """Return the screen rows of one line, with `line_number` right-aligned to `digits` and its sign before it."""
-    paint = ink() if row.kind == "same" else ink(f"diff-{row.kind}")
-    label_ink = ink(*paint.slots, "diff-number")
+    style = style_of() if row.kind == "same" else style_of(f"diff-{row.kind}")
+    label_style = style_of(*style.slots, "diff-number")
     label = f"{line_number or '':>{digits}} {_SIGN[row.kind]} "
     text_width = width - len(label)
     if text_width < 8:
         label, text_width = f"{_SIGN[row.kind]} ", max(1, width - 2)
     wrapped = wrap(_spans(row), text_width, is_code=True)
-    lines = prefix(wrapped, (label, label_ink), (" " * len(label), label_ink))
+    lines = prefix(wrapped, (label, label_style), (" " * len(label), label_style))
     for line in lines:
-        line.fill = paint
+        line.fill = style
     return lines
 
 
@@ -293,13 +293,16 @@ def _spans(row: DiffRow) -> list[Span]:
     The slot of the change is on top: if a theme gives it a text color, that color replaces those of the code.
     """
     slot = f"diff-{row.kind}"
-    code = row.code or [(row.text, ink())]
+    code = row.code or [(row.text, style_of())]
     if row.kind != "same":
-        code = [(text, add_slot(paint, slot)) for text, paint in code]
+        code = [(text, add_slot(style, slot)) for text, style in code]
         for start, end in row.changed:
             code = with_slot(code, start, end, f"{slot}-word")
     if not row.has_line_end:
-        code = [*code, ("  no line break", ink("diff-number") if row.kind == "same" else ink(slot, "diff-number"))]
+        code = [
+            *code,
+            ("  no line break", style_of("diff-number") if row.kind == "same" else style_of(slot, "diff-number")),
+        ]
     return [span for span in code if span[0]]
 
 
@@ -327,4 +330,4 @@ def _highlight_hunk(hunk: Sequence[DiffRow], file_name: str) -> None:
         side = [row for row in hunk if row.kind in ("same", kind)]
         for row, spans in zip(side, highlighter.highlight_block([row.text for row in side]), strict=True):
             # The first slot is the band of a code block, which a diff does not have.
-            row.code = [(text, ink(*paint.slots[1:])) for text, paint in spans]
+            row.code = [(text, style_of(*style.slots[1:])) for text, style in spans]

@@ -16,16 +16,16 @@ from qcode.text.clean import clean
 from qcode.text.numbers import duration_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tui.transcript.line import (
-    Ink,
     Line,
     Span,
+    TextStyle,
     count_letters,
     crop,
-    ink,
     prefix,
-    repaint,
     row_of_letter,
+    style_of,
     tidy,
+    with_style,
     wrap,
 )
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 BLANK = Line()
 PLAIN_LABEL = "! Shown as plain text because of an internal error."
-_THINKING_GUTTER: Span = ("│ ", ink("thinking-title"))
+_THINKING_GUTTER: Span = ("│ ", style_of("thinking-title"))
 _MIN_SHOWN_S = 0.5
 """Reasoning that took less time is shown without a duration."""
 _MAX_UNLABELED_ROWS = 12
@@ -71,10 +71,12 @@ class Entry:
     def show_plainly(self, width: int) -> None:
         """Show the text without formatting from now on, because `lay_out` failed. Must not fail for any text."""
         self.is_plain = True
-        self._lines = [Line(((PLAIN_LABEL[:width], ink("notice-error")),))]
+        self._lines = [Line(((PLAIN_LABEL[:width], style_of("notice-error")),))]
         for text in clean(self.source()).split("\n"):
             step = max(1, width if text.isascii() else width // 2)
-            self._lines += [Line(((text[start : start + step], ink()),)) for start in range(0, max(1, len(text)), step)]
+            self._lines += [
+                Line(((text[start : start + step], style_of()),)) for start in range(0, max(1, len(text)), step)
+            ]
         self._width, self._is_current = width, True
 
     def lay_out(self, width: int) -> list[Line]:
@@ -173,14 +175,14 @@ class Foldable(Entry):
 
 
 class TextEntry(Entry):
-    """Plain text in one ink, with a symbol such as `> ` in the gutter before its first row."""
+    """Plain text in one style, with a symbol such as `> ` in the gutter before its first row."""
 
-    def __init__(self, text: str, paint: Ink, symbol: str = "", symbol_paint: Ink | None = None) -> None:
+    def __init__(self, text: str, style: TextStyle, symbol: str = "", symbol_style: TextStyle | None = None) -> None:
         super().__init__()
         self._text = text
-        self._paint = paint
+        self._style = style
         self._symbol = symbol
-        self._symbol_paint = symbol_paint or paint
+        self._symbol_style = symbol_style or style
 
     def size(self) -> tuple[int, int]:
         return len(self._text), self._text.count("\n")
@@ -189,15 +191,15 @@ class TextEntry(Entry):
         return self._text
 
     def lay_out(self, width: int) -> list[Line]:
-        lines = wrap([(tidy(self._text), self._paint)], max(1, width - len(self._symbol)))
-        return prefix(lines, (self._symbol, self._symbol_paint), (" " * len(self._symbol), self._paint))
+        lines = wrap([(tidy(self._text), self._style)], max(1, width - len(self._symbol)))
+        return prefix(lines, (self._symbol, self._symbol_style), (" " * len(self._symbol), self._style))
 
 
 class NoticeEntry(TextEntry):
     """A notice of qcode, with a count if the same one came several times in a row."""
 
     def __init__(self, level: Level, text: str, symbol: str) -> None:
-        super().__init__(text, ink(f"notice-{level}"), symbol)
+        super().__init__(text, style_of(f"notice-{level}"), symbol)
         self._notice = (level, text)
         self._count = 1
 
@@ -217,7 +219,7 @@ class PromptEntry(TextEntry):
     def lay_out(self, width: int) -> list[Line]:
         lines = super().lay_out(width)
         for line in lines:
-            line.fill = ink("user-band")
+            line.fill = style_of("user-band")
         return lines
 
 
@@ -226,8 +228,8 @@ class AttachmentsEntry(TextEntry):
 
     def lay_out(self, width: int) -> list[Line]:
         texts = tidy(self._text).split("\n")
-        rows_of_texts = (wrap([(text, self._paint)], max(1, width - len(self._symbol))) for text in texts)
-        symbol, blank = (self._symbol, self._symbol_paint), (" " * len(self._symbol), self._paint)
+        rows_of_texts = (wrap([(text, self._style)], max(1, width - len(self._symbol))) for text in texts)
+        symbol, blank = (self._symbol, self._symbol_style), (" " * len(self._symbol), self._style)
         return [row for rows in rows_of_texts for row in prefix(rows, symbol, blank)]
 
 
@@ -266,19 +268,21 @@ class WelcomeEntry(Entry):
             if cell_len(addition) > free_cells:
                 addition = addition.partition(" (")[0]  # the reason for the model: `demo/demo (named by -m)`
             addition = crop(addition, free_cells)
-            spans = [(title, ink("welcome-title")), *([(addition, ink("welcome"))] if addition else [])]
+            spans = [(title, style_of("welcome-title")), *([(addition, style_of("welcome"))] if addition else [])]
             return [Line(tuple(spans))]
-        spans = [(text, ink("welcome-title" if index == 0 else "welcome")) for index, text in enumerate(self._texts)]
-        return [row for text, paint in spans for row in _wrap_hanging(text, paint, width)]
+        spans = [
+            (text, style_of("welcome-title" if index == 0 else "welcome")) for index, text in enumerate(self._texts)
+        ]
+        return [row for text, style in spans for row in _wrap_hanging(text, style, width)]
 
 
-def _wrap_hanging(text: str, paint: Ink, width: int) -> list[Line]:
+def _wrap_hanging(text: str, style: TextStyle, width: int) -> list[Line]:
     """Return the rows of a line with a hanging indent: wrapped rows align with its text, not with its label."""
     label = _LABEL.match(text)
     head = label[0] if label is not None and len(label[0]) <= width // 3 else ""
-    first, *others = wrap([(text[len(head) :], paint)], width - len(head))
-    blank = (" " * len(head), paint)
-    return [Line(((head, paint), *first.spans), joint=first.joint) if head else first, *prefix(others, blank, blank)]
+    first, *others = wrap([(text[len(head) :], style)], width - len(head))
+    blank = (" " * len(head), style)
+    return [Line(((head, style), *first.spans), joint=first.joint) if head else first, *prefix(others, blank, blank)]
 
 
 def _labeled_rule(label: str, width: int) -> Line:
@@ -501,11 +505,12 @@ class ReasoningEntry(Foldable):
         if self._seconds is not None:
             text = f"∴ thought for {duration_text(seconds)}" if seconds >= _MIN_SHOWN_S else "∴ thought"
             key = "" if self.is_unfolded else " · Ctrl+O"
-            return Line(((crop(text + key, width), ink("thinking-title")),), is_decoration=True)
+            return Line(((crop(text + key, width), style_of("thinking-title")),), is_decoration=True)
         text = f"∴ thinking {duration_text(seconds)}" if seconds >= 1 else "∴ thinking"
         words = "" if self.is_unfolded else self._last_words(width - len(text) - 4)
         return Line(
-            ((crop(f"{text} · {words}…" if words else f"{text}…", width), ink("thinking-title")),), is_decoration=True
+            ((crop(f"{text} · {words}…" if words else f"{text}…", width), style_of("thinking-title")),),
+            is_decoration=True,
         )
 
     def _last_words(self, width: int) -> str:
@@ -526,7 +531,7 @@ class ReasoningEntry(Foldable):
         return " ".join(reversed(last_words))
 
     def _body(self, line: str, width: int) -> list[Line]:
-        return prefix(wrap([(tidy(line), ink("thinking"))], max(1, width - 2)), _THINKING_GUTTER, _THINKING_GUTTER)
+        return prefix(wrap([(tidy(line), style_of("thinking"))], max(1, width - 2)), _THINKING_GUTTER, _THINKING_GUTTER)
 
 
 class SupersededEntry(Entry):
@@ -562,7 +567,7 @@ class SupersededEntry(Entry):
 
     def _old_rows(self, width: int) -> list[Line]:
         if width != self._dimmed_width:
-            self._dimmed_lines = [repaint(row, ink("old")) for entry in self._old for row in entry.rows(width)]
+            self._dimmed_lines = [with_style(row, style_of("old")) for entry in self._old for row in entry.rows(width)]
             self._dimmed_width = width
         return self._dimmed_lines
 

@@ -1,8 +1,8 @@
-"""Screen lines of the transcript: text with named inks, and wrapping by terminal cells.
+"""Screen lines of the transcript: styled text, and wrapping by terminal cells.
 
-`palette` turns inks into styles, so a change of theme needs no new layout. Text is wrapped between words, between wide
-characters, and inside words that are longer than a row. `shorten` cuts foreign text to one row. No text is parsed as
-markup. Imports neither Textual nor Rich styles.
+A style is a list of names. `palette` turns it into colors, so a change of theme needs no new layout. Text is wrapped
+between words, between wide characters, and inside words that are longer than a row. `shorten` cuts text of a model, a
+tool or a file to one row. No text is parsed as markup. Imports neither Textual nor Rich styles.
 """
 
 from __future__ import annotations
@@ -33,11 +33,8 @@ SPACE_CLASS = rf"[\s{_TAB_HEAD}{_TAB_REST}]"
 _NOT_SPACE = lazy_pattern(f"[^{SPACE_CLASS[1:]}")
 
 
-class Ink(NamedTuple):
-    """The style of a text by names, which `palette` looks up in the theme.
-
-    A variable that holds one is called `paint`, because `ink` is the function that creates one.
-    """
+class TextStyle(NamedTuple):
+    """The style of a text by names, which `palette` looks up in the theme."""
 
     slots: tuple[str, ...] = ()
     """Names of `SLOT_STYLES`. A later one overrides an earlier one: `("code-block", "code-keyword")`."""
@@ -45,20 +42,20 @@ class Ink(NamedTuple):
     """The http(s) address that the text links to; empty if it links to nothing."""
 
 
-PLAIN = Ink()
-Span: TypeAlias = tuple[str, Ink]
+PLAIN = TextStyle()
+Span: TypeAlias = tuple[str, TextStyle]
 
 
 @lru_cache(maxsize=2048)
-def ink(*slots: str, href: str = "") -> Ink:
-    """Return the shared `Ink` of these slots."""
-    return Ink(slots, href)
+def style_of(*slots: str, href: str = "") -> TextStyle:
+    """Return the shared `TextStyle` of these slots."""
+    return TextStyle(slots, href)
 
 
 @lru_cache(maxsize=4096)
-def add_slot(base: Ink, slot: str) -> Ink:
+def add_slot(base: TextStyle, slot: str) -> TextStyle:
     """Return `base` with `slot` on top of it."""
-    return ink(*base.slots, slot, href=base.href)
+    return style_of(*base.slots, slot, href=base.href)
 
 
 def tidy(text: str) -> str:
@@ -84,7 +81,7 @@ def expand_tabs(spans: Sequence[Span]) -> list[Span]:
         return list(spans)
     column = 0
     result: list[Span] = []
-    for text, paint in spans:
+    for text, style in spans:
         pieces: list[str] = []
         for index, piece in enumerate(text.split("\t")):
             if index:
@@ -93,7 +90,7 @@ def expand_tabs(spans: Sequence[Span]) -> list[Span]:
                 column += cells
             pieces.append(piece)
             column += cell_len(piece)
-        result.append(("".join(pieces), paint))
+        result.append(("".join(pieces), style))
     return result
 
 
@@ -112,8 +109,8 @@ class Line:
     joint: str | None = None
     """The source text between the previous line and this one if wrapping divided them (mostly a space); None if the
     source has a line break there."""
-    fill: Ink = PLAIN
-    """The ink of the cells to the right of the text."""
+    fill: TextStyle = PLAIN
+    """The style of the cells to the right of the text."""
     is_decoration: bool = False
     """Whether the whole line is decoration."""
     search_start: int | None = None
@@ -143,9 +140,9 @@ def prefix(lines: Iterable[Line], first: Span, others: Span) -> list[Line]:
     return result
 
 
-def repaint(line: Line, paint: Ink) -> Line:
-    """Return `line` painted in a single ink."""
-    return replace(line, spans=((line.text, paint),) if line.spans else (), fill=PLAIN)
+def with_style(line: Line, style: TextStyle) -> Line:
+    """Return `line` in a single style."""
+    return replace(line, spans=((line.text, style),) if line.spans else (), fill=PLAIN)
 
 
 def shown_text(lines: Sequence[Line]) -> str:
@@ -186,9 +183,9 @@ def word_at(text: str, index: int) -> tuple[int, int]:
 
 def href_at(line: Line, index: int) -> str:
     """Return the target of the link at a character of `line`, empty if there is none."""
-    for text, paint in line.spans:
+    for text, style in line.spans:
         if index < len(text):
-            return paint.href
+            return style.href
         index -= len(text)
     return ""
 
@@ -339,11 +336,11 @@ def wrap(spans: Sequence[Span], width: int, *, is_code: bool = False) -> list[Li
 def _split_lines(spans: Sequence[Span]) -> list[list[Span]]:
     """Return the spans of each line, without the newlines."""
     lines: list[list[Span]] = [[]]
-    for text, paint in spans:
+    for text, style in spans:
         first, *others = text.split("\n")
         if first:
-            lines[-1].append((first, paint))
-        lines.extend([(piece, paint)] if piece else [] for piece in others)
+            lines[-1].append((first, style))
+        lines.extend([(piece, style)] if piece else [] for piece in others)
     return lines
 
 
@@ -362,10 +359,10 @@ def _split_spans(spans: Sequence[Span], rows: Sequence[RowRange]) -> list[tuple[
         # A span may reach into the next row, so `index` stays at the span in which this row begins.
         position, cursor = offset, index
         while cursor < len(spans) and position < end:
-            text, paint = spans[cursor]
+            text, style = spans[cursor]
             piece = text[max(0, start - position) : end - position]
             if piece:
-                pieces.append((piece, paint))
+                pieces.append((piece, style))
             position += len(text)
             cursor += 1
         result.append(tuple(pieces))
@@ -397,8 +394,8 @@ def clip(rows: Sequence[Line], count: int, width: int) -> list[Line]:
         # The added space makes the text too long, so that `crop` makes room for the ellipsis.
         text = crop(f"{text} ", width).removesuffix("…")
     (pieces,) = _split_spans(last.spans, [(0, len(text), len(text))])
-    paint = pieces[-1][1] if pieces else PLAIN
-    return [*complete_rows, replace(last, spans=(*pieces, ("…", paint)))]
+    style = pieces[-1][1] if pieces else PLAIN
+    return [*complete_rows, replace(last, spans=(*pieces, ("…", style)))]
 
 
 def shorten(text: str, width: int) -> str:

@@ -15,7 +15,7 @@ from rich.cells import cell_len
 from qcode.tui.transcript.blocks import ProseView
 from qcode.tui.transcript.chunks import Chunk, PartStart, Splitter
 from qcode.tui.transcript.code import CodeBlock
-from qcode.tui.transcript.line import Line, crop, ink, tidy
+from qcode.tui.transcript.line import Line, crop, style_of, tidy
 
 # A line such as "-" or "1." may still become a list item, a fence or a rule. It is not shown before that is certain.
 _UNDECIDED = re.compile(r" {0,3}(?:[`~#*+=|>:-][`~#*+=|>: -]*+|\d{1,9}[.)]?) *")
@@ -151,4 +151,4 @@ def labeled_rule(label: str, width: int) -> Line:
     text = f"── {crop(tidy(label.replace(chr(10), ' ')), max(1, width - 6))} "
     rule = "─" * min(_MAX_RULE_CELLS, width - cell_len(text))
     row = crop(text.rstrip(), width) if width < 8 else text + rule
-    return Line(((row, ink("mark")),), is_decoration=True)
+    return Line(((row, style_of("mark")),), is_decoration=True)

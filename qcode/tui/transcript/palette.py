@@ -18,7 +18,7 @@ from textual.style import Style as ContentStyle
 from textual.widget import Widget
 
 from qcode.tui.transcript.ansi import SGR_SLOT_PREFIX
-from qcode.tui.transcript.line import Ink
+from qcode.tui.transcript.line import TextStyle
 
 
 class SlotStyle(NamedTuple):
@@ -179,12 +179,12 @@ class Palette:
     def __init__(self, widget: Widget) -> None:
         self._widget = widget
         self._slots: dict[str, Style] = {}
-        self._inks: dict[Ink, Style] = {}
+        self._styles: dict[TextStyle, Style] = {}
         self._padding: Style | None = None
 
     def clear(self) -> None:
         self._slots.clear()
-        self._inks.clear()
+        self._styles.clear()
         self._padding = None
 
     @property
@@ -199,18 +199,18 @@ class Palette:
             self._padding = ContentStyle(background=base + background).rich_style
         return self._padding
 
-    def style(self, ink: Ink) -> Style:
-        """Return the style of `ink` on top of the widget's style."""
-        style = self._inks.get(ink)
+    def style(self, text_style: TextStyle) -> Style:
+        """Return the Rich style of `text_style` on top of the widget's style."""
+        style = self._styles.get(text_style)
         if style is None:
             style = self.base
-            for slot in ink.slots:
+            for slot in text_style.slots:
                 style += self._slot(slot)
             if style.bgcolor != self.base.bgcolor and not self._widget.app.current_theme.ansi:
                 style = readable(style, COLOR_SYSTEMS[self._widget.app.console.color_system or "truecolor"])
-            if ink.href:
-                style += Style(link=ink.href)
-            self._inks[ink] = style
+            if text_style.href:
+                style += Style(link=text_style.href)
+            self._styles[text_style] = style
         return style
 
     def _slot(self, slot: str) -> Style:

@@ -28,15 +28,15 @@ from qcode.tui.terminal.textual_internals import CrashApp
 from qcode.tui.transcript.content import Content, Replacement
 from qcode.tui.transcript.entries import Entry
 from qcode.tui.transcript.layout import ReadingPosition, RowLayout
-from qcode.tui.transcript.line import Line, ink, terminal_text
+from qcode.tui.transcript.line import Line, style_of, terminal_text
 from qcode.tui.transcript.palette import CSS, Palette, painted_over
 
 _FRAME_S = 1 / 20
 # After a slow frame the next one waits longer, so that painting takes at most this share of a core.
 _MAX_SHARE = 1 / 6
 _MAX_PAUSE_S = 0.5
-_MATCH_INK = ink("found")
-_CHOSEN_INK = ink("chosen")
+_MATCH_STYLE = style_of("found")
+_CHOSEN_STYLE = style_of("chosen")
 _CHOSEN_MARK = "›"
 
 
@@ -228,18 +228,18 @@ class Pane(ScrollView):
         return strip
 
     def _paint(self, line: Line, width: int, selected: tuple[int, int] | None, *, is_chosen: bool = False) -> Strip:
-        style = self.palette.style
-        segments = [Segment(terminal_text(text), style(paint)) for text, paint in line.spans]
+        rich_style = self.palette.style
+        segments = [Segment(terminal_text(text), rich_style(style)) for text, style in line.spans]
         cells = line.width
         if self._pattern is not None:
             for match in self._pattern.finditer(line.text):
-                segments = painted_over(segments, *match.span(), self.palette.style(_MATCH_INK))
+                segments = painted_over(segments, *match.span(), self.palette.style(_MATCH_STYLE))
         if selected is not None:
             segments = painted_over(segments, *selected, self._selection_style())
         if cells < width:
-            segments.append(Segment(" " * (width - cells), style(line.fill)))
+            segments.append(Segment(" " * (width - cells), rich_style(line.fill)))
         if is_chosen:
-            segments = painted_over(segments, 0, -1, style(_CHOSEN_INK))
+            segments = painted_over(segments, 0, -1, rich_style(_CHOSEN_STYLE))
         strip = Strip(segments, max(cells, width))
         strip = strip.crop(0, width) if cells > width else strip
         return strip.extend_cell_length(self.region.width, self.palette.padding)
@@ -483,8 +483,8 @@ def _thumb(bar: ScrollBar) -> list[Segment]:
 def with_chosen_mark(line: Line) -> Line:
     """Return the first row of an entry with `_CHOSEN_MARK` instead of the blank after its icon."""
     spans = list(line.spans)
-    for index, (text, paint) in enumerate(spans):
+    for index, (text, style) in enumerate(spans):
         if text[1:2] == " ":
-            spans[index : index + 1] = [(text[0] + _CHOSEN_MARK, paint), (text[2:], paint)]
+            spans[index : index + 1] = [(text[0] + _CHOSEN_MARK, style), (text[2:], style)]
         break
     return replace(line, spans=tuple(span for span in spans if span[0]))

@@ -22,9 +22,9 @@ def rows_of(text: str, width: int = 80) -> list[str]:
 def slots_of(text: str, piece: str, width: int = 80) -> tuple[str, ...]:
     """Return the slots in which `piece` is painted."""
     for line in lines_of(text, width):
-        for written, ink in line.spans:
+        for written, style_of in line.spans:
             if piece in written:
-                return ink.slots
+                return style_of.slots
     raise AssertionError(f"{piece!r} is not shown")
 
 

@@ -216,7 +216,7 @@ def test_output_colors_continue_across_rows_and_other_sequences_are_removed() ->
     card.change(CardUpdate(append="\x1b[1;31mFAILED\x1b[0m a\x1b]0;title\x07\x1b[2J\n\x1b[38;5;208mstill\n"))
     card.change(CardUpdate(append="orange\x1b[m plain\x1b[8mseen"))
     spans = [line.spans[1:] for line in card.rows(60)[1:]]
-    assert [[(text, ink.slots[1:]) for text, ink in row] for row in spans] == [
+    assert [[(text, style_of.slots[1:]) for text, style_of in row] for row in spans] == [
         [("FAILED", ("sgr-1", "sgr-31")), (" a", ())],
         [("still", ("sgr-38;5;208",))],
         [("orange", ("sgr-38;5;208",)), (" plain", ()), ("seen", ())],
@@ -228,7 +228,7 @@ def test_output_colors_continue_across_rows_and_other_sequences_are_removed() ->
 def test_text_in_its_background_color_stays_legible() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="\x1b[31;41mred\x1b[38;2;1;2;3;48;2;1;2;3mdark"))
-    slots = [ink.slots for _, ink in card.rows(60)[1].spans[1:]]
+    slots = [style_of.slots for _, style_of in card.rows(60)[1].spans[1:]]
     assert slots == [("output", "sgr-31"), ("output", "sgr-38;2;1;2;3")]
 
 
@@ -260,7 +260,7 @@ def test_colors_of_live_output_stay_with_their_lines_when_the_middle_is_omitted(
     card = running(Clock())
     card.unfold(True)
     card.change(CardUpdate(append="plain\n" * 1_990 + "\x1b[31mred from here\n" + "still red\n" * 100))
-    red = [line.text for line in card.lay_out(60) if any("sgr-31" in paint.slots for _, paint in line.spans)]
+    red = [line.text for line in card.lay_out(60) if any("sgr-31" in style.slots for _, style in line.spans)]
     assert red == ["  │ red from here", *["  │ still red"] * 100]
 
 

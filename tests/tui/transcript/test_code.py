@@ -9,14 +9,14 @@ from collections.abc import Sequence
 import pytest
 
 from qcode.tui.transcript.code import CodeBlock, Highlighter
-from qcode.tui.transcript.line import Span, ink, source_text
+from qcode.tui.transcript.line import Span, source_text, style_of
 from tests.tui.transcript.rendering import facts, slots_of
 
 DOCSTRING = ["def f():", '    """One', "    if two", '    """', "    return 1  # three"]
 
 
 def slots(spans: list[Span]) -> set[str]:
-    return {slot for _, paint in spans for slot in paint.slots}
+    return {slot for _, style in spans for slot in style.slots}
 
 
 def test_code_has_the_colors_of_its_language() -> None:
@@ -63,7 +63,7 @@ def test_finished_block_does_not_depend_on_how_it_grew() -> None:
 
 def test_very_long_line_is_shown_without_colors() -> None:
     line = "x = " + "1 + " * 1000
-    assert Highlighter("python").highlight_block([line]) == [[(line, ink("code-block"))]]
+    assert Highlighter("python").highlight_block([line]) == [[(line, style_of("code-block"))]]
 
 
 def test_pygments_and_the_parser_are_not_loaded_with_the_widget() -> None:

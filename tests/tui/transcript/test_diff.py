@@ -53,10 +53,10 @@ def test_invisible_characters_are_shown_as_in_an_approval() -> None:
 
 def test_only_changed_words_are_marked() -> None:
     marked = [
-        (text, ink.slots[-1])
+        (text, style_of.slots[-1])
         for line in render_diff(parse_diff(DIFF), 60)
-        for text, ink in line.spans
-        if ink.slots and ink.slots[-1].endswith("-word")
+        for text, style_of in line.spans
+        if style_of.slots and style_of.slots[-1].endswith("-word")
     ]
     assert marked == [("x", "diff-remove-word"), ("y", "diff-add-word")]
 
@@ -97,15 +97,20 @@ def test_blanks_around_changed_words_are_not_marked() -> None:
 
 def test_code_is_highlighted_on_the_background_of_its_change() -> None:
     lines = render_diff(parse_diff(DIFF), 60)
-    strings = [ink.slots for line in lines for text, ink in line.spans if text == "'"]
+    strings = [style_of.slots for line in lines for text, style_of in line.spans if text == "'"]
     assert strings[0] == ("code-string", "diff-remove")
     assert ("code-string", "diff-add") in strings
 
 
 def test_string_over_several_lines_is_highlighted_as_one() -> None:
     diff = '--- a/x.py\n+++ b/x.py\n@@ -1,3 +1,3 @@\n text = """\n-def f\n+def g\n """\n'
-    inks = [ink.slots[0] for line in render_diff(parse_diff(diff), 60) for text, ink in line.spans if "def" in text]
-    assert inks == ["code-string", "code-string"]
+    styles = [
+        style_of.slots[0]
+        for line in render_diff(parse_diff(diff), 60)
+        for text, style_of in line.spans
+        if "def" in text
+    ]
+    assert styles == ["code-string", "code-string"]
 
 
 def test_only_the_lines_near_a_change_are_kept() -> None:
@@ -160,12 +165,12 @@ def test_wide_screen_has_the_old_text_beside_the_new_one() -> None:
 def test_both_columns_have_word_marks_syntax_and_a_background_to_their_end() -> None:
     diff = "--- a/x.py\n+++ b/x.py\n@@ -1,1 +1,1 @@\n-def old(): return 1\n+def new(): return 1\n"
     (line,) = render_diff(parse_diff(diff), WIDE)
-    spans = {text: paint.slots for text, paint in line.spans}
+    spans = {text: style.slots for text, style in line.spans}
     assert spans["old"][-1] == "diff-remove-word"
     assert spans["new"][-1] == "diff-add-word"
-    keywords = [paint.slots for text, paint in line.spans if text == "def"]
+    keywords = [style.slots for text, style in line.spans if text == "def"]
     assert keywords == [("code-keyword", "diff-remove"), ("code-keyword", "diff-add")]
-    blank = next(paint for text, paint in line.spans if len(text) > 20 and not text.strip())
+    blank = next(style for text, style in line.spans if len(text) > 20 and not text.strip())
     assert blank.slots == line.spans[0][1].slots[:1] == ("diff-remove",)
     assert line.fill.slots == ("diff-add",)
 

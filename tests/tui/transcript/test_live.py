@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from qcode.tui.transcript.cards import CardState, CardUpdate
 from qcode.tui.transcript.content import Content, ThinkingMode
-from qcode.tui.transcript.line import ink
+from qcode.tui.transcript.line import style_of
 from tests.tui.transcript.transcript_app import TranscriptApp, fill, play, settle
 
 
@@ -173,7 +173,7 @@ def test_old_text_is_dimmed_after_a_restart() -> None:
         transcript.append_text("**old**\n\nmore")
         transcript.restart("again")
         await settle(app, pilot)
-        old = transcript.palette.style(ink("old"))
+        old = transcript.palette.style(style_of("old"))
         styles = [segment.style for segment in transcript.render_line(2) if segment.text.strip()]
         assert app.view()[2] == "more"
         assert [style.color for style in styles if style] == [old.color]

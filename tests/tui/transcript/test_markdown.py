@@ -1,4 +1,4 @@
-"""Markdown as rows of text and ink."""
+"""Markdown as rows of styled text."""
 
 from __future__ import annotations
 
@@ -61,7 +61,9 @@ def test_link_with_its_target_as_text_is_shown_once() -> None:
     ],
 )
 def test_only_web_targets_can_be_opened(source: str, target: str) -> None:
-    assert {ink.href for line in lines_of(source) for _, ink in line.spans} - {""} == ({target} if target else set())
+    assert {style_of.href for line in lines_of(source) for _, style_of in line.spans} - {""} == (
+        {target} if target else set()
+    )
 
 
 def test_image_is_named_and_never_fetched() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from textual.pilot import Pilot
 
 from qcode.tui.transcript.cards import CardUpdate
-from qcode.tui.transcript.line import ink
+from qcode.tui.transcript.line import style_of
 from qcode.tui.transcript.transcript import SearchPosition
 from tests.tui.transcript.transcript_app import TranscriptApp, fill, play, settle
 
@@ -139,7 +139,7 @@ def test_search_match_is_highlighted_until_search_closes() -> None:
         await settle(app, pilot)
 
         def marked() -> list[str]:
-            found = transcript.palette.style(ink("found")).bgcolor
+            found = transcript.palette.style(style_of("found")).bgcolor
             return [s.text for y in range(3) for s in transcript.render_line(y) if s.style and s.style.bgcolor == found]
 
         transcript.search("two")

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from qcode.tui.transcript.line import break_code, break_text, clusters, crop, ink, source_text, wrap
+from qcode.tui.transcript.line import break_code, break_text, clusters, crop, source_text, style_of, wrap
 
 
 def rows(text: str, width: int) -> list[str]:
@@ -60,14 +60,14 @@ def test_code_without_a_space_is_cut_at_the_width() -> None:
 
 @given(st.text(alphabet=" ab\u00e9\u0301日👨\u200d", max_size=60), st.integers(1, 20))
 def test_wrapped_code_fits_its_rows_and_copies_as_its_original_text(text: str, width: int) -> None:
-    lines = wrap([(text, ink())], width, is_code=True)
+    lines = wrap([(text, style_of())], width, is_code=True)
     assert source_text(lines) == text
     assert all(line.width <= width or len(list(clusters(line.text))) == 1 for line in lines)
 
 
 def test_wrapped_rows_copy_as_their_original_text() -> None:
     text = "The quick  brown fox\njumps over averyveryverylongword indeed"
-    assert source_text(wrap([(text, ink())], 9)) == text
+    assert source_text(wrap([(text, style_of())], 9)) == text
 
 
 def test_crop_leaves_room_for_its_ellipsis() -> None:
