@@ -37,7 +37,8 @@ PANEL_STYLES = Path(__file__).with_name("panels.tcss")
 class MainWidgets:
     """All widgets of the main screen, which `app` mounts. `add_panels` creates those that are not in the first paint.
 
-    Only the prompt, an open question and the search field can have the focus.
+    Panels are hidden at first and mount their parts when they are shown. Only the prompt, an open question and the
+    search field can have the focus.
     """
 
     search: SearchBar

@@ -27,6 +27,12 @@ def chosen_style(widget: Widget) -> str:
     return "bold reverse" if widget.app.no_color else "bold $text-accent"
 
 
+def mount_parts(panel: Widget, *parts: Widget) -> None:
+    """Mount the parts of a panel unless they are mounted. A hidden panel without its parts makes the start faster."""
+    if not panel.children:
+        panel.mount(*parts)
+
+
 def overflow_mark(first: int, shown: int, total: int) -> str:
     """Return the text below a list that does not fit, such as `↓ 8 of 34`.
 

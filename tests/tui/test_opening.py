@@ -190,6 +190,24 @@ def test_resumed_conversation_is_shown_once_it_is_loaded() -> None:
     drive(gate, test)
 
 
+def test_hidden_panel_mounts_its_parts_when_it_is_first_shown() -> None:
+    gate = Gate()
+    gate.let.set()
+
+    async def test(app: QcodeApp, pilot: Pilot[int]) -> None:
+        await until_ready(app, pilot)
+        widgets = app.widgets
+        panels = (widgets.search, widgets.approval, widgets.help, widgets.aside, widgets.todos)
+        assert not [child for panel in panels for child in panel.children]
+
+        for _ in range(2):
+            await pilot.press("ctrl+f")
+            await pilot.press("escape")
+        assert len(widgets.search.children) == 3
+
+    drive(gate, test)
+
+
 def test_failure_to_open_the_agent_ends_the_app_with_its_error() -> None:
     gate = Gate(is_possible=False)
     gate.let.set()

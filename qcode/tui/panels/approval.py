@@ -13,7 +13,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from textual import events, on
-from textual.app import ComposeResult
 from textual.containers import Vertical
 
 from qcode.protocol.approvals import (
@@ -46,7 +45,7 @@ from qcode.tui.panels.preview import ApprovalDetail
 from qcode.tui.panels.question_layout import QuestionText, title_spans
 from qcode.tui.panels.question_view import AnswerField, Page, QuestionView, key_after_escape
 from qcode.tui.prompt.editing import EDITING_ACTIONS
-from qcode.tui.shared_widgets import set_screen_class
+from qcode.tui.shared_widgets import mount_parts, set_screen_class
 from qcode.tui.transcript.line import Span, shorten, style_of
 
 if TYPE_CHECKING:
@@ -101,11 +100,10 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._ids_in_editor: set[str] = set()
         self.edit_key = ""
         """The key that edits a call, such as `Ctrl+G`; empty if there is none."""
+        self.view = QuestionView(self._text, id="approval-view")
+        """The part of the panel that shows the question."""
+        self._answer = AnswerField(self._intercept, self._prompt.pastes, id="approval-answer")
         self.display = False
-
-    def compose(self) -> ComposeResult:
-        yield QuestionView(self._text, id="approval-view")
-        yield AnswerField(self._intercept, self._prompt.pastes, id="approval-answer")
 
     def focus_on_click(self) -> bool:
         """Leave the focus where it is: a click on a diff must not end the writing of a reason."""
@@ -445,6 +443,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             self.screen.query_one("#transcript").styles.max_height = None
             self._show_state("", "")
             return
+        mount_parts(self, self.view, self._answer)
         self._prompt.close_menu()
         self._form = form_of(approval)
         self._shown_detail = ApprovalDetail.of(self._form.format, approval.detail)
@@ -583,12 +582,3 @@ class ApprovalPanel(Vertical, can_focus=True):
         hint = f"{self.edit_key} edits it" if self.edit_key and self.draft is not None else ""
         change = self._shown_detail.change if self._shown_detail.diff else None
         return title_spans(question_with_asker(approval), change, notes, hint, width)
-
-    @property
-    def view(self) -> QuestionView:
-        """The part of the panel that shows the question."""
-        return self.query_one("#approval-view", QuestionView)
-
-    @property
-    def _answer(self) -> AnswerField:
-        return self.query_one("#approval-answer", AnswerField)

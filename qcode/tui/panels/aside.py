@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Literal
 
-from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.content import Content
 from textual.reactive import reactive
@@ -123,14 +122,11 @@ class AsidePanel(Vertical):
         self._clock = clock
         self._text = _AsideText(clock=clock, id="aside-text")
         self._text.can_focus = False
+        self._title = Static(id="aside-title", markup=False)
+        self._foot = Static(id="aside-foot", markup=False)
         self._question = ""
         self._activity_text = ""
         self.display = False
-
-    def compose(self) -> ComposeResult:
-        yield Static(id="aside-title", markup=False)
-        yield self._text
-        yield Static(id="aside-foot", markup=False)
 
     @property
     def is_open(self) -> bool:
@@ -143,6 +139,9 @@ class AsidePanel(Vertical):
 
     def presenter(self, question: str, max_continuations: int) -> Presenter:
         """Open the panel for `question` and return the presenter of its answer."""
+        if not self.children:
+            self.mount(self._title, self._text, self._foot)
+            self.watch(self._text, "is_long", self._paint, init=False)
         self._question = one_line(question)
         self._text.begin()
         self.display = True
@@ -167,9 +166,6 @@ class AsidePanel(Vertical):
                 self._text.scroll_home(animate=False)
             case "end":
                 self._text.scroll_end(animate=False)
-
-    def on_mount(self) -> None:
-        self.watch(self._text, "is_long", self._paint, init=False)
 
     def on_resize(self) -> None:
         self._paint()
@@ -199,7 +195,7 @@ class AsidePanel(Vertical):
 
         width = max(1, self.size.width - 2)
         title = Content.assemble(("btw ", "bold"), shorten(self._question, max(1, width - 4)))
-        self.query_one("#aside-title", Static).update(title)
+        self._title.update(title)
         add_key = ("Ctrl+S", "attach to prompt" if width >= _MIN_CELLS_FOR_WORDS else "attach")
         keys = [] if self._activity_text else [add_key]
         keys += [("PgUp PgDn", "scroll")] if self._text.is_long else []
@@ -208,7 +204,7 @@ class AsidePanel(Vertical):
             line = Content.assemble((f"{self._activity_text}  ·  ", "$text-accent"), line).truncate(
                 width, ellipsis=True
             )
-        self.query_one("#aside-foot", Static).update(line)
+        self._foot.update(line)
 
 
 class _AsideText(Transcript):

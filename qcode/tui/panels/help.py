@@ -5,12 +5,11 @@ Separate, because it loads after the first paint.
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from qcode.tui.shared_widgets import HangingText, set_screen_class
+from qcode.tui.shared_widgets import HangingText, mount_parts, set_screen_class
 
 _TITLE_ROWS, _TRANSCRIPT_ROWS, _MIN_HELP_ROWS = 1, 3, 3
 _FULL_HEIGHT = 20
@@ -24,11 +23,9 @@ class HelpPanel(Vertical):
         super().__init__(id=id)
         self.display = False
         self.heading = ""
-
-    def compose(self) -> ComposeResult:
-        yield Static(id="help-title", markup=False)
-        with VerticalScroll(id="help-scroll", can_focus=False):
-            yield HangingText(id="help-text")
+        self._title = Static(id="help-title", markup=False)
+        self._text = HangingText(id="help-text")
+        self._scroll = VerticalScroll(self._text, id="help-scroll", can_focus=False)
 
     @property
     def is_open(self) -> bool:
@@ -36,13 +33,14 @@ class HelpPanel(Vertical):
 
     def show(self, title: str, text: str) -> None:
         """Open with `text`, which must be sanitized or our own."""
+        mount_parts(self, self._title, self._scroll)
         self.heading = title
         self._show_title()
-        self.query_one("#help-text", HangingText).show([(line, "") for line in text.split("\n")])
+        self._text.show([(line, "") for line in text.split("\n")])
         self.display = True
         set_screen_class(self.screen, "-helping", True, "#aside")
         self._fit()
-        self.query_one("#help-scroll", VerticalScroll).scroll_home(animate=False)
+        self._scroll.scroll_home(animate=False)
         self.call_after_refresh(self._show_title)
 
     def on_mount(self) -> None:
@@ -60,14 +58,14 @@ class HelpPanel(Vertical):
         free_rows = self.screen.size.height - rows - self.styles.margin.height - _TITLE_ROWS
         transcript_rows = _TRANSCRIPT_ROWS if self.screen.size.height >= _FULL_HEIGHT else 1
         height = max(_MIN_HELP_ROWS, free_rows - transcript_rows)
-        self.query_one("#help-scroll").styles.max_height = height
-        self.query_one("#help-text", HangingText).use_halves_above(height)
+        self._scroll.styles.max_height = height
+        self._text.use_halves_above(height)
 
     def _show_title(self) -> None:
         """Show the title and the keys. The key that scrolls is named only if some of the text is hidden."""
-        scrolls = self.query_one("#help-scroll", VerticalScroll).max_scroll_y > 0
+        scrolls = self._scroll.max_scroll_y > 0
         hint = f"  Esc close{' · PgDn scroll' if scrolls else ''}"
-        self.query_one("#help-title", Static).update(Content.assemble((self.heading, "bold"), (hint, "$muted")))
+        self._title.update(Content.assemble((self.heading, "bold"), (hint, "$muted")))
 
     def close(self) -> bool:
         """Hide the panel; return whether it was open."""
@@ -77,8 +75,7 @@ class HelpPanel(Vertical):
         return was_open
 
     def scroll_page(self, step: int) -> None:
-        scroll = self.query_one("#help-scroll", VerticalScroll)
         if step < 0:
-            scroll.scroll_page_up(animate=False)
+            self._scroll.scroll_page_up(animate=False)
         else:
-            scroll.scroll_page_down(animate=False)
+            self._scroll.scroll_page_down(animate=False)

@@ -60,14 +60,15 @@ class QuestionView(Vertical):
         self._hidden = self._hidden_above = 0  # the number of rows that an extract leaves out; before its first row
         self._has_hidden_notes = False
         self._is_whole = False  # the user has scrolled, so all rows are shown instead of an extract
+        self._title = Static(id="approval-question", markup=False)
+        self._text = Static(id="approval-text", markup=False)
+        self._scroll = VerticalScroll(self._text, id="approval-preview", can_focus=False)
+        self._mark = Static(id="approval-more", markup=False)
+        self._notes = Static(id="approval-why", markup=False)
+        self._choices = Static(id="approval-options", markup=False)
 
     def compose(self) -> ComposeResult:
-        yield Static(id="approval-question", markup=False)
-        with VerticalScroll(id="approval-preview", can_focus=False):
-            yield Static(id="approval-text", markup=False)
-        yield Static(id="approval-more", markup=False)
-        yield Static(id="approval-why", markup=False)
-        yield Static(id="approval-options", markup=False)
+        yield from (self._title, self._scroll, self._mark, self._notes, self._choices)
 
     def on_mount(self) -> None:
         self.watch(self._scroll, "scroll_y", self._paint_mark, init=False)
@@ -126,9 +127,9 @@ class QuestionView(Vertical):
             self._hidden_above = next((index for index, row in enumerate(body) if row.text == first), 0)
         self._scroll.styles.max_height = max(1, view_rows)
         self._scroll.display = bool(self._scrolling) and view_rows > 0
-        self._show("#approval-text", self._scrolling)
-        self._show("#approval-why", rows.notes)
-        self._show("#approval-options", rows.choices)
+        _show(self._text, self._scrolling)
+        _show(self._notes, rows.notes)
+        _show(self._choices, rows.choices)
         if is_new_width and letters_above:
             self._show_from(row_of_letter(self._scrolling, letters_above))
         self._paint_mark()
@@ -165,7 +166,7 @@ class QuestionView(Vertical):
             pairs = enumerate(zip(self._scrolling, body[y:], strict=False))
             gap = next((index for index, (shown, line) in pairs if shown.text != line.text), 0)
             self._is_whole, self._hidden, self._scrolling = True, 0, body
-            self._show("#approval-text", body)
+            _show(self._text, body)
             if gap and 0 < rows < len(body):
                 y, rows = y + gap - 1, 0
         self._show_from(y + rows)
@@ -179,7 +180,7 @@ class QuestionView(Vertical):
         self._paint_mark()
 
     def on_click(self, event: events.Click) -> None:
-        region = self.query_one("#approval-options").region
+        region = self._choices.region
         row = event.screen_y - region.y
         if event.button == 1 and region.contains(event.screen_x, event.screen_y):
             event.stop()
@@ -212,17 +213,13 @@ class QuestionView(Vertical):
         keys = ("PgDn scroll" if below else "PgUp scroll", "Ctrl+O show all")
         text = hidden_text(above, below, width, keys) if above or below else ""
         title = title_with_mark(rows.title, above, below, width) if rows.is_mark_in_title else rows.title
-        self._show("#approval-question", title)
-        self._show("#approval-more", [Line(((text, style_of("dim")),))] if text and not rows.is_mark_in_title else [])
+        _show(self._title, title)
+        _show(self._mark, [Line(((text, style_of("dim")),))] if text and not rows.is_mark_in_title else [])
 
-    def _show(self, name: str, lines: list[Line]) -> None:
-        part = self.query_one(name, Static)
-        part.display = bool(lines)
-        part.update(Rows(lines, part))
 
-    @property
-    def _scroll(self) -> VerticalScroll:
-        return self.query_one("#approval-preview", VerticalScroll)
+def _show(part: Static, lines: list[Line]) -> None:
+    part.display = bool(lines)
+    part.update(Rows(lines, part))
 
 
 def key_after_escape(key: str, *, is_writing_text: bool) -> str:

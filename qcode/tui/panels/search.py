@@ -11,7 +11,6 @@ from time import monotonic
 from typing import ClassVar
 
 from textual import events, on, work
-from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal
 from textual.content import Content
@@ -20,7 +19,7 @@ from textual.widgets import Input, Static
 from textual.worker import Worker
 
 from qcode.tui.messages import SearchClosed
-from qcode.tui.shared_widgets import SteadyInput
+from qcode.tui.shared_widgets import SteadyInput, mount_parts
 from qcode.tui.transcript.transcript import SearchPosition, Transcript
 
 _MIN_CELLS_FOR_KEYS = 72
@@ -58,12 +57,9 @@ class SearchBar(Horizontal):
         self._worker: Worker[None] | None = None
         self._pending_moves: list[bool] = []  # moves while the search runs, True for upwards
         self.position = SearchPosition()
+        self._field = SearchField(id="search-field", compact=True)
+        self._count = Static(id="search-count", markup=False)
         self.display = False
-
-    def compose(self) -> ComposeResult:
-        yield Static("Find ", id="search-mark", markup=False)
-        yield SearchField(id="search-field", compact=True)
-        yield Static(id="search-count", markup=False)
 
     @property
     def is_open(self) -> bool:
@@ -71,12 +67,12 @@ class SearchBar(Horizontal):
 
     def open(self) -> None:
         """Start a search. The previous search text is selected, so that typing replaces it."""
+        mount_parts(self, Static("Find ", id="search-mark", markup=False), self._field, self._count)
         self.display = True
         self._transcript.begin_search()
-        field = self._field
-        field.value = self._last_text
-        field.select_on_focus = True
-        field.focus()
+        self._field.value = self._last_text
+        self._field.select_on_focus = True
+        self._field.focus()
         self._begin_search(self._last_text)
 
     def close(self, *, returns_to_start: bool) -> bool:
@@ -139,10 +135,6 @@ class SearchBar(Horizontal):
         if self.is_open:
             self._show(self.position)
 
-    @property
-    def _field(self) -> SearchField:
-        return self.query_one(SearchField)
-
     def _show(self, position: SearchPosition) -> None:
         self.position = position
         if not self._field.value.strip():
@@ -155,4 +147,4 @@ class SearchBar(Horizontal):
 
     def _show_count(self, content: Content) -> None:
         keys = "  ↑↓ next · Esc close · Ctrl+F stay here" if self.size.width >= _MIN_CELLS_FOR_KEYS else "  Esc close"
-        self.query_one("#search-count", Static).update(Content.assemble(content, (keys, "$muted")))
+        self._count.update(Content.assemble(content, (keys, "$muted")))

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from textual import on
-from textual.app import ComposeResult
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Click
@@ -23,6 +22,7 @@ from qcode.protocol.tools import Refused
 from qcode.text.clean import one_line
 from qcode.text.json import parse_object
 from qcode.tools.dialog import Todo, TodoItem, todo_items
+from qcode.tui.shared_widgets import mount_parts
 from qcode.tui.transcript.line import shorten
 
 _MARKS = {"pending": "○", "in_progress": "●", "done": "✓"}
@@ -42,11 +42,9 @@ class TodoPanel(Vertical):
         self._is_open = False
         self._is_dismissed = False
         self.display = False
-
-    def compose(self) -> ComposeResult:
-        yield Static(id="todo-line", markup=False)
-        with VerticalScroll(id="todo-scroll", can_focus=False):
-            yield Static(id="todo-items", markup=False)
+        self._line = Static(id="todo-line", markup=False)
+        self._rows = Static(id="todo-items", markup=False)
+        self._scroll = VerticalScroll(self._rows, id="todo-scroll", can_focus=False)
 
     @property
     def is_open(self) -> bool:
@@ -99,32 +97,31 @@ class TodoPanel(Vertical):
         self.display = bool(self.items) and not self._is_dismissed
         if not self.is_mounted or not self.display:
             return
+        mount_parts(self, self._line, self._scroll)
         width = max(8, (self.size.width or 80) - len(_LABEL) - 2)
         hint = f"  {self.key}" if self.key and width >= _MIN_CELLS_FOR_HINT else ""
         line = shorten(todo_summary(self.items), width - len(hint))
-        self.query_one("#todo-line", Static).update(
+        self._line.update(
             Content.assemble((_LABEL, "$muted"), (line, "bold" if self.is_open else ""), (hint, "$muted"))
         )
-        scroll = self.query_one("#todo-scroll", VerticalScroll)
-        scroll.display = self.is_open
+        self._scroll.display = self.is_open
         # With the summary line this is the panel's largest height, so the last item can be scrolled into view.
-        scroll.styles.max_height = max(1, int(self.app.size.height * _SCREEN_SHARE) - 1)
+        self._scroll.styles.max_height = max(1, int(self.app.size.height * _SCREEN_SHARE) - 1)
         if self.is_open:
             current = current_index(self.items)
             rows = [_todo_row(item, is_current=index == current) for index, item in enumerate(self.items)]
-            self.query_one("#todo-items", Static).update(Content("\n").join(rows))
+            self._rows.update(Content("\n").join(rows))
             self.call_after_refresh(self._keep_current_in_view)
 
     def _keep_current_in_view(self) -> None:
         """Scroll to the current item. Items wrap, so its row is the sum of the heights above it."""
         current = current_index(self.items)
-        items = self.query_one("#todo-items", Static)
-        width = items.size.width
+        width = self._rows.size.width
         if current is None or not self.is_open or width <= 0:
             return
         heights = [len(_todo_row(item, is_current=False).wrap(width)) for item in self.items[: current + 1]]
         region = Region(0, sum(heights[:-1]), width, heights[-1])
-        self.query_one("#todo-scroll", VerticalScroll).scroll_to_region(region, animate=False, force=True)
+        self._scroll.scroll_to_region(region, animate=False, force=True)
 
 
 def _todo_row(item: TodoItem, *, is_current: bool) -> Content:
