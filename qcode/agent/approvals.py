@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, Literal
 
+from qcode.agent.outcomes import UNAPPROVED
 from qcode.agent.permissions import Permissions, judge_with_hook
 from qcode.agent.toolbox import Toolbox
 from qcode.engine.effects import ApprovalAnswered, AskApproval
@@ -362,13 +363,14 @@ class PendingCalls:
                 permissions.record(call, "allowed")
 
     def _deny(self, approval: CallApproval, reason: str) -> ApprovalAnswered:
-        self._permissions.record(approval.call, "denied", reason)
+        self._permissions.record(approval.call, "unanswered" if isinstance(approval, Question) else "denied", reason)
+        diff = approval.detail if isinstance(approval, ToolApproval) and approval.kind == "edit" else ""
+        denied = ApprovalAnswered(approval.id, is_allowed=False, reason=reason, diff=diff)
         if isinstance(approval, PlanApproval):
             from qcode.engine import plan_mode
 
-            return plan_mode.rejection_of_plan(approval.id, reason)
-        is_edit = isinstance(approval, ToolApproval) and approval.kind == "edit"
-        return ApprovalAnswered(approval.id, is_allowed=False, reason=reason, diff=approval.detail if is_edit else "")
+            denied = plan_mode.rejection_of_plan(approval.id, reason)
+        return replace(denied, is_declined=reason != UNAPPROVED)
 
     def _accept_plan(self, call: ToolCall, mode: ApprovalMode) -> ApprovalAnswered:
         """End plan mode and switch to the mode that the user chose; the arguments of the call cannot change it."""
@@ -572,8 +574,7 @@ def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
 def _offers(verdict: Verdict, *, accepts_edits: bool) -> tuple[Scope, ...]:
     if verdict.rule == RESTRICTED:
         return ("trust",)
-    offers: list[Scope] = []
-    offers += ["edits"] if accepts_edits else []
+    offers: list[Scope] = ["edits"] if accepts_edits else []
     offers += ["prefix"] if verdict.prefix_rule else []
     offers += ["sandbox"] if verdict.sandboxed_rule else []
     return tuple(offers)

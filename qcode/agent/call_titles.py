@@ -6,7 +6,9 @@ The app, editors and exports of a session use the same titles. Loads with the fi
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Literal, TypeAlias
 
+from qcode.protocol.events import DECLINED, CallState
 from qcode.protocol.messages import MARKER_KEY, ToolCall
 from qcode.protocol.tools import SandboxUse
 from qcode.text.clean import one_line, shown_line
@@ -72,6 +74,32 @@ def sandbox_note(sandbox: SandboxUse, *, has_failed: bool) -> str:
     if sandbox == "outside":
         return "outside the sandbox"
     return "in the sandbox" if sandbox == "workspace" or (sandbox == "read-only" and has_failed) else ""
+
+
+ShownState: TypeAlias = Literal[CallState, "declined", "unanswered"]
+"""The state of a call as it is shown, in which a denial by the user is `declined`, or `unanswered` for a question."""
+STATE_TEXTS: Mapping[str, str] = {
+    "done": "done",
+    "failed": "failed",
+    "denied": "denied",
+    "declined": "declined",
+    "unanswered": "not answered",
+    "rejected": "not run",
+    "cancelled": "cancelled",
+}
+"""The words for the states of a call."""
+
+
+def shown_state(name: str, state: CallState, summary: str) -> ShownState:
+    """Return the state to show for a call of the tool `name` with this state and summary."""
+    if state != "denied" or summary != DECLINED:
+        return state
+    return "unanswered" if name == "ask_person" else "declined"
+
+
+def state_text(name: str, state: CallState, summary: str) -> str:
+    """Return the state of a call in words, such as `not answered`."""
+    return STATE_TEXTS[shown_state(name, state, summary)]
 
 
 def call_in_words(name: str) -> str:

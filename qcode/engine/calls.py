@@ -16,7 +16,7 @@ from qcode.engine import synthetic
 from qcode.engine.effects import ApprovalAnswered, AskApproval, Effect, Emit, RunTool
 from qcode.engine.reply.assembler import CallState
 from qcode.engine.reply.phase import ReceivedCall
-from qcode.protocol.events import Denial, Signal, ToolFinished, ToolPayloadRepair, ToolStarted
+from qcode.protocol.events import DECLINED, Denial, Signal, ToolFinished, ToolPayloadRepair, ToolStarted
 from qcode.protocol.messages import Block, ToolCall, ToolResult
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.text.json import JsonObject, parse_object
@@ -256,7 +256,9 @@ class CallRound:
         shown = f"Denied: {answer.summary}" if answer.summary else text
         if self.limits.deny(pending.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
             text += f" This call was denied {MAX_SAME_CALLS} times; the next denial ends the turn. Continue without it."
-        outcome = ToolOutcome(text, is_error=True, summary="denied", diff=answer.diff)
+        outcome = ToolOutcome(
+            text, is_error=True, summary=DECLINED if answer.is_declined else "denied", diff=answer.diff
+        )
         settled = self._settle(index, outcome if shown == text else replace(outcome, shown=shown), "denied")
         return [*settled, *self.advance(elapsed)]
 

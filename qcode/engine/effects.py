@@ -66,6 +66,8 @@ class ApprovalAnswered:
     """The line that the user sees instead of `text` or `reason`; empty: the user sees the same text."""
     diff: str = ""
     """The denied change, for the user only."""
+    is_declined: bool = False
+    """Whether the user denied the call, not a rule."""
     edited_arguments: JsonObject | None = None
     """Replaces the model's arguments; None: they are unchanged."""
     editor: Literal["user", "hook"] = "user"

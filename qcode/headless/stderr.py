@@ -14,9 +14,19 @@ from collections.abc import Callable, Iterator
 from math import ceil
 from typing import BinaryIO
 
+from qcode.agent.call_titles import state_text
 from qcode.agent.outcomes import fallback_text, hook_ended_text, hook_text, limit_wait_text, restored_text, retry_text
 from qcode.protocol import events as ev
-from qcode.protocol.events import AgentEvent, LimitReached, ReplyFinished, StepStarted, TurnEnded, TurnEvent, Waiting
+from qcode.protocol.events import (
+    DECLINED,
+    AgentEvent,
+    LimitReached,
+    ReplyFinished,
+    StepStarted,
+    TurnEnded,
+    TurnEvent,
+    Waiting,
+)
 from qcode.protocol.reply import ReasoningDelta, TextDelta, WebSearched
 from qcode.streams import OutputLostError, Pipe
 from qcode.text.clean import clean, single_spaced
@@ -180,7 +190,8 @@ def verbose_message(event: TurnEvent) -> str:
             return hook_ended_text(event)
         case ev.ToolFinished():
             detail = event.outcome.summary
-            return f"{event.call.name}: {event.state}" + (f", {detail}" if detail not in ("", event.state) else "")
+            state = state_text(event.call.name, event.state, detail)
+            return f"{event.call.name}: {state}" + (f", {detail}" if detail not in ("", event.state, DECLINED) else "")
         case _:
             return ""
 

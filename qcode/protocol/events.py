@@ -23,6 +23,8 @@ from qcode.values import dataclass
 
 Level: TypeAlias = Literal["info", "warning", "error"]
 CallState: TypeAlias = Literal["done", "failed", "denied", "rejected", "cancelled"]
+DECLINED = "declined"
+"""The summary of a call that the user denied, not a rule or a hook."""
 AttemptKind: TypeAlias = Literal["first", "escalated", "continuation", "nudge", "resume", "repair", "summary"]
 
 

@@ -12,7 +12,7 @@ from dataclasses import field
 from decimal import Decimal
 from typing import Protocol, TypeAlias
 
-from qcode.agent.call_titles import call_in_words, main_argument, sandbox_note, verb
+from qcode.agent.call_titles import STATE_TEXTS, call_in_words, main_argument, sandbox_note, shown_state, verb
 from qcode.agent.context.attachments import attached_lines
 from qcode.agent.outcomes import (
     ending_notice,
@@ -377,20 +377,19 @@ class Presenter:
         call, outcome = event.call, event.outcome
         has_agent = self._agents.end(call.call_id)
         self._withdraw(call.call_id)
-        self._ensure_card(call, event.state)
+        self._ensure_card(call, shown_state(call.name, event.state, outcome.summary))
         # The card keeps showing a plan, because the result of its call is only the user's decision.
         plan = plan_of(call)
         # `problems` is the output of formatters and checkers, `shown` the output without notes to the model.
         content = outcome.problems or (outcome.content if outcome.shown is None else outcome.shown)
         # The live output of a command skips what arrived too fast, so the result replaces it.
         is_complete = call.call_id in self._streamed_call_ids and (has_agent or outcome.shown is None)
-        has_output = not ((outcome.diff and not outcome.problems) or plan or is_complete)
+        has_output = not ((outcome.diff and not outcome.problems) or (plan and event.state != "denied") or is_complete)
         has_run = event.state in ("done", "failed")
         # Why the call did not run. It is empty if the state says everything, as for `Denied by the user.`
         reason = content if outcome.shown else ""
         if event.state == "denied":
-            reason = content.partition(": ")[2]
-            content = content if reason else ""
+            reason = content = content.partition(": ")[2]
         elif event.state == "cancelled":
             content = ""  # the card shows the state, and the output so far
         summary = one_line(outcome.summary if has_run else reason)
@@ -493,7 +492,6 @@ def _show_nothing(event: _UnshownEvent) -> None:
 
 
 _AGENT_CALL_ICONS = {"done": "✓", "failed": "✗", "denied": "✗", "rejected": "✗", "cancelled": "–"}
-_AGENT_CALL_WORDS = {"denied": "denied", "rejected": "not run", "cancelled": "cancelled"}
 _MAX_AGENT_OUTPUT_LINES = 40
 _NOTABLE_AGENT_CALL_SECONDS = 1.0
 
@@ -568,8 +566,9 @@ class AgentCards:
         agent.asked_call_ids.discard(call.call_id)
         self._withdraw(call.call_id)
         seconds = self._clock() - agent.started_at.pop(call.call_id, self._clock())
+        state = shown_state(call.name, finished.state, finished.outcome.summary)
         notes = [
-            _AGENT_CALL_WORDS.get(finished.state, ""),
+            "" if state in ("done", "failed") else STATE_TEXTS[state],
             duration_text(seconds) if seconds >= _NOTABLE_AGENT_CALL_SECONDS else "",
         ]
         line = "  ".join([f"{_AGENT_CALL_ICONS[finished.state]} {_call_line(call)}", *(note for note in notes if note)])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from qcode.agent.outcomes import UNAPPROVED
 from qcode.agent.toolbox import Toolbox
 from qcode.protocol.approvals import Allow, Deny, Scope, ToolApproval
 from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEvent
@@ -88,7 +89,13 @@ def test_accepting_edits_does_not_approve_a_command(tmp_path: Path) -> None:
         it.conversation.answer(approval.id, Deny("no"))
 
     _, results = asked_in(it, decide)
-    assert [result.state for result in results] == ["denied"]
+    assert [(result.state, result.outcome.summary) for result in results] == [("denied", "declined")]
+
+
+def test_call_that_no_user_could_answer_is_not_declined(tmp_path: Path) -> None:
+    it = talk(tmp_path, RUN, text_reply("Done."))
+    _, results = asked_in(it, lambda approval: it.conversation.answer(approval.id, Deny(UNAPPROVED)))
+    assert [(result.state, result.outcome.summary) for result in results] == [("denied", "denied")]
 
 
 def test_denied_edit_shows_its_diff_to_the_user_and_not_to_the_model(tmp_path: Path) -> None:

@@ -117,7 +117,7 @@ ACTIONS = (
     Action("n", "1 file +1", is_answer=True),
     Action("run it\r", "touch other"),
     Action("t", "Why not, or what to do instead?", is_answer=True),
-    Action("not now\r", "denied · not now"),
+    Action("not now\r", "declined · not now"),
     Action("run again\r", "2 Yes, and stop asking for"),
     Action("2", "exit 0", is_answer=True),
     Action("run more\r", "You said run more."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from qcode.protocol.approvals import ToolApproval
@@ -44,9 +45,10 @@ def joined(given: list[dict[str, str]], key: str) -> str:
 
 def test_each_call_of_a_sub_agent_is_a_line_of_its_card_with_the_outcome() -> None:
     denied = ToolFinished(call("shell", '{"command": "rm x"}', "a1/c2"), ToolOutcome("Denied", is_error=True), "denied")
+    declined = replace(denied, outcome=replace(denied.outcome, summary="declined"))
     done = ToolFinished(READ, ToolOutcome("1\tcode"), "done")
-    given = updates(*inside(StepStarted(1), ToolStarted(READ), done, denied))
-    assert joined(given, "append") == "✓ Read src/app.py\n✗ Run rm x  denied\n"
+    given = updates(*inside(StepStarted(1), ToolStarted(READ), done, denied, declined))
+    assert joined(given, "append") == "✓ Read src/app.py\n✗ Run rm x  denied\n✗ Run rm x  declined\n"
 
 
 def test_card_of_a_running_sub_agent_shows_steps_and_tokens() -> None:

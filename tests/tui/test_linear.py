@@ -541,12 +541,12 @@ def test_blank_lines_inside_a_streamed_reply_are_kept_and_those_at_its_end_are_n
 
 @pytest.mark.parametrize(
     ("state", "summary", "title"),
-    [("done", "Plan approved · asks", "Plan approved · asks"), ("denied", "use `sum`", "Plan was denied: use `sum`")],
+    [("done", "Plan approved · asks", "Plan approved · asks"), ("denied", "declined", "Plan was declined: use `sum`")],
 )
 def test_plan_is_written_once_live_and_after_a_resume(state: CallState, summary: str, title: str) -> None:
     plan = "# Cache\n\n1. add `it`"
     asks = call("exit_plan_mode", json.dumps({"plan": plan}))
-    finished = ToolFinished(asks, ToolOutcome(f"Denied by the user: {summary}", summary=summary), state)
+    finished = ToolFinished(asks, ToolOutcome("Denied: use `sum`", summary=summary), state)
     request = ApprovalRequested(PlanApproval(asks, "Carry out this plan?", plan))
     live = talk(ScriptedConversation([reply("", asks), request, UntilAnswered("c1"), finished, ended()]), "go", "y")
     assert [line.strip() for line in live].count("# Cache") == 1
@@ -605,7 +605,7 @@ def test_rules_tools_instructions_and_findings_are_printed_as_lines(tmp_path: Pa
     typed = ("/permissions", "/permissions check make doc", "/tools", "/memory", "/memory both", "/doctor")
     text = "\n".join(talk(ScriptedConversation(), *typed, project=project))
     assert "  deny read(private/**)  (~/config.toml:5)" in text
-    assert "denied: shell make doc (build it later)" in text
+    assert "declined: shell make doc (build it later)" in text
     assert "shell make doc: asks first" in text
     assert "write: asks first (built in, " in text
     assert "AGENTS.md: this project's; does not exist yet" in text

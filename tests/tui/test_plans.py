@@ -74,10 +74,17 @@ def test_approved_plan_is_shown_whole_as_markdown_under_its_heading(width: int) 
 
 def test_declined_plan_shows_its_heading_once_and_its_first_rows() -> None:
     card = Card("exit_plan_mode", "Cache", FixedClock())
-    card.change(CardUpdate(state="denied", summary="use a file", plan=PLAN))
+    card.change(CardUpdate(state="declined", summary="use a file", plan=PLAN))
     rows = shown_text(card.rows(80)).split("\n")
-    assert rows[:4] == ["✗ Plan  denied · use a file", "  Cache", "", "  The index is slow."]
+    assert rows[:4] == ["✗ Plan  declined · use a file", "  Cache", "", "  The index is slow."]
     assert rows[-2:] == ["  4. step 4", "  … 26 more rows"]
+
+
+def test_declined_plan_shows_a_reason_of_several_lines_above_its_rows() -> None:
+    card = Card("exit_plan_mode", "Cache", FixedClock())
+    card.change(CardUpdate(state="declined", output="use a file\nand no index", plan=PLAN))
+    rows = [row.strip(" │") for row in shown_text(card.rows(80)).split("\n")]
+    assert rows[:4] == ["✗ Plan  declined", "use a file", "and no index", "Cache"]
 
 
 def test_plan_that_was_not_approved_is_folded() -> None:

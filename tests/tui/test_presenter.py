@@ -535,9 +535,31 @@ def test_call_that_did_not_run_says_why_once_and_in_words_for_the_user() -> None
 
     assert finished("denied", "Denied by the user.") == {}
     assert finished("denied", "Denied: use make check") == {"summary": "use make check"}
-    assert finished("denied", "Denied: two\nlines") == {"output": "Denied: two\nlines"}
+    assert finished("denied", "Denied: two\nlines") == {"output": "two\nlines"}
     message = "Rejected: You MUST split it."
     assert finished("rejected", message, "truncated by the output limit") == {
         "summary": "truncated by the output limit"
     }
     assert finished("rejected", message) == {"output": message}
+
+
+@pytest.mark.parametrize(
+    ("name", "summary", "shown"),
+    [
+        ("shell", "declined", "declined"),
+        ("shell", "denied", "denied"),
+        ("exit_plan_mode", "declined", "declined"),
+        ("ask_person", "declined", "unanswered"),
+    ],
+)
+def test_card_of_a_denied_call_says_whether_the_user_or_a_rule_denied_it(name: str, summary: str, shown: str) -> None:
+    outcome = ToolOutcome("Denied by the user.", is_error=True, summary=summary)
+    updates = present(ToolFinished(call(name, "{}", "c1"), outcome, "denied")).of("update")
+    assert [changes["state"] for _, _, changes in updates if "state" in changes] == [shown]
+
+
+def test_reason_of_several_lines_for_declining_a_plan_is_shown() -> None:
+    made = call("exit_plan_mode", '{"plan": "# Cache"}', "c1")
+    outcome = ToolOutcome("Denied: x", is_error=True, summary="declined", shown="Denied: use a file\nand no index")
+    update = present(ToolFinished(made, outcome, "denied")).of("update")[-1][2]
+    assert update == {"output": "use a file\nand no index", "plan": "# Cache"}

@@ -239,7 +239,7 @@ def test_resumed_rows_include_diffs_states_and_notices(tmp_path: Path) -> None:
     turns = [EDITS, COMMANDS, DENIED, TRUNCATED]
     talked, _ = play(tmp_path, [reply for turn in turns for reply in turn], "1", "2", "3", "4")
     text = "\n".join(resumed_rows(tmp_path, talked))
-    for piece in ("+ c = 4", "exit 3", "denied", "continued 1/3"):
+    for piece in ("+ c = 4", "exit 3", "declined · not today", "continued 1/3"):
         assert piece in text
     assert "[exit code" not in text
 

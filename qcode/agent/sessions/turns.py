@@ -13,14 +13,14 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import takewhile
 
-from qcode.agent.call_titles import is_in_title, main_argument, sandbox_note, verb
+from qcode.agent.call_titles import is_in_title, main_argument, sandbox_note, state_text, verb
 from qcode.agent.context.attachments import Attachment, split_attached
 from qcode.agent.outcomes import ending_notice, requests_note
 from qcode.agent.reports import TurnUsage, recorded_usage
 from qcode.agent.sessions.history import HistoryEntry, SessionHistory, ShownResult, StoredMessage, typed_prompt
 from qcode.agent.sessions.loader import NEVER_RUN, assemble
 from qcode.agent.sessions.records import is_a_prompt, redact_message
-from qcode.protocol.events import TurnEnded
+from qcode.protocol.events import DECLINED, TurnEnded
 from qcode.protocol.messages import MARKER_KEY, Image, Message, Text, ToolCall, ToolResult
 from qcode.protocol.reply import Outcome
 from qcode.protocol.tools import SandboxUse
@@ -299,9 +299,6 @@ def _redacted_shown(result: ShownResult, redact: Callable[[str], str]) -> ShownR
     return replace(result, summary=redact(result.summary), diff=redact(result.diff), output=output)
 
 
-_STATE_TEXTS = {"done": "", "failed": "failed", "denied": "denied", "rejected": "not run", "cancelled": "cancelled"}
-
-
 def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | None = None) -> CallView:
     """Return a call as the user saw it; a session of an earlier version has only its result."""
     arguments = parse_object(call.arguments) or {}
@@ -316,12 +313,14 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
     if display is None:
         state = "failed" if result.is_error else ""
         return CallView(call.name, argument, arguments, state, output=result.content, images=result.images)
-    state, diff, plan = _STATE_TEXTS[display.state], display.diff, plan_of(call).strip()
+    state = "" if display.state == "done" else state_text(call.name, display.state, display.summary)
+    summary = "" if display.summary == DECLINED else display.summary
+    diff, plan = display.diff, plan_of(call).strip()
     output = result.content if display.output is None else display.output
     if diff or (plan and not state):
         output = ""
     sandbox = display.sandbox
-    return CallView(call.name, argument, arguments, state, display.summary, diff, output, result.images, plan, sandbox)
+    return CallView(call.name, argument, arguments, state, summary, diff, output, result.images, plan, sandbox)
 
 
 def _without_reply(output: str, messages: Sequence[Message]) -> str:

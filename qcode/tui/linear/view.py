@@ -36,6 +36,8 @@ _STATES = {
     "done": "finished",
     "failed": "failed",
     "denied": "was denied",
+    "declined": "was declined",
+    "unanswered": "was not answered",
     "rejected": "did not run",
     "cancelled": "was cancelled",
     "stopped": "was stopped",
@@ -298,10 +300,12 @@ class LinearView:
         if plan := call.plan.strip():
             title = (one_line(call.summary) or "Plan") if call.state == "done" else result
             rows = [f"  {line}" for line in clean(plan).split("\n")] if plan != asked else []
-            self._print(wrap("\n".join([title, *rows]), self._columns()))
+            reason = self._output_lines("".join(call.output))
+            self._print(wrap("\n".join([title, *reason, *rows]), self._columns()))
             return
-        diff = "" if call.state == "denied" or call.diff.strip() == asked else call.diff
-        output = "" if call.state == "denied" and call.diff else "".join(call.output)
+        is_denied = call.state in ("denied", "declined")
+        diff = "" if is_denied or call.diff.strip() == asked else call.diff
+        output = "" if is_denied and call.diff else "".join(call.output)
         lines = [*self._output_lines(diff), *self._output_lines(output)]
         self._print("\n".join([wrap(result, self._columns()), *lines]))
 

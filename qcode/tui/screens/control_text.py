@@ -36,7 +36,7 @@ _DECISION_LABELS: dict[CallDecision, str] = {
     "allowed": "allowed once",
     "session": "allowed for this session",
     "folder": "allowed in this folder",
-    "denied": "denied",
+    "denied": "declined",
     "answered": "answered",
     "approved": "plan approved",
     "unanswered": "not answered",
@@ -83,7 +83,7 @@ def _local(time: str) -> datetime | None:
 
 def decision_text(record: CallRecord) -> str:
     """Return a decision in full: call, time, reason and rule."""
-    outcome = {"ran": "ran without asking", "denied": "denied by you"}.get(record.decision, decision_label(record))
+    outcome = {"ran": "ran without asking", "denied": "declined by you"}.get(record.decision, decision_label(record))
     reason = f": {visible(record.reason)}" if record.reason else ""
     rule = f" (rule {visible(record.rule)})" if record.rule else ""
     return f"{clock_text(record.timestamp)} {call_text(record, _MAX_CALL)}\n{outcome}{reason}{rule}"

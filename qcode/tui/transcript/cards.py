@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol, TypeAlias, get_args
 
 from rich.cells import cell_len
 
 from qcode import values
-from qcode.agent.call_titles import VERBS, verb
+from qcode.agent.call_titles import STATE_TEXTS, VERBS, ShownState, verb
 from qcode.protocol.events import Level
 from qcode.text.clean import clean
 from qcode.text.numbers import duration_text
@@ -23,7 +23,7 @@ from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
 from qcode.tui.transcript.line import Line, Span, crop, expand_tabs, prefix, style_of, tidy, tidy_keeping_tabs, wrap
 
-CardState = Literal["writing", "waiting", "running", "done", "failed", "denied", "rejected", "cancelled", "stopped"]
+CardState: TypeAlias = Literal[ShownState, "writing", "waiting", "running", "stopped"]
 STATES = get_args(CardState)
 
 _ICONS = {
@@ -33,19 +33,26 @@ _ICONS = {
     "done": "✓",
     "failed": "✗",
     "denied": "✗",
+    "declined": "✗",
+    "unanswered": "–",
     "rejected": "✗",
     "cancelled": "–",
     "stopped": "–",
 }
-_STATE_SLOTS = {"writing": "dim", "waiting": "dim", "rejected": "card-failed", "cancelled": "dim", "stopped": "dim"}
+_STATE_SLOTS = {
+    "writing": "dim",
+    "waiting": "dim",
+    "declined": "card-denied",
+    "unanswered": "dim",
+    "rejected": "card-failed",
+    "cancelled": "dim",
+    "stopped": "dim",
+}
 _STATE_TEXTS = {
+    **{state: text for state, text in STATE_TEXTS.items() if state != "done"},
     "writing": "writing…",
     "waiting": "waiting",
     "running": "running",
-    "failed": "failed",
-    "denied": "denied",
-    "rejected": "not run",
-    "cancelled": "cancelled",
     "stopped": "stopped",
 }
 _STATE_WORDS = ("stopped", "outcome unknown")
@@ -245,7 +252,8 @@ class Card(Foldable):
             return lines
         available_width = max(1, width - len(_INDENT[0]))
         if self._plan:
-            return lines + self._plan_rows(available_width)
+            # The output of a declined plan is a reason of several lines.
+            return lines + self._output_rows(max(1, width - len(_GUTTER[0]))) + self._plan_rows(available_width)
         if self._diff:
             rows = render_diff(self._diff, available_width)
             lines += prefix(self._fold(rows, _DIFF_HEAD, _DIFF_TAIL, "row"), _INDENT, _INDENT)

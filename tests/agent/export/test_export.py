@@ -307,12 +307,12 @@ def test_result_belongs_to_the_reply_of_its_call_if_the_server_uses_an_id_again(
 
 def test_denied_call_is_marked() -> None:
     history = history_of(SAID)
-    for summary in ("", "denied"):
+    for summary, word in (("", "denied"), ("denied", "denied"), ("declined", "declined")):
         history.stored[1].shown_results["c1"] = ShownResult("denied", summary)
-        assert "**Run** `ls` (denied)" in export_turns(turns_of(history), ABOUT, ExportRequest("md"))
+        assert f"**Run** `ls` ({word})" in export_turns(turns_of(history), ABOUT, ExportRequest("md"))
         page = export_turns(turns_of(history), ABOUT, ExportRequest("html"))
         card = next(item for item in parsed(page).iter("details") if "call" in item.attrib["class"])
-        assert [words(item) for item in card.iter("summary")] == ["Run ls denied"]
+        assert [words(item) for item in card.iter("summary")] == [f"Run ls {word}"]
 
 
 @pytest.mark.parametrize("form", ["md", "html"])

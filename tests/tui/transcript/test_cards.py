@@ -38,6 +38,8 @@ def running(clock: Clock) -> Card:
         ("done", "✓ write_file big.py"),
         ("failed", "✗ write_file big.py  failed"),
         ("denied", "✗ write_file big.py  denied"),
+        ("declined", "✗ write_file big.py  declined"),
+        ("unanswered", "– write_file big.py  not answered"),
         ("rejected", "✗ write_file big.py  not run"),
         ("cancelled", "– write_file big.py  cancelled"),
         ("stopped", "– write_file big.py  stopped"),
