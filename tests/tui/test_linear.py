@@ -318,6 +318,15 @@ def test_thinking_is_printed_as_configured(show: str, expected: list[str]) -> No
     assert lines[1 : lines.index("Assistant:")] == expected
 
 
+def test_output_that_was_redrawn_is_printed_in_its_last_state() -> None:
+    shell = call("shell", '{"command": "make"}')
+    finished = ToolFinished(shell, ToolOutcome("10%\r50%\r100%\nok\n"), "done")
+    outputs = [ToolOutput("c1", "10%\r50%\r"), ToolOutput("c1", "100%\nok\n")]
+    lines = talk(ScriptedConversation([ToolStarted(shell), *outputs, finished, ended()]), "go")
+    assert lines[lines.index("  100%") + 1] == "  ok"
+    assert not any("10%" in line for line in lines)
+
+
 def test_tool_output_is_printed_at_its_end_and_shortened_if_long() -> None:
     shell = call()
     script: Script = [ToolStarted(shell), *(ToolOutput("c1", f"line {n}\n") for n in range(100))]

@@ -28,6 +28,7 @@ from qcode.protocol.usage import Price, Usage
 from qcode.text.clean import plain_line, single_spaced
 from qcode.text.json import JsonObject, parse_object
 from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text
+from qcode.text.redrawn import redrawn
 from qcode.tools.dialog import plan_of
 from qcode.tools.output import OMISSION
 from qcode.values import dataclass
@@ -307,6 +308,7 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
         arguments = {}
     if result is None:
         return CallView(call.name, argument, arguments, "no result")
+    result = replace(result, content=redrawn(result.content))
     if display is None and result.content == NEVER_RUN:
         state, _, reason = NEVER_RUN.rstrip(".").partition(": ")
         return CallView(call.name, argument, arguments, state, reason)
@@ -316,7 +318,7 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
     state = "" if display.state == "done" else state_text(call.name, display.state, display.summary)
     summary = "" if display.summary == DECLINED else display.summary
     diff, plan = display.diff, plan_of(call).strip()
-    output = result.content if display.output is None else display.output
+    output = result.content if display.output is None else redrawn(display.output)
     if diff or (plan and not state):
         output = ""
     sandbox = display.sandbox

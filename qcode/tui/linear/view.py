@@ -16,6 +16,7 @@ from qcode.protocol.usage import Usage
 from qcode.text.clean import clean, ensure_visible, one_line
 from qcode.text.fences import fence_after
 from qcode.text.numbers import count_text, duration_text, retry_countdown
+from qcode.text.redrawn import redrawn
 from qcode.tools.dialog import EXIT_PLAN_MODE
 from qcode.tui.linear.wrap import wrap, wrap_command, wrap_table
 from qcode.tui.status import Activity
@@ -311,7 +312,7 @@ class LinearView:
 
     def _output_lines(self, text: str) -> Sequence[str]:
         """Return the lines of a result. A long one is truncated in the middle and kept in full under a number."""
-        text = clean(text).strip("\n") if text.strip() else ""
+        text = clean(redrawn(text)).strip("\n") if text.strip() else ""
         lines = text.split("\n") if text else []
         left_out = len(lines) - _HEAD_LINES - _TAIL_LINES
         if left_out > 1:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from qcode.protocol.events import Level
 from qcode.text.clean import clean, cut, shown_line
 from qcode.text.numbers import age_text, count_text
+from qcode.text.redrawn import redrawn
 from qcode.tools.shell import background_job
 from qcode.tui.transcript.cards import CardState, CardUpdate
 
@@ -151,7 +152,7 @@ class JobWatch:
 
     def details(self, job: Job) -> str:
         """Return a job with its latest output as text."""
-        output = clean(job.latest()).strip("\n")
+        output = clean(redrawn(job.latest())).strip("\n")
         return f"{self.state_of(job)}: {command_of(job)}\n\n{output or f'({missing_output(job)})'}"
 
 

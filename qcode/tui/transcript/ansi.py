@@ -6,10 +6,14 @@ parameters of the sequence, such as `sgr-31` or `sgr-38;5;208`; `palette` turns 
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator
+from itertools import groupby, islice
+from operator import itemgetter
 from typing import NamedTuple
 
 from qcode.text.pattern import lazy_pattern
+from qcode.text.redrawn import is_redrawn, redrawn_cells
 from qcode.tui.transcript.line import Line, Span, TextStyle, expand_tabs, style_of, tidy_keeping_tabs, wrap
 
 _SGR = lazy_pattern(r"\x1b\[([0-9;:]{0,64})m")
@@ -51,6 +55,8 @@ def pen_after(text: str, pen: Pen) -> Pen:
 
 def styled_spans(text: str, base: TextStyle, pen: Pen, limit: int | None = None) -> list[Span]:
     """Return at most `limit` characters of one line as spans, in the style `base` with the colors of its sequences."""
+    if is_redrawn(text):
+        return _redrawn_spans(text, base, pen, limit)
     spans: list[Span] = []
     position = length = 0
     # None stands for the end of the line, which ends the last span.
@@ -65,13 +71,25 @@ def styled_spans(text: str, base: TextStyle, pen: Pen, limit: int | None = None)
     return spans
 
 
+def _redrawn_spans(text: str, base: TextStyle, pen: Pen, limit: int | None) -> list[Span]:
+    """Return the last state of a line that was drawn several times; each character keeps the style it was drawn in."""
+    ends, pens = [0], [pen]
+    for match in _SGR.finditer(text):
+        ends.append(match.end())
+        pens.append(_apply_parameters(pens[-1], match[1]))
+    cells = ((char, pens[bisect_right(ends, at) - 1] if at >= 0 else PLAIN_PEN) for char, at in redrawn_cells(text))
+    groups = groupby(islice(cells, limit), key=itemgetter(1))
+    return [
+        (tidy_keeping_tabs("".join(char for char, _ in characters)), pen.style_on(base)) for pen, characters in groups
+    ]
+
+
 def output_rows(text: str, width: int) -> list[Line]:
     """Return output in rows of `width` cells. As in a terminal, a carriage return overwrites the text before it."""
     rows: list[Line] = []
     pen = PLAIN_PEN
     for line in text.split("\n"):
-        before, _, visible = line.rstrip("\r").rpartition("\r")
-        spans = styled_spans(visible, style_of("output"), pen_after(before, pen))
+        spans = styled_spans(line, style_of("output"), pen)
         rows += wrap(expand_tabs(spans), max(1, width), is_code=True)
         pen = pen_after(line, pen)
     return rows

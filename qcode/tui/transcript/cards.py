@@ -17,6 +17,7 @@ from qcode.agent.call_titles import STATE_TEXTS, VERBS, ShownState, verb
 from qcode.protocol.events import Level
 from qcode.text.clean import clean
 from qcode.text.numbers import duration_text
+from qcode.text.redrawn import redrawn
 from qcode.tools.output import OMISSION
 from qcode.tui.transcript.ansi import PLAIN_PEN, Pen, has_sequences, pen_after, styled_spans
 from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
@@ -79,7 +80,8 @@ _MIN_FOLD = 2
 _MAX_LIVE_LINES = 2_000
 _LIVE_HEAD, _LIVE_TAIL = 500, 1_000
 """Longer live output keeps this many lines at its start and end."""
-_MAX_LIVE_LINE_CHARS = 20_000
+_MAX_LIVE_LINE_CHARS, _MAX_REDRAWN_CHARS = 20_000, 4_000
+"""The maximum length of an incomplete line, and of one with carriage returns, which is drawn from all its states."""
 _INDENT: Span = ("  ", style_of())
 _GUTTER: Span = ("  │ ", style_of("dim"))
 OUTPUT_INDENT = cell_len(_GUTTER[0])
@@ -240,7 +242,8 @@ class Card(Foldable):
 
     def source(self) -> str:
         lines, partial_line = self._unfolded_lines()
-        return clean("\n".join([self._argument, self._plan, *lines, partial_line, *(row.text for row in self._diff)]))
+        output = redrawn("\n".join([*lines, partial_line]))
+        return clean("\n".join([self._argument, self._plan, output, *(row.text for row in self._diff)]))
 
     def lay_out(self, width: int) -> list[Line]:
         if self._is_hidden:
@@ -295,14 +298,15 @@ class Card(Foldable):
         """Shorten live output that is too long; the complete output replaces it when the call ends."""
         if len(self._output) > _MAX_LIVE_LINES:
             self._omit_middle()
-        if len(self._partial_line) <= _MAX_LIVE_LINE_CHARS:
+        if len(self._partial_line) <= (_MAX_REDRAWN_CHARS if "\r" in self._partial_line else _MAX_LIVE_LINE_CHARS):
             return
-        overwritten, has_return, line = self._partial_line.rpartition("\r")
-        if has_return and line:
-            # A progress bar that a command draws again and again: only its last state is visible.
-            self._pen = self._pens[len(self._output)] = pen_after(overwritten, self._pen)
-            self._partial_line = line
-        else:
+        overwritten, has_return, state = self._partial_line.rpartition("\r")
+        if has_return:
+            # A progress bar that a command draws again and again: only its last states may be visible.
+            older, _, last = overwritten.rpartition("\r")
+            self._pen = self._pens[len(self._output)] = pen_after(older, self._pen)
+            self._partial_line = f"{last}\r{state}"
+        if len(self._partial_line) > _MAX_LIVE_LINE_CHARS:
             self._append_output("\n")
 
     def _omit_middle(self) -> None:
@@ -456,13 +460,12 @@ class Card(Foldable):
 
         As in a terminal, a carriage return overwrites the text before it.
         """
-        before, _, visible = text.rstrip("\r").rpartition("\r")
         limit = None if self.is_unfolded else width * _ROWS_PER_LINE * _CHARACTERS_PER_CELL
         pen = PLAIN_PEN if self.is_unfolded and self._detail else self._pens.get(index, PLAIN_PEN)
         if pen == PLAIN_PEN and not has_sequences(text):
-            spans = [(tidy_keeping_tabs(visible)[:limit], style_of("output"))]
+            spans = [(tidy_keeping_tabs(redrawn(text))[:limit], style_of("output"))]
         else:
-            spans = styled_spans(visible, style_of("output"), pen_after(before, pen), limit)
+            spans = styled_spans(text, style_of("output"), pen, limit)
         rows = wrap(expand_tabs(spans), width, is_code=True)
         if self.is_unfolded or len(rows) <= _ROWS_PER_LINE:
             return rows

@@ -227,6 +227,25 @@ def test_output_colors_continue_across_rows_and_other_sequences_are_removed() ->
     assert "FAILED a" in card.source()
 
 
+def test_redrawn_line_shows_its_last_state_in_its_colors() -> None:
+    card = running(Clock())
+    card.change(CardUpdate(append="\x1b[31m" + "fetching a.whl" + "\x1b[0m\r\x1b[32mfetched "))
+    (row,) = card.rows(60)[1:]
+    assert [(text, style.slots[1:]) for text, style in row.spans[1:]] == [
+        ("fetched ", ("sgr-32",)), (" a.whl", ("sgr-31",))
+    ]  # fmt: skip
+    card.change(CardUpdate(append="\r\x1b[0m\n"))
+    assert rows(card)[1:] == ["  │ fetched  a.whl"]
+    assert card.source().endswith("fetched  a.whl\n")
+
+
+def test_long_progress_bar_stays_in_one_row() -> None:
+    card = running(Clock())
+    for number in range(3_000):
+        card.change(CardUpdate(append=f"\r{number:>4} of 3000 files"))
+    assert rows(card)[1:] == ["  │ 2999 of 3000 files"]
+
+
 def test_text_in_its_background_color_stays_legible() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="\x1b[31;41mred\x1b[38;2;1;2;3;48;2;1;2;3mdark"))

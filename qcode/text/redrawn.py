@@ -1,0 +1,102 @@
+"""Lines that a program drew several times, such as a progress bar: the text that remains on a terminal. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+
+from qcode.text.pattern import lazy_pattern
+
+_REDRAWS = lazy_pattern(r"\r+[^\r]|\x08|\x1b\[\d*[CDG]|\x1b\[[12]K")
+"""Matches what moves the cursor back, or erases text before it."""
+_TOKEN = lazy_pattern(
+    r"(?P<move>\r|\x08|\t|\x1b\[(?P<count>\d{0,4})(?P<command>[CDGK]))"
+    r"|\x1b(?:\[[0-?]*[ -/]*[@-~]?|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~]?)"
+    r"|(?P<text>[ -~]+|.)",
+)
+_WITHOUT_CELL = ("Cc", "Cf", "Me", "Mn")
+"""The categories of characters that join the character before them."""
+_TAB = 8
+_MAX_COLUMNS = 4_000
+"""A cursor movement beyond this column is ignored, because it would only fill memory."""
+
+
+def is_redrawn(line: str) -> bool:
+    """Whether a line moves the cursor back over its text."""
+    return ("\r" in line or "\x08" in line or "\x1b[" in line) and _REDRAWS.search(line) is not None
+
+
+def redrawn(text: str) -> str:
+    """Return output with the last state of each line, without escape sequences in the lines that were redrawn.
+
+    For example, `10%\\r100%` becomes `100%`, and `working\\rdone` becomes `doneing`, as on a terminal.
+    """
+    if "\r" not in text and "\x08" not in text and "\x1b[" not in text:
+        return text
+    return "\n".join(
+        "".join(char for char, _ in redrawn_cells(line)) if is_redrawn(line) else line for line in text.split("\n")
+    )
+
+
+def redrawn_cells(line: str) -> list[tuple[str, int]]:
+    """Return the characters that remain of a line, each with its position in `line`.
+
+    A column that was skipped has a space. The second column of a wide character has an empty text.
+    """
+    cells: list[tuple[str, int]] = []
+    column = 0
+    for match in _TOKEN.finditer(line):
+        if text := match["text"]:
+            column = _write(cells, column, text, match.start())
+        elif match["move"]:
+            column = _moved(cells, column, match["command"] or match["move"], match["count"] or "", match.start())
+    while cells and cells[-1][1] < 0:
+        cells.pop()
+    return cells
+
+
+def _write(cells: list[tuple[str, int]], column: int, text: str, position: int) -> int:
+    """Write one character, or several of ASCII, from `column` on, and return the next column."""
+    if text.isascii():
+        written = [(char, at) for at, char in enumerate(text, position) if char.isprintable()]
+    elif unicodedata.category(text) in _WITHOUT_CELL:
+        if 0 < column <= len(cells):
+            before, at = cells[column - 1]
+            cells[column - 1] = (before + text, at)
+        return column
+    else:
+        written = [(text, position), ("", position)][: 2 if unicodedata.east_asian_width(text) in "WF" else 1]
+    if not written:
+        return column
+    end = column + len(written)
+    cells.extend((" ", -1) for _ in range(column - len(cells)))
+    # Half of a wide character cannot stay: its other half becomes a space.
+    if 0 < column < len(cells) and not cells[column][0]:
+        cells[column - 1] = (" ", position)
+    if end < len(cells) and not cells[end][0]:
+        cells[end] = (" ", position)
+    cells[column:end] = written
+    return end
+
+
+def _moved(cells: list[tuple[str, int]], column: int, command: str, count: str, position: int) -> int:
+    """Move the cursor or erase text, and return the next column."""
+    number = int(count or 0)
+    match command:
+        case "\r":
+            return 0
+        case "\x08":
+            return max(0, column - 1)
+        case "D":
+            return max(0, column - max(1, number))
+        case "\t":
+            column += _TAB - column % _TAB
+        case "C":
+            column += max(1, number)
+        case "G":
+            column = max(1, number) - 1
+        case _ if number == 0:
+            del cells[column:]
+        case _:
+            end = len(cells) if number == 2 else min(column + 1, len(cells))
+            cells[:end] = [(" ", -1)] * end
+    return min(column, _MAX_COLUMNS)
