@@ -210,6 +210,14 @@ def test_reason_names_a_rule_once_and_the_mode_that_denies(
     assert _policy(repo, mode, ask=["read(src/**)"]).judge_command(command).reason == expected
 
 
+def test_command_that_reads_a_file_of_a_deny_rule_asks_and_says_whom_the_rule_denies(repo: Path) -> None:
+    policy = _policy(repo, deny=["read(src/**)"])
+    verdict = policy.judge_command("cat src/a.py")
+    reason = "it reads src/a.py: the rule read(src/**) denies it to the file tools"
+    assert (verdict.verdict, verdict.reason) == ("ask", reason)
+    assert policy.judge_file("src/a.py", "read").reason == "the rule read(src/**) denies it"
+
+
 def test_denied_output_says_that_the_run_denies_what_would_ask(repo: Path) -> None:
     verdict = replace(_policy(repo), never_asks=True).judge_command("ls > docs/a")
     assert verdict.reason == "it writes to docs/a, and this run denies everything that would ask"

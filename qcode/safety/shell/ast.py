@@ -29,6 +29,11 @@ Nothing (empty), a number in it, any text in it, or even how many words it becom
 """
 
 
+HERE_DOCUMENT = "it contains a here-document"
+UNREADABLE = "qcode cannot read its syntax"
+"""Reasons why a command is not accepted. tree-sitter loses the `-` of `python3 - <<EOF`, which is then unreadable."""
+
+
 class UnsupportedSyntax(Exception):  # noqa: N818  # a finding, not a failure
     """The command contains something that the parser does not accept; the text is the reason, in one line."""
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from qcode.safety.shell.ast import HOLE
+from qcode.safety.shell.ast import HERE_DOCUMENT, HOLE, UNREADABLE, UnsupportedSyntax
 from qcode.safety.shell.bounds import check_bounds
 from qcode.safety.shell.characters import names_character
 from qcode.safety.verdict import NOT_READ_ONLY, RESTRICTED_HERE, SHELL_PATH, Verdict, joined_reasons, omitted_reasons
@@ -322,6 +322,67 @@ def _dangers_in_text(command: str) -> list[Danger]:
     return dangers
 
 
+_DELIMITER = re.compile(r"(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)", re.ASCII)
+
+
+def _here_document_reasons(command: str) -> list[str]:
+    """Return why a command with here-documents asks; empty if it has none. A file that it writes is named if certain.
+
+    Without its only document, the command must be one that the judge reads: `cat > a <<EOF` becomes `cat > a`.
+    """
+    from qcode.safety.shell.judge import is_table_command, read_flow
+
+    source = command.encode("utf-8", "replace")
+    nodes = [] if check_bounds(command) else [*(_nodes(source) or ())]
+    starts, ends = ([node for node in nodes if node.type == f"heredoc_{part}"] for part in ("start", "end"))
+    document = _only_document(starts, ends, source)
+    unknown = [HERE_DOCUMENT] if starts else []
+    if document is None:
+        return unknown
+    try:
+        flow = read_flow(document.command, "/")
+    except UnsupportedSyntax:
+        return unknown
+    outputs = [word for part in flow.parts for word in part.command.outputs]
+    if not outputs or any(word.has_glob for word in outputs):
+        return unknown
+    reasons = [f"it writes to {word.text}" for word in outputs]
+    if not all(is_table_command(part.command.words) for part in flow.parts):
+        reasons += unknown
+    return [*reasons, "its here-document contains an expansion"] if document.expands else reasons
+
+
+class _Document(NamedTuple):
+    """A here-document. `command` is the command without it; `expands`: bash replaces variables and commands in it."""
+
+    command: str
+    expands: bool
+
+
+def _only_document(starts: list[Node], ends: list[Node], source: bytes) -> _Document | None:
+    """Return the only here-document of a command, None if there are several or if bash may end it elsewhere."""
+    if (len(starts), len(ends)) != (1, 1):
+        return None
+    (start,), (end,) = starts, ends
+    delimiter = _DELIMITER.fullmatch(_text_of(start, source))
+    operator = source[: start.start_byte].rstrip(b" \t")
+    before = operator.removesuffix(b"-")
+    if delimiter is None or not before.endswith(b"<<") or source[end.end_byte :][:1] not in (b"", b"\n"):
+        return None
+    first = source.find(b"\n", start.end_byte) + 1
+    *lines, last = source[first : end.end_byte].decode("utf-8", "replace").split("\n")
+    # bash ends the document at the first line that is the delimiter; `<<-` removes tabs before it.
+    tabs, word = "" if before == operator else "\t", delimiter["word"]
+    if last.lstrip(tabs) != word or any(line.lstrip(tabs) == word for line in lines):
+        return None
+    # Without quotes, bash joins `EO\` and `F` to the delimiter `EOF`, and runs the next line.
+    if not delimiter["quote"] and any(line.endswith("\\") for line in lines):
+        return None
+    without = before.removesuffix(b"<<") + source[start.end_byte : first] + source[end.end_byte :]
+    expands = not delimiter["quote"] and any("$" in line or "`" in line for line in lines)
+    return _Document(without.decode("utf-8", "replace").strip(), expands)
+
+
 def with_dangers(
     verdict: Verdict, command: str, verdicts: Sequence[Verdict] = (), *, is_restricted: bool = False
 ) -> Verdict:
@@ -333,6 +394,8 @@ def with_dangers(
     dangers = dangers_in(command)
     first = [verdict.reason for verdict in verdicts if _is_first(verdict)]
     others = [verdict.reason for verdict in verdicts if not (dangers and _is_generic(verdict))]
+    if others in ([HERE_DOCUMENT], [UNREADABLE]):
+        others = _here_document_reasons(command) or others
     reasons = [*first, *(danger.reason for danger in dangers), *others]
     return _with_reasons(verdict, reasons, is_restricted=is_restricted)
 

@@ -101,7 +101,10 @@ class ReadChecker:
         """Raise `PathNeedsApproval` if reading a path needs approval."""
         verdict = self._verdict(path)
         if not verdict.is_allowed:
-            raise PathNeedsApproval(f"it reads {self._from_root(path)}: {verdict.reason}")
+            # A deny rule about reading binds the file tools; about a command that reads the file, the user decides.
+            is_rule = verdict.verdict == "deny" and not verdict.rule.startswith("path:")
+            reason = f"the rule {verdict.rule} denies it to the file tools" if is_rule else verdict.reason
+            raise PathNeedsApproval(f"it reads {self._from_root(path)}: {reason}")
 
     def _check_secrets_below(self, folder: str) -> None:
         contents = self.contents()

@@ -16,7 +16,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from qcode.safety.shell.ast import (
+    HERE_DOCUMENT,
     HOLE,
+    UNREADABLE,
     CommandList,
     Expansion,
     Loop,
@@ -45,19 +47,16 @@ _BLANKS = re.compile(r"[ \t]*|[ \t]+(?:\\\n[ \t]*)+")
 _LINES = re.compile(r"(?:[ \t\n]|(?<=[ \t])\\\n[ \t])*")
 _REASONS = {
     **dict.fromkeys(_HOLES, "it has an expansion that qcode cannot check"),
-    "ansi_c_string": "it has a quote with escapes",
-    "translated_string": "it has a quote with escapes",
+    **dict.fromkeys(("ansi_c_string", "translated_string"), "it has a quote with escapes"),
     "process_substitution": "it contains a process substitution",
-    "variable_assignment": "it sets a variable",
-    "variable_assignments": "it sets a variable",
-    "declaration_command": "it changes the state of the shell",
-    "unset_command": "it changes the state of the shell",
+    **dict.fromkeys(("variable_assignment", "variable_assignments"), "it sets a variable"),
+    **dict.fromkeys(("declaration_command", "unset_command"), "it changes the state of the shell"),
     "function_definition": "it defines a function",
     "c_style_for_statement": "it has a loop that qcode cannot check",
     "while_statement": "it contains a loop that may not end",
     "case_statement": "it contains a case statement",
     "if_statement": "it contains a condition",
-    "heredoc_redirect": "it contains a here-document",
+    "heredoc_redirect": HERE_DOCUMENT,
     "herestring_redirect": "it contains a here-string",
     "&": "it would run in the background",
     "|&": "it uses the operator |&",
@@ -102,7 +101,7 @@ def read_script(text: str) -> Script:
     source = text.encode("utf-8")
     root = bash_parser().parse(source).root_node
     if root.has_error:
-        raise UnsupportedSyntax("qcode cannot read its syntax")
+        raise UnsupportedSyntax(UNREADABLE)
     try:
         return _SyntaxReader(text, source).script_of(root)
     except OddCharacter as odd:
@@ -158,14 +157,14 @@ class _Nodes:
         for child in node.children:
             self._check_gap(position, child.start_byte, gap)
             if child.is_missing or child.is_error or not (child.is_named or child.type in tokens):
-                raise UnsupportedSyntax(_reason(child.type, "qcode cannot read its syntax"))
+                raise UnsupportedSyntax(_reason(child.type, UNREADABLE))
             position = child.end_byte
         self._check_gap(position, end, gap)
         return list(node.children)
 
     def _check_gap(self, start: int, end: int, gap: re.Pattern[str]) -> None:
         if start != end and gap.fullmatch(self.source[start:end].decode("utf-8", "replace")) is None:
-            raise UnsupportedSyntax("qcode cannot read its syntax")
+            raise UnsupportedSyntax(UNREADABLE)
 
     def holes(self, node: Node, *, checks: bool = True) -> Iterator[Node]:
         """Yield the expansions below a word, in order. With `checks`, raise for parts that no plain word has."""
@@ -271,7 +270,7 @@ class _SyntaxReader(_Nodes):
             if child.type == "command_name" or (child.type in _WORDS and words):
                 words += self._words(child)
             else:
-                raise UnsupportedSyntax(_reason(child.type, "qcode cannot read its syntax"))
+                raise UnsupportedSyntax(_reason(child.type, UNREADABLE))
             if child.type == "command_name" and (len(words) != 1 or words[0].holes):
                 raise UnsupportedSyntax("its program is known only when it runs")
         if words and words[0].text in _RESERVED:

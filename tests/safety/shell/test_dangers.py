@@ -132,6 +132,40 @@ def test_reasons_are_named_by_danger(command: str, reason: str) -> None:
     assert judge_shell(command, REPO).reason == reason
 
 
+WRITES = "it writes to notes.txt"
+HERE = "it contains a here-document"
+EXPANDS = "its here-document contains an expansion"
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        ("cat > notes.txt <<EOF\nhello\nEOF", WRITES),
+        ("cat <<'EOF' >> notes.txt\nhello $X `id`\nEOF\n", WRITES),
+        ('cat > notes.txt <<-"EOF"\n\thello\n\tEOF\nls', WRITES),
+        ("cat > notes.txt <<EOF\nhello $X\nEOF", f"{WRITES}; {EXPANDS}"),
+        ("cat > notes.txt <<EOF\n$(rm -rf x)\nEOF", f"{DELETES}; {WRITES}; {EXPANDS}"),
+        ("python3 - > notes.txt <<EOF\nprint(1)\nEOF", f"{WRITES}; {HERE}"),
+        ("cat - <<EOF > notes.txt\nhello\nEOF", WRITES),
+        ("cat > notes.txt <<EOF && make\nx\nEOF", f"{WRITES}; {HERE}"),
+        # The file or the end of the document is not certain.
+        ("cat <<EOF\nhello\nEOF", HERE),
+        ("python3 - <<EOF\nprint(1)\nEOF", HERE),
+        ("cat > *.txt <<EOF\nhello\nEOF", HERE),
+        ("cat > notes.txt <<\\EOF\nhello\nEOF", HERE),
+        ("cat > notes.txt <<EOF\na\nEOF\ncat > b <<EOF\nb\nEOF", HERE),
+        ("cat > notes.txt <<EOF\na\nEOF\nls $X <<E\nE", HERE),
+        ("cat > notes.txt <<EOF\na\nEOF\nX=1 b", HERE),
+        ("cat > notes.txt <<EOF\n\tEOF\nEOF", HERE),
+        ("cat > notes.txt <<EOF\nEOF \nEOF", HERE),
+        ("cat > notes.txt <<EOF\nEO\\\nF\nevil\nEOF", HERE),
+    ],
+)
+def test_reason_names_the_file_that_a_here_document_is_written_to(command: str, reason: str) -> None:
+    verdict = judge_shell(command, REPO)
+    assert (verdict.verdict, verdict.rule, verdict.reason) == ("ask", "shell:not-plain", reason)
+
+
 @pytest.mark.parametrize("is_trusted", [True, False])
 def test_reasons_left_out_of_the_line_are_kept_worst_first(is_trusted: bool) -> None:
     command = "kill -9 1; sudo ls; git push -f; a; b; c; d; mv x y; rm -rf x; git tag -d v1"
