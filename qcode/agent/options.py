@@ -491,11 +491,11 @@ def _check_flags(options: Options) -> None:
         from qcode.safety.rules import parse_rule
     checked_limits(_option_values(options))
     if options.reasoning_effort is not None and options.reasoning_effort not in EFFORTS:
-        raise UsageError(f"--reasoning-effort must be one of {', '.join(EFFORTS)}")
+        raise UsageError(f"reasoning_effort must be one of {', '.join(EFFORTS)}, not {options.reasoning_effort!r}")
     if options.timeout is not None and not 0 < options.timeout < float("inf"):
-        raise UsageError("--timeout must be a number of seconds greater than 0")
+        raise UsageError(f"timeout must be a number of seconds greater than 0, not {options.timeout!r}")
     if options.wait_for_limit is not None and not options.wait_for_limit >= 0:
-        raise UsageError("--wait-for-limit must be a number of seconds")
+        raise UsageError(f"wait_for_limit must be a number of seconds, not {options.wait_for_limit!r}")
     if options.permission_prompt_tool not in (None, "stdio"):
         raise UsageError("--permission-prompt-tool must be stdio: a tool cannot decide approvals")
     if options.session_id is not None:

@@ -32,6 +32,23 @@ def test_context_needs_no_command_line(home: dict[str, str]) -> None:
     assert not context.is_attended
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "message"),
+    [
+        ("reasoning_effort", "zz", "reasoning_effort must be one of none, minimal, low, medium, high, max, not 'zz'"),
+        ("timeout", 0, "timeout must be a number of seconds greater than 0, not 0"),
+        ("wait_for_limit", -1, "wait_for_limit must be a number of seconds, not -1"),
+        ("max_turns", 0, "max_turns must be a whole number of at least 1, not 0"),
+    ],
+)
+def test_invalid_option_is_reported_by_the_name_of_its_field(
+    home: dict[str, str], field: str, value: object, message: str
+) -> None:
+    with pytest.raises(UsageError) as raised:
+        read(home, **{field: value})
+    assert str(raised.value) == message
+
+
 def test_provider_as_the_model_answers_a_turn_without_a_key_or_a_server(home: dict[str, str]) -> None:
     provider = ScriptedProvider([text_reply("hello there")])
 
