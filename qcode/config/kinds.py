@@ -367,12 +367,13 @@ def url() -> ValueKind:
     def convert(value: object) -> str:
         address = _line(value)
         parts = urlsplit(address)
-        if parts.scheme not in ("http", "https") or not parts.hostname or " " in address:
+        # `port` raises ValueError for `http://host:99999`.
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0 or " " in address:
             raise ValueError
         return address
 
     schema = {"type": "string", "pattern": "^ *https?://"}
-    return ValueKind("a URL that starts with http:// or https://", convert, schema=schema)
+    return ValueKind("a URL that starts with http:// or https:// and has a valid host and port", convert, schema=schema)
 
 
 def variable() -> ValueKind:

@@ -128,11 +128,14 @@ def host_of(url: str) -> str:
 
 def check_address(name: str, url: str) -> str:
     """Return `url` without a trailing slash. Raise `ProviderError` if it is not an HTTP address."""
-    parts = urlsplit(url.strip())
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ProviderError(
-            ErrorKind.BAD_REQUEST, f"invalid base URL for {name}: {url!r}; it must start with http:// or https://"
-        )
+    try:
+        parts = urlsplit(url.strip())
+        is_http = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:  # `http://[::1/v1`, `http://host:99999`
+        is_http = False
+    if not is_http:
+        hint = "it must start with http:// or https:// and have a valid host and port"
+        raise ProviderError(ErrorKind.BAD_REQUEST, f"invalid base URL for {name}: {url!r}; {hint}")
     return url.strip().rstrip("/")
 
 

@@ -236,7 +236,7 @@ def connect(
     address = base_url or spec.base_url
     # Amazon's address depends on the region, which its SDK determines.
     if address or spec.protocol != "bedrock":
-        address = check_address(spec.name, _complete_address(spec, address))
+        address = _complete_address(spec, address)
     connection = Connection(
         name=spec.name,
         base_url=strip_version(address) if spec.protocol in ("anthropic", "gemini") else address,
@@ -261,7 +261,8 @@ def _complete_address(spec: ProviderSpec, address: str) -> str:
     if not address:
         hint = f"set base_url under [providers.{spec.name}]"
         raise ProviderError(ErrorKind.BAD_REQUEST, f"{spec.name} needs a base URL: {hint}")
-    return azure.complete(address.strip()) if spec.protocol in _OPENAI and azure.is_azure(address) else address
+    address = check_address(spec.name, address)
+    return azure.complete(address) if spec.protocol in _OPENAI and azure.is_azure(address) else address
 
 
 def _key_headers(address: str, api_key: str, key_source: str) -> Mapping[str, str]:

@@ -43,12 +43,14 @@ def http_client(connection: Connection) -> httpx2.AsyncClient:
     """
     import httpx2
 
-    from qcode.text.proxies import is_loopback, proxy_problem
+    from qcode.text.proxies import has_valid_port, is_loopback, proxy_address, proxy_problem
 
     limits = connection.timeouts
     # CA files from the environment apply to every address, proxies from the environment not to loopback.
     context = tls_context(connection)
     try:
+        if not has_valid_port(proxy_address(connection.base_url, os.environ)):
+            raise ValueError
         return httpx2.AsyncClient(
             timeout=httpx2.Timeout(None, connect=limits.connect),
             verify=context,
@@ -219,6 +221,8 @@ def reason_of(error: Exception) -> str:
             return "the host name cannot be resolved; is this machine online?"
         if isinstance(cause, ConnectionRefusedError):
             return "connection refused; is the server running?"
+        if isinstance(cause, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
+            return "the server closed the connection; is the address right, with http or https?"
         if isinstance(cause, OSError) and cause.errno in (errno.ENETUNREACH, errno.EHOSTUNREACH):
             return "no network route to the host; is this machine online?"
     return str(error).partition("\n")[0][:200] or "no connection"

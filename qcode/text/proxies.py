@@ -21,6 +21,14 @@ def is_loopback(url: str) -> bool:
         return False
 
 
+def has_valid_port(url: str) -> bool:
+    """Return whether the port of `url` is missing or a number up to 65535. httpx2 also accepts a larger number."""
+    try:
+        return urlsplit(url).port != 0
+    except ValueError:
+        return False
+
+
 def proxy_variable(url: str, environ: Mapping[str, str]) -> str:
     """Return the name of the variable with the proxy for `url`, empty if the request uses none."""
     parts = urlsplit(url)

@@ -264,7 +264,7 @@ def _client(target: RequestTarget) -> tuple[str, httpx2.AsyncClient]:
 
     import httpx2
 
-    from qcode.text.proxies import proxy_address, proxy_problem, proxy_variable
+    from qcode.text.proxies import has_valid_port, proxy_address, proxy_problem, proxy_variable
 
     is_default_port = target.port == (443 if target.scheme == "https" else 80)
     url = f"{target.scheme}://{target.host}{'' if is_default_port else f':{target.port}'}"
@@ -272,6 +272,8 @@ def _client(target: RequestTarget) -> tuple[str, httpx2.AsyncClient]:
     proxy = proxy_address(url, proxies)
     variable = proxy_variable(url, os.environ)
     try:
+        if not has_valid_port(proxy):
+            raise ValueError
         client = httpx2.AsyncClient(
             verify=httpx2.create_ssl_context(), trust_env=False, proxy=proxy or None, timeout=MAX_FETCH_S
         )

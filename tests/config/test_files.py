@@ -180,6 +180,7 @@ MISTAKES = [
     ("[permissions]\nmode = 'bypass'", 2, "--permission-mode bypass"),
     ("[ui.keys]\n'app.quit' = 1", 2, 'ui.keys."app.quit" must be a string, not a number'),
     ("[providers.local]\nbase_url = 'localhost:8000'", 2, "starts with http:// or https://"),
+    ("[providers.local]\nbase_url = 'http://localhost:99999/v1'", 2, "has a valid host and port"),
     ("[providers.local]\napi_key_env = 'sk-canary'", 2, "must be the name of an environment variable, not a key"),
     ("[providers.local]\nheaders = { A = '' }", 2, "providers.local.headers.A must be a string"),
     ("[providers.local]", 1, 'providers.local needs a type: one of "openai"'),

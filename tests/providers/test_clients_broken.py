@@ -260,3 +260,20 @@ def test_missing_certificate_file_is_named_by_its_variable(protocol: str, monkey
         await provider.close()
 
     asyncio.run(main())
+
+
+@each_protocol
+def test_connection_that_the_server_closes_during_the_handshake_is_explained(protocol: str) -> None:
+    async def close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.close()
+
+    async def main() -> None:
+        async with await asyncio.start_server(close, "127.0.0.1", 0) as server:
+            provider = provider_at(protocol, f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+            with pytest.raises(ProviderError, match=r"TLS failed|closed the connection") as caught:
+                await collect(provider, protocol)
+            await provider.close()
+        assert caught.value.kind is ErrorKind.UNREACHABLE
+
+    asyncio.run(main())

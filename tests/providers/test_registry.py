@@ -74,7 +74,10 @@ def test_invalid_key_is_refused_without_showing_it(key: str) -> None:
     assert key not in caught.value.message
 
 
-@pytest.mark.parametrize("url", ["localhost:8000", "ftp://x", "http://", "not an address"])
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8000", "ftp://x", "http://", "not an address", "http://h:99999", "http://h:x", "http://[::1/v1"],
+)
 def test_invalid_address_is_refused(url: str) -> None:
     with pytest.raises(ProviderError, match="base URL") as caught:
         connect(PROVIDERS["ollama"], base_url=url)

@@ -332,10 +332,13 @@ def test_failure_of_the_proxy_names_its_variable(
     assert PASSWORD not in content
 
 
-def test_unusable_proxy_is_named_without_its_password(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("address", [f"http://me:{PASSWORD}/x@127.0.0.1:9", f"http://me:{PASSWORD}@127.0.0.1:99999"])
+def test_unusable_proxy_is_named_without_its_password(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for name in ("no_proxy", "NO_PROXY", "https_proxy"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("HTTPS_PROXY", f"http://me:{PASSWORD}/x@127.0.0.1:9")
+    monkeypatch.setenv("HTTPS_PROXY", address)
     content = run("https://docs.test/", tmp_path).content
     assert "the proxy in HTTPS_PROXY cannot be used" in content
     assert PASSWORD not in content

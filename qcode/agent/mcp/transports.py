@@ -23,7 +23,7 @@ from qcode.config.settings import McpServer
 from qcode.providers.sdk import reason_of
 from qcode.text.clean import single_spaced
 from qcode.text.numbers import exit_text
-from qcode.text.proxies import is_loopback, proxy_problem, proxy_variable
+from qcode.text.proxies import has_valid_port, is_loopback, proxy_address, proxy_problem, proxy_variable
 from qcode.tools.processes import end_program
 from qcode.values import dataclass
 
@@ -295,6 +295,8 @@ def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) ->
     headers = {**config.headers, "Accept-Encoding": "identity"}
     url = config.url or ""
     try:
+        if not has_valid_port(proxy_address(url, os.environ)):
+            raise ValueError
         return _client_class(proxy_variable(url, os.environ))(
             headers=headers,
             timeout=httpx2.Timeout(_CONNECT_S, read=None),

@@ -96,7 +96,12 @@ def test_refusal_of_the_proxy_is_one_line_with_its_variable(
 
 @pytest.mark.parametrize(
     "address",
-    [f"ftp://me:{PASSWORD}@127.0.0.1:9", f"http://me:{PASSWORD}/x@127.0.0.1:9", f"socks4://me:{PASSWORD}@127.0.0.1:9"],
+    [
+        f"ftp://me:{PASSWORD}@127.0.0.1:9",
+        f"http://me:{PASSWORD}/x@127.0.0.1:9",
+        f"socks4://me:{PASSWORD}@127.0.0.1:9",
+        f"http://me:{PASSWORD}@127.0.0.1:99999",
+    ],
 )
 def test_unusable_proxy_is_named_without_its_password(
     address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
