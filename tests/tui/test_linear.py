@@ -337,6 +337,13 @@ def test_tool_output_is_printed_at_its_end_and_shortened_if_long() -> None:
     assert lines.index("  line 0") > lines.index("Run finished: exit 0")
 
 
+def test_context_window_is_printed_without_a_bar() -> None:
+    lines = talk(ScriptedConversation(), "/context")
+    (total,) = [line for line in lines if " of 100k tokens" in line]
+    assert total == "2k of 100k tokens, 2%, estimated"
+    assert not any("░" in line for line in lines)
+
+
 def test_result_of_a_command_says_that_it_ran_outside_the_sandbox() -> None:
     finished = ToolFinished(call(), ToolOutcome("", summary="exit 0", sandbox="outside"), "done")
     lines = talk(ScriptedConversation([ToolStarted(call()), finished, ended()]), "x")

@@ -8,8 +8,8 @@ from qcode.text.numbers import tokens_text
 _BAR_WIDTH = 20
 
 
-def context_text(report: ContextReport) -> str:
-    """Return the parts of the context window with a bar, shares and advice."""
+def context_text(report: ContextReport, *, has_bar: bool = True) -> str:
+    """Return the parts of the context window with a bar, shares and advice. A screen reader needs no bar."""
     rows = [
         ("System prompt", report.system),
         ("Instructions", report.instructions),
@@ -21,11 +21,12 @@ def context_text(report: ContextReport) -> str:
         ("Free", report.free),
     ]
     filled = min(_BAR_WIDTH, round(report.used * _BAR_WIDTH / report.window)) if report.window else 0
-    bar = "█" * filled or ("▏" if report.used and report.window else "")
+    filled_bar = "█" * filled or ("▏" if report.used and report.window else "")
+    bar = f"{filled_bar}{'░' * (_BAR_WIDTH - len(filled_bar))}  " if has_bar else ""
     note = "" if report.is_window_known else " (assumed: the window of this model is unknown)"
     counted = "counted by the provider" if report.is_counted else "estimated"
     lines = [
-        f"{bar}{'░' * (_BAR_WIDTH - len(bar))}  {tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
+        f"{bar}{tokens_text(report.used)} of {tokens_text(report.window)} tokens, "
         f"{percent(report.used, report.window)}, {counted}{note}",
         "",
         *(f"{name:<14} {tokens_text(size):>6}  {percent(size, report.window):>4}" for name, size in rows),

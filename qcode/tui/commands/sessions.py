@@ -334,7 +334,8 @@ SESSIONS: tuple[Command, ...] = (
         "Show the context window",
         "Show what fills the context window.",
         lambda context, _: context.view.show_panel(
-            "Context", context_text(context.agent.conversation.context_report())
+            "Context",
+            context_text(context.agent.conversation.context_report(), has_bar=context.app is not None),
         ),
         ("context",),
     ),
