@@ -171,6 +171,7 @@ class ToolPicker(Picker):
 
     ENTER = "show details"
     HAS_DESCRIPTION = True
+    MAX_DESCRIPTION_ROWS = 2
 
     def __init__(self, tools: Sequence[OfferedTool]) -> None:
         self._tools = {tool.name: tool for tool in tools}

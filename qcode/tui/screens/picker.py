@@ -309,6 +309,8 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     """The width that the columns leave to the labels, unless all labels are narrower."""
     HAS_DESCRIPTION: ClassVar[bool] = False
     """Whether the description of the highlighted row is always shown, and not only if the list cuts details."""
+    MAX_DESCRIPTION_ROWS: ClassVar[int] = _MAX_DESCRIPTION_ROWS
+    """The rows reserved for the description at most: fewer if the user can open the whole text."""
     IS_QUESTION: ClassVar[bool] = False
     """Whether the title is a question with a few fixed answers, which need neither a filter nor a count."""
 
@@ -417,7 +419,8 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
         texts = [one_line(self.describe(row)) for row in self.rows]
         if not self.HAS_DESCRIPTION and not self.finder.cuts_details(width):
             texts = []
-        rows = min(max((len(break_text(text, width)) for text in texts if text), default=0), _MAX_DESCRIPTION_ROWS)
+        needed_rows = max((len(break_text(text, width)) for text in texts if text), default=0)
+        rows = min(needed_rows, self.MAX_DESCRIPTION_ROWS)
         self._description_rows = rows
         description.display, description.styles.height = rows > 0, rows
         if rows and self.row is not None:
