@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal, TypeAlias
 
 from rich.cells import cell_len
 from textual import events
@@ -19,7 +20,7 @@ from textual.widget import Widget
 from qcode.text.clean import one_line
 from qcode.text.match import match
 from qcode.tui.shared_widgets import chosen_style, overflow_mark
-from qcode.tui.transcript.line import shorten, shorten_at_words
+from qcode.tui.transcript.line import shorten, shorten_at_words, shorten_start, shorten_title
 
 _LABEL_SHARE = 0.6
 _SCREEN_SHARE, _LOW_SCREEN_SHARE = 0.55, 0.45
@@ -39,13 +40,22 @@ _CUT_TIME = re.compile(r" at…$")
 """Matches the word before a time that was cut: `added by you at…`."""
 
 
+LabelCut: TypeAlias = Literal["letters", "words", "start"]
+"""How a label is cut: anywhere, as in a command; between words, as in a title; or at its start, as in a path."""
+_CUTS: Mapping[LabelCut, Callable[[str, int], str]] = {
+    "letters": shorten,
+    "words": shorten_title,
+    "start": shorten_start,
+}
+
+
 @dataclass(frozen=True, slots=True)
 class PickerRow:
     """A row of a picker."""
 
     id: str
     label: str
-    """The first column."""
+    """The first column. `cut` tells how it is cut if it is too long."""
     detail: str = ""
     """A description in the last column. In a narrow list it is cut between words; a fact belongs in a cell."""
     is_current: bool = False
@@ -58,6 +68,7 @@ class PickerRow:
     """The heading under which the rows of one group are listed."""
     is_dim: bool = False
     """Whether to mute the row, because picking it needs another step first, such as a key."""
+    cut: LabelCut = "letters"
     names: tuple[str, ...] = ()
     """If the filter is the start of one of these names, the row comes before all others."""
 
@@ -271,9 +282,9 @@ class PickerList(Widget):
 
     def _line(self, line: int | str, widths: _ColumnWidths, width: int) -> Content:
         if isinstance(line, str):
-            return Content.styled(shorten(line, width), "bold $muted")
+            return Content.styled(shorten_title(line, width), "bold $muted")
         row, is_chosen = self.rows[line], line == self.index
-        label = self._underlined(shorten(row.label, widths.label))
+        label = self._underlined(_CUTS[row.cut](row.label, widths.label))
         style = chosen_style(self) if is_chosen else "$muted" if row.is_dim else ""
         content = Content.assemble(
             ("› " if is_chosen else "  ", "$text-accent"),

@@ -203,7 +203,8 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
         group = f"Turn {turn.position}: {plain_line(turn.text, 100) or '(empty)'}"
         for index, file in enumerate(turn.files):
             row_id = f"{turn.number}/{index}"
-            rows.append(PickerRow(row_id, visible(file.label), size_text(file), group=group, also=turn.text[:500]))
+            also = turn.text[:500]
+            rows.append(PickerRow(row_id, visible(file.label), size_text(file), group=group, also=also, cut="start"))
             if len(file.hunks) > 1:
                 rows += [hunk_row(f"{row_id}/{hunk.index}", hunk, group) for hunk in file.hunks]
     return rows

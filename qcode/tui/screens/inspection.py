@@ -145,7 +145,9 @@ class MemoryTargetPicker(MemoryFilePicker):
 
 
 def file_rows(files: Sequence[MemoryFile]) -> list[PickerRow]:
-    return [PickerRow(file.path, one_line(file.label), cells=(size_of(file), owner_of(file))) for file in files]
+    return [
+        PickerRow(file.path, one_line(file.label), cells=(size_of(file), owner_of(file)), cut="start") for file in files
+    ]
 
 
 class SkillCommandPicker(Picker):

@@ -134,7 +134,7 @@ def message_row(message: RewindPoint, turn: int, time: str) -> PickerRow:
     more = f" +{len(names) - _MAX_SHOWN_FILES}" if len(names) > _MAX_SHOWN_FILES else ""
     files = ", ".join(names[:_MAX_SHOWN_FILES]) + more
     label = plain_line(message.text, 120) or "(empty)"
-    return PickerRow(str(message.number), label, files, cells=(f"turn {turn}", time))
+    return PickerRow(str(message.number), label, files, cells=(f"turn {turn}", time), cut="words")
 
 
 def doubt_lines(doubts: Sequence[FilePlan], width: int) -> Content:

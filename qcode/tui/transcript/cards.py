@@ -22,7 +22,18 @@ from qcode.tools.output import OMISSION
 from qcode.tui.transcript.ansi import PLAIN_PEN, Pen, has_sequences, pen_after, styled_spans
 from qcode.tui.transcript.diff import DiffRow, parse_diff, render_diff
 from qcode.tui.transcript.entries import Foldable
-from qcode.tui.transcript.line import Line, Span, crop, expand_tabs, prefix, style_of, tidy, tidy_keeping_tabs, wrap
+from qcode.tui.transcript.line import (
+    Line,
+    Span,
+    crop,
+    expand_tabs,
+    prefix,
+    shorten_start,
+    style_of,
+    tidy,
+    tidy_keeping_tabs,
+    wrap,
+)
 
 CardState: TypeAlias = Literal[ShownState, "writing", "waiting", "running", "stopped"]
 STATES = get_args(CardState)
@@ -62,6 +73,8 @@ _VERB_CELLS = max(map(len, VERBS.values()))
 
 
 _READ_TOOLS = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
+_PATH_TOOLS = frozenset({"read", "ls"})
+"""The argument of these tools is a path, of which the end tells more than the beginning."""
 _HEAD, _TAIL = 3, 5
 """The number of lines of output at its start and end that a folded card shows."""
 _DIFF_HEAD, _DIFF_TAIL = 24, 6
@@ -172,6 +185,7 @@ class Card(Foldable):
         self.is_read_only = is_read_only(name)
         """Whether the folded card is one row, because only the model reads its output."""
         self._argument = tidy(argument)
+        self._crop_argument = shorten_start if name in _PATH_TOOLS else crop
         self._clock = clock
         self._started_at: float | None = None
         self._seconds: float | None = None
@@ -368,7 +382,8 @@ class Card(Foldable):
         # The icon and a blank, and a blank before the argument, take 3 cells.
         available_width = width - 3 - cell_len(self._name) - cell_len(status)
         if self._argument and available_width > 1:
-            spans.append((f" {crop(self._argument.replace(chr(10), ' '), available_width)}", style_of("card-argument")))
+            argument = self._crop_argument(self._argument.replace("\n", " "), available_width)
+            spans.append((f" {argument}", style_of("card-argument")))
         if status:
             spans.append((status, style_of("card-failed" if self._slot() == "card-failed" else "dim")))
         return Line(tuple(spans), lead=2)

@@ -411,9 +411,12 @@ def shorten_start(path: str, width: int) -> str:
     line = one_line(path, len(path))
     if cell_len(line) <= width:
         return line
-    return "…" + chop_cells(line[::-1], max(1, width - 1))[0][::-1]
+    end = chop_cells(line[::-1], max(1, width - 1))[0][::-1]
+    # Begin with a complete name, unless that leaves less than half of the width.
+    return "…" + end[max(0, end.find("/", 0, len(end) // 2)) :]
 
 
+_MIN_KEPT_SHARE = 0.6
 _PART_ENDS = re.compile(r"(?=[.,;:]? · |[.,;:] )")
 _WORD_ENDS = re.compile(r"(?=[.,;:]? )")
 
@@ -446,6 +449,12 @@ def shorten_at_words(text: str, width: int) -> str:
     words = [f"{line[: match.start()]}…" for match in _WORD_ENDS.finditer(line)]
     fitting = (part for part in (*reversed(parts), *reversed(words)) if cell_len(part) <= width)
     return next(fitting, "") or shorten(line, width)
+
+
+def shorten_title(text: str, width: int) -> str:
+    """Return `text` as `shorten` does, but cut it between words, unless a long word would leave much of it out."""
+    words = shorten_at_words(text, width)
+    return words if cell_len(words) > _MIN_KEPT_SHARE * width else shorten(text, width)
 
 
 def shorten_to_rows(text: str, width: int, max_rows: int) -> str:

@@ -227,6 +227,12 @@ def test_output_colors_continue_across_rows_and_other_sequences_are_removed() ->
     assert "FAILED a" in card.source()
 
 
+def test_narrow_card_keeps_the_name_of_the_file() -> None:
+    card = Card("read", "src/shop/checkout/api/cart.py", Clock())
+    card.change(CardUpdate(state="done", summary="120 lines"))
+    assert rows(card, 40) == ["✓ Read   …/api/cart.py  120 lines"]
+
+
 def test_redrawn_line_shows_its_last_state_in_its_colors() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="\x1b[31m" + "fetching a.whl" + "\x1b[0m\r\x1b[32mfetched "))
