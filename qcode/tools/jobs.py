@@ -50,7 +50,7 @@ class Job:
     is_stopping: bool = False
     """Whether the user or the model stops the command. Otherwise it is stopped only because qcode ends."""
     task: asyncio.Task[None] | None = None
-    has_news: asyncio.Event = field(default_factory=asyncio.Event)
+    is_readable: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there is unread output, and after the command has ended."""
     _file: int | None = None
     _stored_bytes: int = 0
@@ -75,7 +75,7 @@ class Job:
         text = self._decoder.decode(data)
         self._append_output(text)
         self.unread += text
-        self.has_news.set()
+        self.is_readable.set()
         excess = len(self.unread) - self.limit
         if excess > 0:
             self.unread = self.unread[excess:]
@@ -92,7 +92,7 @@ class Job:
         text, dropped = self.unread, self.dropped_chars
         self.unread, self.dropped_chars = "", 0
         if self.is_running:
-            self.has_news.clear()
+            self.is_readable.clear()
         return self._with_omission(text, dropped)
 
     def latest(self) -> str:
@@ -196,7 +196,7 @@ class Jobs:
     def _end(self, job: Job) -> None:
         if job.is_running:
             job.problem = "stopped"  # the task was cancelled before its first step
-            job.has_news.set()
+            job.is_readable.set()
             job.close()
         self._report(job)
 
@@ -248,5 +248,5 @@ async def _follow(job: Job, begin: Callable[[], Awaitable[ProcessExit]]) -> None
         job.problem = "stopped"
         raise
     finally:
-        job.has_news.set()
+        job.is_readable.set()
         job.close()

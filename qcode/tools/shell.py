@@ -402,11 +402,11 @@ def _named_job(jobs: Jobs, arguments: Arguments) -> Job:
 
 
 async def _read_job(job: Job, wait_s: float) -> ToolOutcome:
-    if wait_s > 0 and not job.has_news.is_set():
+    if wait_s > 0 and not job.is_readable.is_set():
         # Not `asyncio.wait_for`, which loses a cancellation that comes together with the event on Python 3.11.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(wait_s):
-                await job.has_news.wait()
+                await job.is_readable.wait()
     text = job.read()
     return ToolOutcome(f"{text or '[no new output]'}\n[{_job_line(job)}]", summary=f"job {job.number} {job.state}")
 

@@ -77,7 +77,7 @@ class MainWidgets:
         self.aside = AsidePanel(clock, id="aside")
         self.todos = TodoPanel(id="todos")
         self.queue = Queue(id="queued")
-        self.new_text = NewTextRow(self.transcript, id="news")
+        self.new_text = NewTextRow(self.transcript, id="new-text")
         lists = (self.todos, self.queue, self.menu, self.history)
         return self.search, self.approval, self.help, self.aside, *lists, self.new_text
 

@@ -298,7 +298,7 @@ class Typing(Typed):
         if line == "START":
             job = start(self._jobs, WAITING, self._folder)
             while not job.recent:
-                await job.has_news.wait()
+                await job.is_readable.wait()
             return ""
         if line == "END":
             job = self._jobs.all[-1]

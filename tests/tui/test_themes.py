@@ -43,7 +43,7 @@ TEXT_SLOTS = (
     *("welcome", "user", "user-mark", "thinking", "thinking-title", "mark", "dim", "notice-info", "notice-warning"),
     *("notice-error", "heading", "link", "target", "quote", "bullet", "code", "code-block", "card-argument"),
     *("card-running", "card-done", "card-failed", "card-denied", "output", "diff-add", "diff-remove", "diff-hunk"),
-    *("news", "found"),
+    *("new-text", "found"),
 )
 """Slots of readable text."""
 
@@ -59,7 +59,7 @@ APART = (
     ("", "heading", "link", "code", "quote", "strong", "emphasis", "strike"),
     ("user", "", "thinking"),
     ("heading", "heading-1"),
-    ("found", "news", ""),
+    ("found", "new-text", ""),
     ("old", ""),
 )
 """Slots that must look different; the empty one is plain text."""
@@ -144,7 +144,7 @@ ON_GROUNDS = (
     *(("user-band", user) for user in ("user", "user-mark")),
     ("chosen",),
     ("found",),
-    ("news",),
+    ("new-text",),
 )
 
 

@@ -129,7 +129,7 @@ class LanguageServer:
         self._version = 0
         self._capabilities: Mapping[str, Any] = {}
         self._progress: set[str] = set()
-        self._has_news = asyncio.Event()  # new diagnostics, the end of some progress, or a failure
+        self._has_report = asyncio.Event()  # new diagnostics, the end of some progress, or a failure
         self._checked_uri = ""
         self._last_diagnostics: tuple[int | None, object] | None = None  # with the version of the text, if reported
         self._modified_at: dict[str, int | None] = {}  # the modification times of the checked files, None if deleted
@@ -252,7 +252,7 @@ class LanguageServer:
                 answer.set_exception(LanguageServerError(self.failure))
                 answer.exception()  # retrieved, so that asyncio does not log it
         self._answers.clear()
-        self._has_news.set()
+        self._has_report.set()
 
     # Messages
 
@@ -300,7 +300,7 @@ class LanguageServer:
         elif method == "textDocument/publishDiagnostics" and values.get("uri") == self._checked_uri:
             version = values.get("version")
             self._last_diagnostics = (version if isinstance(version, int) else None, values.get("diagnostics"))
-            self._has_news.set()
+            self._has_report.set()
         elif method == "$/progress":
             self._note_progress(str(values.get("token")), values.get("value"))
 
@@ -310,7 +310,7 @@ class LanguageServer:
             self._progress.add(token)
         elif kind == "end":
             self._progress.discard(token)
-            self._has_news.set()
+            self._has_report.set()
 
     def _reply(self, number: int | str, method: str, params: Mapping[str, Any]) -> None:
         """Answer a request of the server. Requests to change or show something are declined."""
@@ -331,7 +331,7 @@ class LanguageServer:
             return
         self._send({"id": number, "result": answers[method]()})
         if method == "workspace/diagnostic/refresh":
-            self._has_news.set()
+            self._has_report.set()
 
     def _configuration(self, params: Mapping[str, Any]) -> list[Any]:
         items = params.get("items")
@@ -413,7 +413,7 @@ class LanguageServer:
     async def _pull_diagnostics(self, uri: str) -> object:
         """Request diagnostics, again for as long as the server is busy with the project or reports a change."""
         while True:
-            self._has_news.clear()
+            self._has_report.clear()
             was_busy = bool(self._progress)
             try:
                 result = await self._request("textDocument/diagnostic", {"textDocument": {"uri": uri}})
@@ -425,18 +425,18 @@ class LanguageServer:
             if not was_busy and not self._progress and not await self._has_new_report(QUIET_S):
                 return result.get("items") if isinstance(result, dict) else None
             while self._progress and not self.failure:
-                self._has_news.clear()
-                await self._has_news.wait()
+                self._has_report.clear()
+                await self._has_report.wait()
 
     async def _published_diagnostics(self, version: int) -> object:
         """Wait for published diagnostics of this version that stay unchanged, from a server that is not busy."""
         while True:
             if self.failure:
                 raise LanguageServerError(self.failure)
-            self._has_news.clear()
+            self._has_report.clear()
             published = self._last_diagnostics
             if published is None or published[0] not in (None, version) or self._progress:
-                await self._has_news.wait()
+                await self._has_report.wait()
                 continue
             if not await self._has_new_report(QUIET_UNVERSIONED_S if published[0] is None else QUIET_S):
                 return published[1]
@@ -445,7 +445,7 @@ class LanguageServer:
         """Return whether the server reports something within this time."""
         try:
             async with asyncio.timeout(seconds):
-                await self._has_news.wait()
+                await self._has_report.wait()
         except TimeoutError:
             return False
         return True

@@ -31,15 +31,15 @@ class NewTextRow(Widget):
         """The key that scrolls to the end, such as `Ctrl+End`."""
 
     def on_mount(self) -> None:
-        self.watch(self._transcript, "shows_news_label", self._set_shown)
+        self.watch(self._transcript, "shows_new_text", self._set_shown)
 
     def _set_shown(self, is_needed: bool) -> None:
         self.display = is_needed
-        set_screen_class(self.screen, "-news", is_needed, "#prompt-row")
+        set_screen_class(self.screen, "-new-text", is_needed, "#prompt-row")
 
     def on_click(self) -> None:
         self._transcript.scroll_end(animate=False)
 
     def render(self) -> Text:
         label = " · ".join(filter(None, ("new text below", self.key)))
-        return Text(crop(f" ↓ {label} ", self.size.width), self._transcript.palette.style(style_of("news")))
+        return Text(crop(f" ↓ {label} ", self.size.width), self._transcript.palette.style(style_of("new-text")))

@@ -87,7 +87,7 @@ SLOT_STYLES: dict[str, SlotStyle] = {
     "diff-remove-word": SlotStyle(background="error", background_share=35),
     "diff-hunk": SlotStyle("text-muted"),
     "diff-number": SlotStyle("text-muted"),
-    "news": SlotStyle("background", background="accent", attributes="bold"),  # the label of new text below the view
+    "new-text": SlotStyle("background", background="accent", attributes="bold"),  # the label of new text below the view
     "found": SlotStyle("background", background="warning"),  # a match of the search
     "choice": SlotStyle("accent", attributes="bold"),  # the highlighted option of a question
     "chosen": SlotStyle(background="accent", background_share=28),  # the marked card
@@ -137,7 +137,7 @@ _STYLES_TERMINAL_THEME: dict[str, SlotStyle] = {
     "diff-remove": SlotStyle("error", attributes="not dim"),
     "diff-add-word": SlotStyle(attributes="reverse"),
     "diff-remove-word": SlotStyle(attributes="reverse"),
-    "news": SlotStyle("accent", attributes="reverse bold"),
+    "new-text": SlotStyle("accent", attributes="reverse bold"),
     "found": SlotStyle("warning", attributes="reverse"),
     "chosen": SlotStyle(attributes="reverse"),
 }
@@ -151,7 +151,7 @@ _STYLES_NO_COLOR: dict[str, SlotStyle] = {
     "code": SlotStyle(attributes="bold"),
     "choice": SlotStyle(attributes="reverse bold"),
     "risk": SlotStyle(attributes="bold underline"),
-    "news": SlotStyle(attributes="reverse bold"),
+    "new-text": SlotStyle(attributes="reverse bold"),
     "found": SlotStyle(attributes="reverse"),
 }
 

@@ -45,8 +45,8 @@ class Pane(ScrollView):
 
     DEFAULT_CSS = CSS
 
-    shows_news_label: var[bool] = var(False)
-    """The value of `has_news` in the last frame. The label above the prompt watches it."""
+    shows_new_text: var[bool] = var(False)
+    """The value of `has_new_text` in the last frame. The label above the prompt watches it."""
 
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(id=id, classes=classes)
@@ -79,7 +79,7 @@ class Pane(ScrollView):
         return replace(self._reading_position) if self._reading_position is not None else None
 
     @property
-    def has_news(self) -> bool:
+    def has_new_text(self) -> bool:
         """Whether text arrived below the view while the user was reading elsewhere."""
         return self._reading_position is not None and self.content.arrivals != self._seen_arrivals
 
@@ -281,7 +281,7 @@ class Pane(ScrollView):
             top = max(0, first - round(self.scroll_y))
             if top < self.size.height:
                 self.refresh(Region(0, top, self.text_width, self.size.height - top))
-        self.shows_news_label = self.has_news
+        self.shows_new_text = self.has_new_text
         self.after_changes()
 
     def _find_target_row(self, is_resized: bool) -> int:

@@ -191,7 +191,7 @@ def test_notice_below_the_view_is_no_news_but_a_card_and_an_error_are() -> None:
         transcript = app.transcript
         fill(transcript, 20)
         await settle(app, pilot)
-        told = []
+        shown = []
         additions: tuple[Callable[[], object], ...] = (
             lambda: transcript.add_notice("info", "Job 1 ended."),
             lambda: transcript.add_notice("info", "Job 1 ended."),
@@ -204,8 +204,8 @@ def test_notice_below_the_view_is_no_news_but_a_card_and_an_error_are() -> None:
             await settle(app, pilot)
             add()
             await settle(app, pilot)
-            told.append(transcript.shows_news_label)
-        assert told == [False, False, True, True]
+            shown.append(transcript.shows_new_text)
+        assert shown == [False, False, True, True]
 
     play(scene)
 
@@ -217,13 +217,13 @@ def test_new_text_below_view_is_indicated_until_scrolled_to() -> None:
         await settle(app, pilot)
         transcript.scroll_page_up()
         await settle(app, pilot)
-        told = [transcript.shows_news_label]
+        shown = [transcript.shows_new_text]
         transcript.append_text("more")
         await settle(app, pilot)
-        told.append(transcript.shows_news_label)
+        shown.append(transcript.shows_new_text)
         transcript.scroll_end()
         await settle(app, pilot)
-        told.append(transcript.shows_news_label)
-        assert told == [False, True, False]
+        shown.append(transcript.shows_new_text)
+        assert shown == [False, True, False]
 
     play(scene)
