@@ -45,7 +45,7 @@ class ScriptedKeysService(KeysService):
     async def local_models(self) -> Mapping[str, str]:
         return {"ollama": "qwen3:8b"}
 
-    async def check(self, name: str, typed: str) -> CheckedKey:
+    async def check_typed_key(self, name: str, typed: str) -> CheckedKey:
         self.asked.append((name, typed))
         self.reached.set()
         await self.opened.wait()

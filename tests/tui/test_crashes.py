@@ -129,9 +129,9 @@ async def _line(line: str, output: Callable[[str], None]) -> ToolOutcome:
 class Waiting(ScriptedKeysService):
     """Waits before it checks a key and before it stores one."""
 
-    async def check(self, name: str, typed: str) -> CheckedKey:
+    async def check_typed_key(self, name: str, typed: str) -> CheckedKey:
         await asyncio.sleep(0)
-        return await super().check(name, typed)
+        return await super().check_typed_key(name, typed)
 
     async def save_key(self, name: str, checked: CheckedKey) -> tuple[str, ...]:
         await asyncio.sleep(0)

@@ -119,15 +119,15 @@ Group: TypeAlias = Literal["popular", "local", "other"]
 
 @dataclass(frozen=True, slots=True)
 class ProviderChoice:
-    """A provider that can be chosen in the setup."""
+    """A provider in the list of the setup screen."""
 
     name: str
     state: str = ""
-    """Describes the credential, empty if there is none."""
+    """The state of the credential, such as `needs no key`; empty if there is none."""
     takes_key: bool = True
-    """Whether a key can be entered."""
+    """False: the provider finds its credential without a key, such as Amazon Bedrock."""
     is_ready: bool = False
-    """Whether the provider works without entering a key."""
+    """The provider works without entering a key."""
     title: str = ""
     """The name for display."""
     hint: str = ""
@@ -187,12 +187,12 @@ _GROUPS: tuple[Group, ...] = ("popular", "local", "other")
 
 @dataclass(frozen=True, slots=True)
 class CheckedKey:
-    """A key that the host did not reject."""
+    """A key that the provider did not reject."""
 
     key: Secret | None
     """None for the credential that is already in use."""
     is_accepted: bool = True
-    """False if the host gave no clear answer, for the reason in `note`."""
+    """False if the provider gave no clear answer; `note` has the reason."""
     note: str = ""
     models: tuple[str, ...] = ()
     """The models that the host listed."""
@@ -327,10 +327,10 @@ _ACCEPTED_KINDS = (ErrorKind.QUOTA, ErrorKind.RATE_LIMIT)
 
 @dataclass(frozen=True, slots=True)
 class KeyVerdict:
-    """The verdict of the host on a key. `CheckedKey` is a key with an acceptable verdict."""
+    """The answer of the provider about a key. `CheckedKey` is a key that it did not refuse."""
 
     verdict: Literal["accepted", "refused", "unknown"]
-    """`unknown`: the host could not be reached, or gave no clear answer."""
+    """`unknown`: the provider could not be reached, or gave no clear answer."""
     note: str = ""
     """One line without the key; empty if the key is valid without restrictions."""
     models: tuple[str, ...] = ()
@@ -390,8 +390,8 @@ def login_lines(keys: Keys, spec: ProviderSpec, stored: StoredKey, note: str, *,
     return tuple(lines)
 
 
-async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret | None) -> KeyVerdict:
-    """Check `key` with the host of `spec`; None checks the current credential, if the host needs one."""
+async def connect_and_check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret | None) -> KeyVerdict:
+    """Check `key` with the provider `spec`; None checks the current credential, if the provider needs one."""
     address, source = address_of(spec, settings, keys.env)
     value, key_source = (key.reveal(), "") if key is not None else keys.key_of(spec)
     if key is None and (failure := keys.failure_of(spec)):
@@ -406,7 +406,7 @@ async def check(settings: Settings, keys: Keys, spec: ProviderSpec, key: Secret 
     return await check_key(provider, spec.key_path)
 
 
-def store(keys: Keys, spec: ProviderSpec, key: Secret) -> StoredKey:
+def store_key(keys: Keys, spec: ProviderSpec, key: Secret) -> StoredKey:
     """Store the key; raise `KeyStoreError` if the key file cannot be written."""
     if keys.store is None:
         raise KeyStoreError("keys cannot be stored here")
@@ -429,19 +429,19 @@ class KeysService:
 
     @property
     def is_first(self) -> bool:
-        """Whether this is a first start without a key: the setup screen then opens automatically."""
+        """Return whether this is the first start and there is no key, so that the setup screen opens automatically."""
         return self._is_first
 
     @property
     def wants_theme(self) -> bool:
-        """Whether the user has not chosen a theme yet."""
+        """Return whether the user has not chosen a theme yet."""
         return not self._context.settings.ui.theme and not self._choices.theme
 
     def choices(self) -> tuple[ProviderChoice, ...]:
         """Return the providers by group: popular ones, local servers, the others."""
         specs = known_specs(self._context.settings)
         names = (*_POPULAR, *(name for name in specs if name not in _POPULAR and name != "demo"))
-        providers = [self._describe_choice(self._choice(specs[name]), specs[name]) for name in names if name in specs]
+        providers = [self._with_texts(self._bare_choice(specs[name]), specs[name]) for name in names if name in specs]
         return tuple(sorted(providers, key=lambda choice: _GROUPS.index(choice.group)))
 
     async def local_models(self) -> Mapping[str, str]:
@@ -453,7 +453,8 @@ class KeysService:
         servers = await find_local_servers(configured=filter(_is_local_server, configured))
         return {spec.name: model for spec, model in servers}
 
-    def _describe_choice(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
+    def _with_texts(self, choice: ProviderChoice, spec: ProviderSpec) -> ProviderChoice:
+        """Return `choice` with its title, hint, key page and group."""
         description = _PROVIDER_TEXTS.get(choice.name, _ProviderText(choice.name, spec.base_url))
         group: Group = "local" if _is_local_server(spec) else "other"
         group = "popular" if choice.name in _POPULAR else group
@@ -465,15 +466,15 @@ class KeysService:
         """Return the names of the providers that can be connected."""
         return tuple(choice.name for choice in self.choices())
 
-    async def check(self, name: str, typed: str) -> CheckedKey:
-        """Check the typed or pasted key with the host of provider `name`; raise `ValueError` with one line."""
+    async def check_typed_key(self, name: str, typed: str) -> CheckedKey:
+        """Check the typed or pasted key with the provider `name`; raise `ValueError` with one line."""
         settings, keys, spec = self._context.settings, self._context.keys, self._spec(name)
         key: Secret | None = None
-        if typed.strip() or not self._choice(spec).is_ready:
+        if typed.strip() or not self._bare_choice(spec).is_ready:
             key = Secret(read_key(typed, spec, address_of(spec, settings, keys.env)[0]))
             redact_in_crash_reports(key)
             keys.add_known_key(key)
-        checked = await check(settings, keys, spec, key)
+        checked = await connect_and_check(settings, keys, spec, key)
         if checked.verdict == "refused" or (key is None and checked.verdict == "unknown"):
             raise ValueError(checked.note)
         models = () if registry.finds_credentials(spec) else checked.models
@@ -485,7 +486,7 @@ class KeysService:
         if key is None:
             return ()
         try:
-            stored = await run_in_thread(lambda: store(keys, spec, key))
+            stored = await run_in_thread(lambda: store_key(keys, spec, key))
         except KeyStoreError as error:
             raise ValueError(str(error)) from None
         return login_lines(keys, spec, stored, checked.note, is_accepted=checked.is_accepted)
@@ -512,7 +513,8 @@ class KeysService:
     def _spec(self, name: str) -> ProviderSpec:
         return known_specs(self._context.settings)[name]
 
-    def _choice(self, spec: ProviderSpec) -> ProviderChoice:
+    def _bare_choice(self, spec: ProviderSpec) -> ProviderChoice:
+        """Return the choice with the state of its credential, but without texts for display."""
         settings, keys = self._context.settings, self._context.keys
         if not registry.takes_key(spec):
             source_name = registry.credential_of(spec, keys.env)
@@ -529,5 +531,5 @@ class KeysService:
 
 
 def _is_local_server(spec: ProviderSpec) -> bool:
-    """Whether the server of a provider is on this machine or in its network."""
+    """Return whether the server of a provider is on this machine or in its network."""
     return bool(spec.base_url) and is_local(spec.base_url)

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from qcode.agent.choices import Choices
-from qcode.agent.keys.connect import check
+from qcode.agent.keys.connect import connect_and_check
 from qcode.agent.models.client import facts_of
 from qcode.agent.models.limits import LimitStore
 from qcode.agent.models.selection import address_of, default_of, known_specs, needs_key, source_text
@@ -88,7 +88,7 @@ class ModelsService:
         else:
             # A slow keyring must not block the screen.
             await run_in_thread(lambda: keys.key_of(spec))
-            names = (await check(settings, keys, spec, None)).models
+            names = (await connect_and_check(settings, keys, spec, None)).models
         learned = self._limits.all_knowledge()
         return tuple(self._model(spec, name, learned) for name in sorted(names, key=version_order, reverse=True))
 

@@ -13,12 +13,12 @@ from qcode.agent.crash import redact_in_crash_reports
 from qcode.agent.keys.connect import (
     CredentialRow,
     KeyVerdict,
-    check,
+    connect_and_check,
     credential_row,
     credential_rows,
     login_lines,
     read_key,
-    store,
+    store_key,
 )
 from qcode.agent.keys.keys import ATTENDED_S, LOGIN_PREFIX, UNATTENDED_S, Keys, key_commands, key_store
 from qcode.agent.models.selection import address_of, known_specs, needs_key
@@ -132,12 +132,16 @@ def _login(context: AuthContext, spec: ProviderSpec, *, is_checked: bool) -> int
         write_stdout(f"{spec.name} needs no key; nothing was stored\n")
         return 0
     redact_in_crash_reports(key)
-    checked = asyncio.run(check(context.settings, context.keys, spec, key)) if is_checked else KeyVerdict("unknown")
+    checked = (
+        asyncio.run(connect_and_check(context.settings, context.keys, spec, key))
+        if is_checked
+        else KeyVerdict("unknown")
+    )
     if checked.verdict == "refused":
         raise QcodeError(
             f"{checked.note}; nothing was stored (use --no-check to store it without a check)", ExitCode.NO_CREDENTIAL
         )
-    stored = store(context.keys, spec, key)
+    stored = store_key(context.keys, spec, key)
     is_accepted = checked.verdict == "accepted"
     write_stdout("\n".join((*login_lines(context.keys, spec, stored, checked.note, is_accepted=is_accepted), "")))
     return 0

@@ -272,7 +272,7 @@ class ConnectScreen(Screen[ConnectResult]):
     async def _check_and_save(self, typed: str) -> None:
         name = self._choice.name
         try:
-            checked = await self._keys_service.check(name, typed)
+            checked = await self._keys_service.check_typed_key(name, typed)
             # From here on Esc does nothing: interrupted storing could leave a partial key.
             self._is_storing = True
             self._lines += await self._keys_service.save_key(name, checked)
