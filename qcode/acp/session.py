@@ -22,7 +22,7 @@ from qcode.acp.settings import SessionSettings
 from qcode.acp.updates import MAX_CHUNK, ClientFeatures, TurnView, chunk, replay, usage_update
 from qcode.acp.wire import AUTH_REQUIRED, INTERNAL_ERROR, EditorWire, MethodResult, WireError
 from qcode.agent.agent import Agent
-from qcode.agent.outcomes import shortfall, summary
+from qcode.agent.outcomes import incomplete_reason, summary
 from qcode.agent.permissions import why_not_read
 from qcode.agent.sessions.replay import ReplayedPrompt, ReplayItem, replay_messages
 from qcode.protocol.approvals import LIMIT_ID, CallApproval, Decision, Deny, ServerApproval, TurnOptions
@@ -388,7 +388,7 @@ class EditorSession:
         if self.agent.context.options.verbose:
             sys.stderr.write(f"qcode: {self.session_id}: {ended.outcome}, {summary(ended)}\n")
         if ended.outcome is Outcome.ERROR:
-            return _failure(ended.error, shortfall(ended, note))
+            return _failure(ended.error, incomplete_reason(ended, note))
         provider, _, name = model.partition("/")
         metadata: JsonObject = {
             "rawStopReason": ended.raw_stop,
@@ -411,7 +411,7 @@ class EditorSession:
         }
         if ended.signals:
             metadata["signals"] = [{"name": signal.name, "arguments": signal.arguments} for signal in ended.signals]
-        why = shortfall(ended, note)
+        why = incomplete_reason(ended, note)
         if why:
             metadata["shortfall"] = one_line(why, 1_000)
         if notices:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from qcode.agent.context.clipboard import Clip
     from qcode.agent.context.file_index import FileIndex
-    from qcode.agent.context.memory import Memory
+    from qcode.agent.context.memory import InstructionFiles
     from qcode.agent.context.pictures import Picture
     from qcode.agent.context.system_prompt import Prompts
     from qcode.agent.conversation import Conversation
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from qcode.agent.keys.connect import KeysService
     from qcode.agent.mcp.servers import Servers
     from qcode.agent.mcp.spec import ServerSpec
-    from qcode.agent.models.asides import Asides
     from qcode.agent.models.client import ModelClient
     from qcode.agent.models.offered import ModelsService
     from qcode.agent.models.selection import Selection
+    from qcode.agent.models.side_questions import SideQuestions
     from qcode.agent.offered_tools import OfferedTool
     from qcode.agent.permissions import Permissions
     from qcode.agent.programs.own_tools import FunctionTool
@@ -92,7 +92,7 @@ class Agent:
         self.context: RunContext = context
         self.selection = selection
         self.permissions = parts.permissions
-        self.memory: Memory = parts.memory
+        self.memory: InstructionFiles = parts.memory
         self.prompts: Prompts = parts.prompts
         self.provider: Provider = parts.provider
         self.toolbox = parts.toolbox
@@ -265,10 +265,10 @@ class Agent:
         return SessionLibrary(self.conversation, store, self.context.folder, self._clients)
 
     @cached_property
-    def asides(self) -> Asides:
-        from qcode.agent.models.asides import Asides
+    def side_questions(self) -> SideQuestions:
+        from qcode.agent.models.side_questions import SideQuestions
 
-        return Asides(self.conversation, self.context.options.budget_usd)
+        return SideQuestions(self.conversation, self.context.options.budget_usd)
 
     @property
     def servers(self) -> Servers | None:

@@ -185,12 +185,12 @@ class Conversation:
     @property
     def takes_images(self) -> bool:
         """Whether images may be sent: False if the model is known not to support them."""
-        return self.client.model.facts.images is not False
+        return self.client.model.facts.can_read_images is not False
 
     @property
     def thinks(self) -> bool:
         """Whether the model is known to support reasoning."""
-        return self.client.model.facts.thinking
+        return self.client.model.facts.can_think
 
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
@@ -220,7 +220,7 @@ class Conversation:
         self._use_client(borrowed)
         self._turn_options = options
         self._clients.note_prompt(prompt)
-        attached = self.attachments.take_blocks(prompt, attached, options.foreign)
+        attached = self.attachments.take_blocks(prompt, attached, options.external_spans)
         blocks = self._toolbox.with_instructions_of_files(attached)
         message = Message("user", (*context, *blocks, Text(prompt)))
         async with aclosing(self._run(UserSubmitted(message), prompt, options, opening)) as events:
@@ -537,14 +537,14 @@ class Conversation:
         settings = self._turn_settings(self._clients.small(), self._turn_options)
         return ModelSwitched(client.known_model(), settings, self._counter, skipped), client.observed
 
-    def _attach_mentions(self, typed: str, foreign: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
+    def _attach_mentions(self, typed: str, external_spans: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
         """Return the files that a prompt mentions, and problems. Piped text in an unattended run mentions none."""
         if not self._context.is_attended or not self._turn_options.finds_files:
             return (), ()
         from qcode.agent.context.attachments import attach_mentions
 
         why_not, is_other = partial(why_not_read, self.policy), self._toolbox.names_resource
-        return attach_mentions(typed, self._context.folder, foreign, why_not, is_other)
+        return attach_mentions(typed, self._context.folder, external_spans, why_not, is_other)
 
     def _subagents_of_turn(self, tool: SubagentTool) -> Subagents:
         """Return the sub-agents of the running turn."""

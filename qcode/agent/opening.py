@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.environment import read_environment
-from qcode.agent.context.memory import Memory, kinds_of, may_have_skills
+from qcode.agent.context.memory import InstructionFiles, kinds_of, may_have_skills
 from qcode.agent.context.system_prompt import Prompts
 from qcode.agent.conversation import Conversation
 from qcode.agent.models.client import Clients
@@ -152,9 +152,9 @@ class AgentParts:
             conversation.use_hooks(hooks)
         return problems
 
-    def _memory(self) -> Memory:
+    def _memory(self) -> InstructionFiles:
         context = self.context
-        return Memory(
+        return InstructionFiles(
             context.folder,
             context.root,
             context.user_folder,
@@ -327,11 +327,11 @@ class AgentParts:
     ) -> CreateMessageResult | ErrorData:
         """Ask the model on behalf of a tool server."""
         if self._sampling is None:
-            from qcode.agent.models.asides import Asides
             from qcode.agent.models.sampling import Sampling
+            from qcode.agent.models.side_questions import SideQuestions
 
-            asides = Asides(self.conversation, self.context.options.budget_usd)
-            self._sampling = Sampling(self.conversation, asides)
+            side_questions = SideQuestions(self.conversation, self.context.options.budget_usd)
+            self._sampling = Sampling(self.conversation, side_questions)
         return await self._sampling.sample(server, params, ask)
 
     def hide_values(self, specs: Sequence[ServerSpec]) -> None:

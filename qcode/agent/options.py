@@ -355,11 +355,11 @@ class RunContext:
         folders: list[tuple[Path, Path | None]] = []
         if self.user_folder is not None:
             folders.append((self.user_folder / name, None))
-        is_foreign = self.settings.skills.foreign
-        if self.home is not None and is_foreign:
+        reads_other_programs = self.settings.skills.foreign
+        if self.home is not None and reads_other_programs:
             folders.append((self.home / CLAUDE_FOLDER / name, None))
         if self.reads_project:
-            project_folders = (PROJECT_FOLDER, CLAUDE_FOLDER) if is_foreign else (PROJECT_FOLDER,)
+            project_folders = (PROJECT_FOLDER, CLAUDE_FOLDER) if reads_other_programs else (PROJECT_FOLDER,)
             folders += [(self.root / folder / name, self.root) for folder in project_folders]
         # If the project is the home folder, its `.claude/agents` is listed twice: keep the user's entry.
         user_folders = {path.resolve() for path, project in folders if project is None}

@@ -208,7 +208,7 @@ def restored_text(restored: PartialRestored) -> str:
     return f"retry {'interrupted' if restored.is_interrupted else 'failed'}; first text kept"
 
 
-def shortfall(ended: TurnEnded, note: str) -> str:
+def incomplete_reason(ended: TurnEnded, note: str) -> str:
     """Return why the turn has no complete answer, for the user; empty if it has one.
 
     `note` is the notice about its last reply, empty if there was none.
@@ -397,7 +397,7 @@ def _requests_text(calls: ApiCalls) -> str:
     return count_text(calls.total, "API call") + (f" ({causes})" if causes else "")
 
 
-def subagent_shortfall(ended: TurnEnded) -> str:
+def subagent_incomplete_reason(ended: TurnEnded) -> str:
     """Return why a sub-agent has no finished answer, for the model that started it; empty if it has one."""
     match ended.outcome:
         case Outcome.END_TURN:

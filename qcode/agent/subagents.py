@@ -20,7 +20,7 @@ from qcode.agent.approvals import PendingCalls
 from qcode.agent.checkpoints.checkpoints import Checkpoints
 from qcode.agent.driver import Driver
 from qcode.agent.models.client import Clients, ModelClient
-from qcode.agent.outcomes import subagent_shortfall
+from qcode.agent.outcomes import subagent_incomplete_reason
 from qcode.agent.permissions import Permissions
 from qcode.agent.sessions.session import Session
 from qcode.agent.subagent_kinds import SubagentKind
@@ -336,7 +336,7 @@ def outcome_of(ended: TurnEnded, *, max_chars: int, folder: Callable[[], Path]) 
 
     An answer longer than `max_chars` is shortened in the middle, and stored in full in a file in `folder`.
     """
-    why = subagent_shortfall(ended)
+    why = subagent_incomplete_reason(ended)
     summary = f"{summary_of(ended)}: {why}" if why else summary_of(ended)
     if not ended.text.strip():
         return failed(f"The sub-agent gave no answer: {why or 'its last reply had no text.'}", summary)

@@ -122,7 +122,7 @@ def open_run_in(
         command, arguments = match
         typed, turn = (
             command.expand(arguments),
-            TurnOptions(output=command.output, foreign=command.project_ranges(arguments)),
+            TurnOptions(output=command.output, external_spans=command.project_ranges(arguments)),
         )
         if command.model and not options.model:
             options = replace(options, model=command.model)
@@ -131,9 +131,9 @@ def open_run_in(
     elif typed.startswith("/") and may_have_skills(context):
         return _open_skill_run(context, typed, report)
     selection = selection or _checked_selection(context)
-    prompt, attached = _read_prompt(context, typed, turn.foreign)
+    prompt, attached = _read_prompt(context, typed, turn.external_spans)
     agent = _open_agent(context, attached, report, selection, hooks)
-    _report_missing(agent, typed, turn.foreign)
+    _report_missing(agent, typed, turn.external_spans)
     return OpenedRun(agent, prompt, replace(turn, typed_text=typed))
 
 
@@ -192,12 +192,12 @@ def _reads_input(options: Options) -> bool:
     return options.input_format == "text" and not options.no_stdin
 
 
-def _report_missing(agent: Agent, typed: str, foreign: Spans) -> None:
+def _report_missing(agent: Agent, typed: str, external_spans: Spans) -> None:
     """Report each `@path` of the user that is neither a file nor a resource of a tool server."""
     if "@" in typed:
         from qcode.agent.context.attachments import missing_mention_lines
 
-        for line in missing_mention_lines(typed, agent.context.folder, foreign, agent.toolbox.names_resource):
+        for line in missing_mention_lines(typed, agent.context.folder, external_spans, agent.toolbox.names_resource):
             write_stderr(line)
 
 
@@ -241,12 +241,12 @@ def _open_skill_run(context: RunContext, typed: str, report: Callable[[str], Non
             typed, turn = asyncio.run(agent.skill_prompt(skill, arguments.strip()))
             if context.options.model:  # a flag overrides the file, as for a command in TOML
                 turn = replace(turn, model="")
-        prompt, attached = _read_prompt(context, typed, turn.foreign)
+        prompt, attached = _read_prompt(context, typed, turn.external_spans)
     except BaseException:
         agent.release()
         raise
     agent.conversation.attach(attached)
-    _report_missing(agent, typed, turn.foreign)
+    _report_missing(agent, typed, turn.external_spans)
     return OpenedRun(agent, prompt, replace(turn, typed_text=typed))
 
 
@@ -263,7 +263,7 @@ def _custom_command(context: RunContext) -> tuple[CustomCommand, str] | None:
     return commands.match_command(typed)
 
 
-def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, tuple[Block, ...]]:
+def _read_prompt(context: RunContext, typed: str, external_spans: Spans) -> tuple[str, tuple[Block, ...]]:
     """Return the prompt and its attachments; with `--input-format stream-json` only the attached files."""
     options = context.options
     has_lines = options.input_format == "stream-json"
@@ -276,13 +276,13 @@ def _read_prompt(context: RunContext, typed: str, foreign: Spans) -> tuple[str, 
     if options.file or "@" in typed:
         from qcode.agent.context.attachments import attach_files
 
-        attached = attach_files(map(Path, options.file), typed, context.folder, foreign)
-    if foreign:
-        from qcode.agent.context.attachments import attach_foreign_mentions
+        attached = attach_files(map(Path, options.file), typed, context.folder, external_spans)
+    if external_spans:
+        from qcode.agent.context.attachments import attach_external_mentions
 
         policy = policy_of(context)
-        mentioned, problems = attach_foreign_mentions(
-            typed, context.folder, foreign, lambda path: why_not_read(policy, path)
+        mentioned, problems = attach_external_mentions(
+            typed, context.folder, external_spans, lambda path: why_not_read(policy, path)
         )
         attached = (*attached, *mentioned)
         for line in problems:

@@ -79,12 +79,12 @@ class KnownModel:
 
     @property
     def can_prefill(self) -> bool:
-        return self.facts.prefill and not self.host.refuses_prefill
+        return self.facts.can_prefill and not self.host.refuses_prefill
 
     @property
     def sees_images(self) -> bool:
         """Whether images may be sent. If it is unknown, they are sent, and the host's answer decides."""
-        return self.facts.images is not False and not self.host.refuses_images
+        return self.facts.can_read_images is not False and not self.host.refuses_images
 
     def with_fact(self, learn: Learn) -> KnownModel:
         return replace(self, host=self.host.with_fact(learn))

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from qcode import __version__
-from qcode.agent.outcomes import reported_error, shortfall, subtype, utc_text
+from qcode.agent.outcomes import incomplete_reason, reported_error, subtype, utc_text
 from qcode.protocol import events as ev
 from qcode.protocol.errors import ErrorInfo, ErrorKind
 from qcode.protocol.events import ApiCalls, Denial, Signal, TurnEnded, TurnEvent
@@ -128,7 +128,7 @@ def result_line(
         "metrics": metrics or {},
         **({} if schema is None else {"structured_output": structured.value if structured else None}),
         "error": None if error is None else _error(error),
-        "errors": [] if kind == "success" else [shortfall(ended, note)],
+        "errors": [] if kind == "success" else [incomplete_reason(ended, note)],
         "terminal_reason": terminal_reason(ended, is_in_tools=is_in_tools),
         "api_error_status": None if error is None else error.status,
         "modelUsage": models or {},

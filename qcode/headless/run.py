@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
 
 from qcode import __version__
 from qcode.agent import outcomes
-from qcode.agent.outcomes import UNAPPROVED, AnswerSoFar, decision_without_user, denial_line, shortfall, summary
+from qcode.agent.outcomes import UNAPPROVED, AnswerSoFar, decision_without_user, denial_line, incomplete_reason, summary
 from qcode.headless.lines import (
     InitFacts,
     encode,
@@ -377,7 +377,7 @@ class Run:
                 arguments = json.dumps(signal_arguments(sent), ensure_ascii=False)
                 await self._stderr.write_line(f"signal {sent.name}: {arguments}")
             await self._stderr.write_line(summary(ended))
-        if (text := shortfall(ended, self._note)) and text not in self._notice_texts:
+        if (text := incomplete_reason(ended, self._note)) and text not in self._notice_texts:
             await self._stderr.write_line(text)
         if self._denied_calls:
             from qcode.agent.permissions import flags_allowing

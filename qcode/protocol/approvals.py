@@ -328,8 +328,8 @@ class TurnOptions:
     """`provider/model`; empty for the current model."""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     """Maps keys of the config table `[output]` to validated values."""
-    foreign: Spans = ()
-    """The parts of the prompt that came from a file of the project and not from the user.
+    external_spans: Spans = ()
+    """The parts of the prompt that the user did not write: from a file of the project, a skill or a tool server.
 
     `@path` in them attaches only files that the model may read without asking.
     """

@@ -18,24 +18,23 @@ DEFAULT_MODEL_ALIASES = ("", "default", "inherit")
 
 @dataclass(frozen=True, slots=True)
 class ModelFacts:
-    """Facts about a model on one host. None means unknown, never unlimited."""
+    """Facts about a model of one provider. None means unknown, never unlimited."""
 
     context_window: int | None = None
     max_output_tokens: int | None = None
     """The model's own output limit."""
     price: Price | None = None
-    prefill: bool = False
-    """Whether the host can continue an assistant message."""
-    images: bool | None = None
-    """The model accepts images."""
-    thinking: bool = False
-    """Whether the model can think before it answers."""
-    inline_thinking: bool = False
-    """Whether the host sends reasoning as `<think>` in the text of a reply."""
-    text_tool_calls: bool = False
-    """Whether the host sends tool calls in the text of a reply."""
-    web_search: bool | None = None
-    """The host can search the web for the model."""
+    can_prefill: bool = False
+    """The provider can continue an assistant message."""
+    can_read_images: bool | None = None
+    can_think: bool = False
+    """The model can reason before it answers."""
+    has_inline_thinking: bool = False
+    """The provider sends reasoning as `<think>` in the text of a reply."""
+    has_text_tool_calls: bool = False
+    """The provider sends tool calls in the text of a reply."""
+    can_search_web: bool | None = None
+    """The provider can search the web for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +51,7 @@ class ModelRequest:
     allows_calls: bool = True
     """False: the model must not call tools. Their definitions are still sent if the provider requires them."""
     is_prefill: bool = False
-    """Whether the last message is an assistant message that the host must continue."""
+    """The last message is an assistant message that the provider must continue."""
     note: str = ""
     """A short text for the end of the last message.
 

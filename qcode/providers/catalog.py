@@ -162,7 +162,7 @@ def _find_relayed(provider: str, model: str) -> ModelFacts | None:
     if facts is None:
         return None
     # The vendor's support for a prefill does not show that the relay passes it on.
-    facts = replace(facts, prefill=False)
+    facts = replace(facts, can_prefill=False)
     if provider == "openrouter" and variant == "free":
         # A free variant has a different window and different limits (OpenRouter's page on the free variant).
         return replace(facts, price=_FREE, context_window=None, max_output_tokens=None)
@@ -214,10 +214,10 @@ def _facts(row: Mapping[str, object]) -> ModelFacts:
         context_window=_count(row.get("window")),
         max_output_tokens=_count(row.get("output")),
         price=_price(row.get("price")),
-        prefill=row.get("prefill") is True,
+        can_prefill=row.get("prefill") is True,
         # The table lacks this flag for many models that support images, so a missing flag means unknown.
-        images=True if row.get("images") is True else None,
-        thinking=row.get("thinking") is True,
+        can_read_images=True if row.get("images") is True else None,
+        can_think=row.get("thinking") is True,
     )
 
 
@@ -251,7 +251,7 @@ class Correction:
 
 def _claude_4(output: int, prices: tuple[str, str, str, str]) -> ModelFacts:
     price = Price(*(Decimal(text) for text in prices))
-    return ModelFacts(200_000, output, price, prefill=True, images=True, thinking=True)
+    return ModelFacts(200_000, output, price, can_prefill=True, can_read_images=True, can_think=True)
 
 
 _OPUS_4 = _claude_4(32_000, ("15", "75", "1.5", "18.75"))
@@ -262,8 +262,8 @@ _O1_FIRST = "the first o1 models had smaller limits than o1 itself (OpenAI's mod
 
 CORRECTIONS: Mapping[tuple[str, str], Correction] = {
     ("openai", "gpt-4o"): Correction("the API refuses more than 16,384", output=16_384),
-    ("openai", "o1-preview"): Correction(_O1_FIRST, replacement=ModelFacts(128_000, 32_768, thinking=True)),
-    ("openai", "o1-mini"): Correction(_O1_FIRST, replacement=ModelFacts(128_000, 65_536, thinking=True)),
+    ("openai", "o1-preview"): Correction(_O1_FIRST, replacement=ModelFacts(128_000, 32_768, can_think=True)),
+    ("openai", "o1-mini"): Correction(_O1_FIRST, replacement=ModelFacts(128_000, 65_536, can_think=True)),
     ("anthropic", "claude-opus-4-1"): Correction(_RETIRED_ROW, replacement=_OPUS_4),
     ("anthropic", "claude-opus-4"): Correction(_RETIRED_ROW, replacement=_OPUS_4),
     ("anthropic", "claude-opus-4-0"): Correction("Anthropic's alias of claude-opus-4", replacement=_OPUS_4),

@@ -1,4 +1,4 @@
-"""Makes foreign text (from a model, a tool, a file) safe to show: `visible` for approvals, `clean` for everything else.
+"""Makes untrusted text (of a model, a tool, a file) safe to show: `visible` for approvals, `clean` for everything else.
 
 `visible` hides nothing, because the user decides by what is shown. Every command, path, argument or diff shown for an
 approval passes through it exactly once; a second pass would escape the backslashes of the first. A character without a
@@ -51,7 +51,7 @@ def visible_lines(text: str) -> str:
 def visible_rows(text: str) -> str:
     """Return rows that qcode laid out, such as a diff or a list: line breaks stay, without a mark.
 
-    Only for text in which no foreign part can contain a line break, or for prose that no approval depends on.
+    Only for text in which no untrusted part can contain a line break, or for prose that no approval depends on.
     """
     return "\n".join(_escaped(row, _python_escape, is_quoted=False) for row in text.split("\n"))
 

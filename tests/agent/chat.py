@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import get_args
 
 from qcode.agent.agent import Agent
-from qcode.agent.outcomes import shortfall
+from qcode.agent.outcomes import incomplete_reason
 from qcode.protocol.approvals import (
     AcceptPlan,
     Allow,
@@ -105,7 +105,7 @@ class Chat:
                 self._write(f"! waiting {seconds:.0f} s: {single_spaced(why)}")
             case TurnEnded():
                 self._flush()
-                if line := shortfall(event, self._note):
+                if line := incomplete_reason(event, self._note):
                     self._write(f"! {line}")
             case _:
                 pass

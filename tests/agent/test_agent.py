@@ -66,15 +66,20 @@ def test_configured_model_facts_override_the_catalog() -> None:
     known = facts_of("openai", "gpt-4o", None)
     price = Price(Decimal(1), Decimal(2))
     given = facts_of("openai", "gpt-4o", ModelSettings(max_output_tokens=99, images=False, price=price))
-    assert known.images
+    assert known.can_read_images
     assert known.price not in (None, price)
-    assert given == replace(known, max_output_tokens=99, images=False, price=price)
+    assert given == replace(known, max_output_tokens=99, can_read_images=False, price=price)
 
 
 def test_unknown_model_has_only_configured_facts() -> None:
     assert facts_of("lab", "x", None).context_window is None
     facts = facts_of("lab", "x", ModelSettings(context_window=1000, prefill=True, inline_thinking=True))
-    assert (facts.context_window, facts.prefill, facts.inline_thinking, facts.images) == (1000, True, True, None)
+    assert (facts.context_window, facts.can_prefill, facts.has_inline_thinking, facts.can_read_images) == (
+        1000,
+        True,
+        True,
+        None,
+    )
 
 
 def test_tool_rules_follow_the_mode(here: Here) -> None:

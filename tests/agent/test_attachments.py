@@ -117,9 +117,13 @@ def test_one_invalid_mention_does_not_block_the_others(tmp_path: Path) -> None:
 
 def test_file_also_named_by_the_user_is_judged_as_the_users(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("fine")
-    blocks, problems = attach_mentions("@a.txt @a.txt", tmp_path, foreign=((0, 7),), why_not_read=lambda path: "never")
+    blocks, problems = attach_mentions(
+        "@a.txt @a.txt", tmp_path, external_spans=((0, 7),), why_not_read=lambda path: "never"
+    )
     assert (len(blocks), problems) == (1, ())
-    blocks, problems = attach_mentions("@a.txt @a.txt", tmp_path, foreign=((0, 13),), why_not_read=lambda path: "never")
+    blocks, problems = attach_mentions(
+        "@a.txt @a.txt", tmp_path, external_spans=((0, 13),), why_not_read=lambda path: "never"
+    )
     assert (blocks, problems) == (
         (),
         ("not attached: @a.txt, mentioned in text of the project or a tool server: never",),
@@ -135,7 +139,7 @@ def test_link_in_a_project_prompt_is_judged_by_its_target(tmp_path: Path) -> Non
         judged.append(path)
         return ""
 
-    blocks, _ = attach_mentions("@link.txt", tmp_path, foreign=((0, 9),), why_not_read=judge)
+    blocks, _ = attach_mentions("@link.txt", tmp_path, external_spans=((0, 9),), why_not_read=judge)
     assert judged == [(tmp_path / "real.txt").resolve()]
     assert [text_of(block) for block in blocks] == ['<file path="link.txt">\nfine\n</file>']
 
@@ -216,7 +220,7 @@ def test_mention_of_a_missing_file_is_reported_once() -> None:
     _, problems = attach_mentions(many, nowhere)
     assert len(problems) == 6
     assert problems[-1] == "4 more files not found, left as text"
-    assert attach_mentions("@nofile.txt", nowhere, foreign=((0, 11),)) == ((), ())
+    assert attach_mentions("@nofile.txt", nowhere, external_spans=((0, 11),)) == ((), ())
     assert attach_mentions("@no\x1b[31mfile.txt", nowhere)[1] == ("no\\x1b[31mfile.txt not found, left as text",)
 
 

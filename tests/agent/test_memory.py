@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.context.memory import Memory
+from qcode.agent.context.memory import InstructionFiles
 
 
 class MemoryFolders:
@@ -20,8 +20,8 @@ class MemoryFolders:
         self.folder.mkdir(parents=True)
         self.is_trusted = True
 
-    def memory(self, folder: Path | None = None) -> Memory:
-        return Memory(folder or self.root, self.root, self.home, lambda: self.is_trusted)
+    def memory(self, folder: Path | None = None) -> InstructionFiles:
+        return InstructionFiles(folder or self.root, self.root, self.home, lambda: self.is_trusted)
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def folders(tmp_path: Path) -> MemoryFolders:
 
 def test_files_below_the_home_folder_are_shown_with_a_tilde(tmp_path: Path) -> None:
     config = tmp_path / ".config" / "qcode"
-    memory = Memory(tmp_path / "p", tmp_path / "p", config, lambda: True, home=tmp_path)
+    memory = InstructionFiles(tmp_path / "p", tmp_path / "p", config, lambda: True, home=tmp_path)
     assert [file.label for file in memory.editable_files()] == ["AGENTS.md", "~/.config/qcode/AGENTS.md"]
     config.mkdir(parents=True)
     (config / "AGENTS.md").write_text("mine\n")

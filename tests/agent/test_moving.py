@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.models.asides import Asides
+from qcode.agent.models.side_questions import SideQuestions
 from qcode.agent.reports import EarlierTurns
 from qcode.agent.sessions.export import ExportRequest
 from qcode.agent.sessions.replay import replay_messages
@@ -170,7 +170,7 @@ def test_asides_before_and_after_a_compaction_without_summary_keep_their_place_a
     long = "".join(f"word {number} " for number in range(1_500))
     replies = [*[text_reply(long)] * 2, text_reply("Early."), *[text_reply("")] * 2, text_reply("Late.")]
     it = talk(tmp_path, *replies, model=Model(facts=ModelFacts(context_window=40_000)))
-    asides = Asides(it.conversation, None)
+    asides = SideQuestions(it.conversation, None)
 
     async def run() -> None:
         await it.play("one")

@@ -126,7 +126,7 @@ def test_signal_ignored_at_the_start_stays_ignored() -> None:
         signal.signal(signal.SIGHUP, previous)
 
 
-def test_foreign_text_in_a_message_cannot_steer_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+def test_untrusted_text_in_a_message_cannot_steer_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["-p", "hi", "-C", "no\x1b[2J\x1b]0;title\x07where"]) == 42
     assert capfd.readouterr().err == "qcode: cannot use the folder nowhere: No such file or directory\n"
 

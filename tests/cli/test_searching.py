@@ -47,9 +47,9 @@ def test_hosted_search_is_offered_if_the_host_accepts_it(protocol: str, model: s
 def test_hosted_search_of_another_host_needs_configuration() -> None:
     host = "https://models.example.org"
     assert not is_offered("anthropic", "m", host=host)
-    assert is_offered("anthropic", "m", host=host, facts=ModelFacts(web_search=True))
-    assert not is_offered("anthropic", "m", facts=ModelFacts(web_search=False))
-    assert not is_offered("openai", "m", facts=ModelFacts(web_search=True))
+    assert is_offered("anthropic", "m", host=host, facts=ModelFacts(can_search_web=True))
+    assert not is_offered("anthropic", "m", facts=ModelFacts(can_search_web=False))
+    assert not is_offered("openai", "m", facts=ModelFacts(can_search_web=True))
 
 
 def test_hosted_search_is_not_offered_if_it_needs_approval(tmp_path: Path) -> None:

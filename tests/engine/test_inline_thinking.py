@@ -12,7 +12,7 @@ from qcode.protocol.model import ModelFacts
 from qcode.protocol.reply import ReasoningDelta
 from tests.engine.play import cut, play, text
 
-INLINE = ModelFacts(inline_thinking=True)
+INLINE = ModelFacts(has_inline_thinking=True)
 
 
 def split(message: str, size: int) -> tuple[str, str]:

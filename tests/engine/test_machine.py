@@ -53,8 +53,8 @@ facts = st.builds(
     ModelFacts,
     context_window=st.sampled_from([None, None, 30_000, 12_000, 7_000]),
     max_output_tokens=st.sampled_from([None, None, 4_096, 9_000, 32_000]),
-    prefill=st.booleans(),
-    inline_thinking=st.sampled_from([False, False, True]),
+    can_prefill=st.booleans(),
+    has_inline_thinking=st.sampled_from([False, False, True]),
 )
 compactions = st.sampled_from(
     [

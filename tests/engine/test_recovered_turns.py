@@ -41,7 +41,7 @@ from tests.engine.play import (
 )
 
 SMALL_MODEL = OutputSettings(override=500)
-PREFILL = ModelFacts(prefill=True, max_output_tokens=4_096)
+PREFILL = ModelFacts(can_prefill=True, max_output_tokens=4_096)
 
 
 # Budgets

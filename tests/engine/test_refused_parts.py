@@ -64,8 +64,8 @@ def test_refused_part_stays_out_for_the_rest_of_the_turn() -> None:
 @pytest.mark.parametrize(
     "model",
     [
-        KnownModel("test", "m", ModelFacts(images=False)),
-        KnownModel("test", "m", ModelFacts(images=True), HostKnowledge(refuses_images=True)),
+        KnownModel("test", "m", ModelFacts(can_read_images=False)),
+        KnownModel("test", "m", ModelFacts(can_read_images=True), HostKnowledge(refuses_images=True)),
     ],
 )
 def test_model_known_to_refuse_images_is_never_sent_one(model: KnownModel) -> None:

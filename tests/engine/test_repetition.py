@@ -158,7 +158,7 @@ def test_repeating_thinking_is_stopped(size: int) -> None:
 
 
 def test_repeating_inline_thinking_is_stopped() -> None:
-    facts = ModelFacts(inline_thinking=True)
+    facts = ModelFacts(has_inline_thinking=True)
     played = play(cut("<think>", *[LINE] * 300), model=KnownModel("p", "m", facts))
     assert played.end.error is not None
     assert played.end.error.kind == ErrorKind.REPETITION

@@ -66,7 +66,7 @@ def test_turn_does_not_depend_on_how_a_reply_is_split(
     def played_in(pieces: int) -> Played:
         cuts = [script(said, raw, pieces, is_cut=True) for said, raw in parts]
         ends = [script("The end.", "", pieces, is_cut=False)] * 8
-        facts = ModelFacts(inline_thinking=thinks_inline)
+        facts = ModelFacts(has_inline_thinking=thinks_inline)
         return play(*cuts, *ends, facts=facts, output=OutputSettings(override=500 if is_fixed else None))
 
     split, whole = played_in(size), played_in(100_000)

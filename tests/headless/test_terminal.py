@@ -103,7 +103,7 @@ def test_answer_on_a_terminal_cannot_steer_it() -> None:
     assert lines == ["safe text"]
 
 
-def test_foreign_messages_become_one_clean_line() -> None:
+def test_untrusted_messages_become_one_clean_line() -> None:
     assert single_spaced("a\r\nb\tc \x1b[2J\u202e d\n") == "a b c d"
 
 

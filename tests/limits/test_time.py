@@ -1,4 +1,4 @@
-"""Reading foreign text takes linear time, or stops at a limit: 1 MB takes at most 12 times as long as 100 kB."""
+"""Reading untrusted text takes linear time, or stops at a limit: 1 MB takes at most 12 times as long as 100 kB."""
 
 from __future__ import annotations
 

@@ -347,7 +347,7 @@ def test_data_signed_by_one_protocol_is_never_sent_to_another(protocol: str) -> 
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_foreign_signature_of_the_same_shape_is_not_accepted(protocol: str) -> None:
+def test_signature_of_another_provider_with_the_same_shape_is_not_accepted(protocol: str) -> None:
     names = ("signature", "data", "thoughtSignature", "redactedContent", "encrypted_content", "id", "phase")
     opaque = Opaque("elsewhere", json.dumps(dict.fromkeys(names, "EqQB")))
     said = assistant(Reasoning("Hm.", opaque), Text("Ok.", opaque), ToolCall("c1", "f", "{}", opaque))
@@ -368,7 +368,7 @@ def test_white_space_trimmed_from_a_prefill_is_remembered(request_: ModelRequest
     assert stripped_prefill(request_) == expected
 
 
-def test_foreign_id_is_changed_only_if_needed_and_consistently() -> None:
+def test_id_of_another_provider_is_changed_only_if_needed_and_consistently() -> None:
     assert fit_call_id("call_1", max_length=40) == "call_1"
     assert fit_call_id("Ab3dE6gH9", max_length=9, is_exact=True) == "Ab3dE6gH9"
     for wrong in ("functions.f:0", "x" * 41, "ä", ""):

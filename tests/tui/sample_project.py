@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from qcode.agent.context.memory import Memory
+from qcode.agent.context.memory import InstructionFiles
 from qcode.agent.offered_tools import OfferedTool, offered_tools
 from qcode.agent.permissions import KeptRules, Origins, Permissions
 from qcode.protocol.messages import ToolCall
@@ -33,7 +33,7 @@ class Project:
     is_trusted: bool = True
     examine: Callable[[], Sequence[str]] = lambda: FINDINGS
     permissions: Permissions = field(init=False)
-    memory: Memory = field(init=False)
+    memory: InstructionFiles = field(init=False)
 
     def __post_init__(self) -> None:
         self.work = self.base / "work"
@@ -49,7 +49,7 @@ class Project:
         call = ToolCall("c1", "shell", '{"command": "make doc"}')
         self.permissions.record(call, "denied", "build it later")
         self.permissions.record(ToolCall("c2", "read", '{"path": "a.py"}'), "ran", "it only reads", "path:workspace")
-        self.memory = Memory(self.work, self.work, self.base / "home", lambda: self.is_trusted)
+        self.memory = InstructionFiles(self.work, self.work, self.base / "home", lambda: self.is_trusted)
 
     def tools(self) -> tuple[OfferedTool, ...]:
         return offered_tools(registry.specs(), self.permissions.policy, {})

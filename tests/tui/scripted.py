@@ -82,7 +82,7 @@ class ScriptedConversation(Conversation):
         self.steered: list[str] = []
         self.joined: set[str] = set()
         self.kept: tuple[Block, ...] = ()
-        self.attachments = PendingAttachments(lambda text, foreign: ((), ()))
+        self.attachments = PendingAttachments(lambda text, external_spans: ((), ()))
         self.attached: list[tuple[Block, ...]] = []
         self.options: list[TurnOptions] = []
         self.metrics = RecoveryMetrics()

@@ -12,7 +12,7 @@ from qcode.protocol.usage import Price
 
 def facts(window: int, output: int, price: tuple[str, str] | None, *, thinks: bool, sees: bool | None) -> ModelFacts:
     given = Price(Decimal(price[0]), Decimal(price[1])) if price is not None else None
-    return ModelFacts(window, output, given, thinking=thinks, images=sees)
+    return ModelFacts(window, output, given, can_think=thinks, can_read_images=sees)
 
 
 DEMO = OfferedProvider("demo", models=(OfferedModel("scripted", ModelFacts()), OfferedModel("other", ModelFacts())))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from qcode.agent.agent import Agent
 from qcode.agent.choices import Choices
 from qcode.agent.context.file_index import FileIndex, FileMatches
-from qcode.agent.context.memory import Memory
+from qcode.agent.context.memory import InstructionFiles
 from qcode.agent.keys.keys import Keys
 from qcode.agent.models.selection import Selection
 from qcode.agent.options import Options, RunContext
@@ -194,7 +194,7 @@ class StagedAgent(Agent):
             policy, Origins({}, "the default", KeptRules(NOWHERE, Path(__file__).parent)), lambda: 0.0
         )
         self.redact = str
-        self.memory = Memory(NOWHERE, NOWHERE, NOWHERE, lambda: True)
+        self.memory = InstructionFiles(NOWHERE, NOWHERE, NOWHERE, lambda: True)
         if services.project is not None:
             self.permissions, self.memory = services.project.permissions, services.project.memory
 

@@ -158,7 +158,7 @@ def _line(label: str, problem: Problem) -> str:
 
 
 def diagnostics_block(label: str, title: str, lines: Sequence[str]) -> str:
-    """Return lines about a file as a block for the model, which foreign text in them cannot close."""
+    """Return lines about a file as a block for the model, which untrusted text in them cannot close."""
     body = "\n".join([title, *lines]).replace("</diag", "< /diag")
     name = label.replace('"', "'")
     return f'<diagnostics file="{name}">\n{body}\n</diagnostics>'

@@ -56,38 +56,41 @@ _ATTACHED = lazy_pattern(
 )
 
 
-def attach_files(files: Iterable[Path], typed: str, folder: Path, foreign: Spans = ()) -> tuple[Block, ...]:
+def attach_files(files: Iterable[Path], typed: str, folder: Path, external_spans: Spans = ()) -> tuple[Block, ...]:
     """Return the files named by flags and by `@path` in the typed prompt as blocks; raise `InputError` on failure.
 
     An `@word` that does not name a file is plain text. A path with spaces is written `@"a b"` or `@a\\ b`; `@a:10-20`
-    attaches lines of a file, `@a/` the list of a folder. `attach_foreign_mentions` handles mentions in `foreign` spans.
+    attaches lines of a file, `@a/` the list of a folder. Mentions in `external_spans` are left to
+    `attach_external_mentions`.
     """
     named = [_block(folder / path, str(path), takes_pipes=True) for path in files]
-    found, _ = _find_mentions(typed, folder, foreign)
-    return (*named, *(_mention_block(mention) for mention in found if not mention.is_foreign))
+    found, _ = _find_mentions(typed, folder, external_spans)
+    return (*named, *(_mention_block(mention) for mention in found if not mention.is_external))
 
 
 def attach_mentions(
     typed: str,
     folder: Path,
-    foreign: Spans = (),
+    external_spans: Spans = (),
     why_not_read: Callable[[Path], str] = lambda path: UNCHECKED,
     is_other: Callable[[str], bool] = lambda word: False,
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     """Return the blocks that `@path` in the prompt attaches, and a line for each file that is not attached.
 
-    `foreign` are the spans of the prompt that come from a file of the project. A mention that overlaps such a span is
-    foreign: `why_not_read` returns why the model may not read its path without asking, empty if it may. `is_other`
+    `external_spans` are the parts of the prompt that the user did not write. A mention that overlaps such a span is
+    external: `why_not_read` returns why the model may not read its path without asking, empty if it may. `is_other`
     returns whether an `@word` that names no file names something else, such as a resource of a tool server.
     """
-    found, missing = _find_mentions(typed, folder, foreign)
+    found, missing = _find_mentions(typed, folder, external_spans)
     blocks, problems = _read_mentions(found, why_not_read)
     return blocks, (*problems, *_missing_lines(missing, is_other))
 
 
-def missing_mention_lines(typed: str, folder: Path, foreign: Spans, is_other: Callable[[str], bool]) -> tuple[str, ...]:
+def missing_mention_lines(
+    typed: str, folder: Path, external_spans: Spans, is_other: Callable[[str], bool]
+) -> tuple[str, ...]:
     """Return a line for each file that the user mentions and that does not exist, as `attach_mentions` does."""
-    return _missing_lines(_find_mentions(typed, folder, foreign)[1], is_other)
+    return _missing_lines(_find_mentions(typed, folder, external_spans)[1], is_other)
 
 
 def _missing_lines(names: Iterable[str], is_other: Callable[[str], bool]) -> tuple[str, ...]:
@@ -97,12 +100,12 @@ def _missing_lines(names: Iterable[str], is_other: Callable[[str], bool]) -> tup
     return (*lines, f"{more} more files not found, left as text") if more > 0 else lines
 
 
-def attach_foreign_mentions(
-    typed: str, folder: Path, foreign: Spans, why_not_read: Callable[[Path], str]
+def attach_external_mentions(
+    typed: str, folder: Path, external_spans: Spans, why_not_read: Callable[[Path], str]
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-    """Return the result of `attach_mentions` for foreign mentions only."""
-    found, _ = _find_mentions(typed, folder, foreign)
-    return _read_mentions((mention for mention in found if mention.is_foreign), why_not_read)
+    """Return the result of `attach_mentions` for external mentions only."""
+    found, _ = _find_mentions(typed, folder, external_spans)
+    return _read_mentions((mention for mention in found if mention.is_external), why_not_read)
 
 
 def _read_mentions(
@@ -111,7 +114,7 @@ def _read_mentions(
     blocks: list[Block] = []
     problems: list[str] = []
     for mention in mentions:
-        why_not = why_not_read(mention.path) if mention.is_foreign else ""
+        why_not = why_not_read(mention.path) if mention.is_external else ""
         if why_not:
             source = "in text of the project or a tool server"
             problems.append(f"not attached: @{visible(mention.name)}, mentioned {source}: {why_not}")
@@ -128,12 +131,12 @@ class _Mention:
     """A mention of an existing file or folder."""
 
     path: Path
-    """The path; of a foreign mention, with all links resolved."""
+    """The path; of an external mention, with all links resolved."""
     name: str
     """The name as typed."""
     lines: tuple[int, int] | None = None
     """The first and the last line to attach; None for the whole file."""
-    is_foreign: bool = False
+    is_external: bool = False
     """At least a part of the mention was not typed by the user."""
 
 
@@ -182,7 +185,7 @@ def job_block(job: Job) -> Text:
 
 
 def aside_block(question: str, answer: str) -> Text:
-    """Return the question and answer of an aside as a block for the model."""
+    """Return a side question and its answer as a block for the model."""
     return _output_block("aside", question, "", answer)
 
 
@@ -270,29 +273,29 @@ def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
             return attached_lines((block,), "")[0]
 
 
-def _find_mentions(typed: str, folder: Path, foreign: Spans) -> tuple[list[_Mention], list[str]]:
+def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> tuple[list[_Mention], list[str]]:
     """Return each existing mentioned file once, and mentioned names that look like names of missing files.
 
-    A file is foreign only if all of its mentions are foreign.
+    A file is external only if all of its mentions are external.
     """
     mentions_by_file: dict[tuple[Path, tuple[int, int] | None], _Mention] = {}
     missing: dict[str, None] = {}
     for word, first, last in mentioned_words(typed):
-        is_foreign = any(start < last and first < end for start, end in foreign)
+        is_external = any(start < last and first < end for start, end in external_spans)
         for name in (word, word.rstrip(".,;:!?)\"'")):
             mention = _mention_at(name, folder)
             if mention is None:
                 continue
-            if is_foreign:
+            if is_external:
                 # The path that is judged must be the one that is read, even if a link changes in between.
-                mention = replace(mention, path=Path(os.path.realpath(mention.path)), is_foreign=True)
+                mention = replace(mention, path=Path(os.path.realpath(mention.path)), is_external=True)
             earlier = mentions_by_file.get((mention.path, mention.lines))
-            if earlier is None or earlier.is_foreign:
+            if earlier is None or earlier.is_external:
                 mentions_by_file[mention.path, mention.lines] = mention
             break
         else:
             name = word.rstrip(".,;:!?)\"'")
-            if not is_foreign and _FILE_LIKE.fullmatch(name):
+            if not is_external and _FILE_LIKE.fullmatch(name):
                 missing[name] = None
     return list(mentions_by_file.values()), list(missing)
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryFile:
+class ListedFile:
     """An instruction file, which may be missing."""
 
     path: str
@@ -47,7 +47,7 @@ _OPEN_FLAGS = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLO
 _MAX_LINE = 4_000
 
 
-class Memory:
+class InstructionFiles:
     """The instruction files of the project at `root` and of the user's folder `config_dir`, None for no such folder.
 
     `may_read` returns whether the rules of the session let the model read a file of the project without asking.
@@ -91,7 +91,7 @@ class Memory:
             )
         return self._nested
 
-    def files(self) -> tuple[MemoryFile, ...]:
+    def files(self) -> tuple[ListedFile, ...]:
         """Return the files in use, in the order of the prompt, then files that could be created."""
         nested = () if self._nested is None else self._nested.files
         read = tuple(map(self._memory_file, (*self.read().files, *nested)))
@@ -103,7 +103,7 @@ class Memory:
         nested = () if self._nested is None else self._nested.notices
         return (*(() if self._is_trusted() else (RESTRICTED,)), *self.read().notices, *nested)
 
-    def editable_files(self) -> tuple[MemoryFile, ...]:
+    def editable_files(self) -> tuple[ListedFile, ...]:
         """Return the files that a line can be added to: the project's in a trusted folder, then the user's."""
         read = [self._memory_file(file) for file in self.read().files if not file.imported_by]
         project = [file for file in read if file.owner == "project"]
@@ -111,10 +111,10 @@ class Memory:
         if self._is_trusted() and not any(Path(file.path).parent == self._folder for file in project):
             new = self._folder / OWN_NAME
             if not any(os.path.lexists(self._folder / name) for name in NAMES):
-                project.append(MemoryFile(str(new), str(new.relative_to(self._root)), "project", None))
+                project.append(ListedFile(str(new), str(new.relative_to(self._root)), "project", None))
         if self._config_dir is not None and not os.path.lexists(self._config_dir / OWN_NAME):
             new = self._config_dir / OWN_NAME
-            user_files.append(MemoryFile(str(new), self._with_tilde(str(new)), "yours", None))
+            user_files.append(ListedFile(str(new), self._with_tilde(str(new)), "yours", None))
         return (*reversed(project), *user_files)
 
     def append(self, path: str, text: str) -> str:
@@ -142,7 +142,7 @@ class Memory:
         existing = next((name for name in NAMES if os.path.lexists(self._folder / name)), "")
         return init_prompt(existing, wish)
 
-    def _memory_file(self, file: InstructionFile) -> MemoryFile:
+    def _memory_file(self, file: InstructionFile) -> ListedFile:
         """Return a loaded file with its owner and its path for display."""
         config_dir = self._config_dir
         folders = [] if config_dir is None else [(config_dir / OWN_NAME).resolve().parent]
@@ -150,7 +150,7 @@ class Memory:
         is_own = any(map(file.path.is_relative_to, folders)) and not file.path.is_relative_to(self._root)
         whose: Literal["yours", "project"] = "yours" if is_own else "project"
         label = self._with_tilde(file.label)
-        return MemoryFile(str(file.path), label, whose, file.size, file.used_bytes, file.imported_by, file.why)
+        return ListedFile(str(file.path), label, whose, file.size, file.used_bytes, file.imported_by, file.why)
 
     def _with_tilde(self, label: str) -> str:
         """Return the label of a file with `~` for the home folder."""
@@ -209,17 +209,17 @@ def init_prompt(existing: str, wish: str = "") -> str:
     return "\n\n".join(part.strip() for part in parts if part)
 
 
-def owner_of(file: MemoryFile) -> str:
+def owner_of(file: ListedFile) -> str:
     """Return whose instructions a file has, in a few words."""
     return "yours, everywhere" if file.owner == "yours" else "this project's"
 
 
-def size_of(file: MemoryFile) -> str:
+def size_of(file: ListedFile) -> str:
     """Return the size of an instruction file as text."""
     return "missing" if file.size is None else count_text(file.size, "byte")
 
 
-def memory_detail(file: MemoryFile) -> str:
+def memory_detail(file: ListedFile) -> str:
     """Return owner, size and status of an instruction file in a few words."""
     whose = owner_of(file)
     if file.size is None:
@@ -230,7 +230,7 @@ def memory_detail(file: MemoryFile) -> str:
     return f"{whose}{by}; {size_of(file)}{cut}"
 
 
-def memory_text(memory: Memory) -> str:
+def memory_text(memory: InstructionFiles) -> str:
     """Return the text of `/memory`: the instruction files in order, with notes and a hint."""
     files = [f"  {one_line(file.label)}: {memory_detail(file)}" for file in memory.files()]
     notes = [one_line(note) for note in memory.notes()]
@@ -238,7 +238,7 @@ def memory_text(memory: Memory) -> str:
     return "\n".join(["In the order of the prompt:", *files, *notes, "", hint])
 
 
-def split_memory_line(text: str, files: Sequence[MemoryFile]) -> tuple[Sequence[MemoryFile], str]:
+def split_memory_line(text: str, files: Sequence[ListedFile]) -> tuple[Sequence[ListedFile], str]:
     """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one."""
     whose, colon, line = text.partition(":")
     word = cast("Literal['yours', 'project']", whose.strip().lower())

@@ -14,7 +14,7 @@ from typing import Literal, TypeAlias
 
 from qcode.agent.context.environment import Environment, describe
 from qcode.agent.context.instructions import Instructions
-from qcode.agent.context.memory import Memory
+from qcode.agent.context.memory import InstructionFiles
 from qcode.protocol.approvals import ApprovalMode, Spans
 from qcode.protocol.messages import Block
 from qcode.text.pattern import lazy_pattern
@@ -83,7 +83,7 @@ class Prompts:
     def __init__(
         self,
         environment: Environment,
-        memory: Memory,
+        memory: InstructionFiles,
         *,
         is_attended: bool = False,
         replacement: str | None = None,
@@ -229,9 +229,9 @@ class PendingAttachments:
         """Hold blocks for the next prompt."""
         self._hold((*self._held_blocks, *blocks))
 
-    def take_blocks(self, text: str, attached: tuple[Block, ...], foreign: Spans = ()) -> tuple[Block, ...]:
+    def take_blocks(self, text: str, attached: tuple[Block, ...], external_spans: Spans = ()) -> tuple[Block, ...]:
         """Return the blocks to put before `text`: pending blocks, its attachments, and the files it mentions."""
-        mentioned, problems = self._find_mentions(text, foreign)
+        mentioned, problems = self._find_mentions(text, external_spans)
         self.problems += problems
         pending = self._held_blocks
         self._hold(())

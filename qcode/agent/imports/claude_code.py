@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 
-from qcode.agent.imports.foreign import ForeignSession, TranscriptBuilder
+from qcode.agent.imports.session import ImportedSession, TranscriptBuilder
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall
 from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
 
@@ -38,7 +38,7 @@ def is_session(records: Sequence[JsonObject]) -> bool:
     )
 
 
-def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
+def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ImportedSession:
     """Convert the records of the session file `name`. `builder` must be new; it may have counts of skipped records."""
     main = [record for record in records if record.get("isSidechain") is not True]
     builder.left_out["messages of sub-agents"] += sum(
@@ -71,7 +71,7 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
     created = next((value for record in main if (value := text_in(record.get("timestamp")))), "")
     items = builder.finish()
     cwd = text_in(first.get("cwd"))
-    return ForeignSession(PROGRAM, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
+    return ImportedSession(PROGRAM, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
 
 
 def branch(records: Sequence[JsonObject]) -> list[JsonObject]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 
-from qcode.agent.imports.foreign import ForeignMessage, ForeignSession, TranscriptBuilder
+from qcode.agent.imports.session import ImportedMessage, ImportedSession, TranscriptBuilder
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall
 from qcode.text.json import Json, JsonObject, object_in, objects_in, parse_object, text_in
 
@@ -40,7 +40,7 @@ def is_subagent(records: Sequence[JsonObject]) -> bool:
     return isinstance(source, dict) and "subagent" in source
 
 
-def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
+def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ImportedSession:
     """Convert the records of the session file `name`. `builder` must be new; it may have counts of skipped records."""
     header: JsonObject = records[0] if records else {}
     if isinstance(header.get("payload"), dict):
@@ -51,7 +51,7 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
             reader.add(record)
     created = text_in(header.get("timestamp")) or text_in(records[0].get("timestamp") if records else "")
     session_id, items = text_in(header.get("id")) or name, builder.finish()
-    return ForeignSession(
+    return ImportedSession(
         PROGRAM, session_id, reader.cwd, reader.title, created, items, builder.left_out, builder.bookkeeping
     )
 
@@ -73,15 +73,15 @@ class _Reader:
             if "record_type" in record:
                 self._builder.bookkeeping[text_in(record["record_type"])] += 1
             else:
-                self._item(record, timestamp)
+                self._add_item(record, timestamp)
             return
         match kind:
             case "response_item":
-                self._item(payload, timestamp)
+                self._add_item(payload, timestamp)
             case "compacted":
-                self._compacted(payload, timestamp)
+                self._add_compaction(payload, timestamp)
             case "event_msg":
-                self._event(payload)
+                self._read_event(payload)
             case "turn_context":
                 self._model = text_in(payload.get("model")) or self._model
                 self.cwd = self.cwd or text_in(payload.get("cwd"))
@@ -91,7 +91,7 @@ class _Reader:
             case _:
                 self._builder.left_out[f"unknown record {kind or 'without type'}"] += 1
 
-    def _event(self, payload: JsonObject) -> None:
+    def _read_event(self, payload: JsonObject) -> None:
         kind = text_in(payload.get("type"))
         self._builder.bookkeeping[f"event {kind}"] += 1
         if kind == "thread_rolled_back":
@@ -100,13 +100,13 @@ class _Reader:
         elif kind == "thread_name_updated":
             self.title = text_in(payload.get("thread_name")) or self.title
 
-    def _compacted(self, payload: JsonObject, timestamp: str) -> None:
+    def _add_compaction(self, payload: JsonObject, timestamp: str) -> None:
         """Read a compaction, which has the messages that replace all earlier ones, a summary of these, or both."""
         replacement = TranscriptBuilder()
         reader = _Reader(replacement, "")
         for item in objects_in(payload.get("replacement_history")):
             reader.add(item)
-        messages = [message.message for message in replacement.finish() if isinstance(message, ForeignMessage)]
+        messages = [message.message for message in replacement.finish() if isinstance(message, ImportedMessage)]
         summary = text_in(payload.get("message"))
         if summary.strip() and not any(summary in message.text for message in messages):
             messages.append(Message("user", (Text(summary),)))
@@ -116,12 +116,12 @@ class _Reader:
             return
         self._builder.compact(messages, timestamp)
 
-    def _item(self, item: JsonObject, timestamp: str) -> None:
+    def _add_item(self, item: JsonObject, timestamp: str) -> None:
         builder = self._builder
         kind = text_in(item.get("type"))
         match kind:
             case "message":
-                self._message(item, timestamp)
+                self._add_message(item, timestamp)
             case "reasoning":
                 texts = [
                     text_in(part.get("text")) for name in ("summary", "content") for part in objects_in(item.get(name))
@@ -136,14 +136,14 @@ class _Reader:
                     ToolCall(call_id, _tool_name(item, kind), _arguments(item)), timestamp, self._model
                 )
             case _ if kind.endswith("_output") and text_in(item.get("call_id")):
-                self._result(item, timestamp)
+                self._add_result(item, timestamp)
             case _ if kind in _BOOKKEEPING:
                 builder.bookkeeping[kind] += 1
             case _:
                 builder.left_out[f"item {kind or 'without type'}"] += 1
 
-    def _message(self, item: JsonObject, timestamp: str) -> None:
-        role, blocks = item.get("role"), self._blocks(item.get("content"))
+    def _add_message(self, item: JsonObject, timestamp: str) -> None:
+        role, blocks = item.get("role"), self._read_blocks(item.get("content"))
         if role == "assistant":
             for block in blocks:
                 self._builder.add_reply_block(block, timestamp, self._model)
@@ -154,7 +154,7 @@ class _Reader:
             return
         self._builder.add_prompt(blocks, timestamp)
 
-    def _blocks(self, content: Json) -> list[Block]:
+    def _read_blocks(self, content: Json) -> list[Block]:
         blocks: list[Block] = []
         parts: list[JsonObject] = (
             [{"type": "text", "text": content}] if isinstance(content, str) else objects_in(content)
@@ -169,7 +169,7 @@ class _Reader:
                     self._builder.left_out[f"content {text_in(other) or 'without type'}"] += 1
         return blocks
 
-    def _result(self, item: JsonObject, timestamp: str) -> None:
+    def _add_result(self, item: JsonObject, timestamp: str) -> None:
         output = item.get("output", item.get("tools"))  # a search for tools has `tools`
         is_error = False
         if isinstance(output, dict) and "content" in output:
@@ -177,7 +177,7 @@ class _Reader:
         if isinstance(output, str):
             text, images = output, []
         elif isinstance(output, list) and item.get("type") != "tool_search_output":
-            blocks = self._blocks(output)
+            blocks = self._read_blocks(output)
             text = "\n".join(block.text for block in blocks if isinstance(block, Text))
             images = [block for block in blocks if isinstance(block, Image)]
         else:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Mapping, Sequence, Set
 
 from qcode.agent.imports.claude_code import branch
-from qcode.agent.imports.foreign import ForeignMessage, ForeignSession, TranscriptBuilder
+from qcode.agent.imports.session import ImportedMessage, ImportedSession, TranscriptBuilder
 from qcode.protocol.messages import Block, Image, Message, Reasoning, Text, ToolCall
 from qcode.text.json import Json, JsonObject, object_in, objects_in, text_in
 
@@ -32,7 +32,7 @@ def is_qwen_session(records: Sequence[JsonObject]) -> bool:
 
 def read_gemini(
     records: Sequence[JsonObject], name: str, builder: TranscriptBuilder, program: str = GEMINI
-) -> ForeignSession:
+) -> ImportedSession:
     """Convert the records of the session file `name`. `builder` must be empty, except for counts.
 
     Early versions of qwen-code wrote such files too.
@@ -54,12 +54,12 @@ def read_gemini(
     calls = (call for message in messages.values() for call in objects_in(message.get("toolCalls")))
     answered = {text_in(call.get("id")) for call in calls if call.get("result")}
     for message in messages.values():
-        _gemini_message(message, builder, answered)
+        _read_gemini_message(message, builder, answered)
     directories = header.get("directories")
     cwd = text_in(directories[0]) if isinstance(directories, list) and directories else ""
     session_id, title = text_in(header.get("sessionId")) or name, text_in(header.get("summary"))
     created, items = text_in(header.get("startTime")), builder.finish()
-    return ForeignSession(program, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
+    return ImportedSession(program, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
 
 
 def _id(message: JsonObject) -> str:
@@ -75,20 +75,20 @@ def _rewind(messages: dict[str, JsonObject], target_id: str, builder: Transcript
         del messages[message_id]
 
 
-def _gemini_message(message: JsonObject, builder: TranscriptBuilder, answered: Set[str]) -> None:
+def _read_gemini_message(message: JsonObject, builder: TranscriptBuilder, answered: Set[str]) -> None:
     """Read a message. A result of a call in `answered` is skipped, because the message with the call has it too."""
     kind, timestamp = text_in(message.get("type")), text_in(message.get("timestamp"))
     parts = _parts(message.get("content"))
     calls = objects_in(message.get("toolCalls"))
     answered_ids = {text_in(call.get("id")) for call in calls}
     if kind == "user":
-        _user_parts(parts, timestamp, builder, answered_ids=answered)
+        _read_user_parts(parts, timestamp, builder, answered_ids=answered)
     elif kind == "gemini":
         model = text_in(message.get("model"))
         for thought in objects_in(message.get("thoughts")):
             texts = (text_in(thought.get("subject")), text_in(thought.get("description")))
             builder.add_reply_block(Reasoning("\n\n".join(text for text in texts if text)), timestamp, model)
-        for block in _blocks(parts, builder, answered_ids):
+        for block in _read_blocks(parts, builder, answered_ids):
             builder.add_reply_block(block, timestamp, model)
         for call in calls:
             arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)
@@ -96,14 +96,14 @@ def _gemini_message(message: JsonObject, builder: TranscriptBuilder, answered: S
                 ToolCall(text_in(call.get("id")), text_in(call.get("name")), arguments), timestamp, model
             )
         for call in calls:
-            _gemini_result(call, timestamp, builder)
+            _read_gemini_result(call, timestamp, builder)
     elif kind in _NOTICES:
         builder.left_out[f"{kind} messages of the program"] += 1
     else:
         builder.left_out[f"unknown record {kind or 'without type'}"] += 1
 
 
-def _gemini_result(call: JsonObject, timestamp: str, builder: TranscriptBuilder) -> None:
+def _read_gemini_result(call: JsonObject, timestamp: str, builder: TranscriptBuilder) -> None:
     call_id, is_error = text_in(call.get("id")), call.get("status") in ("error", "cancelled")
     parts = _parts(call.get("result"))
     responses = [object_in(part["functionResponse"]) for part in parts if "functionResponse" in part]
@@ -117,7 +117,7 @@ def _gemini_result(call: JsonObject, timestamp: str, builder: TranscriptBuilder)
         builder.add_result(call_id, "\n".join(texts), timestamp, is_error=is_error, images=images)
 
 
-def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ForeignSession:
+def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ImportedSession:
     """Convert the records of the session file `name`. `builder` must be empty, except for counts."""
     main = [record for record in records if record.get("isSidechain") is not True]
     builder.left_out["messages of sub-agents"] += len(records) - len(main)
@@ -129,48 +129,48 @@ def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuild
         payload = object_in(entry.get("systemPayload"))
         if kind in ("user", "assistant"):
             if id(entry) in on_branch:
-                _qwen_message(entry, builder)
+                _read_qwen_message(entry, builder)
             else:
                 builder.left_out["messages of branches that were rewound"] += 1
         elif kind == "system":
             builder.bookkeeping[f"system {text_in(entry.get('subtype'))}".strip()] += 1
             title = text_in(payload.get("customTitle")) or title
             if entry.get("subtype") == "chat_compression":
-                builder.compact(_history(payload.get("compressedHistory")), timestamp)
+                builder.compact(_read_history(payload.get("compressedHistory")), timestamp)
         else:
             builder.left_out[f"unknown record {kind or 'without type'}"] += 1
     first: JsonObject = main[0] if main else {}
     session_id = text_in(first.get("sessionId")) or name
     created, items = text_in(first.get("timestamp")), builder.finish()
     cwd = text_in(first.get("cwd"))
-    return ForeignSession(QWEN, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
+    return ImportedSession(QWEN, session_id, cwd, title, created, items, builder.left_out, builder.bookkeeping)
 
 
-def _qwen_message(record: JsonObject, builder: TranscriptBuilder) -> None:
+def _read_qwen_message(record: JsonObject, builder: TranscriptBuilder) -> None:
     timestamp, model = text_in(record.get("timestamp")), text_in(record.get("model"))
     parts = _parts(object_in(record.get("message")).get("parts"))
     if record.get("type") == "assistant":
-        for block in _blocks(parts, builder, frozenset()):
+        for block in _read_blocks(parts, builder, frozenset()):
             builder.add_reply_block(block, timestamp, model)
         return
     is_typed = record.get("subtype") in (None, "mid_turn_user_message")
-    _user_parts(parts, timestamp, builder, answered_ids=frozenset(), is_typed=is_typed)
+    _read_user_parts(parts, timestamp, builder, answered_ids=frozenset(), is_typed=is_typed)
 
 
-def _history(contents: Json) -> list[Message]:
+def _read_history(contents: Json) -> list[Message]:
     """Return the messages of a compressed history."""
     builder = TranscriptBuilder()
     for content in objects_in(contents):
         parts = _parts(content.get("parts"))
         if content.get("role") == "model":
-            for block in _blocks(parts, builder, frozenset()):
+            for block in _read_blocks(parts, builder, frozenset()):
                 builder.add_reply_block(block)
         else:
-            _user_parts(parts, "", builder, answered_ids=frozenset())
-    return [message.message for message in builder.finish() if isinstance(message, ForeignMessage)]
+            _read_user_parts(parts, "", builder, answered_ids=frozenset())
+    return [message.message for message in builder.finish() if isinstance(message, ImportedMessage)]
 
 
-def _user_parts(
+def _read_user_parts(
     parts: Sequence[JsonObject],
     timestamp: str,
     builder: TranscriptBuilder,
@@ -190,10 +190,10 @@ def _user_parts(
                 builder.add_result(call_id, _response_text(content), timestamp, is_error=is_error, images=nested)
         else:
             content_parts.append(part)
-    builder.add_prompt(_blocks(content_parts, builder, frozenset()), timestamp, is_typed=is_typed)
+    builder.add_prompt(_read_blocks(content_parts, builder, frozenset()), timestamp, is_typed=is_typed)
 
 
-def _blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, answered_ids: Set[str]) -> list[Block]:
+def _read_blocks(parts: Sequence[JsonObject], builder: TranscriptBuilder, answered_ids: Set[str]) -> list[Block]:
     """Return the content of parts. A call with an id in `answered_ids` is skipped: the caller adds it."""
     blocks: list[Block] = []
     for part in parts:

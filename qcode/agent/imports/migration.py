@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
 
-from qcode.agent.imports.foreign import NO_RESULT, ForeignCompaction, ForeignSession
+from qcode.agent.imports.session import NO_RESULT, ImportedCompaction, ImportedSession
 from qcode.agent.sessions.file import Lock, make_private, sync_folder
 from qcode.agent.sessions.records import redact_message
 from qcode.agent.sessions.session import Session
@@ -60,16 +60,16 @@ class Migration:
         self._redact = redact
         self._store = SessionStore(state_dir, root, redact=redact)
 
-    def run(self, foreign: ForeignSession) -> ImportResult:
-        """Write `foreign`, unless it is already imported."""
-        started = _time(foreign.created) or _time(foreign.latest) or datetime.now(UTC)
-        session_id, header = self._session_name(foreign, started)
+    def run(self, source: ImportedSession) -> ImportResult:
+        """Write `source`, unless it is already imported."""
+        started = _time(source.created) or _time(source.latest) or datetime.now(UTC)
+        session_id, header = self._session_name(source, started)
         if header is None:
-            self._write(foreign, session_id, started)
-            return ImportResult(session_id, "imported", len(foreign.messages))
+            self._write(source, session_id, started)
+            return ImportResult(session_id, "imported", len(source.messages))
         stored = [message for _, message in sorted(self._store.load(session_id).history.stored.items())]
         stored_messages = [message.entry.message for message in stored if not message.is_summary]
-        messages = [redact_message(message.message, self._redact) for message in foreign.messages]
+        messages = [redact_message(message.message, self._redact) for message in source.messages]
         imported_count = object_in(header.get("imported")).get("messages")
         is_continued = not isinstance(imported_count, int) or len(stored_messages) > imported_count
         has_nothing_new = messages == stored_messages[: len(messages)]
@@ -77,13 +77,13 @@ class Migration:
             return ImportResult(session_id, "changed", 0)
         if has_nothing_new or _lacks_content(messages, stored_messages):
             return ImportResult(session_id, "unchanged", 0)
-        self._write(foreign, session_id, started)
+        self._write(source, session_id, started)
         return ImportResult(session_id, "updated", len(messages) - len(stored_messages))
 
-    def _session_name(self, foreign: ForeignSession, started: datetime) -> tuple[str, JsonObject | None]:
+    def _session_name(self, source: ImportedSession, started: datetime) -> tuple[str, JsonObject | None]:
         """Return the id for a session, and the header of the file if it was imported before."""
-        origin = _origin(foreign)
-        name = f"{foreign.program} {foreign.session_id}"
+        origin = _origin(source)
+        name = f"{source.program} {source.session_id}"
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
         for length in _DIGEST_LENGTHS:
             session_id = f"{started.astimezone(UTC):%Y%m%d-%H%M%S}-{digest[:length]}"
@@ -95,7 +95,7 @@ class Migration:
     def _path(self, session_id: str) -> Path:
         return self._store.folder / f"{session_id}.jsonl"
 
-    def _write(self, foreign: ForeignSession, session_id: str, started: datetime) -> None:
+    def _write(self, source: ImportedSession, session_id: str, started: datetime) -> None:
         """Write the whole session to a temporary folder, then move it to the folder of the store."""
         path = self._path(session_id)
         make_private(path.parent)
@@ -105,7 +105,7 @@ class Migration:
         lock = Lock(path.with_suffix(".lock"))
         try:
             with TemporaryDirectory(prefix=_TEMPORARY_PREFIX, dir=path.parent) as folder:
-                written = _Writer(Path(folder), self._root, self._redact, session_id, started).write(foreign)
+                written = _Writer(Path(folder), self._root, self._redact, session_id, started).write(source)
                 written.replace(path)
             sync_folder(path.parent)
         finally:
@@ -122,14 +122,14 @@ class _Writer:
         self._root = root
         self._store = SessionStore(folder, root, lambda: self._now, lambda _: session_id, redact=redact)
 
-    def write(self, foreign: ForeignSession) -> Path:
-        """Write `foreign` and return the file."""
-        model = next((message.model for message in foreign.messages if message.model), "")
-        folder = Path(foreign.cwd) if foreign.cwd else self._root
-        origin: JsonObject = {**_origin(foreign), "messages": len(foreign.messages)}
-        session = self._store.create(_qualified(foreign, model), folder, imported=origin)
+    def write(self, source: ImportedSession) -> Path:
+        """Write `source` and return the file."""
+        model = next((message.model for message in source.messages if message.model), "")
+        folder = Path(source.cwd) if source.cwd else self._root
+        origin: JsonObject = {**_origin(source), "messages": len(source.messages)}
+        session = self._store.create(_qualified(source, model), folder, imported=origin)
         try:
-            self._write_items(session, foreign)
+            self._write_items(session, source)
             session.sync()
             if not session.is_saved:
                 raise SessionError("; ".join(session.take_warnings()) or "this session cannot be saved")
@@ -137,31 +137,31 @@ class _Writer:
             session.close()
         return self._store.folder / f"{session.session_id}.jsonl"
 
-    def _write_items(self, session: Session, foreign: ForeignSession) -> None:
-        for item in foreign.items:
+    def _write_items(self, session: Session, source: ImportedSession) -> None:
+        for item in source.items:
             self._now = _time(item.timestamp) or self._now
-            if isinstance(item, ForeignCompaction):
+            if isinstance(item, ImportedCompaction):
                 session.compact(item.messages)
                 continue
-            model = _qualified(foreign, item.model)
+            model = _qualified(source, item.model)
             if model and session.history.current_model != model:
                 session.record_model(model)
             session.append(item.message, is_turn_start=item.is_typed)
-        if title := " ".join(foreign.title.split()):
+        if title := " ".join(source.title.split()):
             session.set_title(title)
 
 
-def _origin(foreign: ForeignSession) -> JsonObject:
+def _origin(source: ImportedSession) -> JsonObject:
     """Return the part of `imported` in the header of a session that identifies the imported session."""
-    return {"program": foreign.program, "session_id": foreign.session_id}
+    return {"program": source.program, "session_id": source.session_id}
 
 
-def _qualified(foreign: ForeignSession, model: str) -> str:
+def _qualified(source: ImportedSession, model: str) -> str:
     """Return the model as PROVIDER/MODEL, with the most likely provider; empty without a model.
 
     This is for display: a resumed session uses the configured model.
     """
-    return f"{_PROVIDERS[foreign.program]}/{model}" if model else ""
+    return f"{_PROVIDERS[source.program]}/{model}" if model else ""
 
 
 def _lacks_content(imported: list[Message], stored: list[Message]) -> bool:

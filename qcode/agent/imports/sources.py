@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from qcode.agent.imports import claude_code, codex, gemini
-from qcode.agent.imports.foreign import ForeignSession, TranscriptBuilder
+from qcode.agent.imports.session import ImportedSession, TranscriptBuilder
 from qcode.protocol.errors import InputError
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
@@ -44,7 +44,7 @@ class FoundSession:
     """The time of the last change, in seconds since 1970."""
     size: int
     """The size of the file in bytes."""
-    head: ForeignSession
+    head: ImportedSession
     """The session as read from the start of the file, so perhaps without its last messages."""
 
 
@@ -74,7 +74,7 @@ def sessions_in(path: Path) -> list[FoundSession]:
     return sorted(sessions, key=lambda session: (-session.modified, str(session.path)))
 
 
-def read_file(path: Path) -> ForeignSession:
+def read_file(path: Path) -> ImportedSession:
     """Read a whole session file; raise `InputError` if it cannot be read, or if no known program wrote it."""
     try:
         _check_kind(path)
@@ -176,12 +176,12 @@ def _check_kind(path: Path) -> os.stat_result:
     return state
 
 
-def _read(path: Path, data: bytes) -> ForeignSession | None:
+def _read(path: Path, data: bytes) -> ImportedSession | None:
     """Convert the content of a file; None if no known program wrote it, or if it belongs to a sub-agent."""
     builder = TranscriptBuilder()
     records = _records(data, builder)
     del data  # up to hundreds of megabytes
-    readers: Sequence[tuple[Callable[[Sequence[JsonObject]], bool], Callable[..., ForeignSession]]] = (
+    readers: Sequence[tuple[Callable[[Sequence[JsonObject]], bool], Callable[..., ImportedSession]]] = (
         (codex.is_session, codex.read),
         (gemini.is_qwen_session, gemini.read_qwen),
         (gemini.is_gemini_session, gemini.read_gemini),

@@ -1,7 +1,7 @@
 """Tool servers (Model Context Protocol): started, asked for their tools, called, and stopped with the session.
 
 `servers` is the interface for the rest of qcode, `connection` the life cycle of one server, `tools` the tools that a
-model is offered, `pins` the approvals of the user. Everything a server sends is foreign text and grants no permission.
+model is offered, `pins` the approvals of the user. Text of a server is untrusted and grants no permission.
 The `mcp` package is imported only in the functions that connect.
 """
 

@@ -1,7 +1,7 @@
 """Questions of servers to the user (elicitation): the fields of a form, its answers, and addresses to visit.
 
 A form is asked for one field at a time, as a question of the turn that called the server, so that every front end can
-show it. Pure except for `ask`; foreign text is cleaned here. Specification: client/elicitation, 2025-11-25 and
+show it. Pure except for `ask`; untrusted text is cleaned here. Specification: client/elicitation, 2025-11-25 and
 2026-07-28.
 """
 

@@ -1,6 +1,6 @@
 """Prompts and resources of tool servers that a typed text mentions: `/server:prompt a b`, and `@server:uri`.
 
-Nothing is read unless the user mentions it. The text of a server is foreign: an `@path` in it attaches no file, and a
+Nothing is read unless the user mentions it. The text of a server is untrusted: an `@path` in it attaches no file, and a
 resource is marked as data. Completions are in `completion`.
 """
 
@@ -201,13 +201,19 @@ class ServerMentions:
         self, prompt: str, typed: str, attached: tuple[Block, ...], options: TurnOptions
     ) -> ExpandedPrompt:
         start = len(prompt) - len(typed)
-        server_prompt = await self._read_typed_prompt(typed) if typed.startswith("/") and not options.foreign else None
+        server_prompt = (
+            await self._read_typed_prompt(typed) if typed.startswith("/") and not options.external_spans else None
+        )
         if server_prompt is not None:
             text, images = server_prompt
-            display, foreign = options.shown_prompt or prompt, ((start, start + len(text)),)
-            return prompt[:start] + text, (*attached, *images), replace(options, foreign=foreign, shown_prompt=display)
+            display, external_spans = options.shown_prompt or prompt, ((start, start + len(text)),)
+            return (
+                prompt[:start] + text,
+                (*attached, *images),
+                replace(options, external_spans=external_spans, shown_prompt=display),
+            )
         blocks = await self._read_resources(
-            typed, tuple((first - start, last - start) for first, last in options.foreign)
+            typed, tuple((first - start, last - start) for first, last in options.external_spans)
         )
         return prompt, (*attached, *blocks), options
 
@@ -265,13 +271,13 @@ class ServerMentions:
             raise InputError(f"/{name}: the server sent an empty prompt")
         return text, tuple(reader.images)
 
-    async def _read_resources(self, typed: str, foreign: Spans) -> list[Block]:
+    async def _read_resources(self, typed: str, external_spans: Spans) -> list[Block]:
         """Return the resources that the user mentions; each that cannot be attached adds a line to the problems."""
         blocks: list[Block] = []
         if not self._mentions_any(typed):
             return blocks
         await self._servers.wait_until_started()
-        mentioned = list(dict.fromkeys(self._mentioned_resources(typed, foreign)))
+        mentioned = list(dict.fromkeys(self._mentioned_resources(typed, external_spans)))
         if len(mentioned) > MAX_RESOURCES:
             self._problems.append(f"not attached: more than {MAX_RESOURCES} resources")
         for server, uri in mentioned[:MAX_RESOURCES]:
@@ -288,12 +294,12 @@ class ServerMentions:
 
         return any(self.names_resource(word) for word, _, _ in mentioned_words(text))
 
-    def _mentioned_resources(self, typed: str, foreign: Spans) -> Iterator[tuple[str, str]]:
+    def _mentioned_resources(self, typed: str, external_spans: Spans) -> Iterator[tuple[str, str]]:
         from qcode.agent.context.attachments import mentioned_words
 
         for word, start, end in mentioned_words(typed):
-            is_foreign = any(first < end and start < last for first, last in foreign)
-            if is_foreign or not self.names_resource(word):
+            is_external = any(first < end and start < last for first, last in external_spans)
+            if is_external or not self.names_resource(word):
                 continue
             server, _, uri = word.partition(":")
             ready = self._servers.ready().get(server)

@@ -185,9 +185,9 @@ class ServerStatus:
     """The file or flag that configures the server."""
     tools: tuple[ServerTool, ...] = ()
     problem: str = ""
-    """Why the server does not run, in one line of foreign text."""
+    """Why the server does not run, in one line of untrusted text."""
     log: str = ""
-    """The last lines of the server's log, foreign text."""
+    """The last lines of the server's log, untrusted text."""
 
 
 def key_of_server(scope: str, name: str) -> str:

@@ -67,7 +67,7 @@ class CheckedTool:
     """A tool of a server after its name, description and parameters were checked."""
 
     listed_name: str
-    """The name that the server gave it: foreign text, display it with `shown_name`."""
+    """The name that the server gave it: untrusted text, display it with `shown_name`."""
     spec: ToolSpec
     """The tool as a model is offered it."""
     hash: str
@@ -127,7 +127,7 @@ def _cut(text: str, limit: int) -> str:
 
 
 def _visible_chars(text: str) -> str:
-    """Return foreign text without control characters and invisible characters."""
+    """Return untrusted text without control characters and invisible characters."""
     return "".join(
         char for char in clean(text) if char in _JOINERS or char in "\n\t" or unicodedata.category(char) not in _HIDDEN
     )

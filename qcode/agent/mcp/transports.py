@@ -2,7 +2,7 @@
 
 Programs do not use the transport of the `mcp` package, which reads lines of any length into memory and writes the
 server's stderr to the terminal. HTTP uses the two transports of the package, streamable HTTP and the older SSE, with
-limits for the size of a response and the time to close. `Log` keeps the end of a server's stderr: foreign text.
+limits for the size of a response and the time to close. `Log` keeps the end of a server's stderr, untrusted text.
 """
 
 from __future__ import annotations

@@ -235,7 +235,7 @@ class Clients:
         output = settings.output_for(name)
         network = settings.network_for(provider.name)
         facts = facts_of(provider.name, selection.model, settings.models.get(name))
-        if facts.text_tool_calls:
+        if facts.has_text_tool_calls:
             from qcode.providers.text_calls.provider import TextCallProvider
 
             provider = TextCallProvider(provider)
@@ -480,12 +480,12 @@ def facts_of(provider: str, model: str, configured: ModelSettings | None) -> Mod
         context_window=configured.context_window or facts.context_window,
         max_output_tokens=configured.max_output_tokens or facts.max_output_tokens,
         price=configured.price or facts.price,
-        prefill=_override(configured.prefill, facts.prefill),
-        images=facts.images if configured.images is None else configured.images,
-        thinking=_override(configured.thinking, facts.thinking),
-        inline_thinking=_override(configured.inline_thinking, facts.inline_thinking),
-        text_tool_calls=_override(configured.text_tool_calls, facts.text_tool_calls),
-        web_search=facts.web_search if configured.web_search is None else configured.web_search,
+        can_prefill=_override(configured.prefill, facts.can_prefill),
+        can_read_images=facts.can_read_images if configured.images is None else configured.images,
+        can_think=_override(configured.thinking, facts.can_think),
+        has_inline_thinking=_override(configured.inline_thinking, facts.has_inline_thinking),
+        has_text_tool_calls=_override(configured.text_tool_calls, facts.has_text_tool_calls),
+        can_search_web=facts.can_search_web if configured.web_search is None else configured.web_search,
     )
 
 

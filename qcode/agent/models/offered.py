@@ -194,8 +194,8 @@ def _with_learned(facts: ModelFacts, learned: HostKnowledge) -> ModelFacts:
         facts,
         context_window=learned.window or facts.context_window,
         max_output_tokens=learned.output or facts.max_output_tokens,
-        images=False if learned.refuses_images else facts.images,
-        text_tool_calls=facts.text_tool_calls or bool(learned.text_calls),
+        can_read_images=False if learned.refuses_images else facts.can_read_images,
+        has_text_tool_calls=facts.has_text_tool_calls or bool(learned.text_calls),
     )
 
 

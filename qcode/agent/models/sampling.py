@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from qcode.agent.mcp.tools import MAX_IMAGES
-from qcode.agent.models.asides import Asides, run_aside
+from qcode.agent.models.side_questions import SideQuestions, run_side_turn
 from qcode.engine.effects import TurnSettings
 from qcode.engine.turn import Turn
 from qcode.protocol.approvals import Choice
@@ -43,9 +43,9 @@ _STOPS = {StopReason.END_TURN: "endTurn", StopReason.MAX_TOKENS: "maxTokens"}
 class Sampling:
     """The requests of servers in one conversation."""
 
-    def __init__(self, conversation: Conversation, asides: Asides) -> None:
+    def __init__(self, conversation: Conversation, side_questions: SideQuestions) -> None:
         self._conversation = conversation
-        self._asides = asides
+        self._side_questions = side_questions
         self._turn: Turn | None = None
         self._requests = 0
 
@@ -97,12 +97,14 @@ class Sampling:
             ),
             client.retries.without_question,
             max_turns=1,
-            max_budget_usd=self._asides.budget_left(),
+            max_budget_usd=self._side_questions.budget_left(),
             allows_calls=False,
         )
         turn = Turn(settings, client.known_model(), messages[:-1], client.counter())
         ended = None
-        async with aclosing(run_aside(conversation, client, turn, messages[-1], f"sampling for {server}")) as events:
+        async with aclosing(
+            run_side_turn(conversation, client, turn, messages[-1], f"sampling for {server}")
+        ) as events:
             async for event in events:
                 ended = event if isinstance(event, TurnEnded) else ended
         return ended

@@ -49,10 +49,10 @@ def hosted_tools(settings: Settings, protocol: str, host: str, model: str, facts
 
     `[models]` decides if it mentions the model; otherwise only the official host of a protocol is known to search.
     """
-    if settings.tools.web_search != "host" or facts.text_tool_calls:
+    if settings.tools.web_search != "host" or facts.has_text_tool_calls:
         return ()
     can_search = protocol in _SEARCH_PROTOCOLS or (
         protocol == "gemini" and _SEARCHING_GEMINI.search(model.lower()) is not None
     )
-    is_offered = facts.web_search if facts.web_search is not None else not opaque_origin(host)
+    is_offered = facts.can_search_web if facts.can_search_web is not None else not opaque_origin(host)
     return (WEB_SEARCH,) if can_search and is_offered else ()

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypedDict, TypeVar, get_args
 
 from qcode.agent.options import checked_limits
-from qcode.agent.outcomes import AnswerSoFar, decision_without_user, exit_code, shortfall, subtype
+from qcode.agent.outcomes import AnswerSoFar, decision_without_user, exit_code, incomplete_reason, subtype
 from qcode.agent.programs.answer_schema import AnswerSchema
 from qcode.agent.programs.own_tools import is_being_cancelled
 from qcode.protocol.approvals import (
@@ -319,7 +319,7 @@ class TurnStream:
     @property
     def note(self) -> str:
         """Why the turn has no complete answer, in one line; empty if it has one."""
-        return "" if self._end_event is None else shortfall(self._end_event, self._reply_note)
+        return "" if self._end_event is None else incomplete_reason(self._end_event, self._reply_note)
 
     def steer(self, text: str) -> None:
         """Add a message to the turn before its next step; ignored once the turn is over."""

@@ -40,7 +40,7 @@ _TASK = re.compile(r"<li>(\n<p>)?\[([ xX])\] ")
 _BOXES = {" ": "☐", "x": "☑", "X": "☑"}
 _MAX_HIGHLIGHTED = 100_000
 _LINK_REL = "noopener noreferrer nofollow"
-"""The `rel` of a link in foreign text."""
+"""The `rel` of a link in untrusted text."""
 
 
 def html_page(turns: Sequence[SessionTurn], title: str, facts: Sequence[str], *, has_tools: bool) -> str:

@@ -68,24 +68,24 @@ def skill_folders(
     root: Path,
     *,
     is_trusted: bool,
-    is_foreign: bool = True,
+    reads_other_programs: bool = True,
     named: Sequence[str] = (),
 ) -> tuple[SkillFolder, ...]:
     """Return the folders that may have skills, in order of precedence; they need not exist.
 
-    `config_dir` is None if files of the user do not apply to the run. `is_foreign`: folders of other programs are read.
-    `named` are paths of the settings; a relative path is relative to the home folder.
+    `config_dir` is None if files of the user do not apply to the run. With `reads_other_programs`, the folders of other
+    programs are included. `named` are paths of the settings; a relative path is relative to the home folder.
     """
     folders: list[SkillFolder] = []
     if config_dir is not None:
         folders.append(SkillFolder(config_dir / FOLDER, str(config_dir / FOLDER)))
-        if is_foreign and home is not None:
+        if reads_other_programs and home is not None:
             folders += [SkillFolder(home / name, f"~/{name}") for name in _FOREIGN_AT_HOME]
     folders += [SkillFolder(_configured_folder(path, home), path, is_named=True) for path in named]
     if is_trusted:
         real_root = root.resolve()
         for candidate in _folders_up(folder.resolve(), real_root):
-            names = SKILL_FOLDERS if is_foreign else SKILL_FOLDERS[:1]
+            names = SKILL_FOLDERS if reads_other_programs else SKILL_FOLDERS[:1]
             folders += [
                 SkillFolder(candidate / name, (candidate / name).relative_to(real_root).as_posix(), real_root)
                 for name in names

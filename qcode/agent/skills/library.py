@@ -48,7 +48,7 @@ class LoadedSkill:
     """The text of a skill for the model."""
 
     text: str
-    foreign: Spans = ()
+    external_spans: Spans = ()
     """The spans of the text that the user did not write."""
 
 
@@ -188,7 +188,7 @@ class SkillLibrary:
         loaded = _join_parts([*self._subagent_request(skill), *expanded], is_from_project=skill.is_from_project)
         model = skill.model if not skill.is_from_project and "/" in skill.model else ""
         return loaded.text, TurnOptions(
-            model, foreign=loaded.foreign, shown_prompt=f"/{skill.handle} {arguments}".rstrip()
+            model, external_spans=loaded.external_spans, shown_prompt=f"/{skill.handle} {arguments}".rstrip()
         )
 
     def _subagent_request(self, skill: Skill) -> tuple[PromptPart, ...]:
@@ -276,7 +276,7 @@ def _find_skills(context: RunContext) -> FoundSkills:
             context.folder,
             context.root,
             is_trusted=context.reads_project,
-            is_foreign=settings.foreign,
+            reads_other_programs=settings.foreign,
             named=settings.paths,
         ),
         cache,

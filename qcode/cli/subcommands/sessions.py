@@ -28,8 +28,8 @@ from qcode.text.json import JsonObject
 from qcode.text.numbers import age_text, bytes_text, count_text
 
 if TYPE_CHECKING:
-    from qcode.agent.imports.foreign import ForeignSession
     from qcode.agent.imports.migration import ImportResult
+    from qcode.agent.imports.session import ImportedSession
     from qcode.agent.imports.sources import FoundSession
 
 _MAX_TITLE = 200
@@ -136,7 +136,7 @@ def _show(store: SessionStore, selection: str) -> int:
 
 
 def _printable(text: str) -> str:
-    """Return foreign text unchanged for a file or a program, and without control sequences for a terminal."""
+    """Return untrusted text unchanged for a file or a program, and without control sequences for a terminal."""
     return clean(text) if os.isatty(1) else text
 
 
@@ -255,34 +255,34 @@ def _import_session(
 
     target = root
     try:
-        foreign = read_file(session.path)
-        session_folder = Path(foreign.cwd) if foreign.cwd else root
+        source = read_file(session.path)
+        session_folder = Path(source.cwd) if source.cwd else root
         if is_everywhere and session_folder.is_dir():
             target = find_project_root(session_folder)
-        result = Migration(state_dir, target, Redactor(named_secrets(os.environ)).redact).run(foreign)
+        result = Migration(state_dir, target, Redactor(named_secrets(os.environ)).redact).run(source)
     except (QcodeError, OSError) as error:
         write_stderr(f"{session.path}: {error}")
         code = error.exit_code if isinstance(error, QcodeError) else ExitCode.FAILED
         return {"path": str(session.path), "status": "failed", "error": str(error)}, code
     if not is_json:
-        write_stdout(_report(foreign, result, "" if target == root else f" in {short(target)}"))
+        write_stdout(_report(source, result, "" if target == root else f" in {short(target)}"))
     return {
         "path": str(session.path),
-        "program": foreign.program,
+        "program": source.program,
         "status": result.status,
         "session_id": result.session_id,
         "folder": str(target),
-        "title": _title(foreign),
-        "messages": len(foreign.messages),
+        "title": _title(source),
+        "messages": len(source.messages),
         "added": result.added,
-        "left_out": dict(foreign.left_out),
-        "bookkeeping": dict(foreign.bookkeeping),
+        "left_out": dict(source.left_out),
+        "bookkeeping": dict(source.bookkeeping),
     }, 0
 
 
-def _report(foreign: ForeignSession, result: ImportResult, target: str) -> str:
+def _report(source: ImportedSession, result: ImportResult, target: str) -> str:
     """Return the lines that report an import: the added messages, and the content that was left out."""
-    title = single_spaced(_title(foreign))
+    title = single_spaced(_title(source))
     facts = {
         "imported": f"{result.session_id}  imported {count_text(result.added, 'message')}{target}  {title}",
         "updated": f"{result.session_id}  added {count_text(result.added, 'new message')}{target}  {title}",
@@ -290,10 +290,10 @@ def _report(foreign: ForeignSession, result: ImportResult, target: str) -> str:
         "changed": f"{result.session_id}  not imported again: both programs continued it{target}; "
         f"qcode sessions delete {result.session_id} makes room for the other one",
     }[result.status]
-    left_out = [f"{single_spaced(name)} ({count:,})" for name, count in sorted(foreign.left_out.items()) if count]
+    left_out = [f"{single_spaced(name)} ({count:,})" for name, count in sorted(source.left_out.items()) if count]
     is_written = result.status in ("imported", "updated")
     return f"{facts}\n  left out: {', '.join(left_out)}\n" if is_written and left_out else f"{facts}\n"
 
 
-def _title(foreign: ForeignSession) -> str:
-    return foreign.title or first_words(typed_text(message.message) for message in foreign.messages if message.is_typed)
+def _title(source: ImportedSession) -> str:
+    return source.title or first_words(typed_text(message.message) for message in source.messages if message.is_typed)

@@ -175,7 +175,7 @@ class ReplyState:
             is_silent=kind == "resume",
             is_broken=is_broken,
             is_retry=cause == "retries",
-            has_inline_thinking=self.model.facts.inline_thinking,
+            has_inline_thinking=self.model.facts.has_inline_thinking,
             model=f"{self.model.provider}/{self.model.name}",
         )
         self.phase = Streaming(attempt, cause)

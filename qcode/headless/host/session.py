@@ -315,13 +315,13 @@ class HostSession(Exchange):
 
     def _expand(self, prompt: str, options: TurnOptions) -> tuple[str, TurnOptions]:
         """Return a prompt with its command expanded, and attach the files that it mentions."""
-        foreign: tuple[tuple[int, int], ...] = ()
+        external_spans: tuple[tuple[int, int], ...] = ()
         if prompt.startswith("/") and (match := self.agent.custom_commands().match_command(prompt)) is not None:
             command, arguments = match
-            foreign, display = command.project_ranges(arguments), prompt
+            external_spans, display = command.project_ranges(arguments), prompt
             prompt = command.expand(arguments)
             options = replace(
-                options, model=command.model, output=command.output, foreign=foreign, shown_prompt=display
+                options, model=command.model, output=command.output, external_spans=external_spans, shown_prompt=display
             )
         if "@" in prompt:
             from qcode.agent.context.attachments import attach_mentions
@@ -330,7 +330,7 @@ class HostSession(Exchange):
             blocks, problems = attach_mentions(
                 prompt,
                 self.agent.context.folder,
-                foreign,
+                external_spans,
                 lambda path: why_not_read(policy, path),
                 self.agent.toolbox.names_resource,
             )

@@ -51,8 +51,8 @@ DEMO_FACTS = ModelFacts(
     context_window=1_000_000,
     max_output_tokens=64_000,
     price=Price(Decimal(0), Decimal(0)),
-    prefill=False,
-    thinking=True,
+    can_prefill=False,
+    can_think=True,
 )
 """The facts of `demo/demo` in the catalog. Without `prefill`, qcode sends its resume message instead of a prefill."""
 

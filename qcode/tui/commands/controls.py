@@ -1,6 +1,6 @@
 """The commands that show and change the model's permissions, tools and instructions.
 
-Also plan mode, the doctor and tool servers. `screens.control_text` formats their text; a screen loads when it opens.
+Also plan mode, the doctor and tool servers. `screens.permission_text` formats their text; a screen loads when it opens.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def _permissions(context: CommandContext, argument: str) -> None:
-    from qcode.tui.screens import control_text
+    from qcode.tui.screens import permission_text
 
     permissions = context.agent.permissions
     action, _, operand = argument.partition(" ")
@@ -36,13 +36,13 @@ def _permissions(context: CommandContext, argument: str) -> None:
 
         context.screen.open_screen(PermissionsScreen(permissions), lambda _: None)
     elif action in ("", "list"):
-        context.view.show_panel("Permissions", control_text.permissions_text(permissions))
+        context.view.show_panel("Permissions", permission_text.permissions_text(permissions))
     elif action == "check" and operand:
-        kind, value = control_text.parse_check(operand)
+        kind, value = permission_text.parse_check(operand)
         context.view.run_later(_check(context, kind, value))
-    elif action in (*control_text.EFFECTS, *control_text.REMOVE_WORDS, *control_text.SAVE_WORDS) and operand:
+    elif action in (*permission_text.EFFECTS, *permission_text.REMOVE_WORDS, *permission_text.SAVE_WORDS) and operand:
         try:
-            context.view.notify("info", control_text.change_rules(permissions, action, operand))
+            context.view.notify("info", permission_text.change_rules(permissions, action, operand))
         except ValueError as refusal:
             context.refuse(one_line(str(refusal)))
     else:
@@ -51,10 +51,10 @@ def _permissions(context: CommandContext, argument: str) -> None:
 
 
 async def _check(context: CommandContext, kind: CheckedKind, value: str) -> None:
-    from qcode.tui.screens import control_text
+    from qcode.tui.screens import permission_text
 
     verdict = await asyncio.to_thread(context.agent.permissions.check, kind, value)
-    context.view.notify("info", control_text.verdict_text(kind, value, verdict))
+    context.view.notify("info", permission_text.verdict_text(kind, value, verdict))
 
 
 def _permission_choices(context: CommandContext) -> Sequence[str]:
@@ -65,12 +65,12 @@ def _permission_choices(context: CommandContext) -> Sequence[str]:
 
 
 def _tools(context: CommandContext, name: str) -> None:
-    from qcode.tui.screens import control_text
+    from qcode.tui.screens import permission_text
 
     tools = context.agent.offered_tools()
     named_tool = next((tool for tool in tools if tool.name == name), None)
     if named_tool is not None:
-        context.view.show_panel(f"Tool {one_line(named_tool.name)}", control_text.tool_text(named_tool))
+        context.view.show_panel(f"Tool {one_line(named_tool.name)}", permission_text.tool_text(named_tool))
     elif name:
         names = [tool.name for tool in tools]
         context.refuse(unknown(f"tool {name!r}", name, names, "/tools lists them."))
@@ -79,7 +79,7 @@ def _tools(context: CommandContext, name: str) -> None:
 
         context.screen.open_screen(ToolPicker(tools), lambda _: None)
     else:
-        context.view.show_panel("Tools", control_text.tools_text(tools))
+        context.view.show_panel("Tools", permission_text.tools_text(tools))
 
 
 def _tool_choices(context: CommandContext) -> Sequence[str]:

@@ -1,8 +1,8 @@
-"""The aside (`/btw`): a question about the conversation, answered above the prompt, also while a turn runs.
+"""The side question (`/btw`): a question about the conversation, answered above the prompt, also while a turn runs.
 
-`AsideTalk` runs one aside at a time, in the app and in the linear mode, and stores the last answer until the user adds
-that answer to the next message. `AsidePanel` shows the answer with a `Presenter`, as the transcript shows a turn; the
-panel never has the focus.
+`AsideTalk` runs one side question at a time, in the app and in the linear mode. It keeps the last answer until the user
+adds it to the next message. `AsidePanel` shows the answer with a `Presenter`, as the transcript shows a turn; the panel
+never has the focus.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _MIN_CELLS_FOR_WORDS = 44
 
 
 class AsideTalk:
-    """Runs the asides of the app or of the linear mode."""
+    """Runs the side questions of the app or of the linear mode."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class AsideTalk:
 
     async def _show(self, question: str, presenter: Presenter) -> None:
         try:
-            async with aclosing(self._agent.asides.ask(question, on_usage=self._count)) as events:
+            async with aclosing(self._agent.side_questions.ask(question, on_usage=self._count)) as events:
                 async for event in events:
                     if isinstance(event, TurnEnded) and event.outcome is Outcome.MAX_TURN_REQUESTS:
                         presenter.abandon(_ONLY_CALLS)

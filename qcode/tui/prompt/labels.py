@@ -129,19 +129,19 @@ class Images:
         return text
 
 
-class Asides:
-    """The asides that this process added to prompts."""
+class AsideLabels:
+    """The labels of the side questions that this process added to prompts, with question and answer."""
 
     def __init__(self) -> None:
         self.labels: Labels[Text] = Labels()
 
     def label(self, question: str, block: Text) -> str:
-        """Return a new label for an aside; `block` is its question and answer for the model."""
+        """Return a new label for a side question; `block` has the question and the answer for the model."""
         name = shorten(_FORBIDDEN_IN_LABELS.sub("", question), _NAME_CELLS) or "question"
         return self.labels.add(f"[Aside #{self.labels.next_number} {name}]", block)
 
     def blocks_in(self, text: str) -> tuple[Text, ...]:
-        """Return the asides whose labels are in `text`, each once, in order."""
+        """Return the blocks whose labels are in `text`, each once, in order."""
         return tuple(self.labels[label] for label in dict.fromkeys(self.labels.labels_in(text)))
 
     def without_labels(self, text: str) -> str:

@@ -12,7 +12,7 @@ from qcode.agent.sessions.history import StoredMessage
 from qcode.text.clean import plain_line, single_spaced
 from qcode.text.numbers import count_text
 from qcode.tui.panels.picker_list import Column, PickerRow
-from qcode.tui.screens.control_text import time_labels
+from qcode.tui.screens.permission_text import time_labels
 from qcode.tui.screens.picker import Picker
 from qcode.values import dataclass
 

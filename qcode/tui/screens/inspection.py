@@ -18,14 +18,14 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from qcode.agent.context.memory import Memory, MemoryFile, memory_detail, owner_of, size_of
+from qcode.agent.context.memory import InstructionFiles, ListedFile, memory_detail, owner_of, size_of
 from qcode.agent.offered_tools import OfferedTool
 from qcode.text.clean import one_line, visible_lines
 from qcode.text.numbers import tokens_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
-from qcode.tui.screens.control_text import first_sentence, tool_text, tools_heading
 from qcode.tui.screens.pager import PagerScreen, hanging_lines
+from qcode.tui.screens.permission_text import first_sentence, tool_text, tools_heading
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import HangingText, key_hints
 
@@ -112,7 +112,7 @@ class MemoryFilePicker(Picker):
     """A path such as `~/.config/qcode/AGENTS.md`."""
     COLUMNS = (Column("", 2), Column("", 1, is_number=False))
 
-    def __init__(self, title: str, files: Sequence[MemoryFile]) -> None:
+    def __init__(self, title: str, files: Sequence[ListedFile]) -> None:
         self._details = {file.path: memory_detail(file) for file in files}
         super().__init__(title, file_rows(files))
 
@@ -125,7 +125,7 @@ class MemoryPicker(MemoryFilePicker):
 
     ENTER = "open in editor"
 
-    def __init__(self, memory: Memory) -> None:
+    def __init__(self, memory: InstructionFiles) -> None:
         self._notes = memory.notes()
         super().__init__("Instruction files, in prompt order", memory.files())
 
@@ -140,11 +140,11 @@ class MemoryTargetPicker(MemoryFilePicker):
 
     ENTER = "add here"
 
-    def __init__(self, files: Sequence[MemoryFile], line: str) -> None:
+    def __init__(self, files: Sequence[ListedFile], line: str) -> None:
         super().__init__(f"Add “{one_line(line, 60)}” to", files)
 
 
-def file_rows(files: Sequence[MemoryFile]) -> list[PickerRow]:
+def file_rows(files: Sequence[ListedFile]) -> list[PickerRow]:
     return [
         PickerRow(file.path, one_line(file.label), cells=(size_of(file), owner_of(file)), cut="start") for file in files
     ]

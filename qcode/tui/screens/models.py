@@ -167,7 +167,7 @@ class ModelPicker(ListScreen[ModelChoice]):
         less = "‹" if self._effort_index else " "
         more = "›" if self._effort_index < len(_EFFORT_LEVELS) - 1 else " "
         line = Content.assemble(("Effort ", "bold"), (f"{less} {name} {more}", "$text-accent"))
-        if self.effort is not None and facts is not None and not facts.thinking:
+        if self.effort is not None and facts is not None and not facts.can_think:
             line = Content.assemble(line, ("  not sent: this model is not known to support reasoning", "$muted"))
         self.query_one("#model-effort", Static).update(line)
 
@@ -208,7 +208,7 @@ def cells_of(facts: ModelFacts) -> tuple[str, ...]:
     Unknown facts are empty.
     """
     price = facts.price
-    abilities = ("think" if facts.thinking else "", "img" if facts.images else "")
+    abilities = ("think" if facts.can_think else "", "img" if facts.can_read_images else "")
     return (
         tokens_text(facts.context_window) if facts.context_window else "",
         tokens_text(facts.max_output_tokens) if facts.max_output_tokens else "",
@@ -224,9 +224,9 @@ def facts_text(facts: ModelFacts) -> str:
         f"context {facts.context_window:,}" if facts.context_window else "",
         f"output {facts.max_output_tokens:,}" if facts.max_output_tokens else "",
         _price_text(facts.price) if facts.price is not None else "",
-        {True: "accepts images", False: "no images", None: ""}[facts.images],
-        "thinks" if facts.thinking else "",
-        "sends calls as text" if facts.text_tool_calls else "",
+        {True: "accepts images", False: "no images", None: ""}[facts.can_read_images],
+        "thinks" if facts.can_think else "",
+        "sends calls as text" if facts.has_text_tool_calls else "",
     )
     return " · ".join(part for part in parts if part) or "Limits and price unknown."
 

@@ -19,7 +19,7 @@ from textual.widgets import Input, Static
 from qcode.agent.permissions import Permissions, RuleInForce, RuleScope
 from qcode.text.clean import one_line, visible
 from qcode.tui.panels.picker_list import PickerRow
-from qcode.tui.screens import control_text
+from qcode.tui.screens import permission_text
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import SteadyInput
 
@@ -89,10 +89,10 @@ class PermissionsScreen(Picker):
         self._reload()
 
     def action_remove(self) -> None:
-        self._change(control_text.remove_rule)
+        self._change(permission_text.remove_rule)
 
     def action_save(self) -> None:
-        self._change(control_text.save_rule)
+        self._change(permission_text.save_rule)
 
     def action_ask(self, purpose: _FieldPurpose) -> None:
         """Open the field for a new rule, or for a call to check."""
@@ -125,10 +125,10 @@ class PermissionsScreen(Picker):
 
     def _add(self, text: str) -> None:
         effect, _, rule = text.partition(" ")
-        if effect not in control_text.EFFECTS:
+        if effect not in permission_text.EFFECTS:
             effect, rule = "allow", text
         try:
-            message = control_text.change_rules(self._permissions, effect, rule.strip())
+            message = permission_text.change_rules(self._permissions, effect, rule.strip())
         except ValueError as refusal:
             self._show_message(str(refusal))
             return
@@ -139,14 +139,14 @@ class PermissionsScreen(Picker):
 
     @work(exclusive=True)
     async def _check_call(self, text: str) -> None:
-        kind, value = control_text.parse_check(text)
+        kind, value = permission_text.parse_check(text)
         # A verdict may read the disk and run bash or git.
         try:
             verdict = await asyncio.to_thread(self._permissions.check, kind, value)
         except (OSError, ValueError, RuntimeError) as problem:
             self._show_message(f"The check failed: {one_line(str(problem))}")
             return
-        self._show_message(control_text.verdict_text(kind, value, verdict))
+        self._show_message(permission_text.verdict_text(kind, value, verdict))
 
     def _change(self, change: Callable[[Permissions, RuleInForce], str]) -> None:
         rule = self._highlighted_rule
@@ -183,10 +183,10 @@ class PermissionsScreen(Picker):
             return "Shift+Tab and /mode change it, permissions.mode in your config.toml sets it for the next start."
         rule = self._rules().get(row_id)
         if rule is not None:
-            return f"{control_text.rule_line(rule)}\n{visible(rule.origin)}"
+            return f"{permission_text.rule_line(rule)}\n{visible(rule.origin)}"
         decisions = self._permissions.decisions()
         index = int(row_id.rpartition(":")[2]) if row_id.startswith("call:") else len(decisions)
-        return control_text.decision_text(decisions[index]) if index < len(decisions) else ""
+        return permission_text.decision_text(decisions[index]) if index < len(decisions) else ""
 
     @property
     def _title(self) -> str:
@@ -198,19 +198,19 @@ class PermissionsScreen(Picker):
         self.set_rows(self._decision_rows() if self._shows_decisions else self._rule_rows())
 
     def _rule_rows(self) -> list[PickerRow]:
-        mode = PickerRow("mode", control_text.mode_line(self._permissions), self._permissions.mode_origin)
+        mode = PickerRow("mode", permission_text.mode_line(self._permissions), self._permissions.mode_origin)
         rules = self._rules().items()
         return [
             mode,
-            *(PickerRow(row_id, control_text.rule_line(rule), visible(rule.origin)) for row_id, rule in rules),
+            *(PickerRow(row_id, permission_text.rule_line(rule), visible(rule.origin)) for row_id, rule in rules),
         ]
 
     def _decision_rows(self) -> list[PickerRow]:
         rows = [
             PickerRow(
                 f"call:{index}",
-                control_text.call_text(record),
-                f"{control_text.decision_label(record)}{f': {visible(record.reason)}' if record.reason else ''}",
+                permission_text.call_text(record),
+                f"{permission_text.decision_label(record)}{f': {visible(record.reason)}' if record.reason else ''}",
             )
             for index, record in enumerate(self._permissions.decisions())
         ]

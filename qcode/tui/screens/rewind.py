@@ -17,7 +17,7 @@ from qcode.text.clean import one_line, plain_line, visible
 from qcode.text.numbers import count_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
-from qcode.tui.screens.control_text import time_labels
+from qcode.tui.screens.permission_text import time_labels
 from qcode.tui.screens.picker import Picker
 from qcode.tui.shared_widgets import hanging_rows
 from qcode.tui.transcript.line import shorten_start

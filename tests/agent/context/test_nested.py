@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qcode import Agent, Options
-from qcode.agent.context.memory import Memory, memory_text
+from qcode.agent.context.memory import InstructionFiles, memory_text
 from qcode.agent.context.nested import NestedInstructions
 from qcode.protocol.messages import Message, Text, ToolResult
 from qcode.testing import Call, Scripted
@@ -27,8 +27,8 @@ class Monorepo:
             write(self.root / name, "x = 1\n")
         self.is_trusted = True
 
-    def memory(self, folder: str = ".") -> Memory:
-        return Memory(self.root / folder, self.root, None, lambda: self.is_trusted)
+    def memory(self, folder: str = ".") -> InstructionFiles:
+        return InstructionFiles(self.root / folder, self.root, None, lambda: self.is_trusted)
 
     def touched(self, nested: NestedInstructions, *names: str) -> list[str]:
         text = nested.text_for(str(self.root / name) for name in names)

@@ -126,7 +126,7 @@ def test_json_contains_the_messages_value_for_value() -> None:
     assert json.loads(lone.encode())["messages"][0]["blocks"][0]["text"] == "\ud800"
 
 
-def test_foreign_text_never_becomes_markup() -> None:
+def test_untrusted_text_never_becomes_markup() -> None:
     page = written("html", *SAID[:3], assistant(Text(MARKDOWN)), user(NASTY), assistant(Text(NASTY)))
     tree = parsed(page)
     tags = {element.tag for element in tree.iter()}

@@ -62,12 +62,12 @@ def store_of(root: Path) -> SessionStore:
 def test_imported_session_loads_unchanged(program: str, root: Path) -> None:
     path = write(root.parent / "session.jsonl", RECORDS[program](str(root)))
     before = (path.read_bytes(), path.stat().st_mtime_ns, path.stat().st_mode)
-    foreign = read_file(path)
-    done = migration(root).run(foreign)
+    source = read_file(path)
+    done = migration(root).run(source)
     assert (done.status, done.added) == ("imported", 6)
     assert done.session_id.startswith("20260120-1157")
     loaded = store_of(root).load(done.session_id)
-    assert loaded.messages == tuple(message.message for message in foreign.messages)
+    assert loaded.messages == tuple(message.message for message in source.messages)
     assert loaded.notices == ()
     assert loaded.title == "A tab too many"
     assert loaded.entries[-1].timestamp.startswith("2026-01-20T11:57")
@@ -76,11 +76,11 @@ def test_imported_session_loads_unchanged(program: str, root: Path) -> None:
 
 @pytest.mark.parametrize("program", RECORDS)
 def test_second_import_writes_nothing(program: str, root: Path) -> None:
-    foreign = read_file(write(root.parent / "session.jsonl", RECORDS[program](str(root))))
-    first = migration(root).run(foreign)
+    source = read_file(write(root.parent / "session.jsonl", RECORDS[program](str(root))))
+    first = migration(root).run(source)
     (file,) = store_of(root).folder.glob("*.jsonl")
     content = file.read_bytes()
-    second = migration(root).run(foreign)
+    second = migration(root).run(source)
     assert (second.status, second.session_id, second.added) == ("unchanged", first.session_id, 0)
     assert file.read_bytes() == content
     assert store_of(root).ids() == (first.session_id,)
@@ -161,20 +161,20 @@ def test_failed_import_leaves_no_file(root: Path, monkeypatch: pytest.MonkeyPatc
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    foreign = read_file(write(root.parent / "s.jsonl", claude_records(str(root))))
+    source = read_file(write(root.parent / "s.jsonl", claude_records(str(root))))
     with monkeypatch.context() as patched, pytest.raises(SessionError, match="No space left"):
         patched.setattr(os, "write", full)
-        migration(root).run(foreign)
+        migration(root).run(source)
     assert list(store_of(root).folder.iterdir()) == []
-    assert migration(root).run(foreign).status == "imported"
+    assert migration(root).run(source).status == "imported"
 
 
 def test_temporary_files_of_a_killed_import_are_removed(root: Path) -> None:
-    foreign = read_file(write(root.parent / "s.jsonl", claude_records(str(root))))
+    source = read_file(write(root.parent / "s.jsonl", claude_records(str(root))))
     rest = store_of(root).folder / ".import-killed"
     rest.mkdir(parents=True)
     os.utime(rest, (0, 0))
-    migration(root).run(foreign)
+    migration(root).run(source)
     assert not rest.exists()
 
 
@@ -253,8 +253,8 @@ def test_model_of_each_reply_is_kept(root: Path) -> None:
 
 
 def test_sessions_that_begin_in_the_same_second_get_different_ids(root: Path) -> None:
-    foreign = read_file(write(root.parent / "s.jsonl", claude_records(str(root))))
-    done = [migration(root).run(replace(foreign, session_id=f"other-{number}")).session_id for number in range(5)]
+    source = read_file(write(root.parent / "s.jsonl", claude_records(str(root))))
+    done = [migration(root).run(replace(source, session_id=f"other-{number}")).session_id for number in range(5)]
     assert len(set(done)) == 5
 
 

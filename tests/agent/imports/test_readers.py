@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.imports.foreign import NO_RESULT, ForeignCompaction, ForeignSession
+from qcode.agent.imports.session import NO_RESULT, ImportedCompaction, ImportedSession
 from qcode.agent.imports.sources import read_file
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
@@ -42,13 +42,13 @@ from tests.agent.imports.written import (
 )
 
 
-def read(folder: Path, records: list[dict[str, Any]], *, more: bytes = b"") -> ForeignSession:
+def read(folder: Path, records: list[dict[str, Any]], *, more: bytes = b"") -> ImportedSession:
     path = folder / "session.jsonl"
     path.write_bytes(lines(records) + more)
     return read_file(path)
 
 
-def said(session: ForeignSession) -> list[str]:
+def said(session: ImportedSession) -> list[str]:
     """Return the texts, calls and results in order, for a short comparison."""
     found = []
     for message in session.messages:
@@ -153,7 +153,7 @@ def test_claude_compaction_replaces_the_history_before_it(tmp_path: Path) -> Non
     claude.reply("m2", text(LAST))
     session = read(tmp_path, claude.records)
     assert said(session) == [ASKED, ANSWER, AGAIN, LAST]
-    (compaction,) = [item for item in session.items if isinstance(item, ForeignCompaction)]
+    (compaction,) = [item for item in session.items if isinstance(item, ImportedCompaction)]
     assert session.items.index(compaction) == 2
     assert compaction.messages[0].text.startswith("This session continues")
 
@@ -241,7 +241,7 @@ def test_codex_compaction_uses_the_replacement_history(tmp_path: Path) -> None:
     records.append(codex_record("compacted", {"message": "Summary: a tab.", "replacement_history": history}, 52))
     records.append(codex_record("response_item", codex_message("user", "and now?"), 53))
     session = read(tmp_path, records)
-    (compaction,) = [item for item in session.items if isinstance(item, ForeignCompaction)]
+    (compaction,) = [item for item in session.items if isinstance(item, ImportedCompaction)]
     assert [block.text for block in compaction.messages[0].blocks if isinstance(block, Text)] == [
         ASKED,
         "Summary: a tab.",
@@ -253,7 +253,7 @@ def test_codex_encrypted_compaction_keeps_the_whole_history(tmp_path: Path) -> N
     history = [codex_message("user", ASKED), {"type": "compaction", "encrypted_content": "gAAA"}]
     records = [*codex_records(), codex_record("compacted", {"message": "", "replacement_history": history}, 52)]
     session = read(tmp_path, records)
-    assert not any(isinstance(item, ForeignCompaction) for item in session.items)
+    assert not any(isinstance(item, ImportedCompaction) for item in session.items)
     assert session.left_out["encrypted summary"] == 1
 
 
@@ -330,7 +330,7 @@ def test_qwen_compression_replaces_the_history_before_it(tmp_path: Path) -> None
         qwen_record(9, "user", message={"role": "user", "parts": [{"text": "and now?"}]}),
     ]
     session = read(tmp_path, records)
-    (compaction,) = [item for item in session.items if isinstance(item, ForeignCompaction)]
+    (compaction,) = [item for item in session.items if isinstance(item, ImportedCompaction)]
     assert [message.text for message in compaction.messages] == ["Summary", "Got it."]
     assert said(session)[-1] == "and now?"
 

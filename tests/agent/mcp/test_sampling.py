@@ -16,8 +16,8 @@ from qcode.agent.conversation import Conversation
 from qcode.agent.mcp.context import ServerContext
 from qcode.agent.mcp.servers import Servers
 from qcode.agent.models import sampling
-from qcode.agent.models.asides import Asides
 from qcode.agent.models.sampling import Sampling
+from qcode.agent.models.side_questions import SideQuestions
 from qcode.protocol.approvals import Allow, Answer, Decision, Question
 from qcode.protocol.events import ApprovalRequested, ToolFinished, TurnEnded
 from qcode.protocol.messages import Image, Text
@@ -45,7 +45,7 @@ def sampling_conversation(folders: ServerFolders, provider: ScriptedProvider, **
     context = ServerContext(folders.work, {"PATH": "/usr/bin:/bin"}, sample=sample)
     servers = Servers((folders.spec(**{"sampling": True, **config}),), folders.pins, context, is_trusted=True)
     conversation = open_conversation(folders.base, provider, servers=servers, is_attended=True).conversation
-    made.append(Sampling(conversation, Asides(conversation, None)))
+    made.append(Sampling(conversation, SideQuestions(conversation, None)))
     return conversation
 
 
@@ -151,7 +151,7 @@ def test_model_request_of_a_server_is_refused_without_a_user(folders: ServerFold
 
         conversation = open_conversation(folders.base, ScriptedProvider([])).conversation
         params = types.CreateMessageRequestParams.model_validate(request())
-        found = await Sampling(conversation, Asides(conversation, None)).sample("fake", params, None)
+        found = await Sampling(conversation, SideQuestions(conversation, None)).sample("fake", params, None)
         assert isinstance(found, types.ErrorData)
         assert found.message == "no user can approve a request here"
         await conversation.close()

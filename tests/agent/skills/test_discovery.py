@@ -53,7 +53,7 @@ def test_folders_of_other_programs_can_be_left_out(places: Places) -> None:
         put(folder, f"own-{folder.parent.name.strip('.')}")
     for folder in (places.home / ".agents/skills", places.home / ".claude/skills", places.root / ".claude/skills"):
         put(folder, "foreign")
-    assert [skill.handle for skill in places.find(is_foreign=False).skills] == ["own-config", "own-qcode"]
+    assert [skill.handle for skill in places.find(reads_other_programs=False).skills] == ["own-config", "own-qcode"]
 
 
 def test_skill_of_the_user_hides_one_of_a_project(places: Places) -> None:

@@ -316,11 +316,11 @@ def test_file_of_a_project_attaches_nothing_by_itself(places: Places) -> None:
         async with Agent.open(places.options()) as agent:
             assert agent.skills is not None
             text, options = await agent.skill_prompt(agent.skills.find("pdf"), "@mine.txt")
-            return text, options.foreign
+            return text, options.external_spans
 
-    text, foreign = asyncio.run(run())
+    text, external_spans = asyncio.run(run())
     own = text
-    for start, end in reversed(foreign):
+    for start, end in reversed(external_spans):
         own = own[:start] + own[end:]
     assert own == "@mine.txt"
 

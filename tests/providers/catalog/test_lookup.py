@@ -126,9 +126,9 @@ def test_prefill_is_claimed_for_old_claude_models_and_not_through_a_relay() -> N
         lookup("anthropic", "claude-sonnet-5-5"),
         lookup("openrouter", "anthropic/claude-haiku-4.5"),
     )
-    assert old is not None and old.prefill
-    assert new is not None and not new.prefill
-    assert relayed is not None and not relayed.prefill
+    assert old is not None and old.can_prefill
+    assert new is not None and not new.can_prefill
+    assert relayed is not None and not relayed.can_prefill
 
 
 @pytest.mark.parametrize("provider", BUILT_IN)

@@ -68,7 +68,7 @@ def sent(canaries: CanaryFolders, command: CustomCommand, typed: str) -> tuple[s
     ready = opened(canaries)
 
     async def run() -> list[TurnEvent]:
-        options = TurnOptions(foreign=command.project_ranges(typed))
+        options = TurnOptions(external_spans=command.project_ranges(typed))
         events = [event async for event in ready.conversation.submit(command.expand(typed), options=options)]
         await ready.conversation.close()
         return events

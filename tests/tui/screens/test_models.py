@@ -94,7 +94,7 @@ def test_forty_columns_keep_the_context_and_show_the_other_facts_below() -> None
 
 def test_sixty_columns_show_the_date_of_a_model_and_drop_other_columns_instead() -> None:
     name = "claude-sonnet-4-5-20250929"
-    facts = ModelFacts(context_window=200_000, max_output_tokens=64_000, thinking=True, images=True)
+    facts = ModelFacts(context_window=200_000, max_output_tokens=64_000, can_think=True, can_read_images=True)
     dated = OfferedProvider("anthropic", models=(OfferedModel(name, facts),))
 
     async def test(run: Running) -> None:
@@ -340,4 +340,4 @@ def test_damaged_list_of_chosen_models_is_empty(tmp_path: Path) -> None:
 
 def test_unknown_model_facts_are_omitted() -> None:
     assert facts_text(ModelFacts()) == "Limits and price unknown."
-    assert facts_text(ModelFacts(images=False, context_window=8_000)) == "context 8,000 · no images"
+    assert facts_text(ModelFacts(can_read_images=False, context_window=8_000)) == "context 8,000 · no images"

@@ -35,7 +35,7 @@ from tests.fakes.turns import refused
 
 _SPENT = "ended budget_exhausted"
 _TWO = P[0] + P[1]
-_PREFILLS = ModelFacts(prefill=True)
+_PREFILLS = ModelFacts(can_prefill=True)
 
 
 def _last_role(played: Played, number: int) -> str:

@@ -30,7 +30,7 @@ _TO_1 = (cut("lost"), cut(P[0]))
 _ASKED_1 = ("-first 8000", ESCALATED, LONGER)
 _NOTHING = ("ended no_progress",)
 _THINK_TWICE = ("-first 8000", "-escalated 64000")
-_INLINE = ModelFacts(inline_thinking=True)
+_INLINE = ModelFacts(has_inline_thinking=True)
 _THINKS = ("reasoning+text",)
 _SENDS_HALF_CALLS: Mapping[ProtocolName, str] = {"openai": "sends half calls", "anthropic": "sends half calls"}
 _HALF = cut_call("write", BIG_CUT)

@@ -1,8 +1,8 @@
-"""Asides (`/btw`): questions about the conversation that do not become part of it.
+"""Side questions (`/btw`): questions about the conversation that do not become part of it.
 
-An aside is a separate turn with the same model, system prompt and history, without calls, compaction or fallback. Its
-truncated replies are continued as usual. Its messages are not stored; its usage is added to the usage of the turns.
-The module is imported for the first aside.
+A side question is a separate turn with the same model, system prompt and history, without calls, compaction or
+fallback. Its truncated replies are continued as usual. Its messages are not stored; its usage is added to the usage of
+the turns. The module is imported for the first side question.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.text.json import JsonObject
 
 MAX_REPLIES = 2
-"""The maximum number of model replies to an aside: if the first calls a tool, the second must answer without one."""
+"""The maximum number of model replies: if the first calls a tool, the second must answer without one."""
 _AGENT_ID = "btw"
 _NOTE = (
     "(Side question. Answer it from this conversation, briefly. You cannot call tools. Neither the question nor your "
@@ -49,8 +49,8 @@ _WORKING = "(I am still working on this.)"
 _NO_CALLS = "A side question is answered without tools. Answer with text."
 
 
-class Asides:
-    """The asides of a conversation. `max_budget_usd` is the money limit of one prompt."""
+class SideQuestions:
+    """The side questions about a conversation. `max_budget_usd` is the money limit of one prompt."""
 
     def __init__(self, conversation: Conversation, max_budget_usd: Decimal | None) -> None:
         self._conversation = conversation
@@ -65,9 +65,9 @@ class Asides:
         any.
         """
         conversation, client = self._conversation, self._conversation.client
-        history, prompt = _aside_request(question, conversation.messages)
+        history, prompt = _side_request(question, conversation.messages)
         turn = Turn(self._settings(client), client.known_model(), history, client.counter())
-        async with aclosing(run_aside(conversation, client, turn, prompt, f"/btw {question}", on_usage)) as events:
+        async with aclosing(run_side_turn(conversation, client, turn, prompt, f"/btw {question}", on_usage)) as events:
             async for event in events:
                 yield event
 
@@ -96,7 +96,7 @@ class Asides:
         return remaining
 
 
-async def run_aside(
+async def run_side_turn(
     conversation: Conversation,
     client: ModelClient,
     turn: Turn,
@@ -127,7 +127,7 @@ async def run_aside(
             on_usage(used)
 
 
-def _aside_request(question: str, messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Message]:
+def _side_request(question: str, messages: tuple[Message, ...]) -> tuple[tuple[Message, ...], Message]:
     """Return the history and the message with the question. Notes replace a missing reply and missing results."""
     last = messages[-1] if messages else None
     calls = last.calls if last is not None and last.role == "assistant" else ()
@@ -138,12 +138,12 @@ def _aside_request(question: str, messages: tuple[Message, ...]) -> tuple[tuple[
 
 
 class _Services:
-    """The services of an aside's driver: calls are denied, nothing is stored."""
+    """The services of the driver of a side question: calls are denied, nothing is stored."""
 
     def __init__(self, client: ModelClient) -> None:
         self._client = client
         self.attempts: list[AttemptRecord] = []
-        """All requests of the aside, also those of a reply that failed or was cancelled."""
+        """All requests of the side question, also those of a reply that failed or was cancelled."""
 
     async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
         return ApprovalAnswered(request.call.call_id, is_allowed=False, reason=_NO_CALLS)
@@ -158,7 +158,7 @@ class _Services:
         self.attempts += effect.attempts
 
     def store_compaction(self, effect: Compact) -> None:
-        """Do nothing: an aside is not compacted."""
+        """Do nothing: a side question is not compacted."""
 
     def learn(self, effect: Learn) -> None:
         self._client.learn(effect)

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.models.asides import Asides
+from qcode.agent.models.side_questions import SideQuestions
 from qcode.agent.options import Options
 from qcode.agent.reports import EarlierTurns, TurnUsage
 from qcode.protocol.errors import ErrorKind
@@ -27,10 +27,10 @@ PRICED = Model(facts=FACTS)
 
 
 class Beside:
-    """The asides of a conversation; `used` is what was counted, `shown` the text of the last answer."""
+    """The side questions of a conversation; `used` is what was counted, `shown` the text of the last answer."""
 
     def __init__(self, it: Talk, max_budget_usd: Decimal | None = None) -> None:
-        self._asides = Asides(it.conversation, max_budget_usd)
+        self._asides = SideQuestions(it.conversation, max_budget_usd)
         self.used: list[TurnUsage] = []
         self.shown = ""
 

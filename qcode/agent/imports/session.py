@@ -22,8 +22,8 @@ NO_RESULT = "The outcome of this call is unknown: the imported session holds no 
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignMessage:
-    """A message of another program's session."""
+class ImportedMessage:
+    """A message in a session of another program."""
 
     message: Message
     timestamp: str = ""
@@ -35,18 +35,18 @@ class ForeignMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignCompaction:
+class ImportedCompaction:
     """A compaction: in later requests, `messages` replace all earlier ones."""
 
     messages: tuple[Message, ...]
     timestamp: str = ""
 
 
-ForeignItem: TypeAlias = ForeignMessage | ForeignCompaction
+ImportedItem: TypeAlias = ImportedMessage | ImportedCompaction
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignSession:
+class ImportedSession:
     """A session of another program."""
 
     program: str
@@ -56,15 +56,15 @@ class ForeignSession:
     title: str
     created: str
     """The time as written in the file, empty if unknown."""
-    items: tuple[ForeignItem, ...]
+    items: tuple[ImportedItem, ...]
     left_out: Mapping[str, int]
     """The number of blocks or records without an equivalent in qcode, by kind."""
     bookkeeping: Mapping[str, int]
     """The number of records without content, by kind."""
 
     @property
-    def messages(self) -> tuple[ForeignMessage, ...]:
-        return tuple(item for item in self.items if isinstance(item, ForeignMessage))
+    def messages(self) -> tuple[ImportedMessage, ...]:
+        return tuple(item for item in self.items if isinstance(item, ImportedMessage))
 
     @property
     def latest(self) -> str:
@@ -93,7 +93,7 @@ class _ResultTime:
     timestamp: str
 
 
-_Event: TypeAlias = _Prompt | _ReplyBlock | _ResultTime | ForeignCompaction
+_Event: TypeAlias = _Prompt | _ReplyBlock | _ResultTime | ImportedCompaction
 
 
 class TranscriptBuilder:
@@ -101,9 +101,9 @@ class TranscriptBuilder:
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
-        """See `ForeignSession.left_out`."""
+        """See `ImportedSession.left_out`."""
         self.bookkeeping: Counter[str] = Counter()
-        """See `ForeignSession.bookkeeping`."""
+        """See `ImportedSession.bookkeeping`."""
         self._events: list[_Event] = []
         self._results: defaultdict[str, deque[ToolResult]] = defaultdict(deque)
         """The results by the id of their call, in file order: several calls may have the same id."""
@@ -129,7 +129,7 @@ class TranscriptBuilder:
     def compact(self, messages: Iterable[Message], timestamp: str = "") -> None:
         """Add a compaction, unless all `messages` are empty."""
         if filled := tuple(message for message in messages if message.blocks):
-            self._events.append(ForeignCompaction(filled, timestamp))
+            self._events.append(ImportedCompaction(filled, timestamp))
 
     def roll_back(self, turns: int) -> None:
         """Remove the last turns, which the user rolled back."""
@@ -139,9 +139,9 @@ class TranscriptBuilder:
             self.left_out["messages of turns that were taken back"] += len(self._events) - index
             del self._events[index:]
 
-    def finish(self) -> tuple[ForeignItem, ...]:
+    def finish(self) -> tuple[ImportedItem, ...]:
         """Return the messages and compactions. Results without a call are counted in `left_out`."""
-        items: list[ForeignItem] = []
+        items: list[ImportedItem] = []
         results: tuple[ToolResult, ...] = ()
         for kind, group in groupby(self._events, key=_kind):
             events = list(group)
@@ -151,14 +151,14 @@ class TranscriptBuilder:
                 results = tuple(map(self._result_of, reply.message.calls))
                 continue
             items += _user_messages([event for event in events if isinstance(event, _Prompt | _ResultTime)], results)
-            items += [event for event in events if isinstance(event, ForeignCompaction)]
+            items += [event for event in events if isinstance(event, ImportedCompaction)]
             results = ()
         items += _user_messages([], results)
         orphans = sum(map(len, self._results.values()))
         self.left_out += Counter({"results without a call": orphans})
         return tuple(items)
 
-    def _reply(self, events: Iterable[_ReplyBlock]) -> ForeignMessage:
+    def _reply(self, events: Iterable[_ReplyBlock]) -> ImportedMessage:
         """Return the message of one reply. If several of its calls have the same id, the ids are made unique."""
         blocks: list[Block] = []
         used_ids: set[str] = set()
@@ -178,7 +178,7 @@ class TranscriptBuilder:
                 block = replace(block, call_id=call_id, name=_INVALID_NAME_CHARS.sub("_", block.name)[:64] or "unknown")
             blocks.append(block)
             timestamp, model = event.timestamp or timestamp, event.model or model
-        return ForeignMessage(Message("assistant", tuple(blocks)), timestamp, model)
+        return ImportedMessage(Message("assistant", tuple(blocks)), timestamp, model)
 
     def _result_of(self, call: ToolCall) -> ToolResult:
         results = self._results[call.call_id]
@@ -191,7 +191,7 @@ def _kind(event: _Event) -> type:
     return _Prompt if isinstance(event, _ResultTime) else type(event)
 
 
-def _user_messages(events: Sequence[_Prompt | _ResultTime], results: tuple[ToolResult, ...]) -> list[ForeignItem]:
+def _user_messages(events: Sequence[_Prompt | _ResultTime], results: tuple[ToolResult, ...]) -> list[ImportedItem]:
     """Return the messages between two replies: the results of the first reply, then the prompts.
 
     Text that the program wrote in the user's name precedes typed text, as attachments do. So typed text is the last.
@@ -201,11 +201,11 @@ def _user_messages(events: Sequence[_Prompt | _ResultTime], results: tuple[ToolR
     added = [block for prompt in prompts if not prompt.is_typed for block in prompt.blocks]
     typed = [block for prompt in prompts if prompt.is_typed for block in prompt.blocks]
     first_timestamp = next((event.timestamp for event in events if event.timestamp), timestamp)
-    items: list[ForeignItem] = []
+    items: list[ImportedItem] = []
     if results and typed:
         # The turn was interrupted: it ends with its results, and the prompt begins another turn.
-        items.append(ForeignMessage(Message("user", results), first_timestamp))
+        items.append(ImportedMessage(Message("user", results), first_timestamp))
         results = ()
     if blocks := (*results, *added, *typed):
-        items.append(ForeignMessage(Message("user", blocks), timestamp, is_typed=bool(typed)))
+        items.append(ImportedMessage(Message("user", blocks), timestamp, is_typed=bool(typed)))
     return items
