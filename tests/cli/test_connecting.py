@@ -38,7 +38,7 @@ def test_key_is_checked_stored_and_redacted_from_then_on(home: Path, monkeypatch
         monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
         context = run_context(parse(["--trust"]), home.parent, is_attended=True)
         screen = KeysService(context, LAST_RESORT)
-        checked = asyncio.run(screen.check("openai", f'"{CANARY}"'))
+        checked = asyncio.run(screen.check_typed_key("openai", f'"{CANARY}"'))
         assert checked == CheckedKey(Secret(CANARY), models=("gpt-x",))
         assert context.keys.location_of(PROVIDERS["openai"]) is None
         assert Secret(CANARY) in context.keys.known_keys()
@@ -68,14 +68,14 @@ def test_unusable_key_is_one_line_and_not_stored(
             lambda spec, *_: ("http://127.0.0.1:9/v1", "") if spec.name == "vllm" else (server.base_url, ""),
         )
         with pytest.raises(ValueError, match=part):
-            asyncio.run(connecting(home).check(name, typed))
+            asyncio.run(connecting(home).check_typed_key(name, typed))
     assert not (home / "state" / "credentials").exists()
 
 
 def test_key_is_stored_unchecked_while_offline(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
     screen = connecting(home)
-    checked = asyncio.run(screen.check("openai", CANARY))
+    checked = asyncio.run(screen.check_typed_key("openai", CANARY))
     assert not checked.is_accepted
     assert asyncio.run(screen.save_key("openai", checked))[0].startswith("the key could not be checked (cannot reach")
 

@@ -68,7 +68,11 @@ def test_configured_and_learned_models_are_offered(home: Path) -> None:
     LimitStore(home / "state").remember(host, "taught", HostKnowledge(window=9_000, output=700))
     LimitStore(home / "state").remember(host, "big", HostKnowledge(output=800))
     models = {model.name: model.facts for model in named(found, "lab").models}
-    assert (models["big"].context_window, models["big"].max_output_tokens, models["big"].thinking) == (5_000, 800, True)
+    assert (models["big"].context_window, models["big"].max_output_tokens, models["big"].can_think) == (
+        5_000,
+        800,
+        True,
+    )
     assert (models["taught"].context_window, models["taught"].max_output_tokens) == (9_000, 700)
 
 

@@ -87,7 +87,9 @@ def test_exception_of_no_proxy_is_not_reported_as_proxied(monkeypatch: pytest.Mo
     assert "proxy" not in failure("openai", "https://models.invalid").message
 
 
-@pytest.mark.parametrize("address", ["http://me:{}/x@127.0.0.1:9", "http://me:{}@[::1", "ftp://me:{}@127.0.0.1:9", "http://me:{}@h:99999"])
+@pytest.mark.parametrize(
+    "address", ["http://me:{}/x@127.0.0.1:9", "http://me:{}@[::1", "ftp://me:{}@127.0.0.1:9", "http://me:{}@h:99999"]
+)
 def test_unusable_proxy_is_named_without_its_password(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTPS_PROXY", address.format(PASSWORD))
     message = failure("openai", "https://models.test").message

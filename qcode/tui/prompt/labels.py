@@ -129,7 +129,7 @@ class Images:
         return text
 
 
-class AsideLabels:
+class Asides:
     """The labels of the side questions that this process added to prompts, with question and answer."""
 
     def __init__(self) -> None:

@@ -17,15 +17,7 @@ from textual.widgets.text_area import Location, Selection
 from qcode import values
 from qcode.tui.prompt.editing import EditingArea
 from qcode.tui.prompt.history import Unsent
-from qcode.tui.prompt.labels import (
-    MAX_UNFOLDED_CHARS,
-    AsideLabels,
-    Images,
-    Pastes,
-    clean_paste,
-    image_paths,
-    label_spans,
-)
+from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Asides, Images, Pastes, clean_paste, image_paths, label_spans
 from qcode.tui.prompt.menu import file_choices, mention_at
 
 if TYPE_CHECKING:
@@ -105,7 +97,7 @@ class Prompt(EditingArea):
     ) -> None:
         self.pastes = Pastes()
         self.images = Images()
-        self.asides = AsideLabels()
+        self.asides = Asides()
         self._label_kinds = self.pastes.labels, self.images.labels, self.asides.labels
         self._vim: VimKeys | None = None
         self._show_vim = show_vim
