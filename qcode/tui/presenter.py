@@ -69,7 +69,7 @@ from qcode.protocol.events import (
 from qcode.protocol.messages import Block, ToolCall
 from qcode.protocol.reply import Outcome, ReasoningDelta, TextDelta, WebSearched
 from qcode.protocol.usage import Usage
-from qcode.text.clean import one_line
+from qcode.text.clean import one_line, show_hidden
 from qcode.text.numbers import count_text, duration_text, tokens_text
 from qcode.tools.dialog import plan_of
 from qcode.tui.failures import with_app_commands
@@ -587,7 +587,8 @@ def _agent_detail(event: TurnEvent) -> str:
         case ReplyFinished(message=message) if message is not None and message.text.strip():
             return f"{message.text.strip()}\n\n"
         case ToolFinished(call=call, outcome=outcome, state=state):
-            lines = (outcome.diff or outcome.content).strip("\n").split("\n")
+            diff = "\n".join(map(show_hidden, outcome.diff.split("\n")))
+            lines = (diff or outcome.content).strip("\n").split("\n")
             left_out = len(lines) - _MAX_AGENT_OUTPUT_LINES
             more = [f"  … {count_text(left_out, 'more line')}"] if left_out > 0 else []
             detail = [f"  {line}" for line in lines[:_MAX_AGENT_OUTPUT_LINES]]

@@ -79,6 +79,11 @@ def test_approval_names_the_sub_agent() -> None:
     assert "\n" not in question_with_asker(question)
 
 
+def test_diff_of_a_sub_agent_shows_invisible_characters() -> None:
+    edit = ToolFinished(READ, ToolOutcome("Edited.", diff="+ne\u200bw\u202e\n"), "done")
+    assert "+ne\\u200bw\\u202e" in joined(updates(*inside(edit)), "detail")
+
+
 def test_expanded_card_shows_task_text_and_results_instead_of_lines() -> None:
     given = updates(
         *inside(TurnStarted("Find it."), reply("I look."), ToolFinished(READ, ToolOutcome("1\tcode"), "done")),

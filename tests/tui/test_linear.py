@@ -156,13 +156,14 @@ def test_wrapped_path_stays_whole_and_wide_characters_may_part() -> None:
     ]
 
 
-def test_problems_of_an_edit_are_printed_below_its_diff() -> None:
+def test_problems_of_an_edit_are_printed_below_its_diff_with_visible_characters() -> None:
     edit = call(name="edit", arguments='{"path": "a.py"}')
-    outcome = ToolOutcome("Edited.", summary="+1 -0 lines, 1 new problem", diff="+new\n", problems="a.py:1:1: error: x")
+    summary, problems = "+1 -0 lines, 1 new problem", "a.py:1:1: error: x"
+    outcome = ToolOutcome("Edited.", summary=summary, diff="+ne\u200bw\n", problems=problems)
     script: Script = [reply("", edit, stop=StopReason.TOOL_USE), ToolStarted(edit), ToolFinished(edit, outcome, "done")]
     lines = talk(ScriptedConversation([*script, ended()]), "x")
     at = lines.index("Edit finished: +1 -0 lines, 1 new problem")
-    assert lines[at + 1 : at + 3] == ["  +new", "  a.py:1:1: error: x"]
+    assert lines[at + 1 : at + 3] == ["  +ne\\u200bw", "  a.py:1:1: error: x"]
 
 
 def test_output_never_moves_the_cursor() -> None:

@@ -13,7 +13,7 @@ from math import ceil
 from qcode.agent.call_titles import verb
 from qcode.protocol.events import Level, UsageUpdated
 from qcode.protocol.usage import Usage
-from qcode.text.clean import clean, ensure_visible, one_line
+from qcode.text.clean import clean, ensure_visible, one_line, show_hidden
 from qcode.text.fences import fence_after
 from qcode.text.numbers import count_text, duration_text, retry_countdown
 from qcode.text.redrawn import redrawn
@@ -307,6 +307,7 @@ class LinearView:
         is_denied = call.state in ("denied", "declined")
         diff = "" if is_denied or call.diff.strip() == asked else call.diff
         output = "" if is_denied and call.diff else "".join(call.output)
+        diff = "\n".join(map(show_hidden, diff.split("\n")))
         lines = [*self._output_lines(diff), *self._output_lines(output)]
         self._print("\n".join([wrap(result, self._columns()), *lines]))
 
