@@ -202,9 +202,9 @@ class CallCard:
     name: str
     """The name of the tool."""
     is_over: bool = False
-    """Whether its last update was sent."""
+    """Its last update was sent."""
     has_begun: bool = False
-    """Whether its first update was sent."""
+    """Its first update was sent."""
     output: list[str] = field(default_factory=list)
     """The output that was not sent yet, or the end of all output."""
     output_size: int = 0

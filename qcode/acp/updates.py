@@ -61,11 +61,11 @@ class ClientFeatures:
     """The features that the client announced."""
 
     has_notices: bool = False
-    """Whether the client shows notices."""
+    """The client shows notices."""
     has_compaction: bool = False
-    """Whether the client shows that a conversation is compacted."""
+    """The client shows that a conversation is compacted."""
     has_terminals: bool = False
-    """Whether the client shows the output of commands in a terminal."""
+    """The client shows the output of commands in a terminal."""
 
 
 class TurnView:

@@ -85,12 +85,12 @@ class ResolvedCall:
 
 
 def holds_secrets(policy: Policy, path: str) -> bool:
-    """Whether the contents of this file must not be shown without asking."""
+    """Return whether the contents of this file must not be shown without asking."""
     return policy.judge_file(path, "read").rule == SENSITIVE_FILE
 
 
 def is_planning(policy: Policy) -> bool:
-    """Whether plan mode holds: for the conversation, or for a sub-agent that only reads."""
+    """Return whether plan mode holds: for the conversation, or for a sub-agent that only reads."""
     return policy.mode == "plan" or (policy.limit is not None and is_planning(policy.limit))
 
 
@@ -294,7 +294,7 @@ class PendingCalls:
         return revised
 
     def _runs_if_edits_are_accepted(self, policy: Policy, resolved: ResolvedCall) -> bool:
-        """Whether the call runs without asking once edits are accepted."""
+        """Return whether the call runs without asking once edits are accepted."""
         if policy.mode != "default":
             return False
         spec = self._toolbox.spec(resolved.name)
@@ -398,7 +398,7 @@ class PendingCalls:
                     put_input(self._allow(approval))
 
     def _is_barred_by_plan_mode(self, policy: Policy, resolved: ResolvedCall | None) -> bool:
-        """Whether plan mode is on now and the call may change something."""
+        """Return whether plan mode is on now and the call may change something."""
         if resolved is None or not is_planning(policy) or self._toolbox.only_reads(resolved.name, resolved.arguments):
             return False
         return not policy.judge(self._toolbox.spec(resolved.name), resolved.arguments).is_allowed
@@ -476,7 +476,7 @@ class PendingCalls:
         return await self.hooks.run_post_tool_use(call.call_id, resolved.name, resolved.arguments, outcome, seconds)
 
     def _may_change_files(self, policy: Policy, resolved: ResolvedCall, model: str) -> bool:
-        """Whether the files that a call changes must be detected, because its tool does not report them."""
+        """Return whether the files that a call changes must be detected, because its tool does not report them."""
         spec = next((spec for spec in self._toolbox.specs(model) if spec.name == resolved.name), None)
         if spec is None and self._toolbox.is_of_server(resolved.name):  # a deferred tool
             spec = self._toolbox.spec(resolved.name)

@@ -132,7 +132,7 @@ def main_argument(call: ToolCall, limit: int = 400) -> str:
 
 
 def is_in_title(call_name: str, argument: str, value: Json, title: str) -> bool:
-    """Whether `title`, a main argument, already shows the `value` of `argument` in full."""
+    """Return whether `title`, a main argument, already shows the `value` of `argument` in full."""
     if value == title:
         return True
     is_search = call_name in ("grep", "glob") and argument in _SEARCH_ARGUMENTS

@@ -307,7 +307,7 @@ class RunContext:
     root: Path
     """The root of the project that contains `folder`."""
     is_attended: bool
-    """Whether a user can answer questions."""
+    """A user can answer questions."""
     is_trusted: bool
     exit_tools: tuple[ToolSpec, ...] = ()
     added_folders: tuple[Path, ...] = ()
@@ -324,9 +324,9 @@ class RunContext:
     plan_instructions: str = ""
     """Instructions of the program for plan mode, instead of a plan that names files and steps."""
     servers_can_ask: bool = False
-    """Whether the program takes questions of tool servers also in an unattended run."""
+    """The program takes questions of tool servers also in an unattended run."""
     has_patches: bool = True
-    """Whether models that were trained on patches edit files with them; the program may not know that tool."""
+    """Models that were trained on patches edit files with them; the program may not know that tool."""
 
     @property
     def reads_project(self) -> bool:

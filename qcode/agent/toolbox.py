@@ -81,7 +81,7 @@ class Toolbox:
     _one_way: tuple[ToolSpec, ...]
     """Tools that are offered and never run; their calls are reported as signals (`--exit-tools`)."""
     _has_patches: bool
-    """Whether models may be offered `apply_patch`."""
+    """Models may be offered `apply_patch`."""
     _nested_instructions: Callable[[], NestedInstructions] | None
     """Returns the instructions of the folders whose files are used."""
     _shell_settings: Callable[[str], Mapping[str, str]]
@@ -298,7 +298,7 @@ class Toolbox:
         return self._sandbox is not None and self._sandbox.sandbox is not None
 
     def is_backgroundable(self, name: str) -> bool:
-        """Whether a running call of this tool can be moved to the background."""
+        """Return whether a running call of this tool can be moved to the background."""
         return self.spec(name).is_backgroundable
 
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:

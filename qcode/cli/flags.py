@@ -80,14 +80,14 @@ class Flag:
         """The field of `Options` that the flag sets; empty for a flag with special handling."""
         self.choices = choices
         self.has_default = has_default
-        """Whether the first of the choices is the default."""
+        """The first of the choices is the default."""
         self.is_for_pipe = is_for_pipe
-        """Whether the flag has no effect in the app."""
+        """The flag has no effect in the app."""
         self.const = const
         self.aliases = dict(aliases)
         """The choices by their other names."""
         self.is_ignored = is_ignored
-        """Whether the flag is accepted without effect."""
+        """The flag is accepted without effect."""
 
     @property
     def takes_value(self) -> bool:

@@ -196,7 +196,7 @@ class HookConfig:
     on_failure: str | None = None
     """None means the default of the event."""
     may_allow: bool = False
-    """Whether the hook may allow a call without a question to the user."""
+    """The hook may allow a call without a question to the user."""
     env: tuple[str, ...] = ()
     """The names of the environment variables that the hook gets in addition."""
 

@@ -34,11 +34,11 @@ class KeySchema:
     flag: str = ""
     """The flag that sets the key, empty if none does."""
     is_secret: bool = False
-    """Whether the value is never shown."""
+    """The value is never shown."""
     is_joined: bool = False
-    """Whether the lists of all layers are joined."""
+    """The lists of all layers are joined."""
     is_project_allowed: bool = True
-    """Whether a project's file may set the key."""
+    """A project's file may set the key."""
 
 
 def key(
@@ -499,7 +499,7 @@ class McpServer:
     )
     enabled: bool = key(True, kinds.boolean(), "start or connect to this server")
     is_from_project: bool = False
-    """Whether a project's file defines the server. Then it runs only after the user approved this definition."""
+    """A project's file defines the server. Then it runs only after the user approved this definition."""
     file: str = ""
     """The file that defines the server; empty for a configuration file."""
 
@@ -515,7 +515,7 @@ class Origin:
     A function returns the text later: the line of a key is only searched if a message names it.
     """
     is_project: bool = False
-    """Whether the value comes from a project's file."""
+    """The value comes from a project's file."""
 
     @property
     def where(self) -> str:

@@ -169,7 +169,7 @@ class CallRound:
     tools: Mapping[str, ToolSpec]
     limits: CallLimits
     is_strict: bool = False
-    """Whether a call of an unknown tool fails the turn, and no call of the reply runs; signals are still recorded."""
+    """A call of an unknown tool fails the turn, and no call of the reply runs; signals are still recorded."""
     denials: list[Denial] = field(default_factory=list)
     signals: list[Signal] = field(default_factory=list)
     _results: dict[int, ToolResult] = field(default_factory=dict)
@@ -184,9 +184,9 @@ class CallRound:
     _edited_calls: dict[int, tuple[ToolCall, str]] = field(default_factory=dict)
     """The calls that were edited before they ran, with their edited arguments and the editor (`user` or `hook`)."""
     _has_counted_repair: bool = False
-    """Whether this reply was already counted with `CallLimits.count_repair`."""
+    """This reply was already counted with `CallLimits.count_repair`."""
     _has_impossible: bool = False
-    """Whether the reply has a call that cannot run."""
+    """The reply has a call that cannot run."""
 
     @property
     def results(self) -> list[Block]:

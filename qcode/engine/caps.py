@@ -56,7 +56,7 @@ class OutputSettings:
     min_escalation_gain: float = MIN_ESCALATION_GAIN
     learn_first_cap: bool = True
     is_append_only: bool = False
-    """Whether the front end cannot remove text that it showed, so a reply with text never starts over."""
+    """The front end cannot remove text that it showed, so a reply with text never starts over."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,7 +136,7 @@ class Compactor:
         self.attempts: list[AttemptRecord] = []
         """The requests of the compaction, which belong to no message."""
         self.has_other_writer = (writer.provider, writer.name) != (model.provider, model.name)
-        """Whether the writer is not the model of the conversation."""
+        """The writer is not the model of the conversation."""
         self._split: SplitTranscript = split_transcript(
             messages, model.window or DEFAULT_CONTEXT_WINDOW, is_asked=cause == "asked"
         )

@@ -39,7 +39,7 @@ class PromptSize:
 
     tokens: int
     is_counted: bool
-    """Whether the provider counted the prompt, except for a small part added since."""
+    """The provider counted the prompt, except for a small part added since."""
 
 
 def bound_text(text: str) -> int:

@@ -67,7 +67,7 @@ class ApprovalAnswered:
     diff: str = ""
     """The denied change, for the user only."""
     is_declined: bool = False
-    """Whether the user denied the call, not a rule."""
+    """The user denied the call, not a rule."""
     edited_arguments: JsonObject | None = None
     """Replaces the model's arguments; None: they are unchanged."""
     editor: Literal["user", "hook"] = "user"
@@ -84,7 +84,7 @@ class Confirmed:
     If the step is the end of the turn, the reason becomes the next message to the model.
     """
     is_final: bool = False
-    """Whether the turn ends in any case."""
+    """The turn ends in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +113,7 @@ class CancelRequested:
     """The user cancels the turn, or its time is over."""
 
     is_unsent: bool = False
-    """Whether the last `SendRequest` was not sent yet and will not be."""
+    """The last `SendRequest` was not sent yet and will not be."""
     limit: Limit | None = None
     """The time limit that is reached; None if the user cancels."""
 
@@ -180,7 +180,7 @@ class SendRequest:
 
     request: ModelRequest
     is_summary: bool = False
-    """Whether to send it to the model that writes summaries, which may be on another host."""
+    """The request goes to the model that writes summaries, which may be on another host."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class SwitchModel:
     error: ErrorInfo
     """The failure of the current model."""
     has_waited: bool = False
-    """Whether the limit that `NoModelLeft` named has ended, so its model is the next one."""
+    """The limit that `NoModelLeft` named has ended, so its model is the next one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -369,13 +369,13 @@ class TurnSettings:
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_turns: int | None = None
     tells_turns: bool = False
-    """Whether the user set `max_turns`, so a note tells the model how many turns are left."""
+    """The user set `max_turns`, so a note tells the model how many turns are left."""
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | None = None
     has_strict_tools: bool = False
-    """Whether a call of an unknown tool fails the turn at once."""
+    """A call of an unknown tool fails the turn at once."""
     allows_calls: bool = True
-    """Whether the model may make calls. If not, tools are sent only to describe the calls of the history."""
+    """The model may make calls. If not, tools are sent only to describe the calls of the history."""
     compaction: CompactionSettings | None = None
     """None if automatic compaction is off."""
     fallback: Fallback | None = None
@@ -391,7 +391,7 @@ class Fallback:
     """The user configured fallback models, for the case that this model is overloaded, unreachable or at a limit."""
 
     on_quota: bool = False
-    """Whether the fallback models are also used if the account has no credit left."""
+    """The fallback models are also used if the account has no credit left."""
 
 
 COMPACT_AT = 0.8

@@ -24,13 +24,13 @@ class HostKnowledge:
     window: int | None = None
     """The context window in tokens, which overrides the catalog."""
     is_silently_capped: bool = False
-    """Whether the host truncates far below the requested cap, without an error."""
+    """The host truncates far below the requested cap, without an error."""
     refuses_prefill: bool = False
-    """Whether the host rejects a request that ends with an assistant message."""
+    """The host rejects a request that ends with an assistant message."""
     refuses_images: bool = False
-    """Whether the host rejects every image."""
+    """The host rejects every image."""
     refuses_signatures: bool = False
-    """Whether the host rejects the signatures in this history. This is a fact about the history, not the model."""
+    """The host rejects the signatures in this history. This is a fact about the history, not the model."""
     text_calls: str = ""
     """The format in which the host sends tool calls as text; empty if it never did."""
     text_calls_since: str = ""
@@ -134,7 +134,7 @@ class _LimitPattern:
     prompt: int | None
     """The regex group of the prompt's size, None if the wording does not name it."""
     is_exclusive: bool
-    """Whether the number itself already exceeds the limit ("less than 8192")."""
+    """The number itself already exceeds the limit ("less than 8192")."""
 
 
 def _wording(

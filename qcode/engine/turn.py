@@ -191,7 +191,7 @@ class Turn:
         self._paused_text = ""
         """The text before a pause of the provider; the next reply continues it."""
         self._is_answered = False
-        """Whether the last reply has text."""
+        """The last reply has text."""
         self._compaction = CompactionScheduler(settings.compaction)
         self._escalates_next = False
         self._held_stops = 0

@@ -70,7 +70,7 @@ class ToolApproval:
     rule: str = ""
     """The narrow rule that the scopes `session` and `folder` add; empty if neither scope is offered."""
     is_keepable: bool = False
-    """Whether the scope `folder` is offered."""
+    """The scope `folder` is offered."""
     agent: str = ""
     """The task of the sub-agent that made the call, in the model's words; empty if the conversation itself made it."""
     kind: Literal["edit", "command", "other"] = "other"
@@ -87,7 +87,7 @@ class ToolApproval:
     draft: Draft | None = None
     """The text that `Revise.text` replaces; None if the user cannot edit the call."""
     is_revised: bool = False
-    """Whether the user or a hook has edited the call, and `call` has the edited arguments."""
+    """The user or a hook has edited the call, and `call` has the edited arguments."""
     changes: tuple[ChangedFile, ...] = ()
     """See `ToolOutcome.changes`."""
 
@@ -211,7 +211,7 @@ class PlanApproval:
     detail: str
     """The plan, in Markdown."""
     is_trusted: bool = True
-    """Whether the folder is trusted. In an untrusted one each edit asks, so `accept-edits` cannot be chosen."""
+    """The folder is trusted. In an untrusted one each edit asks, so `accept-edits` cannot be chosen."""
 
     @property
     def id(self) -> str:
@@ -247,7 +247,7 @@ class ServerApproval:
     question: str
     detail: str
     is_login: bool = False
-    """Whether the question is about opening the browser."""
+    """The question is about opening the browser."""
 
 
 CallApproval: TypeAlias = ToolApproval | RepeatedCall | ImpossibleCall | Question | PlanApproval
@@ -289,7 +289,7 @@ class AcceptPlan:
     mode: ApprovalMode = "default"
     """The mode from then on. A mode that a plan may not choose counts as `default`."""
     trusts_folder: bool = False
-    """Whether the front end trusts the folder first."""
+    """The front end trusts the folder first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -311,7 +311,7 @@ Decision: TypeAlias = Allow | Deny | Answer | AcceptPlan | Revise
 
 
 def trusts_folder(decision: Decision) -> bool:
-    """Whether the front end trusts the folder before it passes on this decision."""
+    """Return whether the front end trusts the folder before it passes on this decision."""
     return decision == Allow("trust") or (isinstance(decision, AcceptPlan) and decision.trusts_folder)
 
 
@@ -336,9 +336,9 @@ class TurnOptions:
     shown_prompt: str = ""
     """The prompt as the front end shows it; empty if it shows the prompt itself."""
     is_append_only: bool = False
-    """Whether the front end cannot remove text that it showed, so a reply with text never starts over."""
+    """The front end cannot remove text that it showed, so a reply with text never starts over."""
     finds_files: bool = True
-    """Whether `@path` in the prompt attaches a file."""
+    """`@path` in the prompt attaches a file."""
     typed_text: str | None = None
     """The last part of the prompt, if the user typed only that part.
 

@@ -61,7 +61,7 @@ class Retry:
     """Another attempt at the same reply begins."""
 
     is_continuation: bool
-    """Whether the shown text stays and more is appended; otherwise the reply starts over."""
+    """The shown text stays and more is appended; otherwise the reply starts over."""
     reason: str
     """`max_tokens`, `transport`, `thinking`, `call`, `context` or `fallback`.
 
@@ -81,7 +81,7 @@ class PartialRestored:
     text: str
     reasoning: str = ""
     is_interrupted: bool = False
-    """Whether the user interrupted the new attempt."""
+    """The user interrupted the new attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +94,9 @@ class AttemptRecord:
     usage: Usage
     is_discarded: bool = False
     is_retry: bool = False
-    """Whether the request repeated or continued a failed one."""
+    """The request repeated or continued a failed one."""
     is_unanswered: bool = False
-    """Whether the host sent no reply, so the request cost nothing."""
+    """The host sent no reply, so the request cost nothing."""
     model: str = ""
     """`provider/model`; empty for the model of the session."""
     damaged_events: int = 0
@@ -132,7 +132,7 @@ class ToolStarted:
 
     call: ToolCall
     is_backgroundable: bool = False
-    """Whether the user may move the call to the background (`Conversation.background`)."""
+    """The user may move the call to the background (`Conversation.background`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +155,7 @@ class ToolFinished:
     seconds: float | None = None
     """The run time; None if the call did not run or the time is unknown."""
     is_revised: bool = False
-    """Whether the user or a hook edited the call before it ran, and `call` has the edited arguments."""
+    """The user or a hook edited the call before it ran, and `call` has the edited arguments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class LimitReached:
     seconds: float
     """The rest of the wait."""
     is_question: bool = False
-    """Whether the turn waits for the answer to a `LimitApproval`.
+    """The turn waits for the answer to a `LimitApproval`.
 
     Otherwise it waits for the end of the limit, then sends the same request again; the event is repeated every minute.
     """
@@ -241,7 +241,7 @@ class ModelFellBack:
     None if that model was skipped because its limit has not ended yet, and if `has_returned`.
     """
     has_returned: bool = False
-    """Whether the turn waited for the limit of `to_model`, which has ended."""
+    """The turn waited for the limit of `to_model`, which has ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +269,7 @@ class Notice:
     level: Level
     text: str
     is_once: bool = False
-    """Whether it is shown only once in a conversation."""
+    """It is shown only once in a conversation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,9 +357,9 @@ class ToolPayloadRepair:
     issue: str
     """The fault: `cut_arguments`, `malformed_arguments`, `damaged_arguments` or `malformed_call`."""
     attempted: bool
-    """Whether the model was, or will be, asked for the call again or for the rest of it."""
+    """The model was, or will be, asked for the call again or for the rest of it."""
     succeeded: bool
-    """Whether the call is complete now, or the provider could parse the new one."""
+    """The call is complete now, or the provider could parse the new one."""
 
 
 RequestCause: TypeAlias = Literal["initial", "escalations", "continuations", "repairs", "retries", "compactions"]
@@ -438,7 +438,7 @@ class TurnEnded:
     """The limit that ended the turn, or None."""
     error: ErrorInfo | None = None
     is_answered: bool = field(default=True)
-    """Whether the last reply had text."""
+    """The last reply had text."""
     seconds: float | None = None
     """The duration of the turn without the time in which it only waited for the user; None if unknown."""
     whole_text: str = ""

@@ -56,7 +56,7 @@ class ToolCall:
     """The JSON text of one object, always valid in a stored message."""
     opaque: Opaque | None = None
     is_from_text: bool = False
-    """Whether the host sent the call as text, and qcode recognized it."""
+    """The host sent the call as text, and qcode recognized it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class ToolResult:
     is_error: bool = False
     images: tuple[Image, ...] = ()
     is_signal: bool = False
-    """Whether the call was recorded as a signal, and later requests leave it out."""
+    """The call was recorded as a signal, and later requests leave it out."""
 
 
 @dataclass(frozen=True, slots=True)

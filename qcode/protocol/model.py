@@ -71,7 +71,7 @@ class RetrySettings:
     retry_after_max_s: float = 120.0
     """A failure is not retried if the server asks for a wait longer than this."""
     wait_for_limit: LimitWait = "never"
-    """Whether a reply waits until a rate limit ends: after a question to the user, always, or never.
+    """When a reply waits for the end of a rate limit: after a question to the user, always, or never.
 
     A retry comes first: qcode waits for the limit only if no retry is left, or if the end of the limit is further away
     than `retry_after_max_s`. It does so at most three times in a reply, and only if the server names the end.

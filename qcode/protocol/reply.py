@@ -49,7 +49,7 @@ class ToolCallStarted:
     call_id: str
     name: str
     is_from_text: bool = False
-    """Whether the host sent it as text, and qcode recognized it."""
+    """The host sent it as text, and qcode recognized it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class TextCallsRecognized:
     form: str
     """The format of the calls in the text."""
     is_first: bool
-    """Whether this model has not used the format before."""
+    """This model has not used the format before."""
 
 
 @dataclass(frozen=True, slots=True)

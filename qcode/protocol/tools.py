@@ -68,24 +68,24 @@ class ToolSpec:
     parameters: Mapping[str, Json]
     """The JSON Schema of an object."""
     is_read_only: bool = False
-    """Whether a call changes nothing."""
+    """A call changes nothing."""
     is_one_way: bool = False
-    """Whether a call is recorded as a signal and never run."""
+    """A call is recorded as a signal and never run."""
     asks_user: bool = False
-    """Whether the result of a call is the user's answer."""
+    """The result of a call is the user's answer."""
     is_backgroundable: bool = False
-    """Whether the user may move a running call to the background."""
+    """The user may move a running call to the background."""
     reads_when: tuple[str, tuple[str, ...]] | None = None
     """The name of an argument, and those of its values with which a call changes nothing.
 
     None: `is_read_only` applies.
     """
     is_hosted: bool = False
-    """Whether the model's host runs the tool, and the result is part of the reply."""
+    """The model's host runs the tool, and the result is part of the reply."""
     edits_by: Literal["", "passage", "patch"] = ""
     """The way in which a call edits a file. Each model is offered tools of one way only."""
     is_for_sub_agents: bool = True
-    """Whether sub-agents may use the tool too."""
+    """Sub-agents may use the tool too."""
     draft: str = ""
     """The argument that the user may edit as plain text before a call runs; empty: all arguments, as JSON."""
     safety: Safety | None = None
@@ -159,7 +159,7 @@ class ToolOutcome:
     problems: str = ""
     """The output of those formatters and checkers, which the user sees below the diff."""
     is_signal: bool = False
-    """Whether the call was recorded and did not run."""
+    """The call was recorded and did not run."""
     sandbox: SandboxUse = ""
 
 

@@ -32,7 +32,7 @@ class ConnectionOrigin:
     sign_in: str = ""
     """An instruction for the user, if the host uses credentials other than a key."""
     wants_version: bool = False
-    """Whether a complete address usually ends in a version such as `/v1`."""
+    """A complete address usually ends in a version such as `/v1`."""
     key: str = field(default="", repr=False)
     """The key, only to remove it from messages. It is never shown."""
 

@@ -75,10 +75,10 @@ class ResponseReader:
         self.headers: dict[str, str] = {}
         """Names are in lower case; repeated values are joined with a comma."""
         self.is_persistent = False
-        """Whether the connection may be used for another request after the body."""
+        """The connection may be used for another request after the body."""
         self.is_done = False
         self.has_extra = False
-        """Whether unexpected data followed the body."""
+        """Unexpected data followed the body."""
         self._received: list[bytes] = []
         """The parts of the body that httptools found in the bytes of the current `feed`."""
         self._part_count = 0
@@ -175,7 +175,7 @@ class Inflater:
         self._inflater = zlib.decompressobj(self._window)
         self._first_bytes = b""
         self._is_sniffed = False
-        """Whether the encoding was determined from the first bytes."""
+        """The encoding was determined from the first bytes."""
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         """Yield the decoded body in `data`, in blocks of bounded size if it was compressed."""
@@ -229,7 +229,7 @@ class HttpConnection(asyncio.Protocol):
         self.idle_limit = 0.0
         """The seconds for which the connection may stay idle."""
         self.has_received = False
-        """Whether a byte was received since the last request was sent."""
+        """A byte was received since the last request was sent."""
         self._received: list[bytes] = []
         self._size = 0
         self._is_ended = False

@@ -207,7 +207,7 @@ class WindowQuery:
         self._model = model
         self._headers = {**({"Authorization": f"Bearer {key}"} if key else {}), **(headers or {})}
         self.is_settled = False
-        """Whether no other query is needed: the window is known, or this server never reports it."""
+        """No other query is needed: the window is known, or this server never reports it."""
 
     async def send(self, timeout: float = 0.3) -> LocalWindow | None:  # noqa: ASYNC109 - a limit on all requests together
         """Return the window, or None if the server does not report it, possibly because the model is not loaded yet."""

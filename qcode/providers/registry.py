@@ -34,7 +34,7 @@ class ProviderSpec:
     base_url_variables: tuple[str, ...] = ()
     """Environment variables with the address; the first that is set wins."""
     needs_key: bool = True
-    """Whether a key is required. A local server needs none, nor does a host whose SDK finds credentials."""
+    """A key is required. A local server needs none, nor does a host whose SDK finds credentials."""
     quirks: ChatQuirks = COMPATIBLE
     """Only for the `openai` protocol; `max_tokens_field` and `reasoning_field` override its fields."""
     max_tokens_field: MaxTokensField | None = None
@@ -44,7 +44,7 @@ class ProviderSpec:
     key_path: str = ""
     """A path that requires a valid key, for hosts that list their models without a key."""
     is_vertex: bool = False
-    """Whether the models belong to a Google Cloud project; `vertex.address` builds the address."""
+    """The models belong to a Google Cloud project; `vertex.address` builds the address."""
 
 
 _AWS_VARIABLES = (

@@ -179,13 +179,13 @@ class _Body:
 
     def __init__(self, decoder: Decoder, parser: Parser) -> None:
         self.has_begun = False
-        """Whether a part of the reply was received: text, reasoning or a call."""
+        """A part of the reply was received: text, reasoning or a call."""
         self._decoder = decoder
         self._parser = parser
         self._whole_body: bytearray | None = None
         """The bytes of a body without events, None if the server streams."""
         self._is_sniffed = False
-        """Whether the start of the body has shown if it is a stream of events."""
+        """The start of the body was examined: it is a stream of events, or not."""
         self._size = 0
 
     def feed(self, chunk: bytes) -> Iterator[ReplyEvent]:

@@ -69,7 +69,7 @@ class Policy:
     mode: ApprovalMode
     rules: Rules
     is_trusted: bool
-    """Whether the user trusts the folder `root`."""
+    """The user trusts the folder `root`."""
     # See `SessionFolders` for the next five fields.
     root: Path
     added_folders: tuple[Path, ...] = ()
@@ -87,7 +87,7 @@ class Policy:
     sandbox_rules: tuple[Rule, ...] = ()
     """Match commands that may run in the workspace sandbox without approval."""
     never_asks: bool = False
-    """Whether calls that need approval are denied."""
+    """Calls that need approval are denied."""
     _session_folders: SessionFolders = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

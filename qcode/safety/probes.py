@@ -65,7 +65,7 @@ class Repository:
     has_submodules: bool = False
     has_credentials: bool = False
     is_present: bool = True
-    """Whether git finds a repository. Without one, some commands compare files outside any repository."""
+    """Git finds a repository. Without one, some commands compare files outside any repository."""
     top: str = ""
     """The absolute path of the work tree, empty if it is not known."""
     find_tracked: Callable[[], TrackedFiles | None] = lambda: _NO_FILES
@@ -95,7 +95,7 @@ class WorkspaceContents:
     control_path_links: tuple[str, ...] = ()
     """Hard links in the workspace to files in `control_paths`."""
     is_complete: bool = True
-    """Whether the walk finished in time."""
+    """The walk finished in time."""
 
     @property
     def can_be_masked(self) -> bool:

@@ -74,7 +74,7 @@ class SandboxSupport:
     levels: tuple[Level, ...] = ()
     """Empty if no sandbox works."""
     masks: bool = False
-    """Whether protected files inside the workspace are hidden from a `read-only` command."""
+    """Protected files inside the workspace are hidden from a `read-only` command."""
     kind: str = ""
     """`bubblewrap`, `landlock`, or empty."""
 

@@ -21,7 +21,7 @@ _MAX_COLUMNS = 4_000
 
 
 def is_redrawn(line: str) -> bool:
-    """Whether a line moves the cursor back over its text."""
+    """Return whether a line moves the cursor back over its text."""
     return ("\r" in line or "\x08" in line or "\x1b[" in line) and _REDRAWS.search(line) is not None
 
 

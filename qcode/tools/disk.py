@@ -53,7 +53,7 @@ class LoadedFile:
     links: int
     """The number of hard links."""
     is_unsaved: bool = False
-    """Whether the content comes from an editor with changes that are not on disk."""
+    """The content comes from an editor with changes that are not on disk."""
 
 
 @contextlib.contextmanager
@@ -118,7 +118,7 @@ class FileSlice:
     size: int
     """The size of the file in bytes."""
     is_end: bool
-    """Whether no line follows."""
+    """No line follows."""
 
 
 def load_lines(folder: int, name: str, label: str, first: int, count: int, max_bytes: int) -> FileSlice:

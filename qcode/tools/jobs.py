@@ -48,7 +48,7 @@ class Job:
     total: int = 0
     """The number of characters of all output."""
     is_stopping: bool = False
-    """Whether the user or the model stops the command. Otherwise it is stopped only because qcode ends."""
+    """The user or the model stops the command. Otherwise it is stopped only because qcode ends."""
     task: asyncio.Task[None] | None = None
     is_readable: asyncio.Event = field(default_factory=asyncio.Event)
     """Set while there is unread output, and after the command has ended."""

@@ -44,9 +44,9 @@ class ProcessExit:
     exit_code: int
     """Negative if a signal ended the program."""
     is_timed_out: bool = False
-    """Whether qcode ended the program at its time limit."""
+    """qcode ended the program at its time limit."""
     had_leftovers: bool = False
-    """Whether processes that it had started still ran, and qcode ended them."""
+    """Processes that the program had started still ran, and qcode ended them."""
 
 
 class TimeLimit:

@@ -68,9 +68,9 @@ class Preview:
     choices: tuple[Choice, ...] = ()
     """The possible answers to a question."""
     is_plan: bool = False
-    """Whether `detail` is a plan as Markdown, whose approval ends plan mode."""
+    """`detail` is a plan as Markdown, whose approval ends plan mode."""
     is_diff: bool = False
-    """Whether `detail` is a raw unified diff; the caller masks secrets in it and cleans it."""
+    """`detail` is a raw unified diff; the caller masks secrets in it and cleans it."""
     options: str = ""
     """The part of the question about unusual options of the call, such as `in the background`."""
     changes: tuple[ChangedFile, ...] = ()

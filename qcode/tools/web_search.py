@@ -38,7 +38,7 @@ class SearchService:
     key_prefix: str
     """The text before the key in the header."""
     is_post: bool
-    """Whether the query is sent as JSON, not in the URL."""
+    """The query is sent as JSON, not in the URL."""
     query_field: str
     count_field: str
     results_path: tuple[str, ...]

@@ -60,7 +60,6 @@ class PathVerdict(Protocol):
     @property
     def rule(self) -> str:
         """The rule that decided; `OUTSIDE_RULE` if the path asks only because it is outside the workspace."""
-        ...
 
 
 OUTSIDE_RULE = "path:outside"
@@ -106,12 +105,15 @@ class WorkspacePath:
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """A change of one file: from `old` (None: create) to `data` (None: delete). A new file gets the mode of `like`."""
+    """A change of one file."""
 
     location: WorkspacePath
     old: LoadedFile | None
+    """The file before the change; None if the change creates it."""
     data: bytes | None
+    """The content after the change; None if the change deletes the file."""
     like: LoadedFile | None = None
+    """The file whose mode a new file gets; None for the default mode."""
 
 
 class Workspace:
@@ -133,7 +135,7 @@ class Workspace:
         self.use_folders(added_dirs)
         self.recorder = UNRECORDED
         self.wants_file_texts = False
-        """Whether previews and results of changes contain the whole texts of the files."""
+        """Previews and results of changes contain the whole texts of the files."""
         self.buffers: Buffers | None = None
         """The unsaved texts of an editor, None if there is no editor."""
         self._judge = judge
@@ -419,10 +421,11 @@ _MAX_DIFF_LINES = 40
 
 @dataclass(frozen=True, slots=True)
 class _SeenFile:
-    """A file as the model saw it. `compressed` is its text, None if the text is too large or was dropped."""
+    """A file as the model saw it."""
 
     snapshot: Snapshot
     compressed: bytes | None
+    """The compressed text; None if the text is too large or was dropped."""
 
 
 class SeenFiles:
@@ -534,10 +537,7 @@ def _remove_if_stale(entry: os.DirEntry[str], now: float) -> bool:
         return False
     if descriptor is None:
         return False
-    try:
-        shutil.rmtree(entry.path, ignore_errors=True)
-    finally:
-        os.close(descriptor)
+    _release(Path(entry.path), descriptor)
     return True
 
 

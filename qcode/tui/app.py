@@ -75,7 +75,7 @@ class AppOptions:
     draft: str = ""
     """The initial text of the prompt."""
     picks_session: bool = False
-    """Whether the user first picks a session to resume."""
+    """The user first picks a session to resume."""
     busy_session: str = ""
     """The id of the requested session if another process has it open; the user first decides how to continue."""
 
@@ -118,7 +118,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         self.widgets.status.on_countdown = self.terminal_title.count_down
         self._opening_error: QcodeError | None = None
         self.is_ready = False
-        """Whether the agent is open and the objects behind keys and commands exist."""
+        """The agent is open and the objects behind keys and commands exist."""
         self._agent: Agent | None = None
         self._signals: EndingSignals | None = None
         self._crash: str | None = None

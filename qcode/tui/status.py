@@ -91,7 +91,7 @@ class Activity:
     attempt: int = 1
     """The number of the retry after the wait; 0 if the wait is for a limit and not for a retry."""
     is_moving: bool = True
-    """Whether to show a spinner and the elapsed time; False while qcode waits for the user."""
+    """A spinner and the elapsed time are shown; False while qcode waits for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,20 +109,20 @@ class Status:
     cost: Decimal | None = None
     """The cost of the session in dollars, None if unknown."""
     has_unknown_cost: bool = False
-    """Whether `cost` is only a part of the total."""
+    """`cost` is only a part of the total."""
     branch: str = ""
     activity: Activity | None = None
     shell_line: Activity | None = None
     """The user's `!` line that runs; shown if `activity` is None."""
     is_opening: bool = False
-    """Whether a session is being resumed, so its mode is not known yet."""
+    """A session is being resumed, so its mode is not known yet."""
     hint: str = ""
     """A short text, such as `press Esc again to rewind`, shown instead of the activity."""
     effort: str = ""
     has_no_sandbox: bool = False
-    """Whether the sandbox is off, or none works here."""
+    """The sandbox is off, or none works here."""
     is_restricted: bool = False
-    """Whether the folder is not trusted."""
+    """The folder is not trusted."""
     problem: str = ""
     """Why the model cannot be reached."""
     problem_until: float | None = None
@@ -488,7 +488,7 @@ class SessionTotals:
     cost: Decimal | None = None
     """The sum of the known costs in dollars, None if no turn has a known cost."""
     has_unknown_cost: bool = False
-    """Whether the cost of some turn is unknown."""
+    """The cost of some turn is unknown."""
 
     def plus(self, tokens: int, cost: Decimal | None) -> SessionTotals:
         """Return the totals with one more turn."""

@@ -157,7 +157,7 @@ class TextCheckers:
         self._programs: dict[str, str] = {}
 
     def has_checker(self, path: Path) -> bool:
-        """Whether there is a checker for files with this extension, installed or not."""
+        """Return whether there is a checker for files with this extension, installed or not."""
         extension = path.suffix.removeprefix(".").lower()
         return any(extension in checker.endings for checker in TEXT_CHECKERS)
 

@@ -64,7 +64,7 @@ class ServerOptions:
     initialization: Mapping[str, Any]
     """The `initializationOptions`, whose form each server defines."""
     sees_processes: bool
-    """Whether the server can see the process of qcode; not in a sandbox with a PID namespace."""
+    """The server can see the process of qcode; not in a sandbox with a PID namespace."""
 
 
 class Framing:

@@ -177,7 +177,7 @@ class ServerPool:
         self._is_closed = False
 
     def has_server(self, path: Path) -> bool:
-        """Whether a server checks this file. The first call for a language searches PATH."""
+        """Return whether a server checks this file. The first call for a language searches PATH."""
         entry = self._entry(path)
         return entry is not None and bool(entry.found.argv) and not entry.failure
 

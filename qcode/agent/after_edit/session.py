@@ -282,7 +282,7 @@ class AfterEdit:
         return checked if len(checked) == len(results) else None
 
     def _may_check(self) -> bool:
-        """Whether checkers run: in a sandbox, or without one if the user chose that. The first call detects it."""
+        """Return whether checkers run: in a sandbox, or without one if the user chose that. Detect it only once."""
         setting = self._settings.diagnostics
         return setting is True or (
             setting == "auto" and self._sandbox is not None and self._sandbox.sandbox is not None

@@ -25,7 +25,7 @@ class ClaudeCall:
     name: str
     input: JsonObject
     is_part: bool = False
-    """Whether this is one file of a patch: its input then cannot replace the input of the whole call."""
+    """This is one file of a patch: its input then cannot replace the input of the whole call."""
 
 
 class UntranslatableError(ValueError):

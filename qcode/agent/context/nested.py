@@ -31,10 +31,11 @@ _INTRODUCTION = "Instructions of the project for the files that this call touche
 
 @dataclass(frozen=True, slots=True)
 class _SeenFile:
-    """A file that the model has received, in this version (see `_version`)."""
+    """A file that the model has received."""
 
     file: InstructionFile
     version: tuple[int, int]
+    """The version that the model received; see `_version`."""
 
 
 class NestedInstructions:

@@ -48,10 +48,10 @@ class HookAnswer:
     messages: tuple[str, ...] = ()
     """Texts for the user."""
     stops: bool = False
-    """Whether the turn ends, for the reason `stop_reason`."""
+    """The turn ends, for the reason `stop_reason`."""
     stop_reason: str = ""
     interrupt: bool = False
-    """Whether a denial also ends the turn."""
+    """A denial also ends the turn."""
     failure: str = ""
     """Why the handler failed, in one line; empty if it did not."""
     failures: tuple[str, ...] = field(default=())

@@ -32,11 +32,11 @@ class EventSpec:
     """The specification of one event."""
 
     blocks: bool = True
-    """Whether exit code 2 and `decision: "block"` have an effect."""
+    """Exit code 2 and `decision: "block"` have an effect."""
     text_is_context: bool = False
-    """Whether plain text on stdout is added to the conversation."""
+    """Plain text on stdout is added to the conversation."""
     has_context: bool = False
-    """Whether `additionalContext` is added to the conversation."""
+    """`additionalContext` is added to the conversation."""
     timeout_s: float = DEFAULT_TIMEOUT_S
     """The default time limit of a handler."""
     on_failure: OnFailure = "go-on"
@@ -101,7 +101,7 @@ class Handler:
     on_failure: OnFailure
     origin: HookOrigin
     may_allow: bool = False
-    """Whether the settings let the hook allow calls; `can_allow` decides."""
+    """The settings let the hook allow calls; `can_allow` decides."""
     location: str | Origin = ""
     """Converted to text, the `file:line` that defines the hook; empty for a hook of a program."""
     label: str = ""
@@ -145,7 +145,7 @@ class HookInput:
     tool_use_id: str | None = None
     """The id of the call; None for an event without a call."""
     is_part: bool = False
-    """Whether the input is one file of a patch, so that an answer cannot replace it."""
+    """The input is one file of a patch, so that an answer cannot replace it."""
     is_covered: Callable[[tuple[str, ...]], bool] | None = None
     """Returns whether one of the given rules covers the call; None for an event without a call."""
 

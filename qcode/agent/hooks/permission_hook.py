@@ -51,7 +51,7 @@ class _HookFormat:
     matcher: str
     """The matcher that selects `tools`."""
     is_in_milliseconds: bool = False
-    """Whether a timeout is in milliseconds instead of seconds."""
+    """A timeout is in milliseconds instead of seconds."""
 
 
 _CLAUDE_TOOLS: Mapping[str, _Action] = {
@@ -111,9 +111,9 @@ class HookEvent:
     calls: tuple[tuple[_Action | Literal["mcp"], str], ...]
     """The commands, files, addresses and server tools that the call uses, each with its action."""
     only_narrows: bool = False
-    """Whether the call may do more than `calls` say, so that it is never allowed."""
+    """The call may do more than `calls` say, so that it is never allowed."""
     is_bypassed: bool = False
-    """Whether the program is in a mode in which it does not ask."""
+    """The program is in a mode in which it does not ask."""
 
 
 def hook_settings(program: HookProgram, command: str) -> tuple[str, str]:

@@ -31,7 +31,7 @@ class ImportedMessage:
     model: str = ""
     """The model that wrote a reply, empty if unknown."""
     is_typed: bool = False
-    """Whether the user typed it; False for a message that the program wrote in the user's name."""
+    """The user typed it; False for a message that the program wrote in the user's name."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,7 +73,7 @@ class _Server:
     changes: tuple[ToolChange, ...] = ()
     """The tools that differ from their approval, and are not offered until the user approves them."""
     is_refused: bool = False
-    """Whether the user declined the pending approval, so that it is not shown again in this session."""
+    """The user declined the pending approval, so that it is not shown again in this session."""
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
     """The files that the server would start, as last read."""
     approved_files: Mapping[str, TrustedFile] | None = None
@@ -82,7 +82,7 @@ class _Server:
     run_task: asyncio.Task[None] | None = None
     sign_in_task: asyncio.Task[None] | None = None
     can_sign_in: bool = False
-    """Whether to ask the user to sign in: the server refuses requests and a browser can be opened."""
+    """The server refuses requests and a browser can be opened, so qcode asks the user to sign in."""
 
     @property
     def tasks(self) -> tuple[asyncio.Task[None], ...]:

@@ -73,7 +73,7 @@ class ServerSpec:
     origin: str | Origin
     """The file or flag that configures the server, for display."""
     is_from_client: bool = False
-    """Whether the program that uses qcode, such as an editor, names the server in each session.
+    """The program that uses qcode, such as an editor, names the server in each session.
 
     Variables of such a server are not expanded, and neither the server nor its tools are pinned.
     """

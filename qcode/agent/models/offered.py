@@ -38,10 +38,10 @@ class OfferedProvider:
     credential: str = ""
     """The credential in words (`OPENAI_API_KEY is set`), empty if none is needed or found."""
     is_ready: bool = True
-    """Whether it can be used without setup."""
+    """It can be used without setup."""
     models: tuple[OfferedModel, ...] = ()
     may_list_more: bool = False
-    """Whether its host may list more models, see `ModelsService.list_host_models`."""
+    """Its host may list more models, see `ModelsService.list_host_models`."""
 
 
 _OPENAI_PROVIDERS = ("openai", "openai-responses")

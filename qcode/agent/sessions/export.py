@@ -63,7 +63,7 @@ class ExportRequest:
     turns: str = ""
     """A range of turns such as `3-7`; empty for all."""
     has_tools: bool = True
-    """Whether the export contains the calls."""
+    """The export contains the calls."""
 
 
 _OPTION = re.compile(r"(?:^|\s)(?:(?P<none>--no-tools)|--turns[= ]\s*(?P<turns>\S+))(?=\s|$)")

@@ -240,7 +240,7 @@ class _SessionReader:
 
 
 def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
-    """Whether the last turn was interrupted: no end of it is stored, and a reply or a result is missing."""
+    """Return whether the last turn was interrupted: no end of it is stored, and a reply or a result is missing."""
     last = messages[-1] if messages else None
     if last is None or any(isinstance(item.event, TurnEnded) for item in last.shown_events):
         return False
@@ -248,7 +248,7 @@ def has_unfinished_turn(messages: Sequence[StoredMessage]) -> bool:
 
 
 def is_about_broken_turn(notice: str) -> bool:
-    """Whether a notice of a loaded conversation is only about a turn that was interrupted."""
+    """Return whether a notice of a loaded conversation is only about a turn that was interrupted."""
     return notice == _TEXT_KEPT or notice.endswith(_OUTCOME_UNKNOWN)
 
 

@@ -142,7 +142,7 @@ class ShownRecorder:
         """The characters of the reply so far."""
         self._thinking_since: float | None = None
         self._has_shown = False
-        """Whether anything of the current step was shown."""
+        """Anything of the current step was shown."""
 
     def record_event(self, event: TurnEvent) -> TurnEvent:
         """Record an event, and return it with its duration."""

@@ -190,7 +190,7 @@ def _job_events(finished: ToolFinished, job: StoredJob) -> Iterator[ReplayItem]:
 
 
 def _is_interrupted(result: ToolResult | None) -> bool:
-    """Whether a call has no result, or only the text for the model that a resumed session adds."""
+    """Return whether a call has no result, or only the text for the model that a resumed session adds."""
     return result is None or (result.is_error and result.content.startswith((INTERRUPTED, NEVER_RUN)))
 
 

@@ -98,7 +98,7 @@ class Session:
         self.loaded: tuple[Head, tuple[HistoryEntry, ...]] | None = None
         """The messages up to a head, if they have been assembled already."""
         self.has_unfinished_turn = False
-        """Whether the process that wrote the last turn was killed during it. The next prompt records that."""
+        """The process that wrote the last turn was killed during it. The next prompt records that."""
 
     @property
     def is_saved(self) -> bool:

@@ -46,7 +46,7 @@ class SkillFolder:
     project_root: Path | None = None
     """The project, out of which links in the folder must not lead; None for a folder of the user."""
     is_named: bool = False
-    """Whether the settings name the folder (`skills.paths`): then it may itself be a skill."""
+    """The settings name the folder (`skills.paths`): then it may itself be a skill."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,13 +68,13 @@ class Skill:
     parameters: tuple[str, ...] = ()
     """The names of the arguments, in order."""
     is_for_model: bool = True
-    """Whether the catalog lists it, so that the model can load it."""
+    """The catalog lists it, so that the model can load it."""
     is_for_user: bool = True
-    """Whether `/name` runs it."""
+    """`/name` runs it."""
     model: str = ""
     """The model that the file requests, as written."""
     forks: bool = False
-    """Whether it asks to run as a sub-agent, of the kind `agent`."""
+    """It asks to run as a sub-agent, of the kind `agent`."""
     agent: str = ""
     allowed_tools: tuple[str, ...] = ()
     """Shown to the user; grants nothing."""
@@ -85,7 +85,7 @@ class Skill:
     size: int = 0
     """The size of the text in bytes."""
     is_command: bool = False
-    """Whether it is a command in a Markdown file, which only the user starts."""
+    """It is a command in a Markdown file, which only the user starts."""
 
     @property
     def tokens(self) -> int:

@@ -56,7 +56,7 @@ class BlockDraft:
     state: CallState = "complete"
     is_from_text: bool = False
     has_gap: bool = False
-    """Whether the stream lost an event, which may have been a fragment of this call."""
+    """The stream lost an event, which may have been a fragment of this call."""
 
     def append(self, text: str) -> None:
         self.fragments.append(text)
@@ -80,7 +80,7 @@ class ReplyShape:
     """The output cap of the attempt in tokens."""
     output_tokens: int | None
     has_text: bool
-    """Whether the attempt has text; blank blocks do not count."""
+    """The attempt has text; blank blocks do not count."""
     has_reasoning: bool
     last: DraftKind | None
     """The kind of the last block.
@@ -90,7 +90,7 @@ class ReplyShape:
     calls: tuple[CallState, ...] = ()
     """The state of each call in order."""
     has_progress: bool = True
-    """Whether the attempt added text or a call to the reply."""
+    """The attempt added text or a call to the reply."""
 
     @property
     def hit_cap(self) -> bool:

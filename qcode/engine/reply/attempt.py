@@ -64,11 +64,11 @@ class Attempt:
         self.is_broken = is_broken
         """The attempt continues a text whose stream broke."""
         self.is_repeating = False
-        """Whether the model repeats itself endlessly; the rest of this attempt is ignored."""
+        """The model repeats itself endlessly; the rest of this attempt is ignored."""
         self.shown_chars = 0
         """The length of the text that was shown, without reasoning."""
         self.has_begun = False
-        """Whether the host has sent at least one event."""
+        """The host has sent at least one event."""
         self.has_shown_anything = False
         self.searches: list[WebSearched] = []
         """The searches and citations of the host for this attempt; shown only if the attempt is kept."""

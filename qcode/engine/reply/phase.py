@@ -34,7 +34,7 @@ class ReceivedCall:
     cap: int
     """The output cap of the request in tokens."""
     escalates_next: bool = False
-    """Whether the next request has a larger cap, so the model may send a truncated call again unchanged."""
+    """The next request has a larger cap, so the model may send a truncated call again unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ class AtLimit:
     seconds_left: float
     """The rest of the wait."""
     is_question: bool
-    """Whether the user must still decide about the wait."""
+    """The user must still decide about the wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class NeedsModel:
     attempt: Attempt
     """The closed attempt that failed; another model continues its text."""
     has_waited: bool = False
-    """Whether the turn has waited for the limit of that model, which has ended."""
+    """The turn has waited for the limit of that model, which has ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,13 +34,13 @@ class Budget:
     resumed_calls_left: int = 0
     """How many requests may still complete a truncated call; 0 if the user did not turn that on."""
     prefers_continuing: bool = False
-    """Whether truncated text is continued instead of escalated."""
+    """Truncated text is continued instead of escalated."""
     is_append_only: bool = False
-    """Whether the front end cannot remove text. Then a reply with text is never escalated, even for a cut call."""
+    """The front end cannot remove text. Then a reply with text is never escalated, even for a cut call."""
     is_continuation: bool = False
-    """Whether the attempt that ended was a continuation."""
+    """The attempt that ended was a continuation."""
     is_affordable: bool = True
-    """Whether the user's cost limit for this prompt is not reached."""
+    """The user's cost limit for this prompt is not reached."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Done:
     """Commit the reply."""
 
     is_cut: bool = False
-    """Whether the reply stays truncated, and a notice gives the reason."""
+    """The reply stays truncated, and a notice gives the reason."""
     why: Termination = "completed"
 
 
@@ -57,7 +57,7 @@ class RunCalls:
     """Commit the reply and run its complete calls; an incomplete last call is rejected."""
 
     escalates_next: bool = False
-    """Whether the next request has the larger cap.
+    """The next request has the larger cap.
 
     It could not be used for this reply, because the front end cannot remove the text that it showed.
     """

@@ -27,12 +27,13 @@ _BLOCK = 100
 
 
 class RepetitionDetector:
-    """A check of one text or, with `is_arguments`, of the raw arguments of one call.
-
-    `fence` is the marker of the code fence that is open at the start of the text, None if no fence is open.
-    """
+    """The detector for one text, or for the raw arguments of one call."""
 
     def __init__(self, *, fence: str | None = None, is_arguments: bool = False) -> None:
+        """Detect repetition in a text or, with `is_arguments`, in the arguments of a call.
+
+        `fence` is the marker of the code fence that is open at the start of the text, None if no fence is open.
+        """
         self._is_arguments = is_arguments
         self._fence = fence
         self._code_until = 0

@@ -34,13 +34,13 @@ class ReplyPlan:
     retries: RetrySettings = field(default_factory=RetrySettings)
     max_budget_usd: Decimal | None = None
     can_make_room: bool = False
-    """Whether the conversation may be compacted once if the window is full."""
+    """The conversation may be compacted once if the window is full."""
     fallback: Fallback | None = None
     """See `TurnSettings`."""
     note: str = ""
     """A text that is sent with the first request and with its escalation; other requests end with another text."""
     starts_escalated: bool = False
-    """Whether the first request already has the larger cap."""
+    """The first request already has the larger cap."""
     allows_calls: bool = True
     """See `TurnSettings`."""
 

@@ -26,9 +26,7 @@ _LEAD_IN_BREAKS, _HEADING_BREAKS = 2, 1
 
 
 class Seam:
-    """A filter of one continuation of `before`. `feed` and `flush` return text to append; call `flush` once at the end.
-
-    `is_json`: the text is part of a JSON value, so line breaks after a removed opening are dropped.
+    """A filter of one continuation. `feed` and `flush` return the text to append; call `flush` once at the end.
 
     Example, with `before` = "def f(x):\\n    return x":
         feed("    ret")    returns "": the text occurs in `before`, so it may be the start of a repetition
@@ -37,6 +35,7 @@ class Seam:
     """
 
     def __init__(self, before: str, *, is_json: bool = False) -> None:
+        """Filter a continuation of `before`. With `is_json`, drop line breaks after a removed opening."""
         self._before = before
         self._tail = before[-SEARCHED_TAIL:]
         """The end of `before`: the only part that is searched for an overlap."""
@@ -56,7 +55,7 @@ class Seam:
         self._owned_breaks: int | None = None
         """Line breaks to remove with the last opening, as long as only blanks have followed it; otherwise None."""
         self._is_indented = False
-        """Whether the removed header was indented, so the indentation of the line after it is removed too."""
+        """The removed header was indented, so the indentation of the line after it is removed too."""
         self._blank = ""
         """The white space after a removed opening that is part of the text, and is released before it."""
         self._breaks = ""

@@ -80,9 +80,9 @@ class ReplyState:
         self.superseded: SupersededAttempt | None = None
         """An earlier attempt that a new one may replace."""
         self.has_made_room = False
-        """Whether the conversation was compacted for this reply, which is done only once."""
+        """The conversation was compacted for this reply, which is done only once."""
         self.has_taken_back = False
-        """Whether front ends removed the text of the superseded attempt, so that restoring it must show it again."""
+        """Front ends removed the text of the superseded attempt, so that restoring it must show it again."""
         self.records: list[AttemptRecord] = []
         """A record of each attempt that ended or failed, in order."""
         self.searches: list[tuple[int, WebSearched]] = []
@@ -92,7 +92,7 @@ class ReplyState:
         self.parts = 1
         """The number of attempts from which the text is joined."""
         self.was_cut = False
-        """Whether an output limit truncated an attempt of this reply."""
+        """An output limit truncated an attempt of this reply."""
         self.has_escalated = False
         self.continuations = 0
         """How often a truncated text was continued; limited by `OutputSettings.max_continuations`."""
@@ -108,7 +108,7 @@ class ReplyState:
         self.breaks = 0
         """How often a shown text was continued after its stream broke; limited by `MAX_TRANSPORT_CONTINUATIONS`."""
         self.has_broken_off = False
-        """Whether an attempt of this reply was given up because of a damaged event."""
+        """An attempt of this reply was given up because of a damaged event."""
         self.resends = 0
         """The number of `Retry` events emitted for broken streams."""
         self.relearned: set[str] = set()

@@ -49,7 +49,7 @@ class Handshake:
     title: str = ""
     """The title of a new session."""
     forwards_text: bool = False
-    """Whether the host also gets the text of sub-agents."""
+    """The host also gets the text of sub-agents."""
     skills: tuple[str, ...] | None = None
     """The names of the skills to enable; None enables all."""
     plan_instructions: str = ""

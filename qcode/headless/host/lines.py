@@ -91,7 +91,7 @@ class HostLines(StreamLines):
         self._mode = mode
         self._max_retries = max_retries
         self._is_compaction_requested = False
-        """Whether the user asked for the current compaction."""
+        """The user asked for the current compaction."""
 
     def for_agent(self, call_id: str) -> StreamLines:
         return HostLines(

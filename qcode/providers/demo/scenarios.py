@@ -290,7 +290,7 @@ class Scenario:
     pattern: re.Pattern[str]
     play: Callable[[Scene], Script]
     is_rate_limited: bool = False
-    """Whether the first request is refused with a rate limit."""
+    """The first request is refused with a rate limit."""
 
 
 def find_scenario(prompt: str) -> Scenario | None:

@@ -75,15 +75,15 @@ class Scene:
     partial: str | None = None
     """The text of the reply that the request continues, None if it asks for a new reply."""
     is_typed: bool = False
-    """Whether the user typed the request to continue, such as "keep going"."""
+    """The user typed the request to continue, such as "keep going"."""
     tails: tuple[str, ...] = ()
     """Quotes from a truncated call, if the request asks for the missing part of the call as text."""
     skips_thinking: bool = False
-    """Whether to reply without thinking."""
+    """The reply has no thinking."""
     number: int = 1
     """The number of the next call in the conversation, for its id."""
     is_introduced: bool = False
-    """Whether an earlier reply of the conversation contains the introduction."""
+    """An earlier reply of the conversation contains the introduction."""
 
     @property
     def last(self) -> DemoStep | None:

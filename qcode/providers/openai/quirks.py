@@ -27,9 +27,9 @@ class ChatQuirks:
     reasoning_field: str = ""
     """A field of the delta with reasoning, in addition to `reasoning_content` and `reasoning`."""
     echoes_reasoning: bool = False
-    """Whether the server requires the reasoning of the current tool loop in requests (DeepSeek, Kimi)."""
+    """The server requires the reasoning of the current tool loop in requests (DeepSeek, Kimi)."""
     sends_stream_options: bool = True
-    """Whether to send `stream_options`, which request the usage at the end of the stream."""
+    """Requests contain `stream_options`, which ask for the usage at the end of the stream."""
     effort: EffortStyle = "basic"
     """The field in which the reasoning effort is sent.
 
@@ -51,7 +51,7 @@ class ChatQuirks:
     After a change of model, the history contains call ids of another host.
     """
     answers_results: bool = False
-    """Whether an assistant message is required between results and a user message (Mistral)."""
+    """An assistant message is required between results and a user message (Mistral)."""
 
 
 COMPATIBLE = ChatQuirks()

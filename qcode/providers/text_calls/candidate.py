@@ -83,7 +83,7 @@ class Candidate:
         self._parameter = ("", 0, 0)
         """The name of the latest parameter, and the start and end of its value."""
         self._has_begun = False
-        """Whether the text certainly starts like a call."""
+        """The text certainly starts like a call."""
         self._position: _Position = "other"
         self._reader = self._read_all()
 

@@ -42,11 +42,11 @@ class CallForm:
 
     name: FormName
     is_marked: bool = True
-    """Whether the opening mark is used only for calls."""
+    """The opening mark is used only for calls."""
     ends: tuple[str, ...] = ()
     """The end marks."""
     needs_end: bool = False
-    """Whether an end mark is required. Otherwise another call or the end of the reply may follow."""
+    """An end mark is required. Otherwise another call or the end of the reply may follow."""
     broken_end: str = ""
     """The end mark of an invalid call, empty if another call or the end of the reply ends it."""
 
@@ -125,7 +125,7 @@ class UnreadableError(ValueError):
     def __init__(self, reason: str, *, is_attempt: bool = True) -> None:
         super().__init__(reason)
         self.is_attempt = is_attempt
-        """Whether the text was meant as a call."""
+        """The text was meant as a call."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,15 +73,17 @@ class RejectedCandidate:
 
 
 class TextCalls:
-    """An extractor of the calls in the text of one reply. A call of a tool that is not in `tools` stays text.
-
-    `before` is text of the same reply from an earlier attempt. It determines whether the new text starts inside code.
-    """
+    """An extractor of the calls in the text of one reply."""
 
     def __init__(self, tools: Iterable[ToolSpec], *, before: str = "") -> None:
+        """Extract calls of `tools`; a call of any other tool stays text.
+
+        `before` is the text of the same reply from an earlier attempt. If a code block is open at its end, the new text
+        starts inside code.
+        """
         self.rejected_candidates: list[RejectedCandidate] = []
         self.ends_rejected = False
-        """Whether the reply ends with a rejected call, so that the model expects a result."""
+        """The reply ends with a rejected call, so that the model expects a result."""
         self.forms: set[str] = set()
         """The forms of the calls so far. A `fence` may also contain other JSON, a `marked fence` only calls."""
         self._tools = {tool.name: tool for tool in tools}
@@ -93,7 +95,7 @@ class TextCalls:
         self._candidate: Candidate | None = None
         self._is_after_call = False
         self._has_invalid_call = False
-        """Whether no more calls are extracted, because one was invalid."""
+        """No more calls are extracted, because one was invalid."""
         self._is_in_invalid_call = False
         self._broken_end = ""
         """The end mark of the invalid call, empty if it has none."""
@@ -305,15 +307,15 @@ class CodeSpans:
         self._fence = ""
         """The backticks or tildes that opened the current fence, empty outside fences."""
         self._is_info_line = False
-        """Whether the current line opened the fence."""
+        """The current line opened the fence."""
         self._may_close = False
-        """Whether the current line closes the fence, if nothing but white space follows."""
+        """The current line closes the fence, if nothing but white space follows."""
         self._span = ""
         """The backticks that opened the current code span, empty outside spans."""
         self._run = ""
         """The backticks or tildes directly before the current position."""
         self._is_blank = True
-        """Whether the current line has only white space so far."""
+        """The current line has only white space so far."""
 
     @property
     def is_at_line_start(self) -> bool:

@@ -69,7 +69,7 @@ class TailCalls:
         self.form = ""
         """The form of the extracted calls, empty if there are none."""
         self.is_final = False
-        """Whether the reply ended normally, so that the held text is its end."""
+        """The reply ended normally, so that the held text is its end."""
         self._request = request
         self._habits = habits
         self._tools = {tool.name: tool for tool in request.tools if not tool.is_hosted}
@@ -84,7 +84,7 @@ class TailCalls:
         self._objects: _ObjectScanner | None = None
         """The scanner of the held text, if it is JSON without a mark."""
         self._is_special = False
-        """Whether the held text is in another form, which is read at the end of the reply."""
+        """The held text is in another form, which is read at the end of the reply."""
         self._releases = 0
         """How often held text was released because it was not a call."""
         self._is_disabled = False
@@ -232,15 +232,15 @@ def _is_in_block(before: str) -> bool:
 
 
 class TailEvents(CallEvents):
-    """The events of a reply from the first mark of a call on.
-
-    `blocks` are the numbers of the blocks before the mark, which are in use. `text_block` is the number of the text
-    block with the mark, None if no text of this block was emitted.
-    """
+    """The events of a reply from the first mark of a call on."""
 
     def __init__(
         self, request: ModelRequest, habits: CallHabits, calls: TailCalls, blocks: set[int], text_block: int | None
     ) -> None:
+        """Continue a reply that has used the block numbers `blocks`.
+
+        `text_block` is the number of the text block with the mark, None if no text of this block was emitted.
+        """
         super().__init__(calls, tag=str(len(request.messages)), cap=request.max_tokens)
         self._is_recognized = True
         self._tail = calls

@@ -40,9 +40,9 @@ class BwrapForm:
     """The path of `bwrap`."""
     is_root: bool = False
     has_user_namespace: bool = True
-    """Whether the sandbox has a user namespace. Root needs none, and often cannot create one in a container."""
+    """The sandbox has a user namespace. Root needs none, and often cannot create one in a container."""
     is_prepared: bool = False
-    """Whether the thread that starts bwrap makes most mounts. Only root without a user namespace can do this."""
+    """The thread that starts bwrap makes most mounts. Only root without a user namespace can do this."""
 
 
 def launch(form: BwrapForm, argv: Sequence[str], confinement: Confinement) -> Launch:

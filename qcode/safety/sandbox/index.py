@@ -52,7 +52,7 @@ class _Folder:
     in_git: bool
     ctime_ns: int = _NOT_SCANNED
     is_settled: bool = False
-    """Whether a later change of the folder is certain to change its ctime."""
+    """A later change of the folder is certain to change its ctime."""
     children: list[str] = field(default_factory=list)
     secrets: list[str] = field(default_factory=list)
     control_paths: list[str] = field(default_factory=list)

@@ -54,19 +54,19 @@ class Word:
 
     text: str
     is_quoted: bool = False
-    """Whether a part of the word was quoted or filled in; `word == Word(text)` is true only for a word as written."""
+    """A part of the word was quoted or filled in; `word == Word(text)` is true only for a word as written."""
     is_home: bool = False
-    """Whether bash expands the `~` at its start."""
+    """Bash expands the `~` at its start."""
     has_glob: bool = False
-    """Whether bash expands its `*` and `?`."""
+    """Bash expands its `*` and `?`."""
     holes: tuple[Expansion, ...] = ()
     """The expansions in order. Each has a `HOLE` in `text`."""
     is_split: bool = False
-    """Whether one of the expansions is outside quotes, so that bash splits its value into words."""
+    """One of the expansions is outside quotes, so that bash splits its value into words."""
     unknown: Unknown = ""
     """The part that is still unknown after `flow` filled the holes."""
     is_one_match: bool = False
-    """Whether the word is a single name that its wildcard matches, such as `$f` in `for f in *.py`."""
+    """The word is a single name that its wildcard matches, such as `$f` in `for f in *.py`."""
 
     @property
     def is_known(self) -> bool:

@@ -56,7 +56,7 @@ class ReadChecker:
     contents: Callable[[], WorkspaceContents]
     """Returns the protected files of the workspace."""
     masks: bool
-    """Whether the sandbox hides the protected files from the command."""
+    """The sandbox hides the protected files from the command."""
 
     def check_files(self, *words: Word, leading: LeadingWildcards = "none") -> list[_Group]:
         """Check the paths that the words name, and return them."""

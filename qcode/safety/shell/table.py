@@ -108,18 +108,18 @@ class ProgramSpec:
     operands: Operands
     when: tuple[ConditionalOperands, ...] = ()
     core: bool = False
-    """Whether the program may run without approval even if no sandbox works on this machine."""
+    """The program may run without approval even if no sandbox works on this machine."""
     core_options: frozenset[str] = frozenset()
     """The options that are accepted without a sandbox."""
     number: bool = False
-    """Whether `-5` is an option."""
+    """`-5` is an option."""
     plus: bool = False
-    """Whether a word that begins with `+` may be an option."""
+    """A word that begins with `+` may be an option."""
     stops: bool = False
-    """Whether options end at the first operand."""
+    """Options end at the first operand."""
     style: Style = "getopt"
     attached: bool = True
-    """Whether an option may have its value in the same word; otherwise the value is always the next word."""
+    """An option may have its value in the same word; otherwise the value is always the next word."""
     builtin: bool = False
     choices: frozenset[str] = frozenset()
     """The only words that may be operands; empty: any."""

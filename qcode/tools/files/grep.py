@@ -76,7 +76,7 @@ class GrepSearch:
         self._lock = threading.Lock()
         self.is_timed_out = False
         self.is_incomplete = False
-        """Whether there were too many files to search all of them."""
+        """There were too many files to search all of them."""
 
     def stop(self) -> None:
         with self._lock:

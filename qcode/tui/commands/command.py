@@ -204,11 +204,11 @@ class Command:
     when: Callable[[CommandContext], bool] = _is_always_available
     """Returns whether the keys run the command now; otherwise they keep their usual effect."""
     opens_picker: bool = False
-    """Whether the command opens a picker if it has no argument, except in the linear mode."""
+    """The command opens a picker if it has no argument, except in the linear mode."""
     needs_screen: bool = False
-    """Whether the command is not available in the linear mode."""
+    """The command is not available in the linear mode."""
     is_prompt: bool = False
-    """Whether the command sends a prompt, and takes any argument."""
+    """The command sends a prompt, and takes any argument."""
 
     @property
     def needs_argument(self) -> bool:

@@ -211,7 +211,7 @@ class _AsideText(Transcript):
     """A transcript as high as its text, up to a share of the screen. The view of a longer text stays at its start."""
 
     is_long = reactive(False)
-    """Whether the text is longer than the view."""
+    """The text is longer than the view."""
 
     def begin(self) -> None:
         """Show an empty text, whose beginning stays in view until the user scrolls."""

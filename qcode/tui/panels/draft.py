@@ -37,9 +37,9 @@ class TypedDraft:
         self._text_before = ""  # the prompt before the first change
         self._kept_text = ""  # the prompt before the first change that came after the guard
         self.is_changed = False
-        """Whether the draft was changed since the question opened. Enter must not answer then."""
+        """The draft was changed since the question opened. Enter must not answer then."""
         self.is_writing = False
-        """Whether the change came after the guard, so letters and digits are text, too.
+        """The change came after the guard, so letters and digits are text, too.
 
         The `y` of a slowly typed "why" thus approves nothing.
         """

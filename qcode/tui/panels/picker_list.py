@@ -59,7 +59,7 @@ class PickerRow:
     detail: str = ""
     """A description in the last column. In a narrow list it is cut between words; a fact belongs in a cell."""
     is_current: bool = False
-    """Whether this value is in use; the row gets a mark."""
+    """This value is in use; the row gets a mark."""
     cells: tuple[str, ...] = ()
     """The columns between label and detail, described by `Column`s."""
     also: str = ""
@@ -67,7 +67,7 @@ class PickerRow:
     group: str = ""
     """The heading under which the rows of one group are listed."""
     is_dim: bool = False
-    """Whether to mute the row, because picking it needs another step first, such as a key."""
+    """The row is muted, because picking it needs another step first, such as a key."""
     cut: LabelCut = "letters"
     names: tuple[str, ...] = ()
     """If the filter is the start of one of these names, the row comes before all others."""

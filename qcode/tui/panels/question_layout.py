@@ -42,11 +42,11 @@ class QuestionText:
     current: int
     """The index of the highlighted option, -1 for none."""
     is_warning: bool = False
-    """Whether the note is a warning, which takes precedence over the detail."""
+    """The note is a warning, which takes precedence over the detail."""
     is_prose: bool = False
-    """Whether the detail is text that continues the title."""
+    """The detail is text that continues the title."""
     ends_with_name: bool = False
-    """Whether the first span of the title ends with the name of a file, which stays in view."""
+    """The first span of the title ends with the name of a file, which stays in view."""
     hidden_notes: str = ""
     """Further notes, which only a pager shows."""
 
@@ -67,7 +67,7 @@ class QuestionRows:
     after: list[Line] = field(default_factory=list)
     """Rows of title or notes that scroll with the detail, below it."""
     is_cut: bool = False
-    """Whether rows of title, notes or choices are truncated or hidden."""
+    """Rows of title, notes or choices are truncated or hidden."""
 
     @property
     def is_mark_in_title(self) -> bool:

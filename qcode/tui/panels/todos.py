@@ -158,7 +158,7 @@ def todos_in(messages: Sequence[Message]) -> tuple[TodoItem, ...]:
 
 
 def are_all_done(items: Sequence[TodoItem]) -> bool:
-    """Whether every item is done; True for an empty list."""
+    """Return whether every item is done; True for an empty list."""
     return all(item.state == "done" for item in items)
 
 

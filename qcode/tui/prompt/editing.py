@@ -304,7 +304,7 @@ class KillRing:
         self._index = 0
         """The index of the entry that `yank` or `rotate` returned last."""
         self._is_joining = False
-        """Whether the next kill is joined to the newest entry."""
+        """The next kill is joined to the newest entry."""
 
     def kill(self, text: str, *, is_backwards: bool) -> None:
         """Add a killed text, joined to the previous one if nothing happened in between.
@@ -363,7 +363,7 @@ def grapheme_end(line: str, column: int) -> int:
 
 
 def _is_boundary(line: str, index: int) -> bool:
-    """Whether a grapheme may end before the character at `index`, which is not the first of the line."""
+    """Return whether a grapheme may end before the character at `index`, which is not the first of the line."""
     before, after = line[index - 1], line[index]
     if before.isascii() and after.isascii():
         return True
@@ -379,11 +379,11 @@ def _is_boundary(line: str, index: int) -> bool:
 
 
 def _extends(character: str) -> bool:
-    """Whether `character` belongs to the one before it: an accent or a skin tone."""
+    """Return whether `character` belongs to the one before it: an accent or a skin tone."""
     is_skin_tone = "\U0001f3fb" <= character <= "\U0001f3ff"
     return is_skin_tone or unicodedata.category(character) in ("Mn", "Me", "Mc")
 
 
 def _is_flag_letter(character: str) -> bool:
-    """Whether `character` is a regional indicator: two of them are a flag."""
+    """Return whether `character` is a regional indicator: two of them are a flag."""
     return "\U0001f1e6" <= character <= "\U0001f1ff"

@@ -43,7 +43,7 @@ class PromptHistory:
         """The position of the cursor; the number of entries stands for the draft."""
         self._draft = ""
         self.is_kept = path is not None
-        """Whether sent prompts are written to the history file."""
+        """Sent prompts are written to the history file."""
         self.draft_file = DraftFile(path.parent / "drafts" if path is not None else None, folder)
 
     @property
@@ -180,7 +180,7 @@ class DraftFile:
 
 
 def _is_running(pid: str) -> bool:
-    """Whether another process with this id is running."""
+    """Return whether another process with this id is running."""
     if not pid.isdecimal() or int(pid) == os.getpid():
         return False
     try:

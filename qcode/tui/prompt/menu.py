@@ -49,7 +49,7 @@ class MenuItem:
     label: str
     help: str = ""
     is_complete: bool = True
-    """Whether nothing must be typed after the text. Enter then also sends a command."""
+    """Nothing must be typed after the text. Enter then also sends a command."""
     matched_positions: tuple[int, ...] = ()
     """The positions of the matched letters in `label`."""
     hint: str = ""

@@ -308,7 +308,7 @@ class Prompt(EditingArea):
         return was_open
 
     def check_consume_key(self, key: str, character: str | None = None) -> bool:
-        """Whether a key types text. In an empty prompt, punctuation does not: `?` is a binding that shows the keys."""
+        """Return whether a key types text. In an empty prompt, punctuation does not: `?` shows the list of keys."""
         if self.is_empty and character is not None and not character.isalnum():
             return False
         return super().check_consume_key(key, character)

@@ -96,7 +96,7 @@ class Finder(Vertical):
         self.no_match = NO_MATCH
         """The message if no row matches the filter."""
         self.needs_word_start = False
-        """Whether the filter matches only starts of words. Otherwise letters in order match: `mdl` finds `model`."""
+        """The filter matches only starts of words. Otherwise letters in order match: `mdl` finds `model`."""
         self.unlisted_row: UnlistedRow = lambda text, rows: None
         self._all_rows: tuple[PickerRow, ...] = ()
         self._list = PickerList(columns, min_label=min_label)
@@ -308,11 +308,11 @@ class ListScreen(ModalScreen[Result], Generic[Result]):
     MIN_LABEL: ClassVar[int] = MIN_LABEL
     """The width that the columns leave to the labels, unless all labels are narrower."""
     HAS_DESCRIPTION: ClassVar[bool] = False
-    """Whether the description of the highlighted row is always shown, and not only if the list cuts details."""
+    """The description of the highlighted row is always shown, and not only if the list cuts details."""
     MAX_DESCRIPTION_ROWS: ClassVar[int] = _MAX_DESCRIPTION_ROWS
     """The rows reserved for the description at most: fewer if the user can open the whole text."""
     IS_QUESTION: ClassVar[bool] = False
-    """Whether the title is a question with a few fixed answers, which need neither a filter nor a count."""
+    """The title is a question with a few fixed answers, which need neither a filter nor a count."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,ctrl+c", "leave", "Leave", priority=True, show=False)]
 

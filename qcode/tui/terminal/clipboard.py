@@ -72,7 +72,7 @@ def osc52(text: str, environ: Mapping[str, str]) -> str:
 
 
 def has_osc52(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal might support OSC 52. No terminal confirms that it copied anything."""
+    """Return whether the terminal might support OSC 52. No terminal confirms that it copied anything."""
     return environ.get("TERM", "") not in ("", "dumb", "linux")
 
 

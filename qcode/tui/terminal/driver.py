@@ -60,7 +60,7 @@ def set_title(title: str) -> str:
 
 
 def has_browser(environ: Mapping[str, str], platform: str) -> bool:
-    """Whether a browser would open in a window on the user's screen, not in the terminal or on a remote host."""
+    """Return whether a browser would open in a window on the user's screen, not in the terminal or on a remote host."""
     if environ.get("SSH_CONNECTION") or environ.get("SSH_TTY"):
         return False
     names = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
@@ -68,7 +68,7 @@ def has_browser(environ: Mapping[str, str], platform: str) -> bool:
 
 
 def has_job_control() -> bool:
-    """Whether a shell started qcode as a job, and can continue it. Otherwise qcode would stop for good.
+    """Return whether a shell started qcode as a job, and can continue it. Otherwise qcode would stop for good.
 
     A shell gives each job a separate process group; `docker run` and a terminal that runs qcode alone do not.
     """
@@ -104,10 +104,10 @@ class TerminalApp(PaintingApp, inherit_bindings=False):
     VERTICAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [(0, "-low"), (20, "-high")]  # type: ignore[misc]  # annotated oddly there
 
     had_focus = False
-    """Whether a widget had the focus when the last key or paste arrived."""
+    """A widget had the focus when the last key or paste arrived."""
     _is_lent = False
     _is_handling = False
-    """Whether a key is on its way to its binding."""
+    """A key is on its way to its binding."""
     _held_keys: tuple[events.Key | events.Paste, ...] = ()
     """The input that arrived while a key was on its way."""
     _hold_number = 0

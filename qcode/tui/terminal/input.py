@@ -37,7 +37,7 @@ class AltParser(KeyParser):
     """
 
     _is_escaped = False
-    """Whether the last input ended in an Escape."""
+    """The last input ended in an Escape."""
 
     def feed(self, data: str) -> Iterable[Message]:
         if data and self.is_waiting and self._is_escaped and _ALT.match(f"\x1b{data[0]}"):
@@ -211,7 +211,7 @@ def query_background(driver: type[Driver]) -> type[Driver]:
 
 
 def can_query_background(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal may be queried. The Linux console and dumb terminals could show the query as text."""
+    """Return whether the terminal may be queried. The Linux console and dumb terminals could show the query as text."""
     return environ.get("TERM", "").partition("-")[0] not in ("", "linux", "dumb", "cons25", "unknown")
 
 

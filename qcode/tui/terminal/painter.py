@@ -125,7 +125,7 @@ class Painter:
         return was_known
 
     def knows(self, width: int, height: int) -> bool:
-        """Whether the contents of a screen of this size are known."""
+        """Return whether the contents of a screen of this size are known."""
         return width == self._width and height == len(self._rows)
 
     def paint(self, width: int, height: int, parts: Iterable[Part], console: Console) -> str:
@@ -388,7 +388,7 @@ def _merge_row(row: _Row, width: int, colors: ColorSystem) -> _Span:
 
 @lru_cache(maxsize=4096)
 def _is_sure(character: str) -> bool:
-    """Whether `character` has the same width in every terminal."""
+    """Return whether `character` has the same width in every terminal."""
     # In a range, an odd number of limits is not after the character: for "b", only the " " of " ~". For the last
     # character of a range the number is even, so it is looked up.
     return bisect_right(_SURE_RANGES, character) % 2 == 1 or character in _SURE_RANGES
@@ -594,6 +594,6 @@ class _Output:
 
 
 def erases_color(environ: Mapping[str, str]) -> bool:
-    """Whether the terminal gives erased cells the current background color; GNU Screen and Emacs do not."""
+    """Return whether the terminal gives erased cells the current background color; GNU Screen and Emacs do not."""
     kind = environ.get("TERM", "").partition("-")[0]
     return kind not in ("dumb", "eterm", "unknown") and not (kind == "screen" and not environ.get("TMUX"))

@@ -97,7 +97,7 @@ class KeyParser(XTermParser):
 
     @staticmethod
     def is_known(sequence: str) -> bool:
-        """Whether Textual has a key for `sequence`."""
+        """Return whether Textual has a key for `sequence`."""
         return sequence in ANSI_SEQUENCES_KEYS
 
 
@@ -117,12 +117,12 @@ def wrap_file(driver: Driver, wrap: Callable[[IO[str]], object]) -> None:
 
 
 def has_writer(driver: Driver) -> bool:
-    """Whether `driver` has a writer thread. Without it, while another program has the terminal, `write` fails."""
+    """Return whether `driver` has a writer thread. While another program has the terminal, it has none."""
     return getattr(driver, "_writer_thread", None) is not None
 
 
 def is_stopping(driver: Driver) -> bool:
-    """Whether `driver` gives the terminal to the shell, as after Ctrl+Z, and not to a program that the app runs."""
+    """Return whether `driver` gives the terminal to the shell (Ctrl+Z), and not to a program that the app runs."""
     return driver._auto_restart
 
 
@@ -132,12 +132,12 @@ def set_bindings(app: App[int], bindings: BindingsMap) -> None:
 
 
 def is_mounted(app: App[int]) -> bool:
-    """Whether `app` handles messages. Widgets have a public property for this, apps do not."""
+    """Return whether `app` handles messages. Widgets have a public property for this, apps do not."""
     return app._is_mounted
 
 
 def is_closing(app: App[int]) -> bool:
-    """Whether `app` is shutting down and would never run a callback scheduled now."""
+    """Return whether `app` is shutting down and would never run a callback scheduled now."""
     return app._closing
 
 
@@ -162,7 +162,7 @@ class CrashApp(App[int], inherit_bindings=False):
     """The exception that ends the app, None so far. Textual may report it again in another message pump."""
 
     def survives(self, error: Exception) -> bool:
-        """Whether the app continues after `error` in a widget. If so, it has been reported."""
+        """Return whether the app continues after `error` in a widget. If so, it has been reported."""
         return False
 
     def report_crash(self, error: Exception) -> None:
@@ -170,7 +170,7 @@ class CrashApp(App[int], inherit_bindings=False):
         raise NotImplementedError
 
     def continues_after(self, error: Exception, pump: MessagePump | None) -> bool:
-        """Whether the app continues after `error` in `pump`. A screen that could not be composed is closed."""
+        """Return whether the app continues after `error` in `pump`. A screen that could not be composed is closed."""
         if error is self._fatal:
             return False
         # A worker handles its own errors. After an error that it did not handle, its work would be missing.
@@ -312,7 +312,7 @@ async def _dispatch_guarded(pump: MessagePump, message: Message) -> None:
 
 
 def _survive_in_widget(widget: Widget, error: Exception) -> bool:
-    """Whether the app continues after `error` in painting or measuring `widget`; report each type of error once."""
+    """Return whether the app continues after `error` in painting or measuring `widget`; report a type of error once."""
     reported = _reported_errors.setdefault(widget, set())
     if type(error) in reported:
         return True

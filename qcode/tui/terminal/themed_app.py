@@ -31,7 +31,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         # Before `super().__init__`, which calls `get_driver_class`.
         self.theme_wanted = theme_wanted
         self.follows_background = theme_wanted == AUTO
-        """Whether the theme that is used now is `auto`."""
+        """The theme that is used now is `auto`."""
         self._background = ""  # `dark` or `light`, once the terminal has reported it
         self._user_themes = user_themes
         repaint_moved_widgets()

@@ -140,7 +140,7 @@ def _extended_color(code: int, codes: Iterator[int]) -> str:
 
 
 def _same_color(color: str, background: str) -> bool:
-    """Whether text and background have the same color, as `31` and `41` or `38;5;208` and `48;5;208` do."""
+    """Return whether text and background have the same color, as `31` and `41` or `38;5;208` and `48;5;208` do."""
     if ";" in background:
         # Compare what follows the 38 of the color and the 48 of the background.
         return color[2:] == background[2:] and ";" in color

@@ -149,7 +149,7 @@ class _TokenPass:
         return close
 
     def _has_gap(self, token: Token) -> bool:
-        """Whether the source has a blank line before `token`; in a quote, that is a line such as `>`."""
+        """Return whether the source has a blank line before `token`; in a quote, that is a line such as `>`."""
         line_before = token.map[0] - 1 if token.map else -1
         return line_before >= 0 and not self._source[line_before].strip(" >")
 
@@ -387,7 +387,7 @@ def inline_spans(tokens: Sequence[Token], base: TextStyle) -> list[Span]:
 
 
 def is_web(target: str) -> bool:
-    """Whether `target` is a web address, which a click may open."""
+    """Return whether `target` is a web address, which a click may open."""
     return target.startswith(("https://", "http://"))
 
 

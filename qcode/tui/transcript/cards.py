@@ -128,7 +128,7 @@ class CardUpdate:
     seconds: float | None = None
     """The duration of the call, if the card must not measure it."""
     is_hidden: bool | None = None
-    """Whether the card has no rows until its next state, because a question shows the same call."""
+    """The card has no rows until its next state, because a question shows the same call."""
     plan: str | None = None
     """A plan of the model in Markdown, which the card shows instead of output."""
 
@@ -154,7 +154,7 @@ class Omission:
 
 
 def is_read_only(tool: str) -> bool:
-    """Whether a tool only reads, so that its card is one row and its calls seldom ask."""
+    """Return whether a tool only reads, so that its card is one row and its calls seldom ask."""
     return tool in _READ_TOOLS
 
 
@@ -183,7 +183,7 @@ class Card(Foldable):
         self.state: CardState = "waiting"
         self._name = f"{verb(name):<{_VERB_CELLS}}" if name in VERBS else verb(name)
         self.is_read_only = is_read_only(name)
-        """Whether the folded card is one row, because only the model reads its output."""
+        """The folded card is one row, because only the model reads its output."""
         self._argument = tidy(argument)
         self._crop_argument = shorten_start if name in _PATH_TOOLS else crop
         self._clock = clock
@@ -369,7 +369,7 @@ class Card(Foldable):
         return " · ".join(texts)
 
     def _can_be_one_row(self, width: int) -> bool:
-        """Whether one row is enough: always, except for a failure whose reason would be cut."""
+        """Return whether one row is enough: always, except for a failure whose reason would be cut."""
         # The icon and a blank, a blank before the argument, and two before the status take 5 cells.
         used = 5 + cell_len(self._name) + cell_len(self._argument) + cell_len(self._status())
         return self._slot() != "card-failed" or used <= width

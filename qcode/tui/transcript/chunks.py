@@ -30,7 +30,7 @@ class Chunk:
 
     lines: list[str] = field(default_factory=list)
     has_gap: bool = False
-    """Whether a blank line precedes the chunk."""
+    """A blank line precedes the chunk."""
     fence: str = ""
     """The opening marker of a code chunk, such as three backticks; empty for prose."""
     indent: int = 0
@@ -38,13 +38,13 @@ class Chunk:
     info: str = ""
     """The text after `fence`, which names the language."""
     is_list: bool = False
-    """Whether the chunk is an item of a list."""
+    """The chunk is an item of a list."""
     number: int | None = None
     """The number of an ordered item on screen; None for other chunks."""
     source_number: int | None = None
     """The number of an ordered item in the source, which may repeat a number ("1. 1. 1.")."""
     is_single_line: bool = False
-    """Whether the chunk is a heading or a rule, to which no further line can belong."""
+    """The chunk is a heading or a rule, to which no further line can belong."""
 
     @property
     def is_code(self) -> bool:
@@ -72,7 +72,7 @@ class PartStart:
 
     previous_chunk: Chunk | None = None
     is_after_blank: bool = False
-    """Whether a blank line precedes the part."""
+    """A blank line precedes the part."""
 
 
 class Splitter:

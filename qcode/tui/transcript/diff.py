@@ -50,7 +50,7 @@ class DiffRow:
     changed: tuple[tuple[int, int], ...] = ()
     """The ranges of characters that differ between a removed line and the added line that replaces it."""
     has_line_end: bool = True
-    """Whether the line ends with a line break."""
+    """The line ends with a line break."""
     old_number: int = 0
     """The line number of an unchanged row in the old file."""
     code: list[Span] | None = None

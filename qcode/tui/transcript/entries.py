@@ -62,7 +62,7 @@ class Entry:
         self._width = 0
         self._is_current = False
         self.is_plain = False
-        """Whether only the plain text is shown, because an internal error prevented the layout."""
+        """Only the plain text is shown, because an internal error prevented the layout."""
 
     def source(self) -> str:
         """Return the whole text, for the search and for `show_plainly`."""
@@ -88,7 +88,7 @@ class Entry:
         return 0, 0
 
     def is_laid_out(self, width: int) -> bool:
-        """Whether the rows are current at this width."""
+        """Return whether the rows are current at this width."""
         return self._is_current and self._width == width
 
     def update(self, width: int) -> int:
@@ -159,7 +159,7 @@ class Foldable(Entry):
         return self._form(width, is_unfolded=True)
 
     def has_two_forms(self, width: int) -> bool:
-        """Whether the long form differs from the short one."""
+        """Return whether the long form differs from the short one."""
         long, short = (self._form(width, is_unfolded=is_unfolded) for is_unfolded in (True, False))
         return [row.text for row in long] != [row.text for row in short]
 

@@ -27,7 +27,7 @@ class ReadingPosition:
     letters are above row 2 at a width of 40. At a width of 20, the next letter is in row 4 or 5."""
 
     def is_in(self, row: int) -> bool:
-        """Whether the first letter at this position is in `row` of the last layout."""
+        """Return whether the first letter at this position is in `row` of the last layout."""
         letters, entry = self.letters, self.entry
         return letters is not None and entry.letters_above(row) <= letters < entry.letters_above(row + 1)
 

@@ -112,7 +112,7 @@ class Line:
     fill: TextStyle = PLAIN
     """The style of the cells to the right of the text."""
     is_decoration: bool = False
-    """Whether the whole line is decoration."""
+    """The whole line is decoration."""
     search_start: int | None = None
     """The index of the first character that a search reads; None stands for `lead`. A diff in two columns is searched
     in both, but only the second column is copied."""

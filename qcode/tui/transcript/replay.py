@@ -114,7 +114,7 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
 
 
 def is_shown_by_resume(conversation: Conversation, notice: str) -> bool:
-    """Whether a replay or `show_resumed` already reports the fact in `notice`, a notice of the loaded session."""
+    """Return whether a replay or `show_resumed` already reports the fact in `notice`, a notice of the session."""
     stored = conversation.stored_messages
     is_marked = bool(stored) and any(item.event == KILLED_REPLY for item in stored[-1].shown_events)
     return is_about_broken_turn(notice) and (is_marked or has_unfinished_turn(stored))

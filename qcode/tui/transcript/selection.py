@@ -51,7 +51,7 @@ class WidthFreeAnchor:
     context: str
     """The characters around the anchor, to find out whether the text has the same order at the new width."""
     is_end: bool
-    """Whether the anchor is the end of the selection, which is after its last character."""
+    """The anchor is the end of the selection, which is after its last character."""
 
 
 class SelectablePane(Pane):

@@ -206,7 +206,7 @@ class SearchingPane(SelectablePane):
 
 
 def _starts_with(rows: list[Line], first_rows: list[Line]) -> bool:
-    """Whether the text of `rows` begins with that of `first_rows`."""
+    """Return whether the text of `rows` begins with that of `first_rows`."""
     return all(line.text == row.text for line, row in zip(first_rows, rows, strict=False))
 
 

@@ -83,9 +83,9 @@ class ForeignSetting:
     losses: tuple[str, ...] = ()
     """A line for each part that `changes` do not cover."""
     is_unenforced: bool = False
-    """Whether this is a denial without an equivalent, so that qcode would allow more than the other program."""
+    """This is a denial without an equivalent, so that qcode would allow more than the other program."""
     is_read: bool = False
-    """Whether qcode reads the file as it is, without an import."""
+    """qcode reads the file as it is, without an import."""
 
 
 @dataclass(slots=True)

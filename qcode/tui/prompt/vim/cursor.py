@@ -15,9 +15,9 @@ class Motion:
 
     end: int
     is_inclusive: bool = False
-    """Whether an operator also takes the character at `end`."""
+    """An operator also takes the character at `end`."""
     is_lines: bool = False
-    """Whether an operator takes whole lines."""
+    """An operator takes whole lines."""
     start: int | None = None
     """The start of a text object, None for a motion: it starts at the cursor."""
 

@@ -110,7 +110,7 @@ class VimCommand:
     argument: str = ""
     """The character after `f` or `r`."""
     is_linewise: bool = False
-    """Whether an operator of visual mode takes the whole lines of the selection."""
+    """An operator of visual mode takes the whole lines of the selection."""
 
 
 class InvalidKeysError(ValueError):

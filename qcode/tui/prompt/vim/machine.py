@@ -39,7 +39,7 @@ class _SelectionSize:
     characters: int
     """The number of characters that are selected in the last line."""
     is_lines: bool
-    """Whether whole lines were selected."""
+    """Whole lines were selected."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,7 +52,7 @@ def clamped(text: str, index: int) -> int:
 
 
 def is_in_indent(text: str, index: int) -> bool:
-    """Whether only blanks are before `index` in its line."""
+    """Return whether only blanks are before `index` in its line."""
     return not text[line_start(text, index) : index].strip(" \t")
 
 
@@ -153,7 +153,7 @@ class _Walk:
         self.text = text
         self.index = index
         self._is_big = is_big
-        """Whether all characters except blanks have the same class, as for `W`."""
+        """All characters except blanks have the same class, as for `W`."""
 
     @property
     def kind(self) -> int:
@@ -317,7 +317,7 @@ class Find:
     character: str
     step: Literal[1, -1]
     is_until: bool
-    """Whether the cursor stops before the character (`t`, `T`)."""
+    """The cursor stops before the character (`t`, `T`)."""
 
     @property
     def reversed(self) -> Find:

@@ -34,9 +34,9 @@ class Extent:
     start: int
     end: int
     is_inclusive: bool = True
-    """Whether the character at `end` belongs to the range."""
+    """The character at `end` belongs to the range."""
     is_lines: bool = False
-    """Whether the range consists of whole lines."""
+    """The range consists of whole lines."""
 
 
 def text_object(text: str, index: int, name: str, count: int, *, is_around: bool) -> Extent | None:

@@ -26,7 +26,7 @@ class Register:
 
     text: str
     is_lines: bool = False
-    """Whether the text consists of whole lines."""
+    """The text consists of whole lines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Region:
     end: int
     """The position after the last character."""
     is_lines: bool = False
-    """Whether the range consists of whole lines, without the line end of the last one."""
+    """The range consists of whole lines, without the line end of the last one."""
 
     def register(self, text: str) -> Register:
         return Register(text[self.start : self.end], self.is_lines)
