@@ -71,7 +71,7 @@ def sandbox_note(sandbox: SandboxUse, *, has_failed: bool) -> str:
 
     A command that only reads is always sandboxed if a sandbox works, so that is worth a note only if it has failed.
     """
-    if sandbox == "outside":
+    if sandbox in ("outside", "protect"):  # `protect`, of bypass mode, permits everything but a few writes
         return "outside the sandbox"
     return "in the sandbox" if sandbox == "workspace" or (sandbox == "read-only" and has_failed) else ""
 

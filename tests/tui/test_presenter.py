@@ -412,7 +412,7 @@ def test_notes_to_the_model_are_not_shown() -> None:
         ("", None),
         ("read-only", None),
         ("workspace", "in the sandbox"),
-        ("protect", None),
+        ("protect", "outside the sandbox"),
         ("outside", "outside the sandbox"),
     ],
 )

@@ -546,8 +546,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _text(self, width: int) -> QuestionText:
         form = self._form
         is_warning = BACK in self.options
-        show_all = " · Ctrl+O show all reasons" if form.reasons else ""
-        why = ((form.why + show_all, style_of("risk" if is_warning else "dim")),) if form.why else ()
+        why = ((form.why, style_of("risk" if is_warning else "dim")),) if form.why else ()
         draft = self._typed.spans(
             width,
             is_typing=self._is_typing,

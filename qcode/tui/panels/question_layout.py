@@ -48,7 +48,15 @@ class QuestionText:
     ends_with_name: bool = False
     """The first span of the title ends with the name of a file, which stays in view."""
     hidden_notes: str = ""
-    """Further notes, which only a pager shows."""
+    """All reasons for asking, which only a pager shows."""
+
+    @property
+    def notes_with_key(self) -> tuple[tuple[Span, ...], ...]:
+        """The notes; if there are hidden ones, the first note names the key that shows them."""
+        if not self.hidden_notes:
+            return self.notes
+        first, *others = self.notes
+        return (*first, (" · Ctrl+O show all reasons", style_of("dim"))), *others
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,7 @@ def arrange(
     question does not need them.
     """
     title = wrap(text.title, width)
-    notes = [row for note in text.notes for row in wrap(note, width)]
+    notes = [row for note in text.notes_with_key for row in wrap(note, width)]
     arrangements: tuple[_Arrangement, ...] = _ARRANGEMENTS[1:] if is_low else _ARRANGEMENTS
     if text.is_warning:
         arrangements = (
