@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from textual import events, on
@@ -102,8 +103,12 @@ class ApprovalPanel(Vertical, can_focus=True):
         """The key that edits a call, such as `Ctrl+G`; empty if there is none."""
         self.view = QuestionView(self._text, id="approval-view")
         """The part of the panel that shows the question."""
-        self._answer = AnswerField(self._intercept, self._prompt.pastes, id="approval-answer")
         self.display = False
+
+    @cached_property
+    def _answer(self) -> AnswerField:
+        """The text field, created for the first question: an editor is slow to create."""
+        return AnswerField(self._intercept, self._prompt.pastes, id="approval-answer")
 
     def focus_on_click(self) -> bool:
         """Leave the focus where it is: a click on a diff must not end the writing of a reason."""
