@@ -66,6 +66,19 @@ def pytest_collection(session: pytest.Session) -> None:
             importlib.import_module(name)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark the rows of each table that is `sampled(n)` as broad, except every n-th."""
+    rows: Counter[str] = Counter()
+    for item in items:
+        sampled = item.get_closest_marker("sampled")
+        if sampled is not None:
+            table = item.nodeid.partition("[")[0]
+            if rows[table] % sampled.args[0]:
+                item.add_marker(pytest.mark.broad)
+            rows[table] += 1
+
+
 def pytest_collection_finish() -> None:
     """Exclude the collected test items and loaded modules from garbage collection, and collect less often.
 

@@ -29,6 +29,7 @@ SCRIPT = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("at", range(1, 14))
 def test_cancel_after_any_update_is_answered_within_a_second(at: int, connect: Connect, work: Path) -> None:
     (work / "a.txt").write_text("text\n")

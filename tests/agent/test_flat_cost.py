@@ -70,6 +70,7 @@ class CallCount:
             self.calls += 1
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_turn_calls_no_more_functions_after_many_turns(protocol: ProtocolName, tmp_path: Path) -> None:
     with FakeServer(protocol, scripted) as server:

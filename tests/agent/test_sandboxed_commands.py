@@ -77,6 +77,7 @@ def run(request: pytest.FixtureRequest, home: Path) -> Run:
     return run
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", ["work", "home/project", "a folder with spaces", "linked"])
 def test_daily_commands_give_the_same_output_in_the_sandbox(run: Run, place: str, tmp_path: Path) -> None:
     root = tmp_path / place

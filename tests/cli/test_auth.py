@@ -61,6 +61,7 @@ def auth(cli: CliRunner) -> Auth:
     return Auth(cli)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_stored_key_is_used_for_a_prompt(protocol: ProtocolName, auth: Auth) -> None:
     with FakeServer(protocol, [Turn(text="hello there")], api_key=KEY) as server:

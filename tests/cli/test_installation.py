@@ -80,6 +80,7 @@ def test_check_reports_the_newest_version_of_the_index(status: int, body: bytes,
     assert ("To update: " in done.out) is ("current" not in text)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("status", "body", "code", "text"),
     [

@@ -49,6 +49,7 @@ def test_model_without_a_provider_resolves_or_names_the_nearest(cli: CliRunner) 
     assert "claude-sonnet-4" in one_line(unknown)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("protocol", ["openai", "anthropic", "gemini"])
 def test_unknown_model_error_gives_the_nearest_names(protocol: str, cli: CliRunner) -> None:
     script = [refused(404, "model not found", code="model_not_found" if protocol == "openai" else None)]
@@ -188,6 +189,7 @@ def in_bash(cli: CliRunner, command: str) -> Finished:
     return Finished(done.returncode, done.stdout, done.stderr)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("command", ["-p hello -m demo/demo", "-p hello -m demo/demo -o json", "themes", "--help"])
 @pytest.mark.parametrize(("target", "why"), [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")])
 def test_failed_write_of_the_answer_is_one_line_and_a_failure(
@@ -261,6 +263,7 @@ def test_prompt_larger_than_the_window_is_refused_with_the_figures(cli: CliRunne
     assert "200,000" in one_line(done)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("flags", "code", "why"),
     [
@@ -293,6 +296,7 @@ def test_mentioned_file_that_does_not_exist_is_reported(cli: CliRunner) -> None:
     assert (done.code, done.out, done.err) == (0, "ok\n", "qcode: nope.txt not found, left as text\n")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("protocol", "path", "hint"),
     [

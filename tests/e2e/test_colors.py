@@ -38,6 +38,7 @@ def diff_colors(cli: CliRunner, term: str, *, theme: str = "") -> dict[str, tupl
             return {kind: terminal.colors_of(text) for kind, text in shown.items()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("theme", "added", "removed"), [("dark", "005f00", "5f0000"), ("light", "d7ffd7", "ffd7d7")])
 def test_diff_backgrounds_are_green_and_red_in_256_colors(cli: CliRunner, theme: str, added: str, removed: str) -> None:
     colors = diff_colors(cli, "xterm-256color", theme=theme)
@@ -46,6 +47,7 @@ def test_diff_backgrounds_are_green_and_red_in_256_colors(cli: CliRunner, theme:
     assert colors["same"][1] not in (added, removed)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("theme", ["", "dark", "light"])
 def test_diff_lines_are_green_and_red_in_16_colors(cli: CliRunner, theme: str) -> None:
     colors = diff_colors(cli, "xterm", theme=theme)
@@ -74,6 +76,7 @@ def test_theme_of_other_colors_keeps_the_ground_of_a_terminal_of_16_colors(cli: 
         assert "needs 256 colors" in terminal.text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("redraw", ["true", "false"])
 def test_no_color_gives_attributes_only(cli: CliRunner, redraw: str) -> None:
     (cli.home / "q").mkdir()
@@ -99,6 +102,7 @@ def test_no_color_gives_attributes_only(cli: CliRunner, redraw: str) -> None:
         assert _colors_written(terminal.raw) == set()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("arguments", [("-m", "demo/demo", "-p", "hi"), ("models", "demo"), ("doctor",), ("--help",)])
 def test_no_color_gives_no_colors_outside_the_app(cli: CliRunner, arguments: tuple[str, ...]) -> None:
     env = {"TERM": "xterm-256color", "NO_COLOR": "1", "COLORTERM": "truecolor"}

@@ -30,6 +30,7 @@ def notices(done: Finished) -> list[str]:
     return [line["text"] for line in done.lines if line.get("subtype") == "notice"]
 
 
+@pytest.mark.sampled(3)
 @each_protocol
 def test_text_after_a_damaged_event_is_requested_again(protocol: ProtocolName, cli: CliRunner) -> None:
     script = [Turn(text=TEXT, faults=DAMAGED), Turn(text="brown fox jumps.")]
@@ -40,6 +41,7 @@ def test_text_after_a_damaged_event_is_requested_again(protocol: ProtocolName, c
     assert done.result["api_calls"]["retries"] == 1
 
 
+@pytest.mark.sampled(3)
 @each_protocol
 def test_damage_before_any_text_is_repaired_silently(protocol: ProtocolName, cli: CliRunner) -> None:
     with FakeServer(protocol, [Turn(text=TEXT, faults=Faults(damaged="quick")), Turn(text=TEXT)]) as server:
@@ -47,6 +49,7 @@ def test_damage_before_any_text_is_repaired_silently(protocol: ProtocolName, cli
     assert (done.code, done.result["result"], notices(done)) == (0, "".join(TEXT), [])
 
 
+@pytest.mark.sampled(3)
 @each_protocol
 def test_text_with_a_gap_is_reported_if_the_second_stream_is_damaged_too(
     protocol: ProtocolName, cli: CliRunner

@@ -132,6 +132,7 @@ def test_truncated_write_is_rejected_and_then_split(cli: CliRunner) -> None:
     assert (cli.work / written).stat().st_size > 100
 
 
+@pytest.mark.broad
 def test_rate_limit_is_waited_out(cli: CliRunner) -> None:
     done = play(cli, "rate limit")
     (waited,) = of_subtype(done, "api_retry")

@@ -186,6 +186,7 @@ PERMISSION = (
 ANSWERS = [(answer, may, mode) for answer in ("allow", "ask", "deny", "") for may in (True, False) for mode in MODES]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("decision", "may_allow", "mode"),
     [row if row[2] == "default" else pytest.param(*row, marks=pytest.mark.broad) for row in ANSWERS],
@@ -204,6 +205,7 @@ def test_answer_of_a_hook_narrows_and_only_a_right_allows(
     assert (stage.cli.work / "a.txt").exists() is expected
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("first", "second", "runs"),
     [("allow", "deny", False), ("allow", "ask", False), ("ask", "deny", False), ("allow", "allow", True)],
@@ -246,6 +248,7 @@ FAILURES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("kind", "on_failure"),
     [

@@ -63,6 +63,7 @@ def check_resumed(cli: CliRunner, server: FakeServer, protocol: ProtocolName) ->
     assert list(cli.home.rglob("*.partial")) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_reply_of_a_killed_pipe_is_in_the_resumed_history(protocol: ProtocolName, cli: CliRunner) -> None:
     with FakeServer(protocol, stalling) as server:
@@ -218,6 +219,7 @@ def check_place(cli: CliRunner, server: FakeServer) -> Sequence[Message]:
     return server.requests[-1].messages
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_pipe_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, cli: CliRunner) -> None:
     with FakeServer("openai", working) as server:
@@ -225,6 +227,7 @@ def test_pipe_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, 
         shown_text.check(check_place(cli, server))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_app_killed_at_a_random_moment_loses_nothing_that_was_shown(seed: int, cli: CliRunner) -> None:
     chance = random.Random(1_000 + seed)

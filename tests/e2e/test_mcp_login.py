@@ -66,6 +66,7 @@ def test_pipe_mode_never_signs_in_and_names_the_command(cli: CliRunner, server: 
     assert set(server.paths()) == {"/mcp"}
 
 
+@pytest.mark.broad
 def test_address_is_pasted_without_a_browser(cli: CliRunner, server: OAuthServer) -> None:
     process = subprocess.Popen(
         cli.command("mcp", "login", "guarded", "--no-browser"),
@@ -84,6 +85,7 @@ def test_address_is_pasted_without_a_browser(cli: CliRunner, server: OAuthServer
     assert "Signed in to guarded" in out
 
 
+@pytest.mark.broad
 def test_logout_revokes_and_remove_deletes_the_login(cli: CliRunner, server: OAuthServer) -> None:
     assert "no login of guarded is stored" in cli.run("mcp", "logout", "guarded").out
     log_in(cli)
@@ -94,11 +96,13 @@ def test_logout_revokes_and_remove_deletes_the_login(cli: CliRunner, server: OAu
     assert not any("mcp:" in path.read_text() for path in cli.home.rglob("keys.json"))
 
 
+@pytest.mark.broad
 def test_provider_commands_do_not_list_logins(cli: CliRunner, server: OAuthServer) -> None:
     log_in(cli)
     assert "mcp:" not in cli.run("auth", "status").out
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -99,6 +99,7 @@ def test_cancelled_ask_ends_and_the_server_continues(cli: CliRunner) -> None:
     assert session.stat().st_size < 100_000, "the reply, of 80,000 tokens, was received to its end"
 
 
+@pytest.mark.broad
 def test_huge_prompt_is_refused_and_concurrent_calls_are_all_answered(cli: CliRunner) -> None:
 
     async def body(session: ClientSession) -> Any:
@@ -114,6 +115,7 @@ def test_huge_prompt_is_refused_and_concurrent_calls_are_all_answered(cli: CliRu
     assert len({answer.structured_content["session_id"] for answer in answers}) == 6
 
 
+@pytest.mark.broad
 def test_text_of_a_caller_attaches_nothing_and_runs_no_command(cli: CliRunner) -> None:
 
     (cli.work / "secret.txt").write_text("canary")
@@ -186,6 +188,7 @@ def writing(cli: CliRunner) -> Iterator[Lines]:
             process.kill()
 
 
+@pytest.mark.broad
 def test_each_line_that_is_no_message_gets_one_error(cli: CliRunner) -> None:
     sent = (b"{nope", b"5", b"[]", b"\xff", b" ", b'{"jsonrpc":"2.0","id":1,"method":"x","params":7}', b"[" * 99_999)
     with writing(cli) as client:
@@ -205,6 +208,7 @@ def test_each_line_that_is_no_message_gets_one_error(cli: CliRunner) -> None:
     assert [one["id"] for one in client.answers].count(3) == 2
 
 
+@pytest.mark.broad
 def test_client_that_ends_during_a_call_leaves_no_process_and_no_crash_report(cli: CliRunner) -> None:
     command = cli.command("mcp", "serve", "-m", "demo/demo")
     pipe = subprocess.PIPE

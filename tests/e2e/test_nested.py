@@ -6,6 +6,8 @@ import json
 import shlex
 import sys
 
+import pytest
+
 from tests.e2e.running import CliRunner
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Call, ReceivedRequest, Turn
@@ -50,6 +52,7 @@ def test_hook_that_starts_qcode_without_hooks_adds_its_answer(cli: CliRunner) ->
     assert "It is a greeting." in done.out
 
 
+@pytest.mark.broad
 def test_qcode_as_its_own_tool_server_stops_at_the_fourth_one(cli: CliRunner) -> None:
     def again(asked: ReceivedRequest) -> Turn:
         return (

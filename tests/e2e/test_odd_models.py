@@ -16,6 +16,7 @@ EDITS = ("--trust", "--permission-mode", "accept-edits")
 LINE = "The model repeats this sentence again and again, and the end is never near.\n"
 
 
+@pytest.mark.sampled(3)
 @each_protocol
 @pytest.mark.parametrize("where", ["text", "reasoning"])
 def test_repeating_model_is_stopped(protocol: ProtocolName, where: str, cli: CliRunner) -> None:
@@ -54,6 +55,7 @@ def test_second_call_with_a_duplicate_key_ends_the_turn(cli: CliRunner) -> None:
     assert list(cli.work.iterdir()) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("body", [None, "", '{"detail": "Not Found"}'])
 def test_error_404_names_the_requested_model_and_the_nearest(body: str | None, cli: CliRunner) -> None:
     with FakeServer("openai", [refused(404, "no such model", body=body)], models=("text-model", "large-2")) as server:

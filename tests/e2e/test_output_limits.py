@@ -68,6 +68,7 @@ CASES = [_case(number, row, protocol) for number, row in enumerate(ROWS) for pro
 """Not broad: every row over one protocol; over the others those that differ there, and every tenth."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("row", "protocol"), CASES)
 def test_run_ends_as_its_row_of_the_table_says(row: Row, protocol: ProtocolName, tmp_path: Path) -> None:
     played = play(row.at(protocol), protocol, tmp_path)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from pathlib import Path
 
+import pytest
+
 from tests.agent.context.folders import make_executable
 from tests.agent.test_pictures import png
 from tests.e2e.running import KEY, KEY_VARIABLES, CliRunner
@@ -21,6 +23,7 @@ def at(server: FakeServer, cli: CliRunner, *more: str, **env: str) -> Terminal:
     return Terminal(cli, *flags, env={KEY_VARIABLES["openai"]: KEY, **env})
 
 
+@pytest.mark.broad
 def test_large_paste_with_escapes_is_collapsed_and_sends_nothing(cli: CliRunner) -> None:
     text = "line \x1b[31mof\x1b[0m text\r\n" * 40_000
     with FakeServer("openai", [Turn(text="I have read it all.")]) as server, at(server, cli) as terminal:

@@ -144,6 +144,7 @@ def test_escalation_continuation_and_failure_are_distinguished(cli: CliRunner, r
     assert facts(receiver.named("chat test-model")[-1])["error.type"] == "401"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_listening", [False, True])
 def test_collector_that_does_not_answer_changes_nothing(is_listening: bool, cli: CliRunner) -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent, FakeServer("openai", [text(ANSWER)] * 2) as server:

@@ -127,6 +127,7 @@ def ask(cli: CliRunner, server: FakeServer, *flags: str, prompt: str = "read it"
     return cli.ask(server, "-p", prompt, "--trust", "-o", "json", *flags)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("text", "size"), sampled(RUN, [1, 7, 10_000]))
 def test_text_call_runs_and_becomes_a_native_call(text: str, size: int, cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text=pieces(text, size)), Turn(text="Done.")]) as server:
@@ -143,6 +144,7 @@ def test_text_call_runs_and_becomes_a_native_call(text: str, size: int, cli: Cli
     assert "read" in second.tools, "the tools are still sent as tools"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("text", "size"), sampled(TEXT, [1, 3, 10_000]))
 def test_text_without_a_call_is_unchanged(text: str, size: int, cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text=pieces(text, size))]) as server:

@@ -6,6 +6,8 @@ import json
 import os
 import sys
 
+import pytest
+
 from tests.e2e.running import CliRunner
 from tests.fakes.server import FakeServer
 from tests.fakes.turns import Call, ReceivedRequest, Turn
@@ -25,6 +27,7 @@ def _config(cli: CliRunner) -> str:
     return str(cli.home / "servers.json")
 
 
+@pytest.mark.broad
 def test_prompt_and_resource_of_a_server_reach_the_model_in_pipe_mode(cli: CliRunner) -> None:
     seen: list[str] = []
 

@@ -68,6 +68,7 @@ def watched(tmp_path: Path, by: str, *, is_loud: bool) -> WatchedRunner:
     return WatchedRunner(tmp_path, WATCHES[by](tmp_path / "log"), is_loud=is_loud)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     ("by", "is_trusted", "is_loud"), [("strace", True, False), ("strace", False, True), ("audit", True, True)]
 )

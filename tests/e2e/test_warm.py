@@ -27,6 +27,7 @@ def both(tmp_path: Path, *arguments: str, stdin: bytes | None = None) -> tuple[F
     return ended[0], ended[1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("arguments", "stdin", "code"),
     [

@@ -44,6 +44,7 @@ def wait_until_ready(process: subprocess.Popen[bytes]) -> None:
     assert process.stderr.readline() == b"ready\n"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("number", "code"),
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 143)],

@@ -111,6 +111,7 @@ def check_growth(read: Callable[[str], object], pump: str) -> None:
         assert long <= 12 * max(short, FLOOR_S), f"{pump!r}: {short:.3f} s, and {long:.3f} s for ten times the text"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", READERS)
 @pytest.mark.parametrize("pump", [PUMPS[0], "$(", broad("x = 1\n"), broad("eyJa.")])
 def test_megabyte_takes_at_most_twelve_times_as_long(name: str, pump: str) -> None:

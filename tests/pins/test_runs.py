@@ -55,6 +55,7 @@ def places(tmp_path: Path, name: str) -> PinRunner:
     return PinRunner(base)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in CORE else (pytest.mark.broad,)) for name in OUTCOMES]
 )

@@ -53,6 +53,7 @@ def play(conversation: Conversation, protocol: str, cli: PinRunner, model: str =
     return server, "".join(endings)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("protocol", "name"), cases())
 def test_requests_of_a_conversation(protocol: str, name: str, cli: PinRunner, golden: Golden) -> None:
     server, _ = play(CONVERSATIONS[name], protocol, cli)

@@ -115,6 +115,7 @@ def test_ambiguous_characters_are_escaped(text: str, shown: str) -> None:
     assert visible(text) == shown
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "part", ["a", "\\x", "\u200b", "\u00e9", "\u0915\u093e", "\u093e", "\u0335", "\u1100\u1161", "\n"]
 )

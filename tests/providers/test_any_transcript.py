@@ -128,6 +128,7 @@ _CHAT_HOSTS = [(spec.name, "some-model") for spec in PROVIDERS.values() if spec.
 _MISTRALS = [("mistral", "codestral-latest"), ("openrouter", "mistralai/devstral-medium"), ("vllm", "Mixtral-8x7B")]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("provider", "model"), [*_CHAT_HOSTS, *_MISTRALS])
 @settings(deadline=None, max_examples=25, suppress_health_check=[HealthCheck.too_slow])
 @given(request=_REQUESTS, wants_prefill=st.booleans())

@@ -124,6 +124,7 @@ def test_silent_stream_times_out(protocol: str, stage: str) -> None:
     assert time.monotonic() - started < 4.5
 
 
+@pytest.mark.sampled(3)
 @each_protocol_in_text
 def test_sse_comments_reset_the_timeout(protocol: str) -> None:
     """Each piece comes well within the limit, all of them together do not."""

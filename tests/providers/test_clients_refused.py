@@ -26,6 +26,7 @@ from tests.providers.loopback import Answer, Loopback
 pytestmark = pytest.mark.usefixtures("way")
 
 
+@pytest.mark.sampled(3)
 @each_protocol
 @pytest.mark.parametrize(
     ("status", "body", "kind"),

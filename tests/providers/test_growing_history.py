@@ -112,6 +112,7 @@ SIGNED = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("codec", CODECS)
 @settings(deadline=None, max_examples=12, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @example(turns=LONG_LOOP)

@@ -217,6 +217,7 @@ def test_hosts_are_those_of_the_sdks() -> None:
         assert str(claude.base_url) == f"{host}/v1/"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("model", ["vertex/gemini-3-pro", "vertex/claude-sonnet-4-5@20250929", "cloud/gemini-3-pro"])
 def test_run_needs_a_project_and_a_token(tmp_path: Path, model: str) -> None:
 

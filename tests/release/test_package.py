@@ -78,6 +78,7 @@ def test_build_of_a_clone_names_no_address(tmp_path: Path) -> None:
     assert commands.count("= qcode.__main__:main") == 2
 
 
+@pytest.mark.broad
 def test_sdist_has_every_file_that_the_readme_and_its_pages_name(released: tuple[Path, Path]) -> None:
     folder = released[0]
     for page in (folder / "README.md", folder / "CONTRIBUTING.md", folder / "docs/README.md"):

@@ -46,12 +46,14 @@ def test_line_endings_of_equal_lines_are_kept_in_seconds() -> None:
     assert after.endings[-1] == "\n"
 
 
+@pytest.mark.broad
 def test_missed_edit_in_200_000_similar_lines_names_the_nearest_in_seconds() -> None:
     lines = "".join(f"    value_{number} = compute(thing, {number})\n" for number in range(200_000))
     with at_most(6), pytest.raises(Refused, match="The nearest passage is at lines"):
         match.apply(lines, "    value = compute(thing, 77777)\n    other()\n", "x", "a.txt")
 
 
+@pytest.mark.broad
 def test_diff_of_equal_lines_takes_seconds() -> None:
     before = "".join(f"{number % 100}\n" for number in range(20_000))
     after = "".join(f"{number % 100}\nnew\n" for number in range(20_000))

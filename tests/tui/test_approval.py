@@ -860,6 +860,7 @@ ASKING_ABOUT_A_PLAN = PlanApproval(
 )
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("approval", [FOUR_REQUEST, COMMAND, ASKING_ABOUT_A_PLAN], ids=["edit", "command", "plan"])
 @pytest.mark.parametrize(
     "size", [(20, 5), (40, 8), *(pytest.param(size, marks=pytest.mark.broad) for size in ((20, 12), (80, 10)))]
@@ -911,6 +912,7 @@ def test_every_changed_line_of_a_four_line_edit_is_visible_while_yes_is_chosen(s
     drive(test, conversation, size=size)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("size", "signs"), [((40, 20), "-+"), ((40, 17), "-+"), ((30, 8), "-"), ((20, 5), "-")])
 def test_changed_lines_come_first_if_the_change_does_not_fit(size: tuple[int, int], signs: str) -> None:
     conversation = ScriptedConversation([_finished(), ApprovalRequested(FOUR_REQUEST), UntilAnswered("c1"), ended()])

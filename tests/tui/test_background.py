@@ -153,6 +153,7 @@ def test_commands_are_told_the_width_of_the_output_in_a_card(width: int, tmp_pat
     asyncio.run(body())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("ending", "row", "output"),
     [

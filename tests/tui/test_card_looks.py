@@ -107,6 +107,7 @@ def assert_shows(rows: Sequence[str], words: Sequence[str], size: tuple[int, int
     assert max(map(len, rows)) <= size[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("theme", "size"), LOOKS)
 @pytest.mark.parametrize("place", ["start", "end"])
 def test_turn_looks_as_recorded(

@@ -75,6 +75,7 @@ def test_command_without_arguments_refuses_one_and_keeps_the_text() -> None:
     drive(test, conversation)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "command",
     [

@@ -355,6 +355,7 @@ def test_frame_that_failed_leaves_the_screen_unknown() -> None:
 ACTIONS = ("f1", "pagedown", "pagedown", "pageup", "escape", "ctrl+home", "ctrl+end", "ctrl+f", "ctrl+p", "ctrl+l", "a")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("reply", ["", "line\n\n" * 40], ids=["short", "long"])
 def test_app_shows_its_own_screen_after_panels_and_scrolls(reply: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The frames of the app, in an emulator, are the screen that the app has laid out."""

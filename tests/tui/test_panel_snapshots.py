@@ -133,6 +133,7 @@ def test_aside_looks_as_recorded(
     assert f"Ctrl+S {'attach to prompt' if size[0] >= 80 else 'attach'}  ·  Esc close" in screen
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("keys", ["escape", "escape,v,b"], ids=["normal", "visual"])
 @pytest.mark.parametrize(("changes", "size"), ALL_LOOKS)
 def test_vim_mode_looks_as_recorded(

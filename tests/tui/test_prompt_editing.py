@@ -206,6 +206,7 @@ def test_alt_with_a_letter_is_a_key_in_terminals_that_report_the_letter_too() ->
     drive(test)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("seed", range(2))
 def test_no_sequence_of_editing_keys_fails_in_a_scrolled_prompt(seed: int) -> None:
     chosen = random.Random(seed)

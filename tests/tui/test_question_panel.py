@@ -279,6 +279,7 @@ def test_reason_that_was_not_sent_is_kept_if_the_turn_is_stopped_and_dropped_aft
     drive(test, conversation)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("approval", "words", "decision"),
     [
@@ -573,6 +574,7 @@ SMALL: dict[str, tuple[CallApproval, str]] = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("size", [(20, 5), (20, 12), (30, 14), (40, 14)])
 def test_small_screen_shows_the_subject_the_choices_and_the_status(size: tuple[int, int], name: str) -> None:

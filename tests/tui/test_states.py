@@ -206,6 +206,7 @@ STATES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.frames
 @pytest.mark.parametrize(("theme", "size"), LOOKS)
 @pytest.mark.parametrize("name", STATES)

@@ -198,6 +198,7 @@ def assert_shown_as_redrawn(session: Terminal, mark: str) -> None:
     assert rows_of(session.screen) == partial, "\n".join(session.screen.display)
 
 
+@pytest.mark.broad
 def test_partial_frames_leave_the_screen_as_a_whole_redraw_does(tmp_path: Path) -> None:
     session = Terminal(tmp_path, LONG_SCRIPT)
     session.until("qcode 0.1.0")
@@ -240,6 +241,7 @@ def test_editor_leaves_nothing_on_the_screen(tmp_path: Path, monkeypatch: pytest
     session.child.close(force=True)
 
 
+@pytest.mark.broad
 def test_whole_frames_are_written_if_partial_ones_are_switched_off(tmp_path: Path) -> None:
     has_whole_row: dict[bool, bool] = {}
     for is_partial in (True, False):
@@ -276,6 +278,7 @@ def test_suspended_app_returns_to_the_shell_and_repaints_when_continued(tmp_path
     assert session.child.exitstatus == 0
 
 
+@pytest.mark.broad
 def test_app_without_a_shell_is_not_suspended(tmp_path: Path) -> None:
     """No one could continue it: `docker run`, or a terminal that runs qcode alone."""
     session = Terminal(tmp_path)
@@ -288,6 +291,7 @@ def test_app_without_a_shell_is_not_suspended(tmp_path: Path) -> None:
     assert session.child.exitstatus == 0
 
 
+@pytest.mark.broad
 def test_app_paints_itself_again_after_it_was_stopped_from_outside(tmp_path: Path) -> None:
     session = Terminal(tmp_path)
     session.until("qcode 0.1.0")

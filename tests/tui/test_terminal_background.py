@@ -104,6 +104,7 @@ def test_theme_follows_the_terminal_until_user_chooses_one() -> None:
     drive(test, theme="auto")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("theme", "seen"),
     [
@@ -154,6 +155,7 @@ def test_terminal_that_would_print_the_query_is_not_queried(term: str, asked: bo
     assert can_query_background({"TERM": term}) is asked
 
 
+@pytest.mark.broad
 def test_answer_of_a_real_terminal_is_not_typed(tmp_path: Path) -> None:
     cli = CliRunner(tmp_path)
     with Terminal(cli, "-m", "demo/demo") as terminal:

@@ -89,6 +89,7 @@ def styles_of(name: str) -> dict[tuple[str, ...], Style]:
     return found
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OURS)
 def test_slots_with_different_meanings_have_different_colors(name: str) -> None:
     styles = styles_of(name)
@@ -121,6 +122,7 @@ def _distance(one: RichColor | None, other: RichColor | None) -> float:
     return math.dist(one.triplet, other.triplet)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", COLOURED)
 def test_every_text_contrasts_with_its_background(name: str) -> None:
     least = 7.0 if name == "high-contrast" else 4.5
@@ -148,6 +150,7 @@ ON_GROUNDS = (
 )
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("colors", ["truecolor", "256"])
 @pytest.mark.parametrize("name", COLOURED)
 def test_text_on_a_changed_line_contrasts_with_its_ground_in_every_color_depth(name: str, colors: str) -> None:
@@ -209,6 +212,7 @@ def test_readable_text_keeps_its_color_and_other_text_most_of_its_hue() -> None:
     assert blue > red
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", COLOURED)
 def test_old_text_of_an_attempt_is_readable(name: str) -> None:
     style = styles_of(name)[("old",)]
@@ -231,6 +235,7 @@ def test_every_panel_color_contrasts_with_every_background(name: str) -> None:
 _PARTS = ("accent", "primary", "success", "warning", "error")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", OURS)
 def test_app_renders_in_every_theme(name: str) -> None:
     async def test(run: Running) -> None:

@@ -47,6 +47,7 @@ def killed_in_an_undo(base: Path, session_id: str, after: int) -> bool:
     return done.returncode != 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("after", [0, 2, 5, 9, 14, 17, 20])
 def test_killed_undo_leaves_complete_files_and_can_be_undone_or_redone(tmp_path: Path, after: int) -> None:
     runner = CheckpointRunner(tmp_path)

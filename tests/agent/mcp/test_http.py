@@ -28,6 +28,7 @@ def at(url: str, name: str = "web", **headers: str) -> ServerSpec:
     return ServerSpec(name, McpServer(url=url, headers=headers), "own", "config.toml:1")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_json", [False, True])
 def test_tools_are_listed_and_called_with_the_configured_headers(
     is_json: bool, folders: ServerFolders, monkeypatch: pytest.MonkeyPatch

@@ -356,6 +356,7 @@ def test_client_metadata_document_replaces_registration(server: OAuthServer, fol
     assert "/register" not in server.paths()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("attribute", "value", "says"),
     [

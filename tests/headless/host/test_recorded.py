@@ -60,6 +60,7 @@ def replay(host: Host, lines: list[dict[str, Any]]) -> None:
                 host.send(line)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("sdk", "scenario"), RECORDED)
 def test_recorded_scenario_ends_as_recorded(sdk: str, scenario: str, tmp_path: Path) -> None:
     recorded = RECORDED[sdk, scenario]

@@ -183,6 +183,7 @@ def test_endless_line_is_bounded(protocol: str) -> None:
 # The network
 
 
+@pytest.mark.sampled(3)
 @each_protocol
 def test_refused_connection_is_retried_once_and_names_the_address(protocol: str) -> None:
     url = f"http://127.0.0.1:{free_port()}"

@@ -70,6 +70,7 @@ def test_sliced_long_text_has_the_count_of_the_encoder() -> None:
     assert counted(text) == len(encoder.encode_ordinary(text))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", [" ", " \n", "a", "=", "\t", "x ", "中"])
 def test_endless_repetition_is_counted_without_a_crash(text: str) -> None:
     long = text * 400_000

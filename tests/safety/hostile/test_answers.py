@@ -60,6 +60,7 @@ def share(number: int, size: int) -> tuple[Attempt, ...]:
     return ATTEMPTS[number % size :: size]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("is_trusted", [True, False], ids=["trusted", "restricted"])
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize(
@@ -103,6 +104,7 @@ YES = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("one", YES)
 def test_one_approval_allows_exactly_one_call(one: str, canaries: CanaryFolders) -> None:
     expected, changed = YES[one]

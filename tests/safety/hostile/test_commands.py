@@ -55,6 +55,7 @@ def attack(canaries: CanaryFolders, kind: str, mode: ApprovalMode, *, is_trusted
 CASES = [(mode, is_trusted) for mode in MODES if mode != "bypass" for is_trusted in (True, False)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(
     ("mode", "is_trusted"),

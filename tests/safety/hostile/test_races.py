@@ -89,6 +89,7 @@ TARGETS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("tool", WRITES)
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("mode", ["default", "accept-edits"])

@@ -48,6 +48,7 @@ def test_command_is_shown_exactly_and_unambiguously(canaries: CanaryFolders) -> 
     assert len({question.detail for question in asked}) == len(set(commands))
 
 
+@pytest.mark.broad
 def test_no_approval_contains_an_invisible_character(canaries: CanaryFolders) -> None:
     tried = [
         attempt for attempt in (*file_attacks.attempts(), *other_attacks.attempts()) if attempt.tool != "apply_patch"

@@ -43,6 +43,7 @@ def policies(canaries: CanaryFolders) -> dict[str, Policy]:
     return found
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", CLASSES)
 def test_every_attack_of_a_class_gets_its_verdict(
     kind: str, canaries: CanaryFolders, monkeypatch: pytest.MonkeyPatch

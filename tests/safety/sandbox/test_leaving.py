@@ -45,6 +45,7 @@ def state(path: Path) -> tuple[object, ...]:
     return path.read_text(), info.st_mode, info.st_uid, info.st_mtime, tuple(os.listxattr(path))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", CONFINED)
 def test_command_changes_nothing_outside_the_sandbox(box: Box, victim: subprocess.Popen[bytes], level: Level) -> None:
     kept_path = box.outside / "kept"
@@ -65,12 +66,14 @@ def test_read_only_command_changes_nothing_in_the_workspace(box: Box) -> None:
     assert state(kept_path) == before
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.skipif(not X86_64, reason="the numbers of the calls are those of x86_64")
 @pytest.mark.parametrize("level", CONFINED)
 def test_command_cannot_change_the_machine(box: Box, level: Level) -> None:
     assert escapes(box, level, KERNEL) == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", CONFINED)
 @pytest.mark.parametrize(
     "command",
@@ -140,12 +143,14 @@ def services(box: Box) -> Iterator[Services]:
     found.close()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", CONFINED)
 def test_command_reaches_no_service_outside(box: Box, services: Services, level: Level) -> None:
     assert escapes(box, level, SOCKETS, *services.arguments) == []
     assert services.reached() == []
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", CONFINED)
 def test_command_reaches_no_socket_in_the_workspace(box: Box, level: Level) -> None:
     server = Services(box.work)
@@ -156,12 +161,14 @@ def test_command_reaches_no_socket_in_the_workspace(box: Box, level: Level) -> N
         server.close()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", CONFINED)
 def test_connected_socket_pair_still_works(box: Box, level: Level) -> None:
     body = "a, b = socket.socketpair(); a.send(b'through'); b.recv(9) == b'through' and left('works')"
     assert len(escapes(box, level, {"pair": body})) == 1
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", CONFINED)
 def test_command_reaches_no_process_outside(box: Box, victim: subprocess.Popen[bytes], level: Level) -> None:
     libc = ctypes.CDLL(None, use_errno=True)
@@ -177,6 +184,7 @@ def test_command_reaches_no_process_outside(box: Box, victim: subprocess.Popen[b
         libc.shmctl(segment, 0, None)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", CONFINED)
 def test_sandbox_inherits_no_file_descriptor(box: Box, level: Level) -> None:
     body = "for n in range(3, 256):\n    try: os.fstat(n)\n    except OSError: continue\n    left(n)"

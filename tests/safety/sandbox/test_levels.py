@@ -19,6 +19,7 @@ def test_files_are_read_and_programs_run_at_the_read_only_level(box: Box) -> Non
     assert (done.code, done.text) == (3, "seen\nfile.txt\nsrc\nseen\n")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "command",
     [

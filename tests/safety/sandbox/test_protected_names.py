@@ -70,6 +70,7 @@ EVIL = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", EVIL)
 def test_protected_files_stay_unchanged_in_a_writable_workspace(full: Box, way: str) -> None:
     before = steering(full)
@@ -77,6 +78,7 @@ def test_protected_files_stay_unchanged_in_a_writable_workspace(full: Box, way: 
     assert steering(full) == before
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("way", EVIL)
 def test_git_files_stay_unchanged_at_the_protect_level(full: Box, way: str) -> None:
     before = {name: text for name, text in steering(full).items() if name in (".git/config", "hooks")}

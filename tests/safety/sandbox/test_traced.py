@@ -83,6 +83,7 @@ def is_private(call: Call) -> bool:
     return all(path in ("/dev/null", "/dev/tty") or path.startswith("/proc/self/fd/") for path in call.paths)
 
 
+@pytest.mark.sampled(2)
 def test_read_only_command_gets_no_write_no_connection_and_no_secret(sandbox: str, base: Path, tmp_path: Path) -> None:
     calls = trace(sandbox, "read-only", base, tmp_path)
     assert [call for call in changes(calls) if not is_private(call)] == []

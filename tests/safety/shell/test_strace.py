@@ -53,6 +53,7 @@ def test_chdir_applies_to_later_paths(scratch: Scratch) -> None:
     assert programs(found) == ["bash", "cat", "ls"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("command", "change"),
     [

@@ -275,6 +275,7 @@ READING = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("program", PROVABLE, ids=named)
 def test_sample_of_a_row_behaves_as_the_table_says(program: ProgramSpec, tmp_path: Path) -> None:
     require(program)

@@ -45,6 +45,7 @@ def screen(app: TrustApp) -> str:
     return "\n".join(strip.text.rstrip() for strip in rows)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("size", [(80, 24), (40, 20)])
 @pytest.mark.parametrize(
     ("key", "decision"),

@@ -61,6 +61,7 @@ async def call(name: str, app: TranscriptApp, pilot: Pilot[None], pick: random.R
             transcript.jump_to_prompt(pick.choice((-1, 1)))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("seed", range(6))
 def test_any_order_of_calls_ends_at_the_end_of_the_transcript(seed: int) -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:

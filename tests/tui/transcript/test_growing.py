@@ -63,6 +63,7 @@ def live(text: str, piece: int, width: int = 60) -> list[list[Line]]:
     return frames
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 def test_long_block_looks_the_same_while_it_is_written(name: str) -> None:
     text = BLOCKS[name]
@@ -70,6 +71,7 @@ def test_long_block_looks_the_same_while_it_is_written(name: str) -> None:
     assert shown_text(live(text, 97)[-1]) == shown_text(lines_of(text.rstrip("\n"), 60))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", NAMES)
 def test_finished_rows_equal_the_rows_of_the_complete_text(name: str) -> None:
     stream = MarkdownStream(60)

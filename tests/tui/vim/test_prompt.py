@@ -351,6 +351,7 @@ def test_resize_in_visual_mode_keeps_the_selection_and_40_columns_show_the_mode(
     drive_vim(test)
 
 
+@pytest.mark.broad
 def test_huge_prompt_stays_editable() -> None:
     async def test(run: Running) -> None:
         await normal(run, "日本 word (pair)\n" * 4_000)
