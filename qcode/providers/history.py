@@ -2,7 +2,7 @@
 
 Every call already has its result (`engine.transcript` ensures that); this module adapts only the form. Opaque data
 (signatures, encrypted reasoning) is sent back only to the host that created it. If that host is not the protocol's
-default host, `tag_opaque` adds the host to the source of received data, and `OwnOpaque` removes it again for requests
+default host, `tag_opaque` adds the host to the source of received data, and `OpaqueFilter` removes it for requests
 to the same host. The codec drops all other opaque data.
 """
 
@@ -380,7 +380,7 @@ def opaque_origin(address: str) -> str:
     return f"{host}{port}{parts.path.rstrip('/')}"
 
 
-class OwnOpaque:
+class OpaqueFilter:
     """A filter of requests to the host `origin`: it removes the opaque data that other hosts created.
 
     Filtered messages are cached, so that a message in several requests remains the same object.

@@ -24,7 +24,7 @@ from qcode.protocol.reply import EventDamaged, ReplyEvent, ReplyStarted, TextDel
 from qcode.providers.blocks import CallHabits, MarkSearch
 from qcode.providers.connection import Connection
 from qcode.providers.errors import attribute_error, is_page, page_title
-from qcode.providers.history import OwnOpaque, opaque_origin, tag_opaque, text_to_continue
+from qcode.providers.history import OpaqueFilter, opaque_origin, tag_opaque, text_to_continue
 from qcode.providers.sdk import convert_error, run_in_thread
 from qcode.providers.sse import MAX_EVENT_BYTES, SseEvent, SseParser
 from qcode.text.json import Json, JsonObject
@@ -243,7 +243,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         self._connection = connection
         self._client: ClientT | None = None
         self._lock = threading.Lock()
-        self._own_opaque = OwnOpaque("")
+        self._own_opaque = OpaqueFilter("")
 
     @abstractmethod
     def _make_client(self) -> ClientT:
@@ -277,7 +277,7 @@ class SdkProvider(ABC, Generic[ClientT]):
         """Yield the events of one reply; see `protocol.provider.Provider.stream`."""
         limits, origin = self._connection.timeouts, opaque_origin(self.host)
         if self._own_opaque.origin != origin:
-            self._own_opaque = OwnOpaque(origin)
+            self._own_opaque = OpaqueFilter(origin)
         request = self._own_opaque.filter_request(request)
         decoder = self._decoder(request)
         try:

@@ -44,7 +44,7 @@ SMALL_MODEL = OutputSettings(override=500)
 # Thinking, nothing, unreadable calls
 
 
-def test_thinking_only_reply_is_nudged_with_less_effort() -> None:
+def test_thinking_only_reply_is_asked_for_the_answer_with_less_effort() -> None:
     settings = TurnSettings("s", TOOLS, effort="high")
     played = play(thinking("hm"), thinking("hm"), text("Answer."), settings=settings)
     assert [request.effort for request in played.requests] == ["high", "high", "low"]

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 
 from qcode.engine.reply.assembler import ReplyShape
 from qcode.engine.reply.recovery import (
+    AskForAnswer,
     Budget,
     Continue,
     Decision,
     Done,
     Escalate,
     Fail,
-    Nudge,
     RepairCall,
     Resend,
     ResumeCall,
@@ -69,9 +69,9 @@ TABLE: list[tuple[str, ReplyShape, Budget, Decision]] = [
     ("a call cut at the last cap is answered", CUT_CALL, ESCALATED, RunCalls()),
     ("calls before a cut text run at the last cap", replace(CUT, calls=("complete",)), ESCALATED, RunCalls()),
     ("a cut write may be resumed", CUT_CALL, replace(ESCALATED, resumed_calls_left=3), ResumeCall()),
-    ("thinking at the last cap is nudged", THOUGHT, ESCALATED, Nudge()),
-    ("thinking after the nudge fails", THOUGHT, replace(ESCALATED, nudges_left=0), Fail("thinking_only")),
-    ("nothing at the last cap fails without a nudge", EMPTY, ESCALATED, Fail("empty")),
+    ("thinking at the last cap is asked for an answer", THOUGHT, ESCALATED, AskForAnswer()),
+    ("thinking again after that fails", THOUGHT, replace(ESCALATED, repairs_left=0), Fail("thinking_only")),
+    ("nothing at the last cap fails without a request for an answer", EMPTY, ESCALATED, Fail("empty")),
     ("no continuation is left", CUT, replace(ESCALATED, continuations_left=0), Done(True, "retry_limit")),
     ("no token is left", CUT, replace(ESCALATED, tokens_left=0), Done(True, "budget_exhausted")),
     ("no character is left", CUT, replace(ESCALATED, chars_left=0), Done(True, "budget_exhausted")),
@@ -91,7 +91,8 @@ TABLE: list[tuple[str, ReplyShape, Budget, Decision]] = [
      Done(True, "budget_exhausted")),
     ("a pause is sent back", replace(TEXT, stop=StopReason.PAUSED), FRESH, Resend()),
     ("an unreadable call is repaired once", replace(TEXT, stop=StopReason.MALFORMED_CALL), FRESH, RepairCall()),
-    ("and then fails", replace(TEXT, stop=StopReason.MALFORMED_CALL), replace(FRESH, nudges_left=0), Fail("malformed")),
+    ("a second unreadable call fails", replace(TEXT, stop=StopReason.MALFORMED_CALL), replace(FRESH, repairs_left=0),
+     Fail("malformed")),
     ("text with an unknown reason is done", replace(TEXT, stop=StopReason.UNKNOWN), FRESH, Done()),
     ("nothing with an unknown reason fails", replace(EMPTY, stop=StopReason.UNKNOWN, output_tokens=None), FRESH,
      Fail("unknown")),
@@ -123,7 +124,7 @@ BUDGETS = st.builds(
     continuations_left=st.integers(0, 3),
     tokens_left=st.integers(-5, 5),
     chars_left=st.integers(-5, 5),
-    nudges_left=st.integers(0, 1),
+    repairs_left=st.integers(0, 1),
     resumed_calls_left=st.integers(0, 3),
     prefers_continuing=st.booleans(),
     is_append_only=st.booleans(),
@@ -139,7 +140,7 @@ def _is_possible(shape: ReplyShape) -> bool:
 @given(SHAPES.filter(_is_possible), BUDGETS)
 def test_decision_to_send_a_request_uses_a_remaining_budget(shape: ReplyShape, budget: Budget) -> None:
     decision = decide(shape, budget)
-    if isinstance(decision, (Escalate, Continue, Nudge, RepairCall, ResumeCall)):
+    if isinstance(decision, (Escalate, Continue, AskForAnswer, RepairCall, ResumeCall)):
         assert budget.is_affordable
     match decision:
         case Escalate():
@@ -149,8 +150,8 @@ def test_decision_to_send_a_request_uses_a_remaining_budget(shape: ReplyShape, b
             assert decision.cap == budget.continuation_cap
             assert shape.has_text
             assert not shape.calls
-        case Nudge() | RepairCall():
-            assert budget.nudges_left > 0
+        case AskForAnswer() | RepairCall():
+            assert budget.repairs_left > 0
         case ResumeCall():
             assert budget.resumed_calls_left > 0
             assert shape.calls[-1] == "incomplete"

@@ -155,7 +155,7 @@ def test_truncated_call_reported_as_tool_use_is_still_truncated() -> None:
     assert [run.arguments["content"] for run in played.ran] == ["line"]
 
 
-def test_thinking_only_reply_is_escalated_once_nudged_once_and_then_reported() -> None:
+def test_thinking_only_reply_is_escalated_then_asked_for_the_answer_then_reported() -> None:
     played = play(thinking("hm "), thinking("hmm "), thinking("hmmm "))
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert played.end.text == ""
@@ -163,9 +163,9 @@ def test_thinking_only_reply_is_escalated_once_nudged_once_and_then_reported() -
     (finished,) = played.of(ReplyFinished)
     assert isinstance(finished, ReplyFinished)
     assert "Thinking used up" in finished.note
-    nudge = played.requests[2].messages
-    assert [message.role for message in nudge] == ["user"]
-    assert "answer now" in nudge[0].text.lower()
+    request = played.requests[2].messages
+    assert [message.role for message in request] == ["user"]
+    assert "answer now" in request[0].text.lower()
 
 
 def test_refusal_during_recovery_keeps_the_longer_partial() -> None:

@@ -27,7 +27,7 @@ from qcode.protocol.model import ModelRequest
 from qcode.providers.anthropic.codec import encode as encode_anthropic
 from qcode.providers.bedrock.codec import encode as encode_bedrock
 from qcode.providers.gemini.codec import encode as encode_gemini
-from qcode.providers.history import COMPACT, EncodedMessages, OwnOpaque
+from qcode.providers.history import COMPACT, EncodedMessages, OpaqueFilter
 from qcode.providers.openai.chat import encode as encode_chat
 from qcode.providers.openai.quirks import COMPATIBLE
 from qcode.providers.openai.responses import encode as encode_responses
@@ -187,7 +187,7 @@ def test_conversations_that_take_turns_are_both_remembered() -> None:
 
 
 def test_messages_with_marks_of_a_named_host_stay_the_same_values() -> None:
-    own = OwnOpaque("gate.test")
+    own = OpaqueFilter("gate.test")
     marks = [Opaque("anthropic@gate.test", SIGNATURES["anthropic"]), Opaque("anthropic", SIGNATURES["anthropic"])]
     messages: tuple[Message, ...] = ()
     before: tuple[Message, ...] = ()

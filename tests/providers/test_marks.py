@@ -13,7 +13,7 @@ from qcode.protocol.messages import Message, Opaque, Reasoning, Text, ToolCall, 
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import BlockEnded
-from qcode.providers.history import OwnOpaque, opaque_origin, tag_opaque
+from qcode.providers.history import OpaqueFilter, opaque_origin, tag_opaque
 from tests.providers.cases import MODELS, SIGNATURES
 from tests.providers.clients import provider_at, request_for, stream_of
 from tests.providers.events import recordings
@@ -70,7 +70,7 @@ def sources(request: ModelRequest) -> set[str]:
 def test_only_opaque_data_of_its_origin_reaches_a_codec(made_by: str, sent_to: str, left: set[str]) -> None:
     """At the protocol's own host the codec itself drops every name but its own."""
     request = ModelRequest("m", "", marked(made_by), (), 100)
-    sent = OwnOpaque(sent_to).filter_request(request)
+    sent = OpaqueFilter(sent_to).filter_request(request)
     assert sources(sent) == left
     assert [message.text for message in sent.messages] == [message.text for message in request.messages]
 

@@ -56,7 +56,7 @@ STATE_NAMES = {
 
 
 @dataclass(frozen=True, slots=True)
-class KeptItem:
+class StoredItem:
     """A file or folder of qcode with its size."""
 
     path: Path
@@ -64,11 +64,11 @@ class KeptItem:
     size: int
 
 
-def kept_items(paths: ConfigPaths) -> list[KeptItem]:
+def kept_items(paths: ConfigPaths) -> list[StoredItem]:
     """Return the files and folders of qcode that exist."""
     named = [(paths.config_dir / name, meaning) for name, meaning in CONFIG_NAMES.items()]
     named += [(paths.state_dir / name, meaning) for name, meaning in STATE_NAMES.items()]
-    return [KeptItem(path, meaning, _size(path)) for path, meaning in named if os.path.lexists(path)]
+    return [StoredItem(path, meaning, _size(path)) for path, meaning in named if os.path.lexists(path)]
 
 
 def run_uninstall(arguments: Sequence[str]) -> int:
@@ -98,7 +98,7 @@ def run_uninstall(arguments: Sequence[str]) -> int:
     return _remove(paths, items, keys, names)
 
 
-def _listing(paths: ConfigPaths, items: Sequence[KeptItem], names: Sequence[str]) -> Iterator[str]:
+def _listing(paths: ConfigPaths, items: Sequence[StoredItem], names: Sequence[str]) -> Iterator[str]:
     if not items:
         yield f"qcode keeps no files in {short(paths.config_dir)} and {short(paths.state_dir)}."
     else:
@@ -124,7 +124,7 @@ def _project_folders(paths: ConfigPaths) -> Iterator[Path]:
         return
 
 
-def _remove(paths: ConfigPaths, items: Sequence[KeptItem], keys: Keys, names: Sequence[str]) -> int:
+def _remove(paths: ConfigPaths, items: Sequence[StoredItem], keys: Keys, names: Sequence[str]) -> int:
     """Remove the keys first, because the list of those in the keyring is one of the files."""
     failed = []
     for name in names:

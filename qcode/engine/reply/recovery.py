@@ -29,8 +29,8 @@ class Budget:
     continuations_left: int
     tokens_left: int
     chars_left: int
-    nudges_left: int = 1
-    """How many requests for an answer (`Nudge`) or for a well-formed call (`RepairCall`) are left."""
+    repairs_left: int = 1
+    """How many requests for an answer (`AskForAnswer`) or for a well-formed call (`RepairCall`) are left."""
     resumed_calls_left: int = 0
     """How many requests may still complete a truncated call; 0 if the user did not turn that on."""
     prefers_continuing: bool = False
@@ -85,7 +85,7 @@ class Continue:
 
 
 @dataclass(frozen=True, slots=True)
-class Nudge:
+class AskForAnswer:
     """Ask once for the answer itself, because reasoning used up the whole cap twice."""
 
 
@@ -106,7 +106,7 @@ class Fail:
     why: Literal["thinking_only", "empty", "unknown", "malformed"]
 
 
-Decision: TypeAlias = Done | RunCalls | Resend | Escalate | Continue | Nudge | ResumeCall | RepairCall | Fail
+Decision: TypeAlias = Done | RunCalls | Resend | Escalate | Continue | AskForAnswer | ResumeCall | RepairCall | Fail
 
 
 def decide(shape: ReplyShape, budget: Budget) -> Decision:
@@ -122,7 +122,7 @@ def decide(shape: ReplyShape, budget: Budget) -> Decision:
     if shape.stop is StopReason.PAUSED:
         return Resend()
     if shape.stop is StopReason.MALFORMED_CALL:
-        return RepairCall() if budget.nudges_left and budget.is_affordable else Fail("malformed")
+        return RepairCall() if budget.repairs_left and budget.is_affordable else Fail("malformed")
     if shape.stop is StopReason.UNKNOWN and not shape.has_text:
         return Fail("unknown")
     return Done()
@@ -156,7 +156,7 @@ def _decide_cut(shape: ReplyShape, budget: Budget) -> Decision:
 def _decide_textless(shape: ReplyShape, budget: Budget) -> Decision:
     if not shape.has_reasoning:
         return Fail("empty")
-    return Nudge() if budget.nudges_left and budget.continuation_cap is not None else Fail("thinking_only")
+    return AskForAnswer() if budget.repairs_left and budget.continuation_cap is not None else Fail("thinking_only")
 
 
 def _decide_continuation(shape: ReplyShape, budget: Budget) -> Decision:

@@ -29,13 +29,13 @@ from qcode.engine.reply.phase import (
     Streaming,
 )
 from qcode.engine.reply.recovery import (
+    AskForAnswer,
     Budget,
     Continue,
     Decision,
     Done,
     Escalate,
     Fail,
-    Nudge,
     RepairCall,
     Resend,
     ResumeCall,
@@ -268,7 +268,7 @@ class Reply:
             continuations_left=output.max_continuations - state.continuations,
             tokens_left=state.caps.total_tokens - tokens,
             chars_left=state.caps.total_chars - chars,
-            nudges_left=state.nudges_left,
+            repairs_left=state.repairs_left,
             resumed_calls_left=failures.argument_requests_left(state, attempt) if needs_more else 0,
             prefers_continuing=output.policy == "continue",
             is_append_only=output.is_append_only,
@@ -308,8 +308,8 @@ class Reply:
                 return self._escalate(attempt, shape, decision.cap)
             case Continue():
                 return self._continue(attempt, decision.cap)
-            case Nudge():
-                return self._nudge(attempt)
+            case AskForAnswer():
+                return self._ask_for_answer(attempt)
             case RepairCall():
                 return self._repair(attempt)
             case ResumeCall():
@@ -362,11 +362,11 @@ class Reply:
             *state.send_continuation(cap, "continuations", is_broken=False),
         ]
 
-    def _nudge(self, attempt: Attempt) -> list[Effect]:
+    def _ask_for_answer(self, attempt: Attempt) -> list[Effect]:
         """Ask once for the answer itself, after reasoning used up the cap."""
         state = self._state
         state.was_cut = True
-        state.nudges_left -= 1
+        state.repairs_left -= 1
         state.supersede(attempt)
         request = requests.nudging_request(state.plan, state.model, state.caps.continuation)
         cap = state.fit_cap(request, request.max_tokens)
@@ -383,7 +383,7 @@ class Reply:
         The reply keeps its earlier text. If it has none, and the front end can remove text, this attempt is superseded.
         """
         state = self._state
-        state.nudges_left -= 1
+        state.repairs_left -= 1
         is_continued = bool(state.base) or (state.plan.output.is_append_only and attempt.has_nonblank_text)
         if is_continued:
             state.absorb_text(attempt)

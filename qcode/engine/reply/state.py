@@ -96,7 +96,7 @@ class ReplyState:
         self.has_escalated = False
         self.continuations = 0
         """How often a truncated text was continued; limited by `OutputSettings.max_continuations`."""
-        self.nudges_left = 1
+        self.repairs_left = 1
         self.resumed_calls = 0
         """How often the rest of a truncated call was requested."""
         self.failures = 0

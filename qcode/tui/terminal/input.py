@@ -28,7 +28,7 @@ PASTE_START, _PASTE_END = "\x1b[200~", "\x1b[201~"
 _ALT = lazy_pattern(r"\x1b(?:([^\x00-\x1f\x7f\[\]OPX^_])|(?=[\x01-\x08\x0b\x0c\x0e-\x1a\x1c-\x1f]))")
 
 
-class AltParser(KeyParser):
+class AltKeyParser(KeyParser):
     """Textual's parser, extended to distinguish Alt with a key from Escape followed by a key, by how they arrive.
 
     A terminal writes `ESC` and the character of an Alt key in one piece. Textual 8.2 waits for more after it, so an
@@ -59,7 +59,7 @@ class AltParser(KeyParser):
             yield from super().feed(text)
 
 
-class PasteParser(AltParser):
+class PasteParser(AltKeyParser):
     """A parser that turns each bracketed paste into one `Paste` event, before Textual parses the input."""
 
     def __init__(self, debug: bool = False) -> None:

@@ -67,7 +67,7 @@ class Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class PartStart:
+class SplitterState:
     """The state of a `Splitter` at the start of a part of a text; without arguments, at the start of the text."""
 
     previous_chunk: Chunk | None = None
@@ -78,7 +78,7 @@ class PartStart:
 class Splitter:
     """Splits complete lines into chunks."""
 
-    def __init__(self, start: PartStart) -> None:
+    def __init__(self, start: SplitterState) -> None:
         self.open_chunk: Chunk | None = None
         """The chunk that still grows, None between chunks."""
         self._previous_chunk = start.previous_chunk
@@ -89,7 +89,7 @@ class Splitter:
         is_in_code = self.open_chunk is not None and self.open_chunk.is_code
         return tidy_keeping_tabs(line) if is_in_code else tidy(line)
 
-    def start_of_open_chunk(self) -> PartStart | None:
+    def start_of_open_chunk(self) -> SplitterState | None:
         """Return the start of a part that begins with the last line fed; None if that line does not begin a chunk."""
         chunk = self.open_chunk
         if chunk is None or self._previous_chunk is None:
@@ -97,7 +97,7 @@ class Splitter:
         # The opening fence, which is the first line of code, is not among its lines.
         if len(chunk.lines) > (0 if chunk.is_code else 1):
             return None
-        return PartStart(replace(self._previous_chunk, lines=[]), chunk.has_gap)
+        return SplitterState(replace(self._previous_chunk, lines=[]), chunk.has_gap)
 
     def feed(self, line: str) -> Chunk | None:
         """Add one line, without its line break; return the chunk that this line completes, None if there is none."""
@@ -185,7 +185,7 @@ class PartFinder:
     "Some text", and `tail` is 15.
     """
 
-    def __init__(self, start: PartStart, min_chars: int) -> None:
+    def __init__(self, start: SplitterState, min_chars: int) -> None:
         self.tail = 0
         """The number of characters at the end of the text that belong to the next part."""
         self._splitter = Splitter(start)
@@ -193,7 +193,7 @@ class PartFinder:
         self._partial_line = ""
         self._fed_chars = 0
 
-    def feed(self, text: str) -> PartStart | None:
+    def feed(self, text: str) -> SplitterState | None:
         """Add text; return the start of the next part if it begins in this text. Do not add more after that."""
         *complete, partial_line = (self._partial_line + text).split("\n")
         remaining_chars = sum(len(line) + 1 for line in complete) + len(partial_line)

@@ -31,7 +31,7 @@ from qcode.tui.transcript.line import (
 
 if TYPE_CHECKING:
     from qcode.protocol.events import Level
-    from qcode.tui.transcript.chunks import PartStart
+    from qcode.tui.transcript.chunks import SplitterState
     from qcode.tui.transcript.markdown import MarkdownStream
 
 BLANK = Line()
@@ -312,12 +312,12 @@ class ReplyEntry(Entry):
     `start` is the state of the Markdown before this entry.
     """
 
-    def __init__(self, start: PartStart | None = None) -> None:
+    def __init__(self, start: SplitterState | None = None) -> None:
         # The Markdown modules are imported with the first reply, because the first paint does not need them.
-        from qcode.tui.transcript.chunks import PartFinder, PartStart
+        from qcode.tui.transcript.chunks import PartFinder, SplitterState
 
         super().__init__()
-        self._start = start or PartStart()
+        self._start = start or SplitterState()
         self._finder = PartFinder(self._start, _MIN_PART_CHARS)
         self._items: list[_Item] = []
         # The renderer for the current width, and the number of items that it has received.
@@ -346,7 +346,7 @@ class ReplyEntry(Entry):
                 following.append(entry)
         return following
 
-    def add_item(self, kind: Literal["text", "mark"], text: str) -> PartStart | None:
+    def add_item(self, kind: Literal["text", "mark"], text: str) -> SplitterState | None:
         """Add an item; return the start of the next part if it begins in this text."""
         self._items.append((kind, text))
         self._is_current = False

@@ -13,7 +13,7 @@ import re
 from rich.cells import cell_len
 
 from qcode.tui.transcript.blocks import ProseView
-from qcode.tui.transcript.chunks import Chunk, PartStart, Splitter
+from qcode.tui.transcript.chunks import Chunk, Splitter, SplitterState
 from qcode.tui.transcript.code import CodeBlock
 from qcode.tui.transcript.line import Line, crop, style_of, tidy
 
@@ -27,13 +27,13 @@ _MAX_RULE_CELLS = 24
 class MarkdownStream:
     """The rows of a growing Markdown text at one width. `start` is given for a later part of a divided text."""
 
-    def __init__(self, width: int, start: PartStart | None = None) -> None:
+    def __init__(self, width: int, start: SplitterState | None = None) -> None:
         self.lines: list[Line] = []
         """The rows. The caller must not change the list before `finish`."""
         self.settled_count = 0
         """The number of rows at the start of `lines` that are final."""
         self._width = width
-        self._splitter = Splitter(start or PartStart())
+        self._splitter = Splitter(start or SplitterState())
         self._partial_line = ""
         # The view of the open chunk, and that of the chunk which the incomplete last line begins, if it does.
         self._live_view: CodeBlock | ProseView | None = None

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.imports.configuration.findings import AddRule, ForeignSetting, read_settings
+from qcode.agent.imports.configuration.findings import AddRule, SourceSetting, read_settings
 from qcode.agent.imports.configuration.policies import MAX_RULES, add_codex_policy, add_gemini_policy
 from qcode.safety.rules import parse_rule
 
 
-def converted(folder: Path, name: str, text: str, *, is_project: bool = False) -> list[ForeignSetting]:
+def converted(folder: Path, name: str, text: str, *, is_project: bool = False) -> list[SourceSetting]:
     path = folder / name
     path.write_text(text)
     file = read_settings(path, str(folder), is_project=is_project)
@@ -20,7 +20,7 @@ def converted(folder: Path, name: str, text: str, *, is_project: bool = False) -
     return file.findings
 
 
-def rules(found: list[ForeignSetting]) -> list[str]:
+def rules(found: list[SourceSetting]) -> list[str]:
     return [f"{change.effect} {change.rule}" for row in found for change in row.changes if isinstance(change, AddRule)]
 
 

@@ -182,9 +182,9 @@ def test_endless_thinking_answers_when_instructed() -> None:
     for cap in (8_000, 64_000):
         reply = reply_to(request([prompt], cap))
         assert (reply.stop, reply.text) == (StopReason.MAX_TOKENS, "")
-    nudged = reply_to(request([Message("user", (*prompt.blocks, Text(synthetic.ANSWER_NOW)))], 64_000))
-    assert (nudged.stop, nudged.reasoning) == (StopReason.END_TURN, "")
-    assert "**42**" in nudged.text
+    answered = reply_to(request([Message("user", (*prompt.blocks, Text(synthetic.ANSWER_NOW)))], 64_000))
+    assert (answered.stop, answered.reasoning) == (StopReason.END_TURN, "")
+    assert "**42**" in answered.text
 
 
 def test_call_is_made_only_if_its_tool_is_offered() -> None:

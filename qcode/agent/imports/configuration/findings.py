@@ -69,7 +69,7 @@ Change: TypeAlias = AddServer | AddRule | SetMode | WriteFile
 
 
 @dataclass(frozen=True, slots=True)
-class ForeignSetting:
+class SourceSetting:
     """A finding: a setting, command, agent or file of another program."""
 
     kind: Kind
@@ -98,7 +98,7 @@ class SettingsFile:
     """The path for the user."""
     text: str = ""
     values: Mapping[str, Any] = field(default_factory=dict)
-    findings: list[ForeignSetting] = field(default_factory=list)
+    findings: list[SourceSetting] = field(default_factory=list)
 
     @property
     def is_toml(self) -> bool:
@@ -144,9 +144,9 @@ class SettingsFile:
         value = self.table(*keys[:-1]).get(keys[-1])
         if value and not isinstance(value, Mapping):
             name, location = ".".join(keys), self.location(*keys)
-            self.add(ForeignSetting("setting", name, location, why="it is not a table", is_unenforced=may_deny))
+            self.add(SourceSetting("setting", name, location, why="it is not a table", is_unenforced=may_deny))
 
-    def add(self, finding: ForeignSetting) -> None:
+    def add(self, finding: SourceSetting) -> None:
         self.findings.append(finding)
 
 
@@ -164,7 +164,7 @@ def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | 
         if path.suffix != ".rules":
             file.values = parse_toml(text, path) if file.is_toml else parse_relaxed(text)
     except ConfigError as error:
-        file.add(ForeignSetting("file", path.name, file.label, why=str(error).removeprefix(f"{path}: ")))
+        file.add(SourceSetting("file", path.name, file.label, why=str(error).removeprefix(f"{path}: ")))
     return file
 
 

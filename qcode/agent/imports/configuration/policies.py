@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from qcode.agent.claude.rules import RuleEffect
-from qcode.agent.imports.configuration.findings import AddRule, ForeignSetting, NotConvertibleError, SettingsFile
+from qcode.agent.imports.configuration.findings import AddRule, NotConvertibleError, SettingsFile, SourceSetting
 from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS, FROM_PROJECT, add_rule
 from qcode.safety.rules import is_rule
 from qcode.text.clean import single_spaced
@@ -41,7 +41,7 @@ def add_codex_policy(file: SettingsFile) -> None:
         location = f"{file.label}:{line}" if line else file.label
         is_unenforced = "forbidden" in file.text
         why = "the file is not valid Starlark"
-        file.add(ForeignSetting("file", file.path.name, location, why=why, is_unenforced=is_unenforced))
+        file.add(SourceSetting("file", file.path.name, location, why=why, is_unenforced=is_unenforced))
         return
     names: dict[str, Any] = {}
     for statement in tree.body:
@@ -57,7 +57,7 @@ def add_codex_policy(file: SettingsFile) -> None:
             name = single_spaced(source, 60)
             is_unenforced = "forbidden" in source
             location = _location(file, statement)
-            file.add(ForeignSetting("rule", name, location, why=str(problem), is_unenforced=is_unenforced))
+            file.add(SourceSetting("rule", name, location, why=str(problem), is_unenforced=is_unenforced))
 
 
 def _location(file: SettingsFile, node: ast.stmt) -> str:
@@ -129,12 +129,12 @@ def _add_prefix_rule(values: Mapping[str, Any], effect: RuleEffect, file: Settin
     for words in choices:
         name, rule = f"{effect} {single_spaced(' '.join(words), 120)}", f"shell({shlex.join(words)} *)"
         if file.is_project and effect == "allow":
-            file.add(ForeignSetting("rule", name, location, why=FROM_PROJECT))
+            file.add(SourceSetting("rule", name, location, why=FROM_PROJECT))
         elif not is_rule(rule):
             why = "the words cannot be written as a rule"
-            file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=effect == "deny"))
+            file.add(SourceSetting("rule", name, location, why=why, is_unenforced=effect == "deny"))
         else:
-            file.add(ForeignSetting("rule", name, location, (AddRule(effect, rule),), losses=losses))
+            file.add(SourceSetting("rule", name, location, (AddRule(effect, rule),), losses=losses))
 
 
 def _add_network_rule(values: Mapping[str, Any], effect: RuleEffect, file: SettingsFile, location: str) -> None:
@@ -142,10 +142,10 @@ def _add_network_rule(values: Mapping[str, Any], effect: RuleEffect, file: Setti
     name = f"{effect} host {single_spaced(str(values.get('host')), 100)}"
     if effect == "allow" or not is_rule(rule):
         why = "hosts cannot be allowed for commands; see tools.sandbox" if effect == "allow" else "is not a host"
-        file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=effect == "deny"))
+        file.add(SourceSetting("rule", name, location, why=why, is_unenforced=effect == "deny"))
         return
     losses = ("only the tool fetch is covered, not commands",)
-    file.add(ForeignSetting("rule", name, location, (AddRule(effect, rule),), losses=losses))
+    file.add(SourceSetting("rule", name, location, (AddRule(effect, rule),), losses=losses))
 
 
 _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*\"?rule\"?[ \t]*\]\]", re.MULTILINE)
@@ -187,13 +187,13 @@ def add_gemini_policy(file: SettingsFile) -> None:
         name = single_spaced(_display_name(row), 120)
         if policy is None:
             is_unenforced = row.get("decision") == "deny"
-            file.add(ForeignSetting("rule", name, location, why="it is not a valid rule", is_unenforced=is_unenforced))
+            file.add(SourceSetting("rule", name, location, why="it is not a valid rule", is_unenforced=is_unenforced))
             continue
         try:
             rules = list(dict.fromkeys(_claude_rules(policy)))
         except NotConvertibleError as problem:
             is_unenforced = policy.effect == "deny"
-            file.add(ForeignSetting("rule", name, location, why=str(problem), is_unenforced=is_unenforced))
+            file.add(SourceSetting("rule", name, location, why=str(problem), is_unenforced=is_unenforced))
             continue
         losses = [f"`{key}` has no equivalent: the rule applies without it" for key in policy.unsupported]
         if policy.effect == "allow" and any(priority < policy.priority for priority in strict):
@@ -202,7 +202,7 @@ def add_gemini_policy(file: SettingsFile) -> None:
             add_rule(file, policy.effect, rule, rule, "project", location, tuple(losses))
     for key in file.values:
         if key != "rule":
-            file.add(ForeignSetting("setting", single_spaced(key, 80), file.location(key), why="has no equivalent"))
+            file.add(SourceSetting("setting", single_spaced(key, 80), file.location(key), why="has no equivalent"))
 
 
 def _read_policy(row: Mapping[str, Any]) -> _Policy | None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from qcode.agent.imports.configuration.findings import ForeignSetting, SettingsFile, read_settings, shown_path
+from qcode.agent.imports.configuration.findings import SettingsFile, SourceSetting, read_settings, shown_path
 from qcode.agent.imports.configuration.policies import add_codex_policy, add_gemini_policy
 from qcode.agent.imports.configuration.prompts import (
     codex_prompt,
@@ -104,16 +104,16 @@ class ImportFolders:
         return read_settings(path, self.home, is_project=is_project)
 
 
-def find(program: str, locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
+def find(program: str, locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
     """Yield the findings about a program of `PROGRAMS`, each with whether it belongs to the project."""
     return _FINDERS[program](locations)
 
 
-def _findings_in(file: SettingsFile) -> Iterator[tuple[ForeignSetting, bool]]:
+def _findings_in(file: SettingsFile) -> Iterator[tuple[SourceSetting, bool]]:
     return ((setting, file.is_project) for setting in file.findings)
 
 
-def _claude(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
+def _claude(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
     program_folder = locations.user_folder("CLAUDE_CONFIG_DIR", ".claude")
     for folder, is_project in locations.folders(program_folder, ".claude"):
         for name in ("settings.json", "settings.local.json"):
@@ -150,20 +150,20 @@ def _add_claude_projects(file: SettingsFile, root: Path) -> None:
             add_servers(file, "claude", ("projects", name, "mcpServers"))
         else:
             why = "servers of another project; run qcode import in its folder"
-            file.add(ForeignSetting("setting", single_spaced(name, 200), file.location("projects", name), why=why))
+            file.add(SourceSetting("setting", single_spaced(name, 200), file.location("projects", name), why=why))
 
 
-def _files_read_anyway(locations: ImportFolders, folder: Path, names: tuple[str, ...]) -> Iterator[ForeignSetting]:
+def _files_read_anyway(locations: ImportFolders, folder: Path, names: tuple[str, ...]) -> Iterator[SourceSetting]:
     """Yield the files and folders that qcode reads without an import."""
     for name in names:
         if may_exist(folder / name):
-            yield ForeignSetting("file", name, shown_path(folder / name, locations.home), why=_READ, is_read=True)
+            yield SourceSetting("file", name, shown_path(folder / name, locations.home), why=_READ, is_read=True)
 
 
-def _unconverted(locations: ImportFolders, folder: Path, name: str, why: str) -> Iterator[ForeignSetting]:
+def _unconverted(locations: ImportFolders, folder: Path, name: str, why: str) -> Iterator[SourceSetting]:
     """Yield a file that is not converted, if it exists."""
     if may_exist(folder / name):
-        yield ForeignSetting("file", name, shown_path(folder / name, locations.home), why=why)
+        yield SourceSetting("file", name, shown_path(folder / name, locations.home), why=why)
 
 
 def _policies(
@@ -174,13 +174,13 @@ def _policies(
     denial_word: str,
     *,
     is_project: bool,
-) -> Iterator[tuple[ForeignSetting, bool]]:
+) -> Iterator[tuple[SourceSetting, bool]]:
     """Yield the rules in the files that match. A file that is not valid is unenforced if `denial_word` is in it."""
     for number, path in enumerate(sorted(folder.glob(pattern))):
         label = shown_path(path, locations.home)
         if number == _MAX_FILES:
             why = f"more than {_MAX_FILES} files; this and the following ones are not read"
-            yield ForeignSetting("file", path.name, label, why=why, is_unenforced=True), is_project
+            yield SourceSetting("file", path.name, label, why=why, is_unenforced=True), is_project
             return
         file = locations.settings(path, is_project=is_project)
         if file is None:
@@ -196,7 +196,7 @@ def _policies(
 _COPY = "to use it in qcode, copy it to AGENTS.md in the folder that qcode config path names"
 
 
-def _codex(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
+def _codex(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
     program_folder = locations.user_folder("CODEX_HOME", ".codex")
     for folder, is_project in locations.folders(program_folder, ".codex"):
         file = locations.settings(folder / "config.toml", is_project=is_project)
@@ -215,7 +215,7 @@ def _codex(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
 
 def _gemini_like(
     locations: ImportFolders, program: str, instructions_file: str
-) -> Iterator[tuple[ForeignSetting, bool]]:
+) -> Iterator[tuple[SourceSetting, bool]]:
     """Yield the findings about Gemini CLI, or about qwen-code, its fork."""
     program_folder = locations.user_folder("", f".{program}")
     for folder, is_project in locations.folders(program_folder, f".{program}"):
@@ -239,15 +239,15 @@ def _gemini_like(
     yield from ((setting, False) for setting in _unconverted(locations, program_folder, instructions_file, _COPY))
 
 
-def _gemini(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
+def _gemini(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
     return _gemini_like(locations, "gemini", "GEMINI.md")
 
 
-def _qwen(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
+def _qwen(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
     return _gemini_like(locations, "qwen", "QWEN.md")
 
 
-def _opencode(locations: ImportFolders) -> Iterator[tuple[ForeignSetting, bool]]:
+def _opencode(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
     config = locations.env.get("XDG_CONFIG_HOME", "")
     program_folder = Path(config) / "opencode" if config else locations.user_folder("", ".config/opencode")
     for folder, is_project in locations.folders(program_folder, ".opencode"):
@@ -281,7 +281,7 @@ def _add_opencode_tables(file: SettingsFile) -> None:
         prompt = str(values.pop("prompt", "") or "")
         if prompt.startswith("{file:"):
             file.add(
-                ForeignSetting(
+                SourceSetting(
                     "agent", name, location, why="its prompt is in another file; write it as an agent in Markdown"
                 )
             )
@@ -289,7 +289,7 @@ def _add_opencode_tables(file: SettingsFile) -> None:
             file.add(convert_agent(name, values, prompt, location, "opencode"))
 
 
-_FINDERS: Mapping[str, Callable[[ImportFolders], Iterator[tuple[ForeignSetting, bool]]]] = {
+_FINDERS: Mapping[str, Callable[[ImportFolders], Iterator[tuple[SourceSetting, bool]]]] = {
     "claude": _claude,
     "codex": _codex,
     "gemini": _gemini,

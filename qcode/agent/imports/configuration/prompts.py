@@ -17,7 +17,7 @@ from typing import Any
 from qcode.agent.claude.agents import agent_kind
 from qcode.agent.claude.markdown import read_markdown
 from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, plain_value, read_front_matter
-from qcode.agent.imports.configuration.findings import ForeignSetting, WriteFile, shown_path
+from qcode.agent.imports.configuration.findings import SourceSetting, WriteFile, shown_path
 from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS
 from qcode.config.definitions import named_files
 from qcode.config.load import parse_toml, read_toml_text
@@ -142,14 +142,14 @@ _SUPPORTED_FIELDS = frozenset({"description", "argument-hint", "template", "prom
 
 def convert_command(
     name: str, fields: Mapping[str, object], text: str, location: str, convert: Callable[[str], ConvertedPrompt]
-) -> ForeignSetting:
+) -> SourceSetting:
     """Convert a command. One without a prompt, or with an invalid name, becomes a finding with the reason."""
     if not all(_NAME.fullmatch(part) for part in name.split(":")):
-        return ForeignSetting(
+        return SourceSetting(
             "command", name, location, why="a name has letters, digits, - and _, and starts with a letter"
         )
     if not text.strip():
-        return ForeignSetting("command", name, location, why="it has no prompt")
+        return SourceSetting("command", name, location, why="it has no prompt")
     prompt = convert(text)
     header = {
         "description": single_spaced(str(fields.get("description") or ""), 1_000),
@@ -160,7 +160,7 @@ def convert_command(
         *prompt.losses,
         *(f"`{single_spaced(key, 60)}` has no effect" for key in fields if key not in _SUPPORTED_FIELDS),
     ]
-    return ForeignSetting(
+    return SourceSetting(
         "command", name, location, (WriteFile("commands", name, markdown(header, prompt.body)),), losses=tuple(losses)
     )
 
@@ -172,7 +172,7 @@ def read_commands(
     suffix: str,
     convert: Callable[[str], ConvertedPrompt],
     prefix: str = "",
-) -> Iterator[ForeignSetting]:
+) -> Iterator[SourceSetting]:
     """Yield the commands in the files of a folder whose names end with `suffix`; `prefix` is put before each name.
 
     `home` is the home folder, for the shown paths. Links out of the folder `inside` are not followed; None allows all.
@@ -188,15 +188,15 @@ def read_commands(
                 front_matter = read_markdown(file)
                 yield convert_command(name, _fields(front_matter), front_matter.body, location, convert)
         except (FrontMatterError, ConfigError) as problem:
-            yield ForeignSetting("command", name, location, why=str(problem).removeprefix(f"{file}:").strip())
-    yield from (ForeignSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
+            yield SourceSetting("command", name, location, why=str(problem).removeprefix(f"{file}:").strip())
+    yield from (SourceSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
 
 
 def _fields(front_matter: FrontMatter) -> dict[str, object]:
     return {name: plain_value(field.value) for name, field in front_matter.fields.items()}
 
 
-def read_agents(folder: Path, home: str, inside: Path | None, program: str) -> Iterator[ForeignSetting]:
+def read_agents(folder: Path, home: str, inside: Path | None, program: str) -> Iterator[SourceSetting]:
     """Yield the agents in the Markdown files of a folder; see `read_commands` for `home` and `inside`."""
     problems: list[str] = []
     for stem, file in named_files(folder, problems, inside=inside, suffix=".md"):
@@ -204,28 +204,28 @@ def read_agents(folder: Path, home: str, inside: Path | None, program: str) -> I
         try:
             front_matter = read_markdown(file)
         except FrontMatterError as problem:
-            yield ForeignSetting("agent", stem, location, why=str(problem).removeprefix(f"{file}:").strip())
+            yield SourceSetting("agent", stem, location, why=str(problem).removeprefix(f"{file}:").strip())
             continue
         yield convert_agent(stem, _fields(front_matter), front_matter.body, location, program)
-    yield from (ForeignSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
+    yield from (SourceSetting("file", folder.name, shown_path(folder, home), why=problem) for problem in problems)
 
 
-def convert_agent(stem: str, fields: Mapping[str, object], body: str, location: str, program: str) -> ForeignSetting:
+def convert_agent(stem: str, fields: Mapping[str, object], body: str, location: str, program: str) -> SourceSetting:
     """Convert an agent; one that would be invalid in qcode becomes a finding with the reason."""
     name = str(fields.get("name") or stem.rpartition(":")[2])
     agent = _Agent(dict(fields))
     agent.convert(program)
     text = markdown({"name": name, **agent.header}, body)
     if not _NAME.fullmatch(name):
-        return ForeignSetting(
+        return SourceSetting(
             "agent", name, location, why="a name has letters, digits, - and _, and starts with a letter"
         )
     try:
         front_matter = read_front_matter(text, location)
         agent_kind(name, _fields(front_matter) | agent.limits, front_matter.body)
     except ValueError as problem:
-        return ForeignSetting("agent", name, location, why=str(problem).removeprefix(f"{location}:").strip())
-    return ForeignSetting("agent", name, location, (WriteFile("agents", name, text),), losses=tuple(agent.losses))
+        return SourceSetting("agent", name, location, why=str(problem).removeprefix(f"{location}:").strip())
+    return SourceSetting("agent", name, location, (WriteFile("agents", name, text),), losses=tuple(agent.losses))
 
 
 class _Agent:

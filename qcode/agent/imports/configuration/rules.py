@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from qcode.agent.claude.rules import MODES, RuleEffect, Source, convert, is_claude_rule
 from qcode.agent.claude.settings import convert_rules
-from qcode.agent.imports.configuration.findings import AddRule, ForeignSetting, SetMode, SettingsFile
+from qcode.agent.imports.configuration.findings import AddRule, SetMode, SettingsFile, SourceSetting
 from qcode.text.clean import single_spaced
 
 EFFECTS: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
@@ -51,7 +51,7 @@ def add_claude_rules(file: SettingsFile, source: Source) -> None:
         if key not in (*EFFECTS, "defaultMode"):
             hint = "; use --add-dir" if key == "additionalDirectories" else ""
             location = file.location("permissions", key)
-            file.add(ForeignSetting("setting", f"permissions.{key}", location, why=f"has no equivalent{hint}"))
+            file.add(SourceSetting("setting", f"permissions.{key}", location, why=f"has no equivalent{hint}"))
 
 
 def _rule_texts(file: SettingsFile, effect: RuleEffect, *path: str) -> Iterator[str]:
@@ -62,14 +62,14 @@ def _rule_texts(file: SettingsFile, effect: RuleEffect, *path: str) -> Iterator[
     is_denial = effect == "deny"
     if not isinstance(value, list):
         name, location = f"{effect} {_short_json(value)}", file.location(*path)
-        file.add(ForeignSetting("rule", name, location, why="it is not a list", is_unenforced=is_denial))
+        file.add(SourceSetting("rule", name, location, why="it is not a list", is_unenforced=is_denial))
         return
     for item in value:
         if isinstance(item, str):
             yield item
         else:
             name, location = f"{effect} {_short_json(item)}", file.location(*path)
-            file.add(ForeignSetting("rule", name, location, why="it is not text", is_unenforced=is_denial))
+            file.add(SourceSetting("rule", name, location, why="it is not text", is_unenforced=is_denial))
 
 
 def _short_json(value: object) -> str:
@@ -80,13 +80,13 @@ def _add_mode(file: SettingsFile, mode: str) -> None:
     location, name = file.location("permissions", "defaultMode"), single_spaced(mode, 60)
     qcode_mode = MODES.get(mode)
     if file.is_project:
-        setting = ForeignSetting("mode", name, location, why="a project's file may not choose the mode")
+        setting = SourceSetting("mode", name, location, why="a project's file may not choose the mode")
     elif qcode_mode is None or mode in ("bypassPermissions", "dontAsk"):
-        setting = ForeignSetting(
+        setting = SourceSetting(
             "mode", name, location, why="a configuration may not choose this mode; use --permission-mode"
         )
     else:
-        setting = ForeignSetting("mode", name, location, (SetMode(qcode_mode),))
+        setting = SourceSetting("mode", name, location, (SetMode(qcode_mode),))
     file.add(setting)
 
 
@@ -118,13 +118,13 @@ def add_opencode_rules(file: SettingsFile) -> None:
             path = ("permission", tool, pattern) if isinstance(value, Mapping) else ("permission", tool)
             label = f"{tool} {pattern}" if isinstance(value, Mapping) else tool
             if effect not in ("allow", "ask", "deny"):
-                file.add(ForeignSetting("rule", label, file.location(*path), why="is neither allow nor ask nor deny"))
+                file.add(SourceSetting("rule", label, file.location(*path), why="is neither allow nor ask nor deny"))
             elif effect == "ask" and pattern == "*":
                 why = "not needed: qcode asks, except for commands and files that are only read"
-                file.add(ForeignSetting("rule", f"ask {label}", file.location(*path), why=why))
+                file.add(SourceSetting("rule", f"ask {label}", file.location(*path), why=why))
             elif effect == "allow" and (index < wildcard_index or (pattern == "*" and name == "Bash")):
                 why = "a later rule decides" if index < wildcard_index else "a rule for every command is not imported"
-                file.add(ForeignSetting("rule", f"allow {label}", file.location(*path), why=why))
+                file.add(SourceSetting("rule", f"allow {label}", file.location(*path), why=why))
             else:
                 body = f"domain:{pattern}" if name == "WebFetch" and pattern != "*" else pattern
                 rule = (name or tool) + ("" if pattern == "*" else f"({body})")
@@ -151,22 +151,22 @@ def add_rule(
     """Add one rule: `text` in the form of the other program, `rule` in Claude Code's."""
     name = f"{effect} {single_spaced(text, 120)}"
     if file.is_project and effect == "allow":
-        file.add(ForeignSetting("rule", name, location, why=FROM_PROJECT))
+        file.add(SourceSetting("rule", name, location, why=FROM_PROJECT))
         return
     if not is_claude_rule(rule):
         unknown = rule.partition("(")[0]
         why = f"{single_spaced(unknown, 60)} is not a tool of qcode"
-        file.add(ForeignSetting("rule", name, location, why=why))
+        file.add(SourceSetting("rule", name, location, why=why))
         return
     converted = convert(rule, effect, "project" if file.is_project else source)
     changes = tuple(AddRule(effect, qcode_rule) for qcode_rule in converted.rules)
     is_unenforced = bool(convert_rules([rule], effect, source).unenforced_denials)
     if not changes:
         why = converted.loss or converted.note or "nothing is needed"
-        file.add(ForeignSetting("rule", name, location, why=why, is_unenforced=is_unenforced))
+        file.add(SourceSetting("rule", name, location, why=why, is_unenforced=is_unenforced))
         return
     losses = (*losses, *filter(None, (converted.loss, converted.note)))
-    file.add(ForeignSetting("rule", name, location, changes, losses=losses, is_unenforced=is_unenforced))
+    file.add(SourceSetting("rule", name, location, changes, losses=losses, is_unenforced=is_unenforced))
 
 
 def add_other_keys(file: SettingsFile, handled: frozenset[str], hints: Mapping[str, str]) -> None:
@@ -181,14 +181,14 @@ def add_other_keys(file: SettingsFile, handled: frozenset[str], hints: Mapping[s
         why = hints.get(key, "has no equivalent")
         if key == "hooks":
             names = ", ".join(map(str, value)) if isinstance(value, Mapping) else key
-            file.add(ForeignSetting("hooks", single_spaced(names, 200), file.location(key), why=why))
+            file.add(SourceSetting("hooks", single_spaced(names, 200), file.location(key), why=why))
         elif key in nested and isinstance(value, Mapping):
             for inner in value:
                 if f"{key}.{inner}" not in handled:
                     name = single_spaced(f"{key}.{inner}", 80)
-                    file.add(ForeignSetting("setting", name, file.location(key, inner), why=why))
+                    file.add(SourceSetting("setting", name, file.location(key, inner), why=why))
         else:
-            file.add(ForeignSetting("setting", single_spaced(key, 80), file.location(key), why=why))
+            file.add(SourceSetting("setting", single_spaced(key, 80), file.location(key), why=why))
 
 
 def _is_empty(value: object) -> bool:

@@ -15,9 +15,9 @@ from qcode.agent.imports.configuration.findings import (
     AddRule,
     AddServer,
     Change,
-    ForeignSetting,
     NotConvertibleError,
     SettingsFile,
+    SourceSetting,
 )
 from qcode.agent.mcp.spec import may_be_secret
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name
@@ -256,12 +256,12 @@ def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], disable
         try:
             file.add(_convert_server(file, program, name, entry, location, is_disabled=name in disabled))
         except (NotConvertibleError, ConfigError) as problem:
-            file.add(ForeignSetting("server", name, location, why=str(problem)))
+            file.add(SourceSetting("server", name, location, why=str(problem)))
 
 
 def _convert_server(
     file: SettingsFile, program: str, name: str, entry: object, location: str, *, is_disabled: bool
-) -> ForeignSetting:
+) -> SourceSetting:
     """Convert one server; raise `NotConvertibleError` or `ConfigError` if it has no equivalent."""
     if not is_server_name(name):
         raise NotConvertibleError(f"invalid name: {SERVER_NAME_RULE}")
@@ -286,4 +286,4 @@ def _convert_server(
     server.losses += [f"the tool of {single_spaced(rule, 80)} cannot be denied" for rule in invalid]
     valid = tuple(rule for rule in rules if rule.rule not in invalid)
     changes: tuple[Change, ...] = (AddServer(name, server.values), *valid)
-    return ForeignSetting("server", name, location, changes, losses=tuple(server.losses), is_unenforced=bool(invalid))
+    return SourceSetting("server", name, location, changes, losses=tuple(server.losses), is_unenforced=bool(invalid))

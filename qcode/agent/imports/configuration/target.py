@@ -17,8 +17,8 @@ from qcode.agent.imports.configuration.findings import (
     AddRule,
     AddServer,
     Change,
-    ForeignSetting,
     SetMode,
+    SourceSetting,
     WriteFile,
     shown_path,
 )
@@ -42,7 +42,7 @@ Status: TypeAlias = Literal["new", "same", "taken", "lost", "read"]
 class PlannedSetting:
     """A finding, and whether it is written."""
 
-    setting: ForeignSetting
+    setting: SourceSetting
     status: Status
     why: str
     """The reason if nothing is written, otherwise empty."""
@@ -62,7 +62,7 @@ class Target:
         parse_toml(self._text, config_file)
         self._files: dict[Path, str] = {}
 
-    def plan(self, setting: ForeignSetting, *, is_project: bool) -> PlannedSetting:
+    def plan(self, setting: SourceSetting, *, is_project: bool) -> PlannedSetting:
         """Add the changes of a finding to the plan, if they overwrite nothing."""
         if not setting.changes:
             return PlannedSetting(setting, "read" if setting.is_read else "lost", setting.why, is_project)
