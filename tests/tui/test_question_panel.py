@@ -599,6 +599,20 @@ def test_small_screen_shows_the_subject_the_choices_and_the_status(size: tuple[i
     drive(test, _script(approval), size=size)
 
 
+def test_long_path_in_the_title_is_wrapped_after_a_slash() -> None:
+    path = "packages/frontend/components/checkout/cart_total.py"
+    long = replace(COMMAND, question=f"Edit {path}?", detail=REWRITTEN, kind="edit")
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        rows = [row.strip("▌ ") for row in run.screen.split("\n")]
+        at = rows.index("Edit packages/frontend/components/")
+        assert rows[at + 1].startswith("checkout/cart_total.py  +")
+        await _stop(run)
+
+    drive(test, _script(long), size=(40, 24))
+
+
 def test_reason_for_asking_that_is_cut_ends_in_an_ellipsis_and_is_whole_in_the_pager() -> None:
     async def test(run: Running) -> None:
         await _until_asked(run)

@@ -7,6 +7,7 @@ detail, so everything can be read at any size.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import field, replace
 from typing import TYPE_CHECKING
@@ -117,7 +118,7 @@ def arrange(
     `is_low`: only the current choice may have several rows. `kept_rows` rows stay free for the transcript if the
     question does not need them.
     """
-    title = wrap(text.title, width)
+    title = wrap_title(text, width)
     notes = [row for note in text.notes_with_key for row in wrap(note, width)]
     arrangements: tuple[_Arrangement, ...] = _ARRANGEMENTS[1:] if is_low else _ARRANGEMENTS
     if text.is_warning:
@@ -178,6 +179,23 @@ def title_spans(
     if hint and Line((*spans, hint_span)).width <= width:
         spans.append(hint_span)
     return tuple(spans)
+
+
+def wrap_title(text: QuestionText, width: int) -> list[Line]:
+    """Wrap the title. A path at the end of its first span is wrapped after a slash, if each of its names fits."""
+    rows = wrap(text.title, width)
+    (question, style), *others = text.title
+    verb, _, path = question.partition(" ")
+    names = re.findall(r"[^/]*/|[^/]+", path)
+    if len(rows) == 1 or not text.ends_with_name or any(cell_len(name) > width for name in names):
+        return rows
+    texts = [f"{verb} "]
+    for name in names:
+        if cell_len(texts[-1] + name) > width:
+            texts.append("")
+        texts[-1] += name
+    last_row = wrap([(texts.pop(), style), *others], width)
+    return [*(Line(((row.rstrip(), style),)) for row in texts), *last_row]
 
 
 def _title_with_name(title: Sequence[Span], width: int) -> Line:

@@ -24,6 +24,7 @@ from qcode.tui.panels.question_layout import (
     choice_rows,
     hidden_text,
     title_with_mark,
+    wrap_title,
 )
 from qcode.tui.prompt.editing import EditingArea
 from qcode.tui.prompt.labels import Pastes, clean_paste
@@ -91,7 +92,7 @@ class QuestionView(Vertical):
     def all_rows(self, width: int) -> list[Line]:
         """Return the rows for a pager: a title of several rows, the detail, all notes, and truncated choices."""
         text = self._write_text(width)
-        title, notes = wrap(text.title, width), [row for note in text.notes for row in wrap(note, width)]
+        title, notes = wrap_title(text, width), [row for note in text.notes for row in wrap(note, width)]
         choices, _, is_cut = choice_rows(text.options, -1, width, wraps_current=False, wraps_others=False)
         if is_cut:
             choices, _, _ = choice_rows(text.options, -1, width)

@@ -73,7 +73,7 @@ _VERB_CELLS = max(map(len, VERBS.values()))
 
 
 _READ_TOOLS = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
-_PATH_TOOLS = frozenset({"read", "ls"})
+_PATH_TOOLS = frozenset({"read", "ls", "edit", "multi_edit", "notebook_edit", "write"})
 """The argument of these tools is a path, of which the end tells more than the beginning."""
 _HEAD, _TAIL = 3, 5
 """The number of lines of output at its start and end that a folded card shows."""
@@ -401,9 +401,16 @@ class Card(Foldable):
             spans.append((f" {self._argument}", style_of("card-argument")))
         rows = wrap(spans, max(1, width - 2))
         if not self.is_unfolded and len(rows) > _ARGUMENT_ROWS:
+            if self._crop_argument is shorten_start:
+                path = shorten_start(self._argument, max(1, width - 2))
+                rows = wrap([spans[0], (f" {path}", style_of("card-argument"))], max(1, width - 2))
+                return self._with_status(prefix(rows[:_ARGUMENT_ROWS], icon, _INDENT), width)
             rows = rows[:_ARGUMENT_ROWS]
             rows[-1] = _crop_for_ellipsis(rows[-1], max(1, width - 2))
-        lines = prefix(rows, icon, _INDENT)
+        return self._with_status(prefix(rows, icon, _INDENT), width)
+
+    def _with_status(self, lines: list[Line], width: int) -> list[Line]:
+        """Return the title with the status on its row if it fits, otherwise below."""
         status = self._status()
         if not status:
             return lines

@@ -227,6 +227,14 @@ def test_output_colors_continue_across_rows_and_other_sequences_are_removed() ->
     assert "FAILED a" in card.source()
 
 
+def test_narrow_card_of_an_edit_keeps_the_name_of_the_file() -> None:
+    path = "packages/frontend/components/checkout/very/deep/folder/structure/cart_total.py"
+    card = Card("write", path, Clock())
+    card.change(CardUpdate(state="declined"))
+    assert rows(card, 36) == ["✗ Write", "  …/folder/structure/cart_total.py", "  declined"]
+    assert path in "".join(row.strip() for row in rows(card, 60))
+
+
 def test_narrow_card_keeps_the_name_of_the_file() -> None:
     card = Card("read", "src/shop/checkout/api/cart.py", Clock())
     card.change(CardUpdate(state="done", summary="120 lines"))
