@@ -79,6 +79,23 @@ def test_history_search_follows_the_typed_text(tmp_path: Path) -> None:
     drive(test, history_file=path)
 
 
+@pytest.mark.parametrize("is_vim", [False, True])
+def test_undo_after_a_history_search_restores_the_draft_in_one_step(tmp_path: Path, is_vim: bool) -> None:
+    path = history_of(tmp_path / "h", "one two", "one", "two")
+
+    async def test(run: Running) -> None:
+        prompt = run.app.widgets.prompt
+        await run.type("draft")
+        prompt.use_vim(is_vim)
+        for key in ("escape", "enter"):
+            await run.pilot.press("ctrl+r", *"one", "ctrl+r", *" tw", key)
+            assert prompt.text == ("draft" if key == "escape" else "one two")
+        prompt.action_undo()
+        assert prompt.text == "draft"
+
+    drive(test, history_file=path)
+
+
 def test_ctrl_c_cancels_the_search_and_a_cursor_key_accepts_the_match(tmp_path: Path) -> None:
     path = history_of(tmp_path / "h", "one two")
 

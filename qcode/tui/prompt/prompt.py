@@ -553,32 +553,36 @@ class Prompt(EditingArea):
         """End the search and show the text before it, or its match if `keeps_match`; return whether there was one."""
         if not self._search.is_open:
             return False
-        match = self._search.match
         self._search.close()
-        if not keeps_match or match is None:
-            self._set_text(self._search.draft)
+        if not keeps_match:
+            self._drop_shown_match()
         self._dismissed_text = self.text
         return True
 
     def _search_key(self, event: events.Key) -> bool:
-        """Handle a key of the search. Any other key ends the search and returns False: the prompt handles it."""
-        words = self._search.words
-        if event.key in ("enter", "tab"):
-            self.leave_search(keeps_match=True)
-        elif event.key in ("up", "down", "ctrl+s"):
+        """Handle a key of the search. Any other key ends it and, except Enter and Tab, is for the prompt: False."""
+        if event.key in ("up", "down", "ctrl+s"):
             self._search.move(1 if event.key == "up" else -1)
             self._show_match()
         elif event.key in ("backspace", "ctrl+h") or event.is_printable:
-            words = words + (event.character or "") if event.is_printable else words[:-1]
+            typed = self._search.words
+            words = typed + (event.character or "") if event.is_printable else typed[:-1]
             self._search.set_matches(words, self.prompt_history.matches(words) if words else ())
             self._show_match()
         else:
             self.leave_search(keeps_match=True)
-            return False
+            return event.key in ("enter", "tab")
         return True
 
     def _show_match(self) -> None:
-        self._set_text(self._search.match if self._search.match is not None else self._search.draft)
+        """Show the match in place of the one before it, so that undo goes back to the draft in one step."""
+        self._drop_shown_match()
+        if self._search.match is not None:
+            self._set_text(self._search.match)
+
+    def _drop_shown_match(self) -> None:
+        if self.text != self._search.draft:
+            self.undo()
 
     def _walk(self, text: str | None, *, is_older: bool) -> None:
         """Show an entry of the history. The cursor is on the line where the same key moves to the next entry."""
