@@ -379,6 +379,7 @@ class AppView:
         conversation, line = self._agent.conversation, self._widgets.status
         window = line.status.context_window if line.status.model == conversation.model else 0
         line.change(model=conversation.model, context_window=window, effort=shown_effort(conversation))
+        self._widgets.transcript.change_welcome(self._welcome_lines())
         if self._agent.conversation.model != self._first_model:
             self._widgets.status.forget_problem()
 

@@ -283,6 +283,23 @@ def test_clear_shows_the_current_model_after_a_switch() -> None:
     drive(test)
 
 
+def test_welcome_names_the_current_model_until_the_conversation_begins() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/model other/thing")
+        await run.until(lambda: "Model   other/thing\n" in run.text)
+        assert "demo/scripted" not in run.text
+        await run.send("hello")
+        await run.until_idle()
+        assert "qcode" in (header := run.text.split("\n")[0])
+        assert header.endswith("· other/thing")
+        await run.send("/model other/third")
+        await run.until(lambda: run.conversation.model == "other/third")
+        await run.pilot.pause()
+        assert run.text.split("\n")[0] == header
+
+    drive(test, ScriptedConversation(says("Hello.")))
+
+
 def test_clear_is_refused_while_a_turn_runs() -> None:
     gate = Gate()
     conversation = ScriptedConversation([gate, ended()])

@@ -105,6 +105,11 @@ class Content:
     def add_welcome(self, lines: Sequence[str]) -> None:
         self._add(WelcomeEntry(lines))
 
+    def change_welcome(self, lines: Sequence[str]) -> None:
+        """Show other welcome lines unless the conversation has begun."""
+        if self.entries and isinstance(self.entries[0], WelcomeEntry) and self.entries[0].change(lines):
+            self._mark_changed(0)
+
     def add_user(self, text: str) -> None:
         # The welcome collapses once, with the first prompt: a change at the top makes the positions of all entries
         # stale.

@@ -244,6 +244,15 @@ class WelcomeEntry(Entry):
     def source(self) -> str:
         return "\n".join(self._texts)
 
+    def change(self, lines: Sequence[str]) -> bool:
+        """Show other lines unless the conversation has begun; return whether this changed it."""
+        texts = [tidy(line) for line in lines]
+        if self._is_collapsed or texts == self._texts:
+            return False
+        self._texts = texts
+        self.touch()
+        return True
+
     def collapse(self) -> bool:
         """Show only the first two lines, joined, because the conversation has begun; return whether this changed it."""
         if self._is_collapsed:

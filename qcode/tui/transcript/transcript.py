@@ -344,6 +344,11 @@ class Transcript(CardChoosingPane):
         self.content.add_welcome(lines)
         self.schedule()
 
+    def change_welcome(self, lines: Sequence[str]) -> None:
+        """Show other welcome lines unless the conversation has begun."""
+        self.content.change_welcome(lines)
+        self.schedule()
+
     def add_user(self, text: str) -> None:
         """Add a prompt, as the user typed it."""
         self.content.add_user(text)
