@@ -149,14 +149,16 @@ def _size(is_terminal: bool) -> tuple[int, int] | None:
 def _folder(context: RunContext) -> Iterator[Finding]:
     yield Finding("root", str(context.root))
     status = TrustStore(context.paths.state_dir, context.folder).status_of(context.root)
-    if context.is_trusted:
+    if context.is_trusted and not status.is_trusted:
+        names = ", ".join(visible(change.name) for change in status.changes)
+        more = f"; not pinned, so qcode asks at the next start: {names}" if names else ""
+        yield Finding("trust", f"trusted for this run{more}", "ok")
+    elif context.is_trusted:
         yield Finding("trust", "trusted", "ok")
         yield from (Finding("pinned", name) for name in status.files)
     else:
-        why = why_restricted(status) or "not trusted; qcode asks before anything but reading"
-        yield Finding(
-            "trust", f"restricted: {why}", "attention", "to trust it: qcode trust accept, or /trust in the app"
-        )
+        why = why_restricted(status) or "restricted: not trusted; qcode asks before anything but reading"
+        yield Finding("trust", why, "attention", "to trust it: qcode trust accept, or /trust in the app")
     mode = context.settings.permissions.mode
     yield Finding("mode", mode_label(mode))
 

@@ -56,6 +56,25 @@ def test_doctor_reports_keys_files_and_limits(message: list[str], line: str) -> 
     assert line.split() in [item.split() for item in message]
 
 
+def test_doctor_names_files_that_are_trusted_for_this_run_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    work, skill = tmp_path / "work", tmp_path / "work" / ".qcode" / "skills" / "release" / "SKILL.md"
+    work.mkdir()
+    TrustStore(tmp_path / "home" / "state").remember(work)
+    skill.parent.mkdir(parents=True)
+    skill.write_text("---\nname: release\ndescription: Release it.\n---\nRelease it.\n")
+    monkeypatch.setenv("QCODE_HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(work)
+    name = ".qcode/skills/release/SKILL.md"
+    assert main(["doctor", "--trust"]) == 0
+    out = capfd.readouterr().out
+    assert f"trusted for this run; not pinned, so qcode asks at the next start: {name}" in out
+    assert not [line for line in out.splitlines() if line.split()[:1] == ["pinned"]]
+    assert main(["doctor"]) == 0
+    assert "! trust  files in this folder have changed since you trusted it" in capfd.readouterr().out
+
+
 def test_doctor_begins_with_a_state_folder_that_cannot_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
