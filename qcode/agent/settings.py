@@ -55,7 +55,10 @@ def outcome_text(setting: Setting, *, is_now: bool) -> str:
     if setting.overridden_by:
         unchanged = f"{setting.name} is still {setting.display}."
         return f"Saved, but {setting.overridden_by} takes precedence over your file: {unchanged}"
-    return f"{setting.name} = {setting.display}, {'now' if is_now else 'after a restart'}."
+    moment = "now" if is_now else "after a restart"
+    if setting.value is None:
+        return f"{setting.name} is no longer set; the default applies {moment}."
+    return f"{setting.name} = {setting.display}, {moment}."
 
 
 class SettingsService:

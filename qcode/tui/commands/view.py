@@ -39,7 +39,7 @@ def _theme_text(context: CommandContext, name: str) -> str:
     except ValueError:  # the configuration file is invalid
         settings = ()
     setting = next((setting for setting in settings if setting.name == "ui.theme"), None)
-    if setting is not None and setting.value and setting.value != name:
+    if setting is not None and setting.value not in (None, "", name) and not setting.origin.startswith("--"):
         source = setting.origin.rpartition("/")[2].partition(":")[0]  # of `/home/a/config.toml:3` the name of the file
         text += f", for this session; ui.theme ({source}) sets {setting.value} at the next start"
     return f"{text}."

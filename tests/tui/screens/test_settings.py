@@ -280,6 +280,23 @@ def test_description_keeps_the_name_of_the_setting_on_a_narrow_screen(file: Path
     play(test, configuring(file), "output.learn_first_cap", size=(40, 20))
 
 
+def test_removed_setting_is_reported_as_not_set(file: Path) -> None:
+    async def test(run: Running, screen: SettingsScreen) -> None:
+        await run.pilot.press("ctrl+x")
+        await run.pilot.pause()
+        assert about(screen) == "ui.bell is no longer set; the default applies now."
+
+    play(test, configuring(file), "ui.bell")
+
+
+def test_theme_of_a_flag_is_not_announced_for_the_next_start(file: Path) -> None:
+    async def test(run: Running) -> None:
+        await run.send("/theme light")
+        await run.until(lambda: "Theme: light." in run.text)
+
+    drive(test, settings=configuring(file, "--theme", "dark"))
+
+
 def test_theme_that_does_not_last_or_show_says_why(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text('ui.theme = "dark"\n', encoding="utf-8")
 
