@@ -97,6 +97,28 @@ def test_panel_opens_by_itself_and_collapses_at_the_end_of_the_turn() -> None:
     drive(test, conversation)
 
 
+def test_wrapped_item_aligns_with_its_text() -> None:
+    shown = Gate()
+    task = "write a test that fails, then change the parser until it passes"
+    conversation = ScriptedConversation([listed((task, "in_progress"), ("run tests", "pending")), shown, ended()])
+
+    async def test(run: Running) -> None:
+        await run.send("go")
+        await shown.reached.wait()
+        await run.pilot.pause()
+        rows = run.app.screen._compositor.render_strips()
+        top = run.app.widgets.todos.region.y
+        assert [strip.text.rstrip() for strip in rows[top + 1 : top + 4]] == [
+            "   ● write a test that fails, then",
+            "     change the parser until it passes",
+            "   ○ run tests",
+        ]
+        shown.open()
+        await run.until_idle()
+
+    drive(test, conversation, size=(40, 24))
+
+
 def test_dismissed_list_stays_hidden_until_reopened() -> None:
     first, second, again = Gate(), Gate(), Gate()
     script: Script = [listed(("a", "pending")), first, listed(("a", "in_progress")), second, ended()]

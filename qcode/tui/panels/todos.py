@@ -13,7 +13,8 @@ from textual import on
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.events import Click
-from textual.geometry import Region
+from textual.geometry import Region, Size
+from textual.widget import Widget
 from textual.widgets import Static
 
 from qcode.protocol.events import ToolFinished, TurnEnded, TurnEvent
@@ -43,7 +44,7 @@ class TodoPanel(Vertical):
         self._is_dismissed = False
         self.display = False
         self._line = Static(id="todo-line", markup=False)
-        self._rows = Static(id="todo-items", markup=False)
+        self._rows = _TodoRows(id="todo-items")
         self._scroll = VerticalScroll(self._rows, id="todo-scroll", can_focus=False)
 
     @property
@@ -108,9 +109,7 @@ class TodoPanel(Vertical):
         # With the summary line this is the panel's largest height, so the last item can be scrolled into view.
         self._scroll.styles.max_height = max(1, int(self.app.size.height * _SCREEN_SHARE) - 1)
         if self.is_open:
-            current = current_index(self.items)
-            rows = [_todo_row(item, is_current=index == current) for index, item in enumerate(self.items)]
-            self._rows.update(Content("\n").join(rows))
+            self._rows.show(self.items)
             self.call_after_refresh(self._keep_current_in_view)
 
     def _keep_current_in_view(self) -> None:
@@ -119,15 +118,40 @@ class TodoPanel(Vertical):
         width = self._rows.size.width
         if current is None or not self.is_open or width <= 0:
             return
-        heights = [len(_todo_row(item, is_current=False).wrap(width)) for item in self.items[: current + 1]]
+        heights = [len(rows) for rows in self._rows.rows_of_items(width)[: current + 1]]
         region = Region(0, sum(heights[:-1]), width, heights[-1])
         self._scroll.scroll_to_region(region, animate=False, force=True)
 
 
-def _todo_row(item: TodoItem, *, is_current: bool) -> Content:
+class _TodoRows(Widget):
+    """The items, each after its mark. A long item wraps, and its other rows align with its text."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id, markup=False)
+        self._items: tuple[TodoItem, ...] = ()
+
+    def show(self, items: tuple[TodoItem, ...]) -> None:
+        self._items = items
+        self.refresh(layout=True)
+
+    def rows_of_items(self, width: int) -> list[list[Content]]:
+        """Return the rows of each item for `width` cells."""
+        current = current_index(self._items)
+        return [_todo_rows(item, width, is_current=index == current) for index, item in enumerate(self._items)]
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return sum(map(len, self.rows_of_items(width)))
+
+    def render(self) -> Content:
+        return Content("\n").join(row for rows in self.rows_of_items(self.content_size.width) for row in rows)
+
+
+def _todo_rows(item: TodoItem, width: int, *, is_current: bool) -> list[Content]:
     style = "$muted" if item.state == "done" else "bold" if is_current else ""
-    mark = "$text-success" if item.state == "done" else "$text-accent" if is_current else "$muted"
-    return Content.assemble((f"{_MARKS[item.state]} ", mark), (one_line(item.task), style))
+    mark_style = "$text-success" if item.state == "done" else "$text-accent" if is_current else "$muted"
+    mark = f"{_MARKS[item.state]} "
+    first, *others = Content.styled(one_line(item.task), style).wrap(max(1, width - len(mark)))
+    return [Content.assemble((mark, mark_style), first), *(Content(" " * len(mark)) + row for row in others)]
 
 
 TODO_TOOL = Todo.spec.name
