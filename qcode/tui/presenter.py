@@ -296,7 +296,7 @@ class Presenter:
 
     def _show_call_progress(self, event: ToolCallProgress) -> None:
         self._has_shown_content = True
-        size = f"{tokens_text(event.size)} characters"
+        size = f"{tokens_text(event.size)} characters" if event.size else ""
         if event.call_id not in self._open_cards:
             self._transcript.add_card(event.call_id, one_line(event.name, 60), "")
             self._open_cards[event.call_id] = None

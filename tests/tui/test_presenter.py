@@ -245,6 +245,12 @@ def test_call_has_one_card_from_its_first_character_to_its_result() -> None:
     assert record.calls[-1] == ("update", "c1", {"summary": "1 line"})
 
 
+def test_card_of_a_call_shows_its_size_from_the_first_argument_on() -> None:
+    record = present(ToolCallProgress(1, "c1", "shell", 0), ToolCallProgress(1, "c1", "shell", 1_200))
+    sizes = [entry[2].get("argument") for entry in record.of("update")]
+    assert sizes == ["", "1.2k characters"]
+
+
 def test_unstreamed_output_comes_with_the_result_and_a_diff_replaces_it() -> None:
     shell = call()
     record = present(ToolStarted(shell), ToolFinished(shell, ToolOutcome("all of it", is_error=True), "failed"))
