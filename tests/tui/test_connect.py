@@ -145,6 +145,17 @@ def test_provider_that_takes_no_key_shows_no_field() -> None:
     drive(test, connect=ScriptedKeysService())
 
 
+def test_key_step_of_a_server_without_a_key_does_not_ask_for_one() -> None:
+    async def test(run: Running) -> None:
+        await run.send("/connect ollama")
+        await at(run, "key")
+        words = " ".join(painted(run).split())
+        assert "Needs no key. Enter without a key uses it. If your server requires a key, paste it" in words
+        assert "Paste your API key" not in words
+
+    drive(test, connect=ScriptedKeysService())
+
+
 def test_key_for_the_provider_in_use_keeps_its_model() -> None:
     conversation = ScriptedConversation(model="anthropic/chosen")
 

@@ -128,6 +128,8 @@ class ProviderChoice:
     """False: the provider finds its credential without a key, such as Amazon Bedrock."""
     is_ready: bool = False
     """The provider works without entering a key."""
+    is_keyless: bool = False
+    """No key is set or stored, and none is needed, such as for a local server."""
     title: str = ""
     """The name for display."""
     hint: str = ""
@@ -526,7 +528,7 @@ class KeysService:
         if source:
             return ProviderChoice(spec.name, source_text(source), is_ready=True)
         if not needs_key(spec, settings, keys.env):
-            return ProviderChoice(spec.name, "needs no key", is_ready=True)
+            return ProviderChoice(spec.name, "needs no key", is_ready=True, is_keyless=True)
         return ProviderChoice(spec.name)
 
 

@@ -246,12 +246,15 @@ class ConnectScreen(Screen[ConnectResult]):
     def _choose_provider(self, name: str) -> None:
         self._choice = choice = self._choices[name]
         text = f"{capitalized(choice.state)}. " if choice.state else ""
-        if choice.takes_key:
+        if not choice.takes_key:
+            text += "Enter uses it."
+        elif choice.is_keyless:
+            text += "Enter without a key uses it. If your server requires a key, paste it (it stays hidden)."
+        else:
             if choice.key_page and not choice.is_ready:
                 text += f"Create a key at {choice.key_page}\n"
             text += "Paste your API key (it stays hidden). qcode checks it with one small request, then stores it."
-        if choice.is_ready:
-            text += " Enter without a key uses the current one." if choice.takes_key else "Enter uses it."
+            text += " Enter without a key uses the current one." if choice.is_ready else ""
         field = self.query_one("#connect-key", KeyField)
         field.value = ""
         self._show("key", text, None)
