@@ -90,7 +90,7 @@ def test_usage_of_an_aside_is_counted(tmp_path: Path) -> None:
     assert it.conversation.usage() == (used,)
 
 
-def test_usage_of_asides_is_the_same_after_a_resume(tmp_path: Path) -> None:
+def test_usage_of_side_questions_is_the_same_after_a_resume(tmp_path: Path) -> None:
     hang = Hang()
     it = talk(
         tmp_path,
@@ -129,7 +129,7 @@ def test_usage_of_asides_is_the_same_after_a_resume(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("end", ["failed", "cancelled"])
-def test_usage_of_an_unanswered_aside_is_the_same_after_a_resume(end: str, tmp_path: Path) -> None:
+def test_usage_of_an_unanswered_side_question_is_the_same_after_a_resume(end: str, tmp_path: Path) -> None:
     hang = Hang()
     steps = fails(ErrorKind.AUTH) if end == "failed" else (*begun("I th"), hang)
     it = talk(tmp_path, text_reply("Hello."), steps, model=PRICED)

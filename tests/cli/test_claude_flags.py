@@ -83,7 +83,7 @@ def test_presets_leave_the_prompt_and_all_tools(home: dict[str, str]) -> None:
     assert (context.settings.permissions.mode, options.never_asks, options.resume) == ("default", True, "2026-abc")
 
 
-def test_mode_that_never_asks_denies_what_would_ask(home: dict[str, str]) -> None:
+def test_mode_that_never_asks_denies_calls_that_would_ask(home: dict[str, str]) -> None:
     policy = policy_of(read(home, "--permission-mode", "dontAsk", "--trust", "--allowedTools", "Bash(make:*)"))
     assert policy.judge_command("rm x").verdict == "deny"
     assert policy.judge_command("make x").verdict == "allow"

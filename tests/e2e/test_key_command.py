@@ -32,7 +32,7 @@ def test_key_of_a_command_is_sent_and_shown_nowhere(cli: CliRunner, tmp_path: Pa
     assert CANARY not in log.read_text()
 
 
-def test_failed_command_is_the_only_line(cli: CliRunner) -> None:
+def test_failed_key_command_is_reported_in_one_line(cli: CliRunner) -> None:
     with FakeServer("openai", []) as server:
         done = ask(cli, server, '["sh", "-c", "echo locked >&2; exit 2"]')
     assert (done.code, done.out) == (41, "")

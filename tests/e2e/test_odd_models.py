@@ -65,7 +65,7 @@ def test_error_404_names_the_requested_model_and_the_nearest(body: str | None, c
     assert "the nearest: openai/text-model" in done.err
 
 
-def test_exceeded_limit_of_the_prompt_is_the_reported_failure(cli: CliRunner) -> None:
+def test_exceeded_limit_of_the_prompt_is_reported(cli: CliRunner) -> None:
     script = [Turn(calls=[Call("ls", "{}")], usage=Usage(input=10, output=5))]
     with FakeServer("openai", script) as server:
         done = cli.ask(server, "-p", "go", "-o", "json", "--max-turns", "1")

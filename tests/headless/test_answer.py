@@ -37,7 +37,7 @@ def test_reply_resumed_after_a_pause_is_one_answer() -> None:
     assert answer(finished("one, ", StopReason.PAUSED), StepStarted(2), finished("two")) == "one, two"
 
 
-def test_longer_attempt_is_the_answer() -> None:
+def test_answer_is_the_longer_attempt() -> None:
     over = Retry(False, "max_tokens", 1, 64_000)
     assert answer(TextDelta(0, "long text"), over, TextDelta(0, "short")) == "long text"
 

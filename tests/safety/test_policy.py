@@ -218,7 +218,7 @@ def test_command_that_reads_a_file_of_a_deny_rule_asks_and_says_whom_the_rule_de
     assert policy.judge_file("src/a.py", "read").reason == "the rule read(src/**) denies it"
 
 
-def test_denied_output_says_that_the_run_denies_what_would_ask(repo: Path) -> None:
+def test_denied_result_says_that_the_run_denies_calls_that_would_ask(repo: Path) -> None:
     verdict = replace(_policy(repo), never_asks=True).judge_command("ls > docs/a")
     assert verdict.reason == "it writes to docs/a, and this run denies everything that would ask"
     restricted = _policy(repo, is_trusted=False).judge_command("ls > docs/a")

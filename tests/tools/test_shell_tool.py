@@ -77,9 +77,7 @@ def test_secrets_in_the_environment_are_not_inherited(runner: ToolRunner) -> Non
         (120, "/bin/true; echo $COLUMNS ${LINES-unset}", "120 unset"),
     ],
 )
-def test_command_is_told_the_width_of_its_output(
-    columns: int | None, command: str, told: str, runner: ToolRunner
-) -> None:
+def test_command_gets_the_width_of_its_output(columns: int | None, command: str, told: str, runner: ToolRunner) -> None:
     runner.environment, runner.columns = {"PATH": "/usr/bin:/bin"}, columns
     assert runner.run("shell", command=command).content.split("\n")[-2] == told
 

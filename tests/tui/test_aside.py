@@ -118,7 +118,7 @@ def test_second_aside_replaces_the_first(tmp_path: Path) -> None:
     drive(tmp_path, test, (*begun("First"), hang), text_reply("Second."))
 
 
-def test_added_aside_goes_with_the_next_message(tmp_path: Path) -> None:
+def test_added_aside_is_sent_with_the_next_message(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         await run.send("/btw which?")
         await run.until(lambda: "Ctrl+S" in run.screen)

@@ -132,7 +132,7 @@ def test_background_key_makes_a_job_of_the_users_own_command(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("width", [100, 72])
-def test_commands_are_told_the_width_of_the_output_in_a_card(width: int, tmp_path: Path) -> None:
+def test_command_gets_the_width_of_its_card(width: int, tmp_path: Path) -> None:
     line = 'printf "%0${COLUMNS}d\\n" 0'
     begin_job = call_reply("shell", {"command": f"{line}; read line < pipe", "background": True})
 

@@ -79,7 +79,7 @@ def test_image_of_a_line_that_takes_none_stays_in_the_prompt_and_the_reason_is_s
     drive(test, read_picture=read)
 
 
-def test_image_of_a_command_that_sends_a_prompt_goes_with_it() -> None:
+def test_image_is_sent_with_the_prompt_of_a_command() -> None:
     conversation = ScriptedConversation()
 
     async def test(run: Running) -> None:

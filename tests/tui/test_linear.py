@@ -260,7 +260,7 @@ def test_call_can_be_edited_before_it_runs(tmp_path: Path, monkeypatch: pytest.M
     assert any(line.endswith("; the call is unchanged") for line in lines)
 
 
-def test_invalid_answer_says_what_is_valid() -> None:
+def test_invalid_answer_is_answered_with_the_valid_choices() -> None:
     script: Script = [ApprovalRequested(ToolApproval(call(), "Run?", "ls")), UntilAnswered("c1"), ended()]
     conversation = ScriptedConversation(script)
     lines = talk(conversation, "go", "d", "", "1")

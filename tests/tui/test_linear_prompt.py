@@ -32,7 +32,7 @@ def test_shell_command_is_run_printed_and_kept() -> None:
 
 
 @pytest.mark.parametrize(("width", "columns"), [(90, "88"), (0, "unset")])
-def test_shell_command_is_told_the_width_of_the_terminal_without_the_indent(
+def test_shell_command_gets_the_width_of_the_terminal_without_the_indent(
     width: int, columns: str, tmp_path: Path
 ) -> None:
     toolbox = Toolbox(tmp_path, (), Tools(), {"PATH": "/usr/bin:/bin"})

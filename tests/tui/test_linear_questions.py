@@ -75,7 +75,7 @@ def test_choice_is_taken_by_number_text_beginning_or_own_words(typed: str, answe
     assert answers(question("the attic", "the cellar"), typed)[0] == [Answer(answer)]
 
 
-def test_ambiguous_beginning_and_unknown_number_are_told_and_asked_again() -> None:
+def test_ambiguous_answer_and_unknown_number_are_rejected_and_asked_again() -> None:
     decisions, output = answers(question("the attic", "the cellar"), "the", "7", "1")
     assert decisions == [Answer("the attic")]
     assert "“the” begins 2 choices. Type 1 to 3, or a letter: t." in output

@@ -465,7 +465,7 @@ def test_summary_leaves_out_what_the_argument_or_the_todo_panel_says() -> None:
     assert summary_of(call("todo", items % "done"), "1 of 1 done", "done") == ["1 of 1 done"]
 
 
-def test_cancelled_call_is_told_once_and_the_next_call_is_announced() -> None:
+def test_cancelled_call_is_reported_once_and_the_next_call_is_announced() -> None:
     calls = [call("edit", "{}", "c1"), call("shell", "{}", "c2")]
     cancelled = ToolFinished(
         calls[0], ToolOutcome("Cancelled by the user; it was not run.", is_error=True), "cancelled"

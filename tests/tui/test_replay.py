@@ -310,7 +310,7 @@ def test_unfinished_turn_and_resume_point_are_marked(tmp_path: Path) -> None:
     talked.conversation.release()
 
 
-def test_mark_of_a_turn_that_a_crash_interrupted_comes_back_at_every_resume(tmp_path: Path) -> None:
+def test_mark_of_a_turn_interrupted_by_a_crash_is_shown_at_every_resume(tmp_path: Path) -> None:
     talked, _ = play(tmp_path, [text_reply("Hello.")], "hi")
     session_id = talked.conversation.session_id
     talked.conversation.session.append(user("and then"))
@@ -323,7 +323,7 @@ def test_mark_of_a_turn_that_a_crash_interrupted_comes_back_at_every_resume(tmp_
     again.conversation.release()
 
 
-def test_mark_of_a_reply_that_a_crash_interrupted_comes_back_at_every_resume(tmp_path: Path) -> None:
+def test_mark_of_a_reply_interrupted_by_a_crash_is_shown_at_every_resume(tmp_path: Path) -> None:
     talked, _ = play(tmp_path, [text_reply("Hello.")], "hi")
     session = talked.conversation.session
     session.append(user("and then"))

@@ -182,7 +182,7 @@ def test_prompt_waits_for_the_shell_command_and_goes_with_its_output() -> None:
 
 
 @pytest.mark.parametrize("key", ["up", "escape"])
-def test_prompt_that_waits_for_a_shell_command_comes_back(key: str) -> None:
+def test_prompt_that_waits_for_a_shell_command_can_be_taken_back(key: str) -> None:
     shell, conversation = GatedShell(), ScriptedConversation()
 
     async def test(run: Running) -> None:

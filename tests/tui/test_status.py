@@ -167,7 +167,7 @@ def test_long_activity_loses_whole_parts_before_words() -> None:
     ]
 
 
-def test_wait_loses_a_reason_of_which_too_little_would_be_left() -> None:
+def test_reason_of_a_wait_is_hidden_if_too_little_of_it_fits() -> None:
     waiting = Activity("rate limited by the provider", 100.0, 105.0)
     assert render_status(Status(activity=waiting), 40, 102.2).plain.rstrip() == "ask  ⠧ retry 1 in 3 s · Esc"
 
@@ -339,7 +339,7 @@ def test_known_problem_leaves_before_the_words_of_the_interrupt_key_while_a_turn
     assert "no key set" in render_status(replace(working, activity=None), 30, 5.0).plain
 
 
-def test_mode_is_not_shown_before_a_resumed_session_has_told_it() -> None:
+def test_mode_is_hidden_until_the_resumed_session_is_loaded() -> None:
     opening = Status(model="demo/demo", mode="default", is_opening=True)
     assert "ask" not in render_status(opening, 80, 0.0).plain
     assert render_status(replace(opening, is_opening=False), 80, 0.0).plain.startswith("ask")
@@ -420,7 +420,7 @@ def test_missing_provider_is_shown_while_the_demo_model_answers() -> None:
     drive(test, ScriptedConversation([*says("hi"), ended()]), model=None)
 
 
-def test_restricted_folder_is_told_by_the_first_paint_once_and_after_an_undo() -> None:
+def test_first_paint_reports_a_restricted_folder_once_and_again_after_an_undo() -> None:
     trusted: list[bool] = []
 
     async def test(run: Running) -> None:

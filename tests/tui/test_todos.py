@@ -50,7 +50,7 @@ def test_summary_of_the_list_names_the_current_item() -> None:
     assert todo_summary((TodoItem("a", "done"),)) == "1/1 · all done"
 
 
-def test_last_successful_call_is_the_list() -> None:
+def test_todo_list_comes_from_the_last_successful_call() -> None:
     newer = (*stored(todo(("a", "pending"))), *stored(todo(("b", "pending"), call_id="t2"), is_error=True))
     assert [item.task for item in todos_in(newer)] == ["a"]
     assert todos_in(stored(ToolCall("t1", "todo", '{"items": "none"}'))) == ()

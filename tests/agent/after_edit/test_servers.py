@@ -96,7 +96,7 @@ def test_requests_of_a_language_server_are_answered_and_change_nothing(tmp_path:
     assert f'"uri": "{editing.work.as_uri()}"' in answers
 
 
-def test_slow_result_comes_with_the_next_result_and_names_its_file(
+def test_slow_check_is_reported_with_the_next_result_and_names_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "WAIT_S", 0.01)
@@ -120,7 +120,7 @@ def test_slow_result_comes_with_the_next_result_and_names_its_file(
     )
 
 
-def test_slow_result_comes_with_the_result_of_any_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_check_is_reported_with_the_result_of_any_call(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(session, "WAIT_S", 0.01)
     editing = Editing(tmp_path, write("warning: slow\n"), READ, DONE, server=fake_server(f"waits={tmp_path}/go"))
 

@@ -120,7 +120,7 @@ def test_home_folder_is_expanded_as_in_the_tools(monkeypatch: pytest.MonkeyPatch
     assert claude_input("read", {"path": "~other/x"}, FOLDER) == {"file_path": "/work/repo/~other/x"}
 
 
-def test_task_is_the_agent_tool() -> None:
+def test_task_of_claude_code_means_the_agent_tool() -> None:
     assert qcode_name("Task") == qcode_name("Agent") == "agent"
     assert claude_names("agent") == ("Agent", "Task", "agent")
 

@@ -280,7 +280,7 @@ def test_failing_hook_asks(tmp_path: Path) -> None:
     assert (ended.hook, ended.decision, ended.failure) == ("PreToolUse", "ask", "RuntimeError: broken")
 
 
-def test_permission_request_decides_only_what_would_ask(tmp_path: Path) -> None:
+def test_permission_request_hook_decides_only_about_calls_that_would_ask(tmp_path: Path) -> None:
     answer = {"hookSpecificOutput": {"decision": {"behavior": "allow"}}}
     played = play(tmp_path, [[READ], [WRITE], "ok"], {"PermissionRequest": answer}, may_allow=True)
     assert [result.state for result in played.results] == ["done", "done"]

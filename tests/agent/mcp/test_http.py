@@ -138,7 +138,7 @@ def test_fault_of_http_is_named_and_the_connection_stays(fault: str, says: str, 
 
 
 @pytest.mark.parametrize(("fault", "says"), _FAULTS)
-def test_fault_of_http_at_the_start_is_the_reason_of_the_failure(fault: str, says: str, folders: ServerFolders) -> None:
+def test_http_error_at_the_start_is_reported_as_the_reason(fault: str, says: str, folders: ServerFolders) -> None:
     async def body(server: FaultyToolServer) -> None:
         async with open_servers(folders.servers(at(server.url))) as servers:
             assert servers.statuses()[0].problem == says

@@ -267,7 +267,7 @@ def test_host_is_never_offered_the_patch_tool(tmp_path: Path) -> None:
     assert {"Edit", "Write"} <= set(init["tools"])
 
 
-def test_permission_prompts_none_denies_what_would_ask(tmp_path: Path) -> None:
+def test_permission_prompts_none_denies_calls_that_would_ask(tmp_path: Path) -> None:
     flags = (*PROMPTED, "--permission-prompts=none")
     with hosting(tmp_path, [Turn(calls=(shell("touch b.txt"),)), Turn(text="Then not.")], *flags) as host:
         host.greet()

@@ -360,7 +360,7 @@ def test_deny_rule_and_mode_of_an_answer_hold_for_the_session(tmp_path: Path) ->
     assert (tmp_path / "work" / "a.txt").read_text() == "two\n"
 
 
-def test_without_a_callback_or_in_dont_ask_mode_what_asks_is_denied(tmp_path: Path) -> None:
+def test_call_that_asks_is_denied_without_a_callback_or_in_dont_ask_mode(tmp_path: Path) -> None:
     script = [Turn(calls=(shell("touch b.txt"),)), Turn(text="Then not.")]
     with hosting(tmp_path, script * 2, *PROMPTED) as host:
         host.greet()
