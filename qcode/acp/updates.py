@@ -90,7 +90,7 @@ class TurnView:
         """White space at the start of the reply that was not sent yet."""
         self._has_text = False
         self._continuation = 0
-        """The number of the continuation that the next text begins, 0 if it begins none."""
+        """The number of the continuation that starts with the next text; 0 if none does."""
         self._compactions = 0
         self._is_compacting = False
         self._usage: UsageUpdated | None = None

@@ -119,7 +119,7 @@ class EditorWire:
             self._open_requests.pop(asked_id, None)
 
     async def wait_until_writable(self) -> None:
-        """Wait while the client is behind with reading."""
+        """Wait until the client has read most of the output."""
         await self._output_drained.wait()
 
     def end(self) -> None:
