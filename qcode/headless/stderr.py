@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterator
 from math import ceil
 from typing import BinaryIO
 
-from qcode.agent.call_titles import state_text
 from qcode.agent.outcomes import fallback_text, hook_ended_text, hook_text, limit_wait_text, restored_text, retry_text
 from qcode.protocol import events as ev
 from qcode.protocol.events import (
@@ -190,6 +189,8 @@ def verbose_message(event: TurnEvent) -> str:
             return hook_ended_text(event)
         case ev.ToolFinished():
             detail = event.outcome.summary
+            from qcode.agent.call_titles import state_text  # most runs need no text of a call
+
             state = state_text(event.call.name, event.state, detail)
             return f"{event.call.name}: {state}" + (f", {detail}" if detail not in ("", event.state, DECLINED) else "")
         case _:

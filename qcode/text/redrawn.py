@@ -6,7 +6,7 @@ import unicodedata
 
 from qcode.text.pattern import lazy_pattern
 
-_REDRAWS = lazy_pattern(r"\r+[^\r]|\x08|\x1b\[\d*[CDG]|\x1b\[[12]K")
+_REDRAWS = lazy_pattern(r"\r[^\r]|\x08|\x1b\[\d*[CDG]|\x1b\[[12]K")
 """Matches what moves the cursor back, or erases text before it."""
 _TOKEN = lazy_pattern(
     r"(?P<move>\r|\x08|\t|\x1b\[(?P<count>\d{0,4})(?P<command>[CDGK]))"
@@ -16,7 +16,7 @@ _TOKEN = lazy_pattern(
 _WITHOUT_CELL = ("Cc", "Cf", "Me", "Mn")
 """The categories of characters that join the character before them."""
 _TAB = 8
-_MAX_COLUMNS = 4_000
+_MAX_COLUMNS = 1_000
 """A cursor movement beyond this column is ignored, because it would only fill memory."""
 
 
@@ -96,7 +96,8 @@ def _moved(cells: list[tuple[str, int]], column: int, command: str, count: str, 
             column = max(1, number) - 1
         case _ if number == 0:
             del cells[column:]
+        case _ if number == 2 or column + 1 >= len(cells):
+            cells.clear()  # the next character fills the columns before it with spaces
         case _:
-            end = len(cells) if number == 2 else min(column + 1, len(cells))
-            cells[:end] = [(" ", -1)] * end
+            cells[: column + 1] = [(" ", -1)] * (column + 1)
     return min(column, _MAX_COLUMNS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pyte
 import pytest
 from hypothesis import given
@@ -55,3 +57,19 @@ def test_redrawn_line_is_the_row_of_a_terminal(pieces: list[str]) -> None:
     pyte.Stream(screen).feed(line)
     shown = "".join(char for char, _ in redrawn_cells(line))
     assert shown.rstrip() == screen.display[0].rstrip()
+
+
+@pytest.mark.parametrize("sequence", ["\r", "\rx", "\x1b[2K", "\x1b[1K", "\x1b[900Cx\r"])
+def test_line_redrawn_twice_as_often_takes_about_twice_as_long(sequence: str) -> None:
+    start = "a" * 100_000
+
+    def seconds(count: int) -> float:
+        line = start + sequence * count
+        times = []
+        for _ in range(3):
+            before = time.process_time()
+            redrawn(line)
+            times.append(time.process_time() - before)
+        return min(times)
+
+    assert seconds(8_000) < 10 * seconds(2_000) + 0.05

@@ -138,6 +138,8 @@ def select_model(name: str, settings: Settings, note: str, keys: Keys | None = N
 
 def _check_demo_model(model: str) -> None:
     """Raise `UsageError` for a model that the demo provider does not have. Other hosts decide about their models."""
+    if model == DEMO:
+        return  # known without loading the provider, which a start does not need yet
     from qcode.providers.demo.provider import DEMO_MODEL, DEMO_MODELS
 
     if model not in DEMO_MODELS:
