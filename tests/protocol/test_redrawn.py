@@ -60,11 +60,9 @@ def test_redrawn_line_is_the_row_of_a_terminal(pieces: list[str]) -> None:
 
 
 @pytest.mark.parametrize("sequence", ["\r", "\rx", "\x1b[2K", "\x1b[1K", "\x1b[900Cx\r"])
-def test_line_redrawn_twice_as_often_takes_about_twice_as_long(sequence: str) -> None:
-    start = "a" * 100_000
-
+def test_redrawn_line_takes_linear_time(sequence: str) -> None:
     def seconds(count: int) -> float:
-        line = start + sequence * count
+        line = "a" * (20 * count) + sequence * count
         times = []
         for _ in range(3):
             before = time.process_time()
@@ -72,4 +70,4 @@ def test_line_redrawn_twice_as_often_takes_about_twice_as_long(sequence: str) ->
             times.append(time.process_time() - before)
         return min(times)
 
-    assert seconds(8_000) < 10 * seconds(2_000) + 0.05
+    assert seconds(8_000) < 10 * seconds(2_000) + 0.02
