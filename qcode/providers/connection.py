@@ -13,6 +13,7 @@ from dataclasses import field
 from urllib.parse import urlsplit
 
 from qcode.protocol.errors import ErrorKind, ProviderError
+from qcode.text.clean import quoted
 from qcode.values import dataclass
 
 
@@ -135,7 +136,7 @@ def check_address(name: str, url: str) -> str:
         is_http = False
     if not is_http:
         hint = "it must start with http:// or https:// and have a valid host and port"
-        raise ProviderError(ErrorKind.BAD_REQUEST, f"invalid base URL for {name}: {url!r}; {hint}")
+        raise ProviderError(ErrorKind.BAD_REQUEST, f"invalid base URL for {name}: {quoted(url)}; {hint}")
     return url.strip().rstrip("/")
 
 

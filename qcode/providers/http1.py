@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from qcode.providers.sdk import run_in_thread
+from qcode.text.clean import quoted
 from qcode.text.pattern import lazy_pattern
 
 MAX_HEAD_BYTES = 256 * 1024
@@ -168,7 +169,7 @@ class Inflater:
     def __init__(self, name: str) -> None:
         name = name.strip().lower()
         if name not in ("", "identity", "gzip", "x-gzip", "deflate"):
-            raise ValueError(f"unexpected content encoding: {name[:40]!r}")
+            raise ValueError(f"unexpected content encoding: {quoted(name[:40])}")
         self._is_plain = name in ("", "identity")
         self._is_gzip = name.endswith("gzip")
         self._window = zlib.MAX_WBITS | 16 if self._is_gzip else zlib.MAX_WBITS

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.providers.connection import Connection, host_of
 from qcode.providers.errors import from_response, redact
+from qcode.text.clean import quoted
 from qcode.text.pattern import lazy_pattern
 
 if TYPE_CHECKING:
@@ -157,8 +158,8 @@ def response_error(connection: Connection, status: int, headers: Mapping[str, st
     if status in _REDIRECTS and location:
         return ProviderError(
             ErrorKind.BAD_RESPONSE,
-            f"{connection.name} moved: {connection.base_url} redirects to {host_of(location)!r}; if you trust that "
-            "address, set it as the base URL",
+            f"{connection.name} moved: {connection.base_url} redirects to {quoted(host_of(location))}; if you trust "
+            "that address, set it as the base URL",
             status=status,
         )
     return from_response(connection.origin, status, headers, content, now=datetime.now(UTC))
@@ -175,7 +176,7 @@ def _transport_error(connection: Connection, error: Exception) -> ProviderError:
     if isinstance(error, httpx2.TimeoutException):
         return ProviderError(ErrorKind.TIMEOUT, f"{connection.name} ({address}) did not answer in time")
     if isinstance(error, httpx2.UnsupportedProtocol | httpx2.InvalidURL):
-        return ProviderError(ErrorKind.BAD_REQUEST, f"invalid base URL for {connection.name}: {address!r}")
+        return ProviderError(ErrorKind.BAD_REQUEST, f"invalid base URL for {connection.name}: {quoted(address)}")
     if isinstance(error, httpx2.LocalProtocolError):
         # Its text may quote the header with the key.
         return header_error(connection)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from qcode.protocol.approvals import RuleConfig
 from qcode.safety.shell.ast import SimpleCommand, UnsupportedSyntax, Word
 from qcode.safety.verdict import Verdict
+from qcode.text.clean import quoted
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
@@ -123,7 +124,7 @@ def parse_rule(text: str) -> Rule:
     kind, bracket, enclosed = rule.partition("(")
     if kind not in KINDS:
         hint = "edit(...) covers every tool that changes files" if kind in ("write", "apply_patch") else _kinds_text()
-        raise _invalid_rule(text, 0, f"{kind!r} is not a kind of rule; {hint}")
+        raise _invalid_rule(text, 0, f"{quoted(kind)} is not a kind of rule; {hint}")
     if not bracket:
         return Rule(kind, "", rule)
     if not enclosed.endswith(")"):
@@ -165,7 +166,7 @@ def _check_body(text: str, kind: str, body: str, position: int) -> None:
         raise _invalid_rule(text, position, "server/tool or server/* is expected")
     if kind in ("edit", "read"):
         if body.startswith(("!", "#")):
-            raise _invalid_rule(text, position, f"a pattern cannot start with {body[0]!r}")
+            raise _invalid_rule(text, position, f"a pattern cannot start with {quoted(body[0])}")
         if ".." in body.split("/"):
             raise _invalid_rule(text, position + body.index(".."), "a pattern cannot contain '..'")
         try:
@@ -175,7 +176,7 @@ def _check_body(text: str, kind: str, body: str, position: int) -> None:
 
 
 def _invalid_rule(text: str, position: int, problem: str) -> ValueError:
-    return ValueError(f"invalid rule {text!r} at position {position + 1}: {problem}")
+    return ValueError(f"invalid rule {quoted(text)} at position {position + 1}: {problem}")
 
 
 def _kinds_text() -> str:
@@ -525,9 +526,9 @@ def rule_in_words(text: str) -> str:
         case "edit" if body:
             return f"edits of {body.removeprefix('./')}"
         case "shell" if body.endswith(" *"):
-            return f"any “{body.removesuffix(' *')} …”"
+            return f'any "{body.removesuffix(" *")} …"'
         case "shell" if body:
-            return f"exactly “{body}”"
+            return f'exactly "{body}"'
         case "fetch" if body:
             return f"fetches from {body}"
         case "mcp" if tool and tool != "*":

@@ -43,6 +43,14 @@ def visible(text: str) -> str:
     return f"{escaped[:-1]}\\x20" if escaped.endswith(" ") and not escaped.endswith(_TAB_SHOWN) else escaped
 
 
+def quoted(text: str) -> str:
+    """Return a name or a value in a message, with everything visible: `"x"`.
+
+    Straight double quotes are used for all that a user, a file or the model wrote.
+    """
+    return f'"{visible(text)}"'
+
+
 def visible_lines(text: str) -> str:
     """Return a text of several lines, such as a command: each line break is shown as `⏎` and a line break."""
     return visible(text).replace(LINE_BREAK, f"{LINE_BREAK}\n")

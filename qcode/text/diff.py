@@ -17,6 +17,7 @@ from difflib import Match, SequenceMatcher
 from itertools import accumulate
 from typing import Literal, TypeAlias, TypeVar
 
+from qcode.text.clean import quoted
 from qcode.text.fences import unfenced
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
@@ -381,7 +382,7 @@ def patch_sections(text: str) -> tuple[tuple[Section, str], ...]:
                 continue
             raise PatchError(
                 f"patch line {begin + 2}: expected '*** Add File: ', '*** Update File: ' or '*** Delete File: ' and a "
-                f"path, not {lines[begin][:80]!r}"
+                f"path, not {quoted(lines[begin][:80])}"
             )
         end = next((index for index in range(begin + 1, len(lines)) if _SECTION.fullmatch(lines[index])), len(lines))
         section = _section(header[1], header[2], lines[begin + 1 : end], begin + 3)
@@ -401,9 +402,9 @@ def _patch_body(text: str) -> list[str]:
         text = heredoc[3].strip()
     lines = text.split("\n")
     if lines[0].strip() != BEGIN:
-        raise PatchError(f"the patch must begin with the line '{BEGIN}'")
+        raise PatchError(f"the patch must begin with the line {quoted(BEGIN)}")
     if len(lines) < 2 or lines[-1].strip() != END:
-        raise PatchError(f"the patch must end with the line '{END}'; it may have been cut")
+        raise PatchError(f"the patch must end with the line {quoted(END)}; it may have been cut")
     return lines[1:-1]
 
 
@@ -446,7 +447,7 @@ def _hunks(body: Sequence[str], number: int) -> tuple[Hunk, ...]:
             _anchor(hunks[-1], line[2:].strip())
         elif line.rstrip() == _AT_END:
             if not hunks:
-                raise PatchError(f"patch line {number + index}: '{_AT_END}' without a hunk before it")
+                raise PatchError(f"patch line {number + index}: {quoted(_AT_END)} without a hunk before it")
             hunks[-1].is_at_end, is_open = True, False
         elif line.startswith("\\ No newline"):
             continue
@@ -478,7 +479,7 @@ def _add_line(hunk: Hunk, line: str, number: int) -> None:
     if sign not in ("", " ", "+", "-"):
         raise PatchError(
             f"patch line {number}: a line of a hunk must begin with a space (unchanged), - (removed) or + (added), not "
-            f"{line[:60]!r}"
+            f"{quoted(line[:60])}"
         )
     if sign != "+":
         hunk.old.append(text)

@@ -30,7 +30,7 @@ class DuplicateKeyError(ValueError):
     """An object has the same key twice, so its value depends on the parser."""
 
     def __init__(self, key: str) -> None:
-        super().__init__(f"the key {key!r} occurs twice in one object")
+        super().__init__(f"the key {json.dumps(key, ensure_ascii=False)} occurs twice in one object")
         self.key = key
 
 

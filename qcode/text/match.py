@@ -425,7 +425,7 @@ def nearest_list(names: Iterable[str]) -> str:
 
 
 def sentences(error: str, hint: str) -> str:
-    """Return an error and its hint, which may be empty, as sentences: `Unknown theme 'drak'. Did you mean dark?`."""
+    """Return an error and its hint, which may be empty, as sentences: `Unknown theme "drak". Did you mean dark?`."""
     from qcode.text.sentences import capitalized
 
     return f"{error}." + (f" {capitalized(hint)}" if hint else "")

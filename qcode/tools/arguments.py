@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 
 from qcode.protocol.tools import Refused, ToolSpec
+from qcode.text.clean import quoted
 from qcode.text.json import Json, JsonObject
 
 _TYPES: dict[str, tuple[type, ...]] = {
@@ -81,15 +82,17 @@ def _check_object(tool: str, prefix: str, arguments: JsonObject, schema: Mapping
         if not isinstance(item_schema, dict):
             from qcode.text.match import suggestion
 
-            hint = suggestion(name, properties, label="'{}'")
+            hint = suggestion(name, properties, label='"{}"')
             hint = hint and f"; {hint}"
-            raise Refused(f"{tool}: unknown argument {prefix + name!r}{hint} {_expected_text(required, properties)}")
+            raise Refused(
+                f"{tool}: unknown argument {quoted(prefix + name)}{hint} {_expected_text(required, properties)}"
+            )
         if value is None and name not in required:
             continue
         values[name] = _check_value(tool, prefix + name, value, item_schema)
     missing = [name for name in required if name not in values]
     if missing:
-        raise Refused(f"{tool}: missing argument {prefix + missing[0]!r} {_expected_text(required, properties)}")
+        raise Refused(f"{tool}: missing argument {quoted(prefix + missing[0])} {_expected_text(required, properties)}")
     return values
 
 
@@ -101,7 +104,7 @@ def _check_value(tool: str, name: str, value: Json, schema: JsonObject) -> Json:
         value = _decode_json(value)
     has_type = isinstance(value, _TYPES[kind]) and (kind == "boolean" or not isinstance(value, bool))
     if not has_type:
-        raise Refused(f"{tool}: argument {name!r} must be {_article(kind)}, not {_type_of(value)}")
+        raise Refused(f"{tool}: argument {quoted(name)} must be {_article(kind)}, not {_type_of(value)}")
     choices = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
         allowed = ", ".join(repr(choice) for choice in choices)
@@ -109,7 +112,7 @@ def _check_value(tool: str, name: str, value: Json, schema: JsonObject) -> Json:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         _check_range(tool, name, value, schema)
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):
-        raise Refused(f"{tool}: argument {name!r} contains half of a character (a lone surrogate); send it again")
+        raise Refused(f"{tool}: argument {quoted(name)} contains half of a character (a lone surrogate); send it again")
     if isinstance(value, list):
         return _check_items(tool, name, value, schema)
     if isinstance(value, dict):
@@ -120,17 +123,17 @@ def _check_value(tool: str, name: str, value: Json, schema: JsonObject) -> Json:
 def _check_range(tool: str, name: str, value: float, schema: JsonObject) -> None:
     low, high = schema.get("minimum"), schema.get("maximum")
     if isinstance(low, (int, float)) and value < low:
-        raise Refused(f"{tool}: argument {name!r} must be at least {low}, not {value}")
+        raise Refused(f"{tool}: argument {quoted(name)} must be at least {low}, not {value}")
     if isinstance(high, (int, float)) and value > high:
-        raise Refused(f"{tool}: argument {name!r} must be at most {high}, not {value}")
+        raise Refused(f"{tool}: argument {quoted(name)} must be at most {high}, not {value}")
 
 
 def _check_items(tool: str, name: str, values: list[Json], schema: JsonObject) -> Json:
     min_items, max_items = schema.get("minItems"), schema.get("maxItems")
     if isinstance(min_items, int) and len(values) < min_items:
-        raise Refused(f"{tool}: argument {name!r} must have at least {min_items} items, not {len(values)}")
+        raise Refused(f"{tool}: argument {quoted(name)} must have at least {min_items} items, not {len(values)}")
     if isinstance(max_items, int) and len(values) > max_items:
-        raise Refused(f"{tool}: argument {name!r} must have at most {max_items} items, not {len(values)}")
+        raise Refused(f"{tool}: argument {quoted(name)} must have at most {max_items} items, not {len(values)}")
     item_schema = schema.get("items")
     assert isinstance(item_schema, dict)
     return [_check_value(tool, f"{name}[{index}]", value, item_schema) for index, value in enumerate(values)]

@@ -14,6 +14,7 @@ from typing import Any
 from textual.color import Color, ColorParseError
 from textual.theme import Theme
 
+from qcode.text.clean import quoted
 from qcode.text.pattern import lazy_pattern
 
 COLORS: Mapping[str, str] = {
@@ -262,4 +263,4 @@ def _check_color(value: str, key: str) -> None:
     try:
         Color.parse(value)
     except ColorParseError as error:
-        raise _WrongKeyError(key, f"{key} = {value!r} is not a color; use #rrggbb.") from error
+        raise _WrongKeyError(key, f"{key} = {quoted(str(value))} is not a color; use #rrggbb.") from error

@@ -23,6 +23,7 @@ from qcode.protocol.approvals import ApprovalMode, Draft, TurnOptions
 from qcode.protocol.events import Level
 from qcode.protocol.messages import Text
 from qcode.protocol.usage import Usage
+from qcode.text.clean import quoted
 from qcode.text.match import unknown
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
@@ -417,7 +418,7 @@ class AppView:
             self.app.apply_theme(name)
             self._agent.settings.choices.keep_theme(name)
             return True
-        self.notify("warning", unknown(f"theme {name!r}", name, self.app.theme_names, "/theme lists them."))
+        self.notify("warning", unknown(f"theme {quoted(name)}", name, self.app.theme_names, "/theme lists them."))
         return False
 
     def show_trust(self) -> None:

@@ -107,7 +107,7 @@ def test_invalid_change_is_refused_without_showing_the_value(desk: Desk, key: st
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("permissions.allow", '["shell(ls"]', "permissions.allow: invalid rule 'shell(ls'"),
+        ("permissions.allow", '["shell(ls"]', 'permissions.allow: invalid rule "shell(ls"'),
         ("providers.lab.base_url", "http://lab", "providers.lab needs a type"),
         ('models."a/b".price.input', "1", "also needs output"),
     ],

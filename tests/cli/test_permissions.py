@@ -114,7 +114,7 @@ def test_permission_check_runs_no_file_of_the_folder(asked: Asked) -> None:
         (("list", "--jsonl"), "--jsonl only works with check"),
         (("check",), "a kind and one value"),
         (("check", "shell"), "a kind and one value"),
-        (("check", "run", "x"), "unknown kind 'run'"),
+        (("check", "run", "x"), 'unknown kind "run"'),
         (("check", "shell", "ls", "x"), "in quotes"),
         (("check", "shell", "ls", "--bogus"), "--bogus"),
         (("check", "shell", "ls", "--permission-mode", "x"), '"x" is not one of plan'),
@@ -189,8 +189,8 @@ def test_rules_are_listed_with_their_lines_and_those_of_the_folder(asked: Asked,
 @pytest.mark.parametrize(
     ("config", "place"),
     [
-        ('[permissions]\nallow = [\n  "read",\n  "shell(ls",\n]\n', ":4: permissions.allow: invalid rule 'shell(ls'"),
-        ('[permissions]\ndeny = ["nonsense"]\n', ":2: permissions.deny: invalid rule 'nonsense'"),
+        ('[permissions]\nallow = [\n  "read",\n  "shell(ls",\n]\n', ':4: permissions.allow: invalid rule "shell(ls"'),
+        ('[permissions]\ndeny = ["nonsense"]\n', ':2: permissions.deny: invalid rule "nonsense"'),
         (
             '[permissions]\nask = [{ rule = "shell(ls *)", examples = ["rm x"] }]\n',
             ":2: permissions.ask: the rule 'shell(ls *)' does not cover its example 'rm x'",
@@ -219,7 +219,7 @@ def test_invalid_rule_is_reported_with_file_and_line(
     ("settings", "code", "message"),
     [
         ('{\n "permissions": {\n  "allow": ["Read",\n   "Nope(x)"]}}', 0, ":4: allow Nope(x): Nope is not a tool"),
-        ('{\n "permissions": {"deny": [\n"shell(ls"]}}', 52, ":3: permissions.deny: invalid rule 'shell(ls'"),
+        ('{\n "permissions": {"deny": [\n"shell(ls"]}}', 52, ':3: permissions.deny: invalid rule "shell(ls"'),
         ('{\n "permissions": {"deny": [\n"Bash(* --help)"]}}', 52, ":3: deny Bash(* --help)"),
     ],
 )

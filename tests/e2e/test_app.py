@@ -344,7 +344,7 @@ def test_linear_mode_has_every_command_without_a_screen(cli: CliRunner) -> None:
         "hello": "built-in demo model",
         "/context": "Reply reserve",
         "/cost": r"API calls   1 \(1 reply\)",
-        "/rename a good name": "Session renamed to 'a good name'",
+        "/rename a good name": 'Session renamed to "a good name"',
         f"/export {exported.name}": r"Exported to\s",
         "/fork": "Forked to ",
         "/theme light": "/theme is not available in the linear mode",

@@ -132,7 +132,7 @@ def test_hunk_without_exactly_one_match_is_refused(runner: ToolRunner, lines: li
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("", "must begin with the line '*** Begin Patch'"),
+        ("", 'must begin with the line "*** Begin Patch"'),
         ("*** Begin Patch\n*** Update File: a.txt\n-one\n+two", "may have been cut"),
         (patch(), "names no file"),
         (patch("*** Update File: a.txt"), "has no hunk"),

@@ -204,7 +204,7 @@ def test_edits_may_be_a_json_string(runner: ToolRunner) -> None:
     assert target.read_text() == "1\n"
     assert "must be an array, not a string" in runner.run("multi_edit", path="a.txt", edits="one").content
     assert "at least 1" in runner.run("multi_edit", path="a.txt", edits=[]).content
-    assert "'edits[0].new_text'" in runner.run("multi_edit", path="a.txt", edits=[{"old_text": "x"}]).content
+    assert '"edits[0].new_text"' in runner.run("multi_edit", path="a.txt", edits=[{"old_text": "x"}]).content
 
 
 def test_missing_file_is_not_edited(runner: ToolRunner) -> None:

@@ -113,7 +113,7 @@ def test_pdf_text_is_read_by_pages(runner: ToolRunner) -> None:
     runner.add("a.pdf", document(*(f"This is page {number}" for number in range(1, 25))))
     content = runner.run("read", path="a.pdf").content
     assert content.startswith("[page 1]\nThis is page 1\n[page 2]\n")
-    assert content.endswith("[pages 1-20 of 24; continue with pages '21-24']")
+    assert content.endswith('[pages 1-20 of 24; continue with pages "21-24"]')
     outcome = runner.run("read", path="a.pdf", pages="3-4")
     assert outcome.content.count("This is page") == 2
     assert "[pages 3-4 of 24" in outcome.content
@@ -226,7 +226,7 @@ def test_cells_are_inserted_and_deleted(runner: ToolRunner) -> None:
     runner.run("notebook_edit", path="a.ipynb", cell="1", mode="delete")
     assert json.loads(target.read_text())["cells"] == cells[1:]
     assert (
-        "no cell 'nowhere'; it has 4 cells"
+        'no cell "nowhere"; it has 4 cells'
         in runner.run("notebook_edit", path="a.ipynb", cell="nowhere", source="x").content
     )
     assert "source is missing" in runner.run("notebook_edit", path="a.ipynb", cell="1").content

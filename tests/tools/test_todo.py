@@ -33,8 +33,8 @@ def test_inconsistent_list_is_returned_with_advice(runner: ToolRunner) -> None:
     [
         ([item("a", "started")], "'items[0].state' must be one of"),
         ([item(" ", "done")], "the task of an item is empty"),
-        (["a"], "'items[0]' must be an object"),
-        ([{"task": "a"}], "missing argument 'items[0].state'"),
+        (["a"], '"items[0]" must be an object'),
+        ([{"task": "a"}], 'missing argument "items[0].state"'),
         ([item("a", "done")] * 51, "at most 50"),
     ],
 )

@@ -74,7 +74,7 @@ def test_approval_of_a_sub_agent_is_withdrawn_when_its_call_or_task_ends() -> No
 
 def test_approval_names_the_sub_agent() -> None:
     question = ToolApproval(READ, "Read it?", "", agent="look\naround \x1b[31m")
-    assert question_with_asker(question).startswith("Sub-agent “look")
+    assert question_with_asker(question).startswith('Sub-agent "look')
     assert "\x1b" not in question_with_asker(question)
     assert "\n" not in question_with_asker(question)
 
@@ -111,7 +111,7 @@ def test_hosted_search_is_shown_below_the_reply() -> None:
     entries = [entry for entry in record.calls if entry[0] in ("settle", "notice")]
     assert [entry[0] for entry in entries] == ["settle", "notice"]
     assert entries[1][2].splitlines() == [
-        "Searched the web for “newest”.",
+        'Searched the web for "newest".',
         "1. A [b]page[/b]⏎of it https://a.example/x",
         "2. https://b.example",
     ]

@@ -154,13 +154,13 @@ def _labels(approval: CallApproval) -> list[str]:
 def test_choices_have_a_fixed_order_and_fixed_letters() -> None:
     plain = _request(rule="")
     assert _labels(plain) == ["Yes (y)", "No (n)", "No, and say why (t)"]
-    rule = "Yes, and stop asking for any “ls …” (this session) (a)"
+    rule = 'Yes, and stop asking for any "ls …" (this session) (a)'
     assert _labels(_request()) == ["Yes (y)", rule, "No (n)", "No, and say why (t)"]
     whole = replace(_request(), is_keepable=True, offers=("edits", "trust"))
     assert _labels(whole) == [
         "Yes (y)",
         rule,
-        "Yes, always in this folder: any “ls …” (f)",
+        'Yes, always in this folder: any "ls …" (f)',
         "Yes, and all edits from now on (Shift+Tab)",
         "Yes, and trust this folder ()",
         "No (n)",
@@ -1178,7 +1178,7 @@ def test_test_runner_rule_is_accepted_after_one_warning() -> None:
             run.clock.now += GUARD_SECONDS
             await run.pilot.press("3")
             screen_text = " ".join(" ".join(_screen(run)).replace("▌", "").split())
-            assert "Careful: any “pytest …” will run without asking, outside the sandbox." in screen_text
+            assert 'Careful: any "pytest …" will run without asking, outside the sandbox.' in screen_text
             assert "› 2 Back (n)" in screen_text
             assert len(conversation.answers) == number
             await run.pilot.press("escape", *keys)
@@ -1249,8 +1249,8 @@ def test_draft_typed_while_a_question_opens_shows_no_menu_over_it() -> None:
     ("rule", "words"),
     [
         ("edit(./src/cart.py)", "edits of src/cart.py"),
-        ("shell(npm run build)", "exactly “npm run build”"),
-        ("shell(pytest *)", "any “pytest …”"),
+        ("shell(npm run build)", 'exactly "npm run build"'),
+        ("shell(pytest *)", 'any "pytest …"'),
         ("fetch(example.org:8080)", "fetches from example.org:8080"),
         ("mcp(files/read_all)", "the tool read_all of files"),
     ],

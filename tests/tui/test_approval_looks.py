@@ -68,7 +68,7 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
     ),
     "test runner": (
         RUNNER,
-        ("stop asking for any “pytest …” (this session)", "shell(pytest *)", "Yes, in the sandbox", "5 No (n, Esc)"),
+        ('stop asking for any "pytest …" (this session)', "shell(pytest *)", "Yes, in the sandbox", "5 No (n, Esc)"),
         (),
     ),
     "edited command": (
@@ -78,7 +78,7 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
     ),
     "warning": (
         RUNNER,
-        ("Careful: any “pytest …” will run without asking", "› 2 Back (n)"),
+        ('Careful: any "pytest …" will run without asking', "› 2 Back (n)"),
         ("3",),
     ),
     "restricted": (

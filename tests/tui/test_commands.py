@@ -64,13 +64,13 @@ def test_command_without_arguments_refuses_one_and_keeps_the_text() -> None:
         await run.until_idle()
         await run.send("/new session please")
         await run.pilot.pause()
-        assert "/new takes no argument. Type /new without “session please”." in run.text
+        assert '/new takes no argument. Type /new without "session please".' in run.text
         assert "hello" in run.text
         assert run.app.widgets.prompt.text == "/new session please"
         run.app.widgets.prompt.text = ""
         await run.send("/todos alll")
         await run.pilot.pause()
-        assert "Unknown argument 'alll'. Type /todos or /todos all." in run.text
+        assert 'Unknown argument "alll". Type /todos or /todos all.' in run.text
 
     drive(test, conversation)
 
@@ -229,10 +229,10 @@ def test_mode_command_refuses_modes_that_only_a_flag_may_set() -> None:
         assert "Cannot switch to bypass here. Start qcode with --permission-mode" in run.text
         await run.type_over("/mode nope")
         await run.pilot.pause()
-        assert "Unknown mode 'nope'. Choose from plan, ask, accept-edits." in run.text
+        assert 'Unknown mode "nope". Choose from plan, ask, accept-edits.' in run.text
         await run.type_over("/mode aks")
         await run.pilot.pause()
-        assert "Unknown mode 'aks'. Did you mean ask?" in run.text
+        assert 'Unknown mode "aks". Did you mean ask?' in run.text
 
     drive(test, conversation)
 

@@ -232,7 +232,7 @@ def test_long_output_is_sent_with_its_end_and_a_note_about_the_rest(tmp_path: Pa
     [
         ("/jobs 7", "There is no job 7. Jobs: 1."),
         ("/jobs stop it", "There is no job it. Jobs: 1."),
-        ("/jobs halt 1", "Unknown action 'halt'."),
+        ("/jobs halt 1", 'Unknown action "halt".'),
     ],
 )
 def test_wrong_argument_of_jobs_names_the_valid_ones(tmp_path: Path, typed: str, answer: str) -> None:

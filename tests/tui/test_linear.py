@@ -202,7 +202,7 @@ def test_approval_is_answered_by_number(typed: list[str], decision: Decision) ->
     assert lines[at + 1 : at + 6] == [
         "ls \\u200b-la",
         "1. Yes (y)",
-        "2. Yes, and stop asking for exactly “ls” (this session) (a): shell(ls)",
+        '2. Yes, and stop asking for exactly "ls" (this session) (a): shell(ls)',
         "3. No (n): stops the turn",
         "4. No, and say why (t)",
     ]
@@ -237,7 +237,7 @@ def test_test_runner_rule_is_confirmed_after_its_warning() -> None:
     script: Script = [ApprovalRequested(approval), UntilAnswered("c1"), ended()]
     conversation = ScriptedConversation(script)
     lines = talk(conversation, "go", "2", "1")
-    assert any(line.startswith("Careful: any “pytest …” will run without asking") for line in lines)
+    assert any(line.startswith('Careful: any "pytest …" will run without asking') for line in lines)
     assert conversation.answers == [("c1", Allow("prefix"))]
     back = ScriptedConversation(script)
     talk(back, "go", "2", "n", "1")
@@ -264,7 +264,7 @@ def test_invalid_answer_is_answered_with_the_valid_choices() -> None:
     script: Script = [ApprovalRequested(ToolApproval(call(), "Run?", "ls")), UntilAnswered("c1"), ended()]
     conversation = ScriptedConversation(script)
     lines = talk(conversation, "go", "d", "", "1")
-    assert "“d” is not one of the choices. Type 1 to 3, or a letter: y, n, t." in lines
+    assert '"d" is not one of the choices. Type 1 to 3, or a letter: y, n, t.' in lines
     assert lines.count("Type 1 to 3, or a letter: y, n, t.") == 1
     assert conversation.answers == [("c1", Allow())]
 
@@ -358,8 +358,8 @@ def test_output_command_prints_a_truncated_result_whole(typed: str) -> None:
     finished = ToolFinished(shell, ToolOutcome("", summary="exit 0"), "done")
     lines = talk(ScriptedConversation([*script, finished, ended()]), "x", typed, "/output 9", "/output all")
     assert [line for line in lines if line.startswith("line ")] == [f"line {n}" for n in range(100)]
-    assert "Warning: No truncated result number '9'." in lines
-    assert "Warning: No truncated result number 'all'." in lines
+    assert 'Warning: No truncated result number "9".' in lines
+    assert 'Warning: No truncated result number "all".' in lines
 
 
 def test_cancelled_call_is_reported() -> None:

@@ -78,8 +78,8 @@ def test_choice_is_taken_by_number_text_beginning_or_own_words(typed: str, answe
 def test_ambiguous_answer_and_unknown_number_are_rejected_and_asked_again() -> None:
     decisions, output = answers(question("the attic", "the cellar"), "the", "7", "1")
     assert decisions == [Answer("the attic")]
-    assert "“the” begins 2 choices. Type 1 to 3, or a letter: t." in output
-    assert "“7” is not one of the choices. Type 1 to 3, or a letter: t." in output
+    assert '"the" begins 2 choices. Type 1 to 3, or a letter: t.' in output
+    assert '"7" is not one of the choices. Type 1 to 3, or a letter: t.' in output
 
 
 def test_choice_by_its_beginning_is_confirmed_in_words() -> None:
@@ -104,8 +104,8 @@ def test_approval_is_answered_by_words_and_keeps_a_rejected_text(typed: list[str
 
 def test_rejected_text_can_be_sent_as_the_reason() -> None:
     output = answers(ToolApproval(call(), "Run ls?", "ls"), "please use rg", "t", "")[1]
-    assert "“please use rg” is not one of the choices. Type 1 to 3, or a letter: y, n, t. t sends your text." in output
-    assert "Enter alone sends “please use rg”." in output
+    assert '"please use rg" is not one of the choices. Type 1 to 3, or a letter: y, n, t. t sends your text.' in output
+    assert 'Enter alone sends "please use rg".' in output
 
 
 def test_reasons_that_the_line_counts_are_listed() -> None:

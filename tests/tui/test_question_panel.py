@@ -267,7 +267,7 @@ def test_reason_that_was_not_sent_is_kept_if_the_turn_is_stopped_and_dropped_aft
     async def test(run: Running) -> None:
         await _until_asked(run)
         await run.pilot.press("t", *"why", "escape")
-        await run.until(lambda: "4 No, and say why (t)  “why”" in run.screen)
+        await run.until(lambda: '4 No, and say why (t)  "why"' in run.screen)
         await run.pilot.press("y")
         await run.until_idle()
         assert run.app.widgets.prompt.text == ""
@@ -690,9 +690,9 @@ def test_title_counts_the_questions_of_parallel_sub_agents() -> None:
 
     async def test(run: Running) -> None:
         await _until_asked(run)
-        await run.until(lambda: "“One” asks: Run this command?   1 of 2" in run.screen)
+        await run.until(lambda: '"One" asks: Run this command?   1 of 2' in run.screen)
         await run.pilot.press("y")
-        await run.until(lambda: "“Two” asks: Run this command?" in run.screen)
+        await run.until(lambda: '"Two" asks: Run this command?' in run.screen)
         assert "of 2" not in run.screen
         await _stop(run)
 

@@ -270,7 +270,7 @@ def test_invalid_theme_file_is_skipped_named_and_reported(tmp_path: Path) -> Non
     (tmp_path / "themes" / "bad.toml").write_text(_text("bad", primary="bluish"), encoding="utf-8")
 
     async def test(run: Running) -> None:
-        assert "colors.primary = 'bluish' is not a color" in run.text.replace("\n", " ")
+        assert 'colors.primary = "bluish" is not a color' in run.text.replace("\n", " ")
         assert "bad" not in run.app.theme_names
 
     drive(test, config_dir=tmp_path)
@@ -295,11 +295,11 @@ def test_missing_theme_folder_is_not_an_error(tmp_path: Path) -> None:
         ),
         (
             {"colors": {**dict.fromkeys(COLORS, "#123456"), "error": "#12345"}},
-            "colors.error = '#12345' is not a color",
+            'colors.error = "#12345" is not a color',
         ),
         ({"colors": [1]}, "colors must be a table of strings"),
         ({"variables": {"border": 3}}, "variables must be a table of strings"),
-        ({"variables": {"border": "thick"}}, "variables.border = 'thick' is not a color"),
+        ({"variables": {"border": "thick"}}, 'variables.border = "thick" is not a color'),
         ({"terminal_colors": 1}, "terminal_colors must be true or false"),
     ],
 )
@@ -334,7 +334,7 @@ def test_theme_error_names_the_line(tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text(_text("mine", error="reddish"), encoding="utf-8")
     line = path.read_text(encoding="utf-8").split("\n").index('error = "reddish"') + 1
-    with pytest.raises(ThemeError, match=rf"mine\.toml, line {line}: colors\.error = 'reddish' is not a color"):
+    with pytest.raises(ThemeError, match=rf"mine\.toml, line {line}: colors\.error = \"reddish\" is not a color"):
         read_theme(path)
 
 

@@ -139,7 +139,7 @@ def test_second_escape_does_not_cancel_twice() -> None:
 def test_start_notices_and_a_missing_theme_are_shown() -> None:
     async def test(run: Running) -> None:
         assert "an old key" in run.text
-        assert "Unknown theme 'solar'; using dark." in run.text
+        assert 'Unknown theme "solar"; using dark.' in run.text
 
     drive(test, notices=(Notice("warning", "an old key"),), theme="solar")
 

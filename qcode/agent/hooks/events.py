@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from qcode.text.clean import one_line, visible
+from qcode.text.clean import one_line, quoted, visible
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
@@ -121,7 +121,7 @@ def program_handler(event: str, hook: Hook) -> Handler:
     if event_spec is None:
         from qcode.text.match import nearest_hint
 
-        raise ValueError(f"unknown hook event {event!r}; {nearest_hint(event, EVENTS)}")
+        raise ValueError(f"unknown hook event {quoted(event)}; {nearest_hint(event, EVENTS)}")
     return Handler(
         event,
         hook.matcher,

@@ -22,7 +22,7 @@ from qcode.agent.programs.hints import accepts_null, schema_of, value_of
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import ToolOutcome, ToolSpec
 from qcode.providers.sdk import run_in_thread
-from qcode.text.clean import visible, visible_json
+from qcode.text.clean import quoted, visible, visible_json
 from qcode.text.json import Json, JsonObject
 from qcode.tools.output import bounded_text
 from qcode.tools.tool import Preview, failed
@@ -63,9 +63,9 @@ class FunctionTool:
         self.function = function
         name = name or function.__name__
         if not _NAME.fullmatch(name):
-            raise TypeError(f"tool {name!r}: a name has letters, digits, _ and -, at most 64")
+            raise TypeError(f"tool {quoted(name)}: a name has letters, digits, _ and -, at most 64")
         if SERVER_MARK in name:
-            raise TypeError(f"tool {name!r}: names with {SERVER_MARK} belong to tool servers")
+            raise TypeError(f"tool {quoted(name)}: names with {SERVER_MARK} belong to tool servers")
         self._takes_context, self._hints, parameters = _parameters(function, name)
         description = inspect.getdoc(function) or ""
         safety: typing.Literal["harmless"] | None = None if asks else "harmless"
@@ -118,10 +118,10 @@ class FunctionTool:
         unknown = next((name for name in arguments if name not in self._hints), None)
         if unknown is not None:
             names = ", ".join(self._hints) or "none"
-            raise ValueError(f"unknown argument {unknown!r}; the arguments are {names}")
+            raise ValueError(f"unknown argument {quoted(unknown)}; the arguments are {names}")
         missing = next((name for name in self.spec.required if name not in arguments), None)
         if missing is not None:
-            raise ValueError(f"missing argument {missing!r}")
+            raise ValueError(f"missing argument {quoted(missing)}")
         return {name: value for name, value in arguments.items() if value is not None or self._takes_null(name)}
 
     def _takes_null(self, name: str) -> bool:

@@ -28,7 +28,7 @@ from qcode.agent.sessions.turns import (
 )
 from qcode.protocol.messages import Image, Message, Reasoning, Text, ToolCall, ToolResult
 from qcode.protocol.usage import Usage
-from qcode.text.clean import clean, single_spaced
+from qcode.text.clean import clean, quoted, single_spaced
 from qcode.text.fences import fenced, longest_run
 from qcode.text.json import Json, JsonObject
 from qcode.text.numbers import count_text
@@ -86,7 +86,7 @@ def export_request(typed: str) -> ExportRequest:
     form = next((form for form in EXPORT_FORMS if form == first), None)
     path = after_first.strip() if form else format_and_path
     if form is None and first in _OTHER_FORMATS:
-        raise ValueError(f"Unknown format {first!r}: choose md, json or html. For a file of that name: ./{first}")
+        raise ValueError(f"Unknown format {quoted(first)}: choose md, json or html. For a file of that name: ./{first}")
     turns = next((option["turns"] for option in options if option["turns"]), "")
     return ExportRequest(form or form_of(path), path, turns, not any(option["none"] for option in options))
 

@@ -24,7 +24,7 @@ from qcode.protocol.approvals import mode_label
 from qcode.protocol.errors import ConfigError, ExitCode, QcodeError
 from qcode.safety.policy import Policy
 from qcode.safety.verdict import SandboxSupport, Verdict
-from qcode.text.clean import visible
+from qcode.text.clean import quoted, visible
 from qcode.text.json import JsonObject
 from qcode.values import dataclass
 
@@ -87,7 +87,7 @@ def _list(options: Options, *, is_json: bool) -> int:
 def _check(options: Options, words: Sequence[str]) -> int:
     kind = next((known for known in CHECKED_KINDS if [known] == list(words[:1])), None)
     if kind is None or len(words) != 2:
-        problem = f"unknown kind {words[0]!r}" if words and kind is None else "a kind and one value are needed"
+        problem = f"unknown kind {quoted(words[0])}" if words and kind is None else "a kind and one value are needed"
         quoting = "; put a command with spaces in quotes" if len(words) > 2 else ""
         raise CommandLineError(f"{problem}{quoting}; {_USE}")
     judge = permission_check(_context(options))

@@ -16,6 +16,7 @@ from typing import Literal, TypeAlias
 from qcode.safety.probes import Repository
 from qcode.safety.shell.ast import Word
 from qcode.safety.shell.table import ParsedArguments, ProgramSpec, git_commands, git_options, read_arguments
+from qcode.text.clean import quoted
 from qcode.values import dataclass
 
 Reads: TypeAlias = Literal["nothing", "objects", "work tree", "configuration"]
@@ -320,7 +321,7 @@ class _GitReader:
             if name in ("--format", "--pretty"):
                 self._check_format(value)
             if name == "--sort" and not _ATOMS.fullmatch(re.sub(r"^-?(?:version:|v:)?", "", value)):
-                raise _UnknownGitUse(f"sorting by {value!r} may do more than read")
+                raise _UnknownGitUse(f"sorting by {quoted(value)} may do more than read")
             if name == "--group" and not _GROUPS.fullmatch(value):
                 raise _UnknownGitUse(f"{name} {value} of {self._program.label} may do more than read")
             if name == "--diff-merges" and value not in _DIFF_MERGES:
@@ -337,7 +338,7 @@ class _GitReader:
                 raise _UnknownGitUse("a field of the format may do more than read")
             return
         if value and "%" not in value and value not in _FORMAT_NAMES and not re.match(r"t?format:", value):
-            raise _UnknownGitUse(f"the format {value!r} comes from the configuration of git")
+            raise _UnknownGitUse(f"the format {quoted(value)} comes from the configuration of git")
         if _RUNS.search(value):
             raise _UnknownGitUse("the format verifies signatures or runs git")
 
@@ -351,7 +352,7 @@ class _GitReader:
         elif self._name == "config":
             self._check_config(operands)
         elif self._name == "symbolic-ref" and not _SYMBOLIC.fullmatch(operands[0]):
-            raise _UnknownGitUse(f"qcode cannot check the ref {operands[0]!r}")
+            raise _UnknownGitUse(f"qcode cannot check the ref {quoted(operands[0])}")
         elif self._name == "blame" and not 1 <= len(operands) + len(self._after) <= 3:
             raise _UnknownGitUse("git blame names no file")
         elif self._name == "blame" and self._is_separated and len(self._after) != 1:
@@ -379,7 +380,7 @@ class _GitReader:
     def _add_operand(self, text: str, role: str) -> None:
         # A parenthesis groups patterns of grep, and only grep reads an operand before its options.
         if text.startswith("-") or (self._name == "grep" and text in ("(", ")")):
-            raise _UnknownGitUse(f"qcode does not know what {self._program.label} does with {text!r}")
+            raise _UnknownGitUse(f"qcode does not know what {self._program.label} does with {quoted(text)}")
         if role == "revision":
             self._add_revision(text)
         elif role == "path" or (role == "word" and self._name == "check-attr" and self._is_separated):
@@ -404,15 +405,15 @@ class _GitReader:
         outside = _BRACES.sub("", text)
         revision, colon, path = outside.partition(":")
         if not text or text.startswith((":", "/", "~")) or ".." in re.split(r"[/:]", outside):
-            raise _UnknownGitUse(f"{text!r} may lead outside the repository")
+            raise _UnknownGitUse(f"{quoted(text)} may lead outside the repository")
         if colon and (not revision or path.startswith("/") or ".." in path or ":" in path):
-            raise _UnknownGitUse(f"qcode cannot check the file {text!r} of a revision")
+            raise _UnknownGitUse(f"qcode cannot check the file {quoted(text)} of a revision")
 
     def _add_line_range(self, value: str) -> None:
         """Record the path of `-L 1,5:path` or `-L :function:path`."""
         match = re.fullmatch(r":[^:]+:([^:]+)|[^:]+:([^:]+)", value)
         if match is None:
-            raise _UnknownGitUse(f"qcode cannot check the line range {value!r}")
+            raise _UnknownGitUse(f"qcode cannot check the line range {quoted(value)}")
         self._paths.append(_checked_path(match[1] or match[2]))
 
     def _use(self) -> GitUse:
@@ -486,5 +487,5 @@ class _GitReader:
 def _checked_path(text: str) -> str:
     """Return a pathspec if it has no magic and stays below the folder that the command runs in."""
     if not text or text.startswith((":", "/", "~")) or ".." in text.split("/"):
-        raise _UnknownGitUse(f"{text!r} may lead outside the repository")
+        raise _UnknownGitUse(f"{quoted(text)} may lead outside the repository")
     return text

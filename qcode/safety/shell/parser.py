@@ -32,6 +32,7 @@ from qcode.safety.shell.ast import (
 )
 from qcode.safety.shell.bounds import check_bounds
 from qcode.safety.shell.characters import OddCharacter, describe, has_hidden, is_plain, is_unsplit
+from qcode.text.clean import quoted
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -517,7 +518,7 @@ class _Lexer:
             raise UnsupportedSyntax("it contains an expansion")
         if not char.isascii():
             raise OddCharacter(char)
-        raise UnsupportedSyntax(f"it contains {char!r} where its meaning is ambiguous")
+        raise UnsupportedSyntax(f"it contains {quoted(char)} where its meaning is ambiguous")
 
     def _is_alone(self) -> bool:
         """Return whether the current character is a separate word, such as the `[` of a test."""

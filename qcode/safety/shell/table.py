@@ -17,6 +17,7 @@ from typing import Any, Literal, TypeAlias
 
 from qcode.safety.shell.ast import Word
 from qcode.safety.shell.characters import foreign_characters
+from qcode.text.clean import quoted
 from qcode.values import dataclass
 
 Role: TypeAlias = Literal[
@@ -251,7 +252,7 @@ class _OptionReader:
         while self._pending_words:
             word = self._pending_words.popleft()
             if not word.is_known or word.has_glob or word.text == "-P":
-                raise _UnknownUse(f"qcode does not know {word.text!r} in this {self._program.label} command")
+                raise _UnknownUse(f"qcode does not know {quoted(word.text)} in this {self._program.label} command")
             self._add(word.text, self._option(word.text))
 
     def arguments(self) -> ParsedArguments:
@@ -364,7 +365,7 @@ def _begins_expression(word: Word) -> bool:
     if not word.is_known and (word.text.startswith("-") or word.may_begin_with_dash or word.unknown == "words"):
         raise _UnknownUse("a value that is known only when it runs could change what find does")
     if word.text in (")", ",", "-", "--"):
-        raise _UnknownUse(f"qcode does not know where find starts with {word.text!r}")
+        raise _UnknownUse(f"qcode does not know where find starts with {quoted(word.text)}")
     return word.text.startswith("-") or word.text in ("(", "!")
 
 
@@ -384,7 +385,7 @@ def _roles(form: Operands, words: list[Word], label: str) -> list[Role]:
     count = len(words)
     max_operands = len(form.roles) if form.repeated_index is None else form.maximum
     if max_operands is not None and count > max_operands:
-        raise _UnknownUse(f"qcode does not know what {label} does with {words[max_operands].text!r}")
+        raise _UnknownUse(f"qcode does not know what {label} does with {quoted(words[max_operands].text)}")
     if count - sum(_may_vanish(word) for word in words) < form.minimum:
         raise _UnknownUse(f"{label} lacks an argument")
     roles = list(form.roles)
@@ -397,7 +398,7 @@ def _roles(form: Operands, words: list[Word], label: str) -> list[Role]:
         if word.may_be_several and not (
             is_open_ended and form.repeated_index is not None and index >= form.repeated_index
         ):
-            raise _UnknownUse(f"{word.text!r} could become several arguments of {label}")
+            raise _UnknownUse(f"{quoted(word.text)} could become several arguments of {label}")
     return roles[:count]
 
 
@@ -409,7 +410,7 @@ def _may_vanish(word: Word) -> bool:
 def _check_format(word: Word, role: Role, label: str) -> None:
     """Raise if the word does not have the format of its role."""
     if word.text.startswith("@") and role not in _NO_RESPONSE_FILE:
-        raise _UnknownUse(f"{label} may read its options from the file {word.text[1:]!r}")
+        raise _UnknownUse(f"{label} may read its options from the file {quoted(word.text[1:])}")
     pattern = _FORMATS.get(role)
     if pattern is None or (role == "number" and word.unknown == "number"):
         return

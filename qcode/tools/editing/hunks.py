@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qcode.protocol.tools import Refused
+from qcode.text.clean import quoted
 from qcode.text.diff import Hunk
 from qcode.tools.editing.match import Passage, PassageMatches, find_line, find_lines, line_of
 from qcode.tools.editing.nearest import describe_nearest
@@ -111,7 +112,7 @@ def _after_anchors(text: str, hunk: Hunk, offset: int, label: str) -> tuple[int,
             # The anchor may be an abbreviated first line of the hunk itself; then the lines of the hunk decide.
             index = next((i for i in range(line_index, len(lines)) if lines[i].strip().startswith(anchor)), None)
             if index is None and not hunk.old:
-                raise Refused(describe_nearest(text, anchor, "", label, f"the line {anchor[:60]!r} after @@"))
+                raise Refused(describe_nearest(text, anchor, "", label, f"the line {quoted(anchor[:60])} after @@"))
         if index is not None:
             is_repeated = bool(hunk.old) and hunk.old[0].strip() == anchor
             line_index, is_found = index + (0 if is_repeated else 1), True

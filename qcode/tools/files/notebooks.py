@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused, ToolSpec
-from qcode.text.clean import clipped
+from qcode.text.clean import clipped, quoted
 from qcode.text.json import Json, JsonObject
 from qcode.text.pattern import lazy_pattern
 from qcode.tools import text_file
@@ -114,7 +114,7 @@ def find_cell(cells: Sequence[JsonObject], cell_id: str, label: str) -> int:
             return index
     if _NUMBER.fullmatch(cell_id) and 1 <= int(cell_id) <= len(cells):
         return int(cell_id) - 1
-    raise Refused(f"{label} has no cell {cell_id!r}; it has {len(cells)} cells. Nothing was changed")
+    raise Refused(f"{label} has no cell {quoted(cell_id)}; it has {len(cells)} cells. Nothing was changed")
 
 
 def with_source(cell: JsonObject, source: str, kind: str) -> JsonObject:

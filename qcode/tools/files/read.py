@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from qcode.protocol.tools import Refused, ToolOutcome, ToolSpec
-from qcode.text.clean import visible
+from qcode.text.clean import quoted, visible
 from qcode.text.json import JsonObject
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
@@ -198,7 +198,7 @@ def page_range(text: str) -> tuple[int, int]:
     match = _PAGE_RANGE.fullmatch(text)
     first, last = (int(match[1]), int(match[2] or match[1])) if match is not None else (0, 0)
     if not 1 <= first <= last:
-        raise Refused(f"read: pages must be a page or a range such as 3 or 3-7, not {text!r}")
+        raise Refused(f"read: pages must be a page or a range such as 3 or 3-7, not {quoted(text)}")
     return first, min(last, first + MAX_PAGES - 1)
 
 
@@ -221,7 +221,7 @@ def read_pdf(data: bytes, label: str, pages: tuple[int, int], process: HelperPro
         raise Refused(f"{label} has {count} pages; page {first} is beyond its end")
     pages_text = [f"[page {number}]\n{text.strip() or '[no text on this page]'}" for number, text in texts]
     end = texts[-1][0]
-    hint = f"; continue with pages '{end + 1}-{min(end + MAX_PAGES, count)}'" if end < count else ""
+    hint = f'; continue with pages "{end + 1}-{min(end + MAX_PAGES, count)}"' if end < count else ""
     notes = [f"[pages {first}-{end} of {count}{hint}]"]
     if printed.failure:
         notes.append(f"[cannot read page {end + 1}: {printed.failure}]")

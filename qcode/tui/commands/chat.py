@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from qcode.protocol.approvals import effective_mode, mode_label
 from qcode.protocol.model import EFFORTS, Effort
+from qcode.text.clean import quoted
 from qcode.text.match import unknown
 from qcode.tui.commands.command import TURN_RUNS, Command, CommandContext, find_command, is_prompt_empty
 from qcode.tui.panels.todos import todo_lines, todo_summary
@@ -65,7 +66,7 @@ def _effort(context: CommandContext, typed: str) -> None:
         context.model_use.use_effort(level)
     elif typed:
         choices = (AUTO, *EFFORTS)
-        context.refuse(unknown(f"effort {typed!r}", typed, choices, f"Choose from {', '.join(choices)}."))
+        context.refuse(unknown(f"effort {quoted(typed)}", typed, choices, f"Choose from {', '.join(choices)}."))
     elif context.app is not None:
         _pick_effort(context)
     else:
@@ -128,7 +129,7 @@ def _mode(context: CommandContext, name: str) -> None:
         context.refuse(f"Cannot switch to {name} here. {flag_hint}")
     elif name:
         choices = f"Choose from {', '.join(labels)}."
-        context.refuse(unknown(f"mode {name!r}", name, labels, choices))
+        context.refuse(unknown(f"mode {quoted(name)}", name, labels, choices))
     else:
         lines = [f"  {mode_label(mode)}: {meaning_of(mode, is_trusted=is_trusted)}" for mode in MODES]
         heading = f"Mode: {mode_label(effective_mode(context.agent.conversation.mode, is_trusted=is_trusted))}"
@@ -185,7 +186,7 @@ def _clear(context: CommandContext, _argument: str) -> None:
 def _connect(context: CommandContext, provider: str) -> None:
     names = context.agent.keys.names()
     if provider and provider not in names:
-        context.refuse(unknown(f"provider {provider!r}", provider, names, "/connect lists them."))
+        context.refuse(unknown(f"provider {quoted(provider)}", provider, names, "/connect lists them."))
     else:
         context.screen.connect(provider)
 
@@ -322,7 +323,7 @@ _NO_TODOS = "No to-do list yet. The model makes one for longer tasks."
 
 def _todos(context: CommandContext, scope: str) -> None:
     if scope not in ("", "all"):
-        context.refuse(f"Unknown argument {scope!r}. Type /todos or /todos all.")
+        context.refuse(f"Unknown argument {quoted(scope)}. Type /todos or /todos all.")
     elif scope == "all":
         items = context.view.todos
         context.view.show_panel("Todos", todo_lines(items) if items else _NO_TODOS)
@@ -380,7 +381,9 @@ def _jobs(context: CommandContext, argument: str) -> None:
         case "send":
             view.notify("info", jobs.send(job))
         case _:
-            context.refuse(f"Unknown action {action.strip()!r}. Type /jobs, /jobs NUMBER, stop NUMBER or send NUMBER.")
+            context.refuse(
+                f"Unknown action {quoted(action.strip())}. Type /jobs, /jobs NUMBER, stop NUMBER or send NUMBER."
+            )
 
 
 def _show_job(context: CommandContext, job: Job) -> None:

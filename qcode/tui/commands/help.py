@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from qcode.text.clean import quoted
 from qcode.text.match import sentences, suggestion
 from qcode.tui.commands.command import (
     Command,
@@ -115,7 +116,7 @@ def _help(context: CommandContext, topic: str) -> None:
         context.view.show_panel(command.usage, command.help + aliases)
     else:
         hint = suggestion(topic, [_DEMO, _ALL, *typed_names(context.commands)], "/help lists the topics.", "/help {}")
-        context.refuse(sentences(f"No help on {topic!r}", hint))
+        context.refuse(sentences(f"No help on {quoted(topic)}", hint))
 
 
 def _help_topics(context: CommandContext) -> Sequence[str]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from qcode.agent.context.window_text import context_text
 from qcode.agent.reports import cost_text_of
 from qcode.agent.sessions.library import OpenElsewhere, UnknownSession
-from qcode.text.clean import one_line
+from qcode.text.clean import one_line, quoted
 from qcode.tui.commands.command import TURN_RUNS, Command, CommandContext
 
 if TYPE_CHECKING:
@@ -284,7 +284,7 @@ def _rename(context: CommandContext, title: str) -> None:
     except ValueError as refusal:
         context.refuse(str(refusal))
         return
-    context.view.notify("info", f"Session renamed to {library.title!r}.")
+    context.view.notify("info", f"Session renamed to {quoted(library.title)}.")
 
 
 def _export(context: CommandContext, argument: str) -> None:

@@ -26,6 +26,7 @@ from qcode.protocol.approvals import (
     trusts_folder,
 )
 from qcode.protocol.events import Level, ToolFinished, TurnEnded, TurnEvent
+from qcode.text.clean import quoted
 from qcode.text.numbers import count_text
 from qcode.tools.dialog import TodoItem
 from qcode.tui.commands.command import (
@@ -219,7 +220,7 @@ class LinearApp:
             number = int(argument) if argument.isdecimal() else None
             text = self.view.truncated_result(number) if number is not None or not argument else None
             if text is None:
-                which = f"number {argument!r}" if argument else "yet"
+                which = f"number {quoted(argument)}" if argument else "yet"
                 self.view.add_notice("warning", f"No truncated result {which}.")
             else:
                 self.view.say_exactly(text)

@@ -148,7 +148,7 @@ class LinearQuestions:
         """Say that a typed line is not a choice, and what to type. `keeps_text`: it can still be sent as a reason."""
         letters = ", ".join(option.letter for option in options if option.letter)
         how = f"Type 1 to {len(options)}" + (f", or a letter: {letters}." if letters else ".")
-        quoted = f"“{cut(ensure_visible(typed), _MAX_QUOTED)}”"
+        quoted = f'"{cut(ensure_visible(typed), _MAX_QUOTED)}"'
         if matches:
             self._view.say(f"{quoted} begins {len(matches)} choices. {how}")
             return
@@ -161,7 +161,7 @@ class LinearQuestions:
         is_answer = form.text_decision is Answer
         label = "Your answer: " if is_answer else "Why not, or what to do instead? "
         if rejected:
-            self._view.say(f"Enter alone sends “{cut(ensure_visible(rejected), _MAX_QUOTED)}”.")
+            self._view.say(f'Enter alone sends "{cut(ensure_visible(rejected), _MAX_QUOTED)}".')
         while not self._is_cancelled():
             text = await self._terminal.ask_text(label)
             if text is None:

@@ -28,6 +28,7 @@ from qcode.protocol.approvals import (
     ServerApproval,
     ToolApproval,
 )
+from qcode.text.clean import quoted
 from qcode.tui.messages import ApprovalDecided
 from qcode.tui.panels.choices import (
     BACK,
@@ -574,7 +575,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Return `option`; if it opens the closed text field, with the text that the user wrote there before."""
         if self._is_answering or option.decision is not None or option is BACK or not self._answer.text.strip():
             return option
-        return replace(option, detail=f"“{shorten(self._answer.text, _MAX_WRITTEN_CELLS)}”")
+        return replace(option, detail=quoted(shorten(self._answer.text, _MAX_WRITTEN_CELLS)))
 
     def _title_spans(self, width: int) -> tuple[Span, ...]:
         """Return the title, with the position among the questions of the reply, and the key that edits the call."""

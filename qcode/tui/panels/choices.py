@@ -28,7 +28,7 @@ from qcode.protocol.approvals import (
 )
 from qcode.safety.rules import rule_in_words
 from qcode.safety.shell.risks import risky_words
-from qcode.text.clean import LINE_BREAK, cut, ensure_visible, visible
+from qcode.text.clean import LINE_BREAK, cut, ensure_visible, quoted, visible
 from qcode.values import dataclass
 
 _MAX_QUESTION = 400
@@ -167,7 +167,7 @@ def question_with_asker(approval: PanelQuestion) -> str:
     """Return the question on one line. It begins with the asker for a `Question`, and if a sub-agent asks."""
     match approval:
         case ToolApproval(agent=agent) | RepeatedCall(agent=agent) | ImpossibleCall(agent=agent) if agent:
-            return f"Sub-agent “{cut(visible(agent), 100)}” asks: {question_line(approval)}"
+            return f"Sub-agent {quoted(cut(agent, 100))} asks: {question_line(approval)}"
         case Question():
             return f"{visible(approval.asker)} asks: {question_line(approval)}"
         case _:

@@ -19,7 +19,7 @@ from textual.widgets import Input, Static
 from qcode.agent.context.attachments import split_attached
 from qcode.agent.sessions.file import open_elsewhere_text
 from qcode.protocol.messages import Message, Text
-from qcode.text.clean import one_line, plain_line
+from qcode.text.clean import one_line, plain_line, quoted
 from qcode.text.numbers import age_text, count_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import Column, PickerRow
@@ -232,7 +232,7 @@ class OpenElsewherePicker(Picker):
             PickerRow("list", "Choose another session" if at_start else "Back to the sessions"),
             *([PickerRow("new", "Start a new session")] if at_start else []),
         ]
-        super().__init__(f"“{plain_line(title, 40)}” is {open_elsewhere_text(holder)}", rows)
+        super().__init__(f"{quoted(plain_line(title, 40))} is {open_elsewhere_text(holder)}", rows)
 
     def keys(self) -> Sequence[tuple[str, str]]:
         return (("Enter", self.ENTER), ("Esc", "new session" if self._at_start else "close"), ("↑↓", "move"))

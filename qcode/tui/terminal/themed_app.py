@@ -11,6 +11,7 @@ from textual.app import App
 from textual.driver import Driver
 from textual.filter import LineFilter
 
+from qcode.text.clean import quoted
 from qcode.tui.terminal.cell_style import NoColors
 from qcode.tui.terminal.driver import TerminalApp
 from qcode.tui.terminal.input import TerminalBackgroundChanged, can_query_background, query_background
@@ -117,7 +118,7 @@ class ThemedApp(TerminalApp, inherit_bindings=False):
         """Return a sentence for each theme file that cannot be used, and for a wanted theme that does not exist."""
         if self.theme_wanted in (*self.theme_names, AUTO):
             return self.theme_problems
-        missing = f"Unknown theme {self.theme_wanted!r}; using {self.theme}. /theme lists the themes."
+        missing = f"Unknown theme {quoted(self.theme_wanted)}; using {self.theme}. /theme lists the themes."
         return (*self.theme_problems, missing)
 
     def add_themes(self) -> None:

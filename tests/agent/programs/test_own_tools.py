@@ -203,7 +203,7 @@ def test_function_gets_its_arguments_and_the_model_its_result(tmp_path: Path) ->
     [
         (Call("ticket", number="seven"), "ticket: number must be an integer, not a string"),
         (Call("ticket"), "number"),
-        (Call("ticket", number=1, size=2), "ticket: unknown argument 'size'; the arguments are number, kind, note"),
+        (Call("ticket", number=1, size=2), 'ticket: unknown argument "size"; the arguments are number, kind, note'),
         (Call("broken"), "broken: RuntimeError: no connection"),
         (Call("odd"), "odd: TypeError: Object of type object is not JSON serializable"),
         (Call("first_of_none"), "first_of_none: RuntimeError: StopIteration"),

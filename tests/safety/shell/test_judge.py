@@ -64,7 +64,7 @@ def test_command_that_may_do_harm_asks() -> None:
         ("find . -exec ls {} +", "find -exec runs a program for each file"),
         ("jq . a.json --foo", "the option --foo of jq may do more than read"),
         ("git push", "git push changes the remote repository"),
-        ("git stash list x", "qcode does not know what git stash list does with 'x'"),
+        ("git stash list x", 'qcode does not know what git stash list does with "x"'),
         ("git branch new", "git branch would create new"),
         ("cat .env", "it reads .env: files with this name contain secrets"),
         ("cd src && cat ../../x", "it reads /repo/src/../../x: it is outside the workspace"),

@@ -167,7 +167,7 @@ def test_provider_without_a_key_opens_the_key_entry() -> None:
         assert (picker.row.label, picker.row.is_dim) == ("/connect groq", True)
         await run.pilot.press("home", *"groq", "enter")
         await run.until(lambda: isinstance(run.app.screen, ConnectScreen) or "Unknown provider" in run.text)
-        assert "Unknown provider 'groq'" in run.text  # the scripted providers have no such name
+        assert 'Unknown provider "groq"' in run.text  # the scripted providers have no such name
 
     drive(test, models=ScriptedModelsService(*FULL), connect=ScriptedKeysService())
 

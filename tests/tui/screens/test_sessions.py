@@ -550,7 +550,7 @@ def test_session_that_is_open_elsewhere_is_marked_and_continued_in_a_copy(tmp_pa
         await run.until(lambda: f"Open in another window (process {os.getpid()})" in run.screen)
         await run.pilot.press("enter")
         await run.until(lambda: isinstance(run.app.screen, OpenElsewherePicker))
-        await run.until(lambda: "“write it” is open in another window" in run.screen)
+        await run.until(lambda: '"write it" is open in another window' in run.screen)
         await run.pilot.press("down", "enter")
         await run.until(lambda: isinstance(run.app.screen, SessionPicker))
         await run.until(lambda: run.app.screen.row is not None)  # type: ignore[attr-defined]  # a picker

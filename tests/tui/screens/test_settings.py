@@ -266,7 +266,7 @@ def test_unknown_theme_is_not_written(file: Path) -> None:
     async def test(run: Running) -> None:
         await run.send("/config ui.theme drak")
         await run.pilot.pause()
-        assert "Unknown theme 'drak'. Did you mean dark?" in run.text
+        assert 'Unknown theme "drak". Did you mean dark?' in run.text
         assert file.read_text() == FILE
 
     drive(test, ScriptedConversation(), settings=configuring(file))
