@@ -56,6 +56,14 @@ class _Parser(argparse.ArgumentParser):
         self._words = words
         return vars(self.parse_intermixed_args(words))
 
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:  # noqa: ANN401  # as in argparse
+        # Before Python 3.13, argparse removes the value of `--system-prompt=--`.
+        if action.option_strings and arg_strings == ["--"]:
+            value = self._get_value(action, "--")
+            self._check_value(action, value)
+            return value
+        return super()._get_values(action, arg_strings)
+
     def error(self, message: str) -> NoReturn:
         message = _rephrase(message, self._words)
         raise CommandLineError(f"{message}; {self._usage}" if self._usage else self._with_nearest(message))

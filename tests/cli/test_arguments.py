@@ -44,6 +44,13 @@ def test_after_two_dashes_a_prompt_may_begin_with_one() -> None:
     assert parse(["-p", "--", "--help me"]).prompt == "--help me"
 
 
+def test_value_of_a_flag_may_be_two_dashes() -> None:
+    assert parse(["-p", "say hi", "--system-prompt=--"]).system_prompt == "--"
+    assert list(map(str, parse(["--file=--"]).file)) == ["--"]
+    with pytest.raises(CommandLineError, match='--effort: "--" is not one of'):
+        parse(["--effort=--"])
+
+
 def test_sessions_are_named_or_the_latest() -> None:
     assert parse([]).resume is None
     assert parse(["-c"]).resume == LATEST
