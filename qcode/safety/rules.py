@@ -153,7 +153,9 @@ def _words_of(text: str, body: str, position: int) -> tuple[Word, ...]:
             text, position, f"{error}; a shell rule is one plain command, with special characters quoted"
         ) from None
     if words[0].has_glob:
-        raise _invalid_rule(text, position, "the name of the program must be written out")
+        program, colon, arguments = body.partition(":")
+        hint = f"; for all its arguments, write shell({program} *)" if (colon, arguments) == (":", "*") else ""
+        raise _invalid_rule(text, position, f"the name of the program must be written out{hint}")
     return words
 
 

@@ -273,6 +273,7 @@ def test_fetch_and_mcp_rules_apply(repo: Path) -> None:
         ("shell(a | b)", "one plain command"),
         ("shell(echo $x)", "expansion"),
         ("shell(*x y)", "written out"),
+        ("shell(git:*)", "written out; for all its arguments, write shell(git *)"),
         ("edit(!x)", "cannot start"),
         ("edit(a/../b)", "'..'"),
         ("fetch(https://x/y)", "a host"),
