@@ -109,6 +109,8 @@ def test_one_bad_file_does_not_stop_the_others(runner: ImportRunner, monkeypatch
     (runner.work / "other.jsonl").write_text("hello\n")
     assert "is not a session of" in runner("sessions", "import", "other.jsonl", code=42)[1]
     assert "cannot read missing.jsonl" in runner("sessions", "import", "missing.jsonl", code=42)[1]
+    assert "cannot read xx" in runner("sessions", "import", "x" * 300, code=42)[1]
+    assert runner("sessions", "import", "a\nb", code=42)[1].count("\n") == 1
     out, err = runner("sessions", "import", "in", "-y")
     assert "imported 6 messages" in out
     store = SessionStore(runner.state, runner.work)

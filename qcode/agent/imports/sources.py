@@ -18,6 +18,7 @@ from pathlib import Path
 from qcode.agent.imports import claude_code, codex, gemini
 from qcode.agent.imports.session import ImportedSession, TranscriptBuilder
 from qcode.protocol.errors import InputError
+from qcode.text.clean import one_line
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
@@ -60,9 +61,17 @@ def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
     return sorted(selected, key=lambda session: (-session.modified, str(session.path)))
 
 
+def is_folder(path: Path) -> bool:
+    """Return whether `path` is a folder. A name that the system refuses, such as one that is too long, is not."""
+    try:
+        return path.is_dir()
+    except OSError:
+        return False
+
+
 def sessions_in(path: Path) -> list[FoundSession]:
     """Return the session in a file, or those below a folder, newest first; raise `InputError` for another file."""
-    if not path.is_dir():
+    if not is_folder(path):
         session = _try_file(path)
         if session is not None and session.head.messages:
             return [session]
@@ -80,7 +89,7 @@ def read_file(path: Path) -> ImportedSession:
         _check_kind(path)
         session = _read(path, path.read_bytes())
     except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from None
+        raise InputError(f"cannot read {one_line(str(path), 200)}: {error.strerror or error}") from None
     if session is None:
         raise InputError(f"{path} is not a session of {', '.join(PROGRAMS.values())}")
     return session

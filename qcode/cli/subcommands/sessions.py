@@ -168,7 +168,7 @@ def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], setti
 
 def _import(state_dir: Path, root: Path, paths: Sequence[Path], flags: Mapping[str, Any]) -> int:
     """Import sessions of other programs: those in `paths`, by default those found on this machine."""
-    from qcode.agent.imports.sources import find, sessions_in
+    from qcode.agent.imports.sources import find, is_folder, sessions_in
 
     is_everywhere, is_json = "all" in flags, "json" in flags
     if paths:
@@ -181,7 +181,7 @@ def _import(state_dir: Path, root: Path, paths: Sequence[Path], flags: Mapping[s
         write_stderr(f"no sessions of Claude Code, Codex, qwen-code or Gemini CLI{scope}")
         write_stdout("[]\n" if is_json else "")
         return 0
-    is_chosen = "yes" in flags or (bool(paths) and not any(path.is_dir() for path in paths))
+    is_chosen = "yes" in flags or (bool(paths) and not any(map(is_folder, paths)))
     chosen = sessions if is_chosen else _choose_sessions(sessions, is_json=is_json)
     # The oldest first, so that `-c` continues the newest.
     rows_and_codes = [
