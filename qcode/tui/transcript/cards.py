@@ -29,6 +29,7 @@ from qcode.tui.transcript.line import (
     expand_tabs,
     prefix,
     shorten_start,
+    shorten_to_words,
     style_of,
     tidy,
     tidy_keeping_tabs,
@@ -375,9 +376,14 @@ class Card(Foldable):
         return self._slot() != "card-failed" or used <= width
 
     def _only_row(self, width: int) -> Line:
-        """Return the whole card in one row; if it is too long, the argument is cut."""
-        status = self._status()
-        status = crop(f"  {status}", max(0, width - 2 - cell_len(self._name))) if status else ""
+        """Return the whole card in one row. If it is too long, argument and status are cut.
+
+        The argument gets what it needs, up to half of the row, and then what the status does not need.
+        """
+        free_width = width - 2 - cell_len(self._name)
+        reserved = min(cell_len(self._argument) + 1, free_width // 2) if self._argument else 0
+        status = shorten_to_words(self._status(), max(0, free_width - reserved - 2))
+        status = f"  {status}" if status else ""
         spans: list[Span] = [(f"{_ICONS[self.state]} ", style_of(self._slot())), (self._name, style_of("card-title"))]
         # The icon and a blank, and a blank before the argument, take 3 cells.
         available_width = width - 3 - cell_len(self._name) - cell_len(status)

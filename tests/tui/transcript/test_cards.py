@@ -241,6 +241,13 @@ def test_narrow_card_keeps_the_name_of_the_file() -> None:
     assert rows(card, 40) == ["✓ Read   …/api/cart.py  120 lines"]
 
 
+def test_long_status_leaves_half_of_a_narrow_row_to_the_argument() -> None:
+    card = Card("read", "src/cart.py", Clock())
+    card.change(CardUpdate(state="done", summary="call written as text · 120 lines"))
+    assert rows(card, 36) == ["✓ Read   src/cart.py  call written…"]
+    assert rows(card, 16) == ["✓ Read   …art.py"]
+
+
 def test_redrawn_line_shows_its_last_state_in_its_colors() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="\x1b[31m" + "fetching a.whl" + "\x1b[0m\r\x1b[32mfetched "))
