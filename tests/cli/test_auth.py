@@ -50,7 +50,7 @@ class Auth:
     def file(self) -> Path:
         return self.place.home / "q" / "state" / "credentials" / "keys.json"
 
-    def holding(self) -> list[str]:
+    def files_with_key(self) -> list[str]:
         """Return the names of the files in the home that contain the key."""
         files = [path for path in self.place.home.rglob("*") if path.is_file()]
         return sorted(path.name for path in files if KEY.encode() in path.read_bytes())
@@ -72,7 +72,7 @@ def test_stored_key_is_used_for_a_prompt(protocol: ProtocolName, auth: Auth) -> 
         assert str(auth.file) in done.out
         asked = auth.place.run("-p", "hi", "-m", f"{protocol}/fake-1", env=auth.env)
         assert (asked.code, asked.out) == (0, "hello there\n")
-    assert auth.holding() == ["keys.json"]
+    assert auth.files_with_key() == ["keys.json"]
 
 
 def test_login_stores_the_key_in_the_keyring_if_there_is_one(auth: Auth) -> None:
@@ -102,7 +102,7 @@ def test_refused_key_is_not_stored_and_the_old_one_is_kept(auth: Auth) -> None:
         assert auth("login", "openai", stdin=KEY).code == 41
         assert "sk-another-0123456789" in auth.file.read_text()
         assert auth("login", "openai", "--no-check", stdin=KEY).code == 0
-    assert auth.holding() == ["keys.json"]
+    assert auth.files_with_key() == ["keys.json"]
 
 
 def test_login_stores_an_unchecked_key_with_a_note_while_offline(auth: Auth) -> None:
@@ -136,7 +136,7 @@ def test_login_error_is_one_line_with_its_exit_code(
     assert (done.code, done.out) == (code, "")
     assert part in done.err
     assert len(done.err.splitlines()) == 1
-    assert auth.holding() == []
+    assert auth.files_with_key() == []
 
 
 def test_local_server_may_have_a_key_but_needs_none(auth: Auth) -> None:
@@ -188,7 +188,7 @@ def test_logout_names_a_remaining_source_of_a_key(auth: Auth) -> None:
         "removed the key for openai from the key file",
         "OPENAI_API_KEY is still set and provides a credential",
     ]
-    assert auth.holding() == []
+    assert auth.files_with_key() == []
     assert auth("logout", "openai").out == "no key for openai was stored\n"
 
 
@@ -208,7 +208,7 @@ def test_stored_key_stays_out_of_logs_sessions_and_reports(auth: Auth) -> None:
         log = auth.place.home / "debug.log"
         auth.place.run("-p", f"is it {KEY}?", "-m", "openai/fake-1", "--debug-log", str(log), env=auth.env)
     assert log.stat().st_size > 0
-    assert auth.holding() == ["keys.json"]
+    assert auth.files_with_key() == ["keys.json"]
 
 
 def test_login_at_a_terminal_hides_the_key_and_asks_again_if_it_is_invalid(auth: Auth) -> None:
@@ -225,7 +225,7 @@ def test_login_at_a_terminal_hides_the_key_and_asks_again_if_it_is_invalid(auth:
             terminal.wait_for("accepted the key")
             assert terminal.wait_for_end() == 0
             assert KEY not in terminal.raw
-    assert auth.holding() == ["keys.json"]
+    assert auth.files_with_key() == ["keys.json"]
 
 
 def test_cancelled_login_stores_nothing(auth: Auth) -> None:

@@ -37,7 +37,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "home"
 
 
-def offering(home: Path, config: str = "") -> ModelsService:
+def models_service(home: Path, config: str = "") -> ModelsService:
     (home / "config.toml").write_text(config)
     return ModelsService(run_context(parse(["--trust"]), home.parent, is_attended=True))
 
@@ -50,7 +50,7 @@ def test_provider_with_a_key_offers_its_catalog_with_its_default_first(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "k" * 20)
-    found = named(offering(home), "anthropic")
+    found = named(models_service(home), "anthropic")
     assert (found.is_ready, found.credential, found.may_list_more) == (True, "ANTHROPIC_API_KEY is set", False)
     assert len(found.models) > 10
     assert found.models[0].name == "claude-sonnet-5-5"
@@ -58,13 +58,13 @@ def test_provider_with_a_key_offers_its_catalog_with_its_default_first(
 
 
 def test_provider_without_a_key_offers_nothing_and_is_not_ready(home: Path) -> None:
-    found = named(offering(home), "anthropic")
+    found = named(models_service(home), "anthropic")
     assert (found.is_ready, found.models) == (False, ())
 
 
 def test_configured_and_learned_models_are_offered(home: Path) -> None:
     host = "http://127.0.0.1:1/v1"
-    found = offering(home, CONFIG.format(port=1))
+    found = models_service(home, CONFIG.format(port=1))
     LimitStore(home / "state").remember(host, "taught", HostKnowledge(window=9_000, output=700))
     LimitStore(home / "state").remember(host, "big", HostKnowledge(output=800))
     models = {model.name: model.facts for model in named(found, "lab").models}
@@ -79,27 +79,27 @@ def test_configured_and_learned_models_are_offered(home: Path) -> None:
 def test_host_without_a_catalog_is_asked_for_its_models(home: Path) -> None:
     with FakeServer("openai", [], models=("new-2", "new-10", "embed-x")) as server:
         port = int(server.base_url.rpartition(":")[2].partition("/")[0])
-        found = offering(home, CONFIG.format(port=port))
+        found = models_service(home, CONFIG.format(port=port))
         assert named(found, "lab").may_list_more
         assert [model.name for model in asyncio.run(found.list_host_models("lab"))] == ["new-10", "new-2"]
 
 
 def test_silent_server_offers_no_models(home: Path) -> None:
-    assert asyncio.run(offering(home, CONFIG.format(port=9)).list_host_models("lab")) == ()
+    assert asyncio.run(models_service(home, CONFIG.format(port=9)).list_host_models("lab")) == ()
 
 
 def test_each_openai_protocol_offers_its_own_models(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OPENAI_API_KEY", "k" * 20)
-    found = offering(home)
+    found = models_service(home)
     chat, responses = ({model.name for model in named(found, name).models} for name in ("openai", "openai-responses"))
     assert "gpt-4o" in chat - responses
     assert "o3-pro" in responses - chat
 
 
 def test_choice_is_kept_and_a_configured_model_is_reported_to_win(home: Path) -> None:
-    assert offering(home).keep_model("anthropic/x") == ""
+    assert models_service(home).keep_model("anthropic/x") == ""
     assert Choices(home / "state").model == "anthropic/x"
-    message = offering(home, 'model = "openai/y"\n').keep_model("anthropic/z")
+    message = models_service(home, 'model = "openai/y"\n').keep_model("anthropic/z")
     assert message == f"The next start uses openai/y again, because {home / 'config.toml'}:1 sets it."
 
 
@@ -109,14 +109,14 @@ def test_model_flag_applies_to_one_run(home: Path) -> None:
 
 
 def test_demo_model_is_not_kept_for_the_next_start(home: Path) -> None:
-    offering(home).keep_model("demo/demo")
+    models_service(home).keep_model("demo/demo")
     assert Choices(home / "state").model == ""
 
 
 def test_effort_is_kept_until_it_is_reset(home: Path) -> None:
-    found = offering(home)
+    found = models_service(home)
     found.keep_effort("high")
-    assert offering(home).effort == "high"
+    assert models_service(home).effort == "high"
     found.keep_effort(None)
     assert found.effort is None
 

@@ -68,7 +68,7 @@ def test_first_credential_selects_the_provider() -> None:
 
 
 @pytest.fixture
-def nobody_local(monkeypatch: pytest.MonkeyPatch) -> None:
+def no_local_servers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Hide local servers that may run on this machine."""
 
     async def none(*_: object) -> None:
@@ -77,7 +77,7 @@ def nobody_local(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "find_local_server", none)
 
 
-@pytest.mark.usefixtures("nobody_local")
+@pytest.mark.usefixtures("no_local_servers")
 def test_without_credentials_the_app_uses_the_demo_and_pipe_mode_fails() -> None:
     assert choose(Settings(), Keys({}), None, None, has_demo=True).name == "demo/demo"
     with pytest.raises(QcodeError) as raised:

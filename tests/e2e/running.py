@@ -51,7 +51,7 @@ class CliRunner:
     """Runs qcode in an empty workspace with an empty home."""
 
     is_warm = True
-    """Whether a run is a fork of an interpreter that has loaded qcode.
+    """A run is a fork of an interpreter that has loaded qcode.
 
     A run whose variables configure the interpreter itself, such as `PYTHONPATH`, is always a new process.
     """

@@ -99,7 +99,7 @@ class Terminal:
             if (expected in text) if isinstance(expected, str) else expected(text):
                 return text
             if not self._read(_POLL_S):
-                raise AssertionError(f"it ended ({self._ending()}) and had not shown {expected!r}:\n{self.text}")
+                raise AssertionError(f"it ended ({self._exit_text()}) and had not shown {expected!r}:\n{self.text}")
             if time.monotonic() > deadline:
                 raise AssertionError(f"the screen did not show {expected!r} in {timeout_s:g} s:\n{self.text}")
 
@@ -158,7 +158,7 @@ class Terminal:
                 self._child.kill()
         self._child.close()
 
-    def _ending(self) -> str:
+    def _exit_text(self) -> str:
         code = self._child.wait(PATIENCE_S)
         return f"signal {-code}" if code < 0 else f"exit code {code}"
 

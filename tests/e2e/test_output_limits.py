@@ -12,7 +12,7 @@ import pytest
 
 from qcode.agent.driver import Driver
 from qcode.protocol.reply import StopReason
-from tests.e2e.limits.checks import check_row, said_by
+from tests.e2e.limits.checks import check_row, messages_to_user
 from tests.e2e.limits.invariants import check_invariants
 from tests.e2e.limits.play import play
 from tests.e2e.limits.row import BIG_CUT, FIRST, P, Row, cut, cut_call, done, stopped, write
@@ -88,7 +88,7 @@ def test_guide_quotes_messages_exactly(tmp_path: Path) -> None:
     for number, row in enumerate(row for row in ROWS if (row.cause, row.phase) in QUOTED):
         base = tmp_path / str(number)
         base.mkdir()
-        replies.append(said_by(play(row, "openai", base)))
+        replies.append(messages_to_user(play(row, "openai", base)))
     assert len(replies) == len(quoted) == len(QUOTED)
     for message in quoted:
         assert any(all(piece.strip() in text for piece in message.split("…")) for text in replies), message

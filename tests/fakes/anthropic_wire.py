@@ -45,7 +45,7 @@ class AnthropicWire:
 
     def __init__(self, *, prefill: bool = True) -> None:
         self._prefill = prefill
-        """Whether a request may end with an assistant message. Current Claude models refuse that."""
+        """A request may end with an assistant message. Current Claude models refuse that."""
 
     def is_models(self, path: str) -> bool:
         return path == "/v1/models"

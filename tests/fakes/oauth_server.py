@@ -32,7 +32,7 @@ class OAuthServer:
         self.refreshes: dict[str, str] = {}
         """The access token of each valid refresh token."""
         self.named = True
-        """Whether the 401 response names the address of the resource metadata."""
+        """The 401 response names the address of the resource metadata."""
         self.protected_path = f"{PROTECTED}/mcp"
         self.authorization_path = AUTHORIZATION
         self.issuer = ""
@@ -47,9 +47,9 @@ class OAuthServer:
         self.expires_in: int | None = 3600
         self.token_status = 200
         self.revokes = True
-        """Whether the revocation of a token succeeds."""
+        """The revocation of a token succeeds."""
         self.refuses_all = False
-        """Whether the tool server refuses valid tokens, too."""
+        """The tool server refuses valid tokens, too."""
         self.padding = 0
         """The number of characters that are appended to refresh tokens."""
         self.redirects: dict[str, str] = {}

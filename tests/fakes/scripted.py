@@ -66,7 +66,7 @@ class ScriptedProvider:
         self.broken_off = 0
         """The number of streams that were closed or cancelled before their end."""
         self.closed = False
-        """Whether `close` was called."""
+        """`close` was called."""
         self._replies = list(replies)
         self._models = tuple(models)
 

@@ -185,11 +185,11 @@ class HttpToolServer:
 
     def __init__(self, *, is_json: bool = False, refuses: int = 0, sse: bool = False) -> None:
         self._is_json = is_json
-        """Whether responses are JSON instead of event streams."""
+        """Responses are JSON instead of event streams."""
         self._refuses = refuses
         """The error status of every response; 0 for none. With `sse` only POST requests to `/mcp` get it."""
         self._sse = sse
-        """Whether the server has only the older HTTP transport."""
+        """The server has only the older HTTP transport."""
         self.asked: list[dict[str, str]] = []
         """The headers of each request so far."""
         self.url = ""

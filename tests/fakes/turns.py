@@ -62,31 +62,31 @@ class Faults:
     cut_after: int | None = None
     """The number of events after which the socket is closed."""
     cut_inside: bool = False
-    """Whether `cut_after` also sends the first half of the next event."""
+    """`cut_after` also sends the first half of the next event."""
     stall_after: int | None = None
     """The number of events after which nothing is sent until `FakeServer.release` is called."""
     error_after: int | None = None
     """The number of events after which `error` is sent as an event and the stream ends."""
     error: Refusal = field(default_factory=lambda: Refusal(529, "the fake host is overloaded"))
     without_end: bool = False
-    """Whether the stop reason, usage and end marker are missing."""
+    """The stop reason, usage and end marker are missing."""
     without_done: bool = False
-    """Whether only the end marker is missing."""
+    """Only the end marker is missing."""
     late_usage: bool | None = None
-    """Whether usage is a separate event after the stop reason (True), or on the event of the stop reason (False).
+    """Usage is a separate event after the stop reason (True), or on the event of the stop reason (False).
 
     None is the way of the protocol.
     """
     split_every: int | None = None
     """The number of bytes that are sent at a time."""
     crlf: bool | None = None
-    """Whether lines end with CRLF (True) or LF (False); None is the way of the protocol."""
+    """Lines end with CRLF (True) or LF (False); None is the way of the protocol."""
     comments: bool = False
-    """Whether a comment precedes each event."""
+    """A comment precedes each event."""
     many_data_lines: bool = False
-    """Whether the JSON of an event is spread over several data lines."""
+    """The JSON of an event is spread over several data lines."""
     without_last_blank: bool = False
-    """Whether the blank line after the last event is missing."""
+    """The blank line after the last event is missing."""
     inserted: Mapping[int, bytes] = field(default_factory=dict)
     """Raw bytes to send before an event, by the index of the event."""
     damaged: str = ""

@@ -27,7 +27,7 @@ def steps(script: str) -> tuple[Step, ...]:
     return (StepStarted(1), TextDelta(0, "so far"), UntilCancelled("so far", is_deaf=script != "waiting"))
 
 
-class Saying(Scripted):
+class ScriptWithSignal(Scripted):
     """Tells the test when there is nothing left to play before the wait."""
 
     async def submit(
@@ -52,7 +52,7 @@ def main() -> int:
     script, format = sys.argv[1], cast(OutputFormat, sys.argv[2])
     if script == "patient":
         headless_run.GRACE_S = 3600
-    conversation = Saying(*steps(script))
+    conversation = ScriptWithSignal(*steps(script))
     return asyncio.run(
         run_headless(agent_of(conversation, format), "p", stdout=sys.stdout.buffer, stderr=sys.stderr.buffer)
     )

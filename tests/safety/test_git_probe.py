@@ -139,7 +139,7 @@ def in_a_merged_branch(root: Path) -> None:
     git(root, "branch", "-q", "-D", "side")
 
 
-def in_a_merge_that_ignores_it(root: Path) -> None:
+def in_a_merge_that_drops_it(root: Path) -> None:
     git(root, "checkout", "-q", "-b", "side")
     commit(root, ".env")
     git(root, "checkout", "-q", "main")
@@ -211,7 +211,7 @@ def in_packed_refs(root: Path) -> None:
 @pytest.mark.parametrize(
     "make",
     [
-        in_a_merged_branch, in_a_merge_that_ignores_it, in_the_merge_itself, in_another_branch, in_a_tag, in_the_reflog,
+        in_a_merged_branch, in_a_merge_that_drops_it, in_the_merge_itself, in_another_branch, in_a_tag, in_the_reflog,
         in_the_stash, in_an_older_stash, in_what_was_fetched, in_another_work_tree, in_packed_refs,
     ],
 )  # fmt: skip

@@ -232,11 +232,11 @@ def test_concurrent_change_stops_the_whole_patch(runner: ToolRunner, monkeypatch
     other = runner.have_read("b.txt", "two\n")
     remove = disk.remove_file
 
-    def interfering(folder: int, name: str, old: disk.LoadedFile, shown: str) -> None:
+    def remove_after_other_write(folder: int, name: str, old: disk.LoadedFile, shown: str) -> None:
         other.write_text("theirs\n")
         remove(folder, name, old, shown)
 
-    monkeypatch.setattr(disk, "remove_file", interfering)
+    monkeypatch.setattr(disk, "remove_file", remove_after_other_write)
     text = patch("*** Update File: a.txt", "-one", "+1", "*** Delete File: b.txt")
     assert "changed by another program" in runner.run("apply_patch", input=text).content
     assert (runner.root / "a.txt").read_text() == "one\n"

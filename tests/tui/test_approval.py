@@ -465,7 +465,7 @@ def _editor(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> Non
     monkeypatch.setenv("VISUAL", str(make_executable(tmp_path / "ed", script)))
 
 
-def _lending(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def _allow_suspend(run: Running, monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the app lend its terminal, which a headless one does not have."""
     monkeypatch.setattr(QcodeApp, "suspend", lambda app: nullcontext())
 
@@ -480,7 +480,7 @@ def test_call_edited_with_ctrl_g_is_judged_and_shown_again(tmp_path: Path, monke
     conversation = ScriptedConversation(script)
 
     async def test(run: Running) -> None:
-        _lending(run, monkeypatch)
+        _allow_suspend(run, monkeypatch)
         await _until_asked(run)
         assert "Run this command?   Ctrl+G edits it" in run.screen
         run.clock.now += GUARD_SECONDS
@@ -520,7 +520,7 @@ def test_refused_edit_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     conversation = ScriptedConversation(script)
 
     async def test(run: Running) -> None:
-        _lending(run, monkeypatch)
+        _allow_suspend(run, monkeypatch)
         await _until_asked(run)
         await run.pilot.press("ctrl+g")
         await run.until(lambda: "Your edit was not used" in run.text)
@@ -543,7 +543,7 @@ def test_unchanged_or_failed_edit_keeps_the_approval_open(
     conversation = ScriptedConversation([ApprovalRequested(EDITABLE), UntilAnswered("c1"), ended()])
 
     async def test(run: Running) -> None:
-        _lending(run, monkeypatch)
+        _allow_suspend(run, monkeypatch)
         await _until_asked(run)
         await run.pilot.press("ctrl+g")
         await run.until(lambda: (tmp_path / "ran").exists() and not _workers(run))

@@ -99,10 +99,10 @@ def test_slots_with_different_meanings_have_different_colors(name: str) -> None:
         for one, other in combinations(group, 2):
             if (name, one, other) == ("terminal-light", "code-type", "code-function"):
                 continue  # few of the 16 colors are readable on white
-            assert _looks_apart(shown[one], shown[other]), f"{one or 'text'} and {other or 'text'}"
+            assert _is_distinguishable(shown[one], shown[other]), f"{one or 'text'} and {other or 'text'}"
 
 
-def _looks_apart(one: Style, other: Style) -> bool:
+def _is_distinguishable(one: Style, other: Style) -> bool:
     """Whether the attributes differ, or a color enough to be visible."""
     if (one.bold, one.italic, one.underline, one.strike, one.reverse, one.dim) != (
         other.bold,

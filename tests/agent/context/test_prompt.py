@@ -28,7 +28,7 @@ ENVIRONMENT = Environment(
 )
 
 
-def briefing(model: str = "anthropic/claude-x") -> PromptInputs:
+def prompt_inputs(model: str = "anthropic/claude-x") -> PromptInputs:
     return PromptInputs(model, ENVIRONMENT)
 
 
@@ -36,7 +36,7 @@ def test_prompt_equals_the_stored_one(tmp_path: Path) -> None:
     write(tmp_path / "AGENTS.md", "Use tabs. See @docs/tests.md.\n")
     write(tmp_path / "docs/tests.md", "Run `make test`.\n")
     instructions = load_instructions(tmp_path, tmp_path, tmp_path / "none", is_trusted=True)
-    found = build_system_prompt(replace(briefing(), instructions=instructions))
+    found = build_system_prompt(replace(prompt_inputs(), instructions=instructions))
     if os.environ.get(UPDATE):
         SNAPSHOT.write_text(found, encoding="utf-8")
     assert found == SNAPSHOT.read_text(encoding="utf-8"), f"if this change is meant, run once with {UPDATE}=1"
@@ -65,7 +65,7 @@ def test_model_family_follows_from_the_name(model: str, family: str) -> None:
 
 
 def test_prompts_of_families_differ_only_in_the_family_section() -> None:
-    texts = [build_system_prompt(briefing(model)) for model in ("a/claude", "a/gpt-5", "a/gemini", "a/qwen")]
+    texts = [build_system_prompt(prompt_inputs(model)) for model in ("a/claude", "a/gpt-5", "a/gemini", "a/qwen")]
     assert len(set(texts)) == 4
     start, end = texts[0].split("# Notes for this model")[0], texts[0].split("- System:")[1]
     assert all(text.startswith(start) and text.endswith(end) for text in texts)
@@ -74,20 +74,20 @@ def test_prompts_of_families_differ_only_in_the_family_section() -> None:
 def test_prompt_is_compact() -> None:
     """About four characters make a token in English; the bar is 900 to 1,500 tokens."""
     for model in ("a/claude", "a/gpt-5", "a/gemini", "a/qwen"):
-        assert 900 * 4 <= len(build_system_prompt(briefing(model))) <= 1500 * 4
+        assert 900 * 4 <= len(build_system_prompt(prompt_inputs(model))) <= 1500 * 4
 
 
 def test_prompt_names_each_tool_and_advice_for_the_output_limit() -> None:
-    text = build_system_prompt(briefing())
+    text = build_system_prompt(prompt_inputs())
     assert all(f"`{name}`" in text for name in ("read", "write", "edit", "glob", "grep", "shell"))
     assert "output limit" in text
     assert "skeleton" in text
 
 
 def test_most_volatile_section_comes_last() -> None:
-    monday = build_system_prompt(briefing())
+    monday = build_system_prompt(prompt_inputs())
     tuesday = build_system_prompt(
-        replace(briefing(), environment=replace(ENVIRONMENT, today=date(2026, 11, 24), git=GitState(True, "main")))
+        replace(prompt_inputs(), environment=replace(ENVIRONMENT, today=date(2026, 11, 24), git=GitState(True, "main")))
     )
     common = next(at for at, pair in enumerate(zip(monday, tuesday, strict=False)) if len(set(pair)) > 1)
     assert common > 0.9 * len(monday)
@@ -95,17 +95,17 @@ def test_most_volatile_section_comes_last() -> None:
 
 
 def test_prompt_states_plan_mode_and_unattended_runs() -> None:
-    usual = build_system_prompt(briefing())
+    usual = build_system_prompt(prompt_inputs())
     assert "Plan mode" not in usual
     assert "not interactive" not in usual
-    assert "Plan mode" in build_system_prompt(replace(briefing(), mode="plan"))
-    assert "not interactive" in build_system_prompt(replace(briefing(), is_attended=False))
+    assert "Plan mode" in build_system_prompt(replace(prompt_inputs(), mode="plan"))
+    assert "not interactive" in build_system_prompt(replace(prompt_inputs(), is_attended=False))
 
 
 def test_user_prompt_replaces_the_default_and_an_addition_comes_last() -> None:
-    own = replace(briefing(), replacement="You are a poet.", addition="Rhyme.")
+    own = replace(prompt_inputs(), replacement="You are a poet.", addition="Rhyme.")
     assert build_system_prompt(own) == "You are a poet.\n\nRhyme.\n"
-    assert build_system_prompt(replace(briefing(), addition="Be kind.")).endswith("\n\nBe kind.\n")
+    assert build_system_prompt(replace(prompt_inputs(), addition="Be kind.")).endswith("\n\nBe kind.\n")
 
 
 @pytest.mark.parametrize(

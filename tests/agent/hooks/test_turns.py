@@ -105,7 +105,7 @@ def play(
         assert decide is not None
         return decide(approval)
 
-    async def work_off() -> None:
+    async def play_turns() -> None:
         given = {event: [hook(answer)] for event, answer in (hooks or {}).items()}
         expected = Options(cwd=work, model=played.model, **{"trust": True, **options})
         async with Agent.open(expected, approve=None if decide is None else approve, hooks=given) as agent:
@@ -116,7 +116,7 @@ def play(
             for _ in range(3):  # timers of zero seconds run before the agent is closed
                 await asyncio.sleep(0)
 
-    asyncio.run(work_off())
+    asyncio.run(play_turns())
     return played
 
 

@@ -24,7 +24,7 @@ def store(base: Path) -> KeyStore:
     return KeyStore(base / "state", Keyring("qcode test"))
 
 
-def holding(base: Path) -> list[str]:
+def files_with_key(base: Path) -> list[str]:
     """Return the files below `base` that contain the key."""
     files = [path for path in base.rglob("*") if path.is_file()]
     return sorted(path.name for path in files if CANARY.encode() in path.read_bytes())
@@ -34,7 +34,7 @@ def test_working_keyring_gets_the_key_and_the_file_does_not(tmp_path: Path, use_
     use_keyring(make(backends.Working))
     stored = store(tmp_path).store("openai", KEY)
     assert (stored.location, stored.why_no_keyring) == ("keyring", "")
-    assert holding(tmp_path) == ["qcode test~openai"]
+    assert files_with_key(tmp_path) == ["qcode test~openai"]
     assert store(tmp_path).locations() == {"openai": "keyring"}
     assert store(tmp_path).get("openai") == KEY
 
@@ -44,7 +44,7 @@ def test_key_goes_to_the_file_without_a_keyring(tmp_path: Path, use_keyring: Use
     stored = store(tmp_path).store("openai", KEY)
     assert stored.location == "file"
     assert "not available" in stored.why_no_keyring
-    assert holding(tmp_path) == ["keys.json"]
+    assert files_with_key(tmp_path) == ["keys.json"]
     assert store(tmp_path).get("openai") == KEY
 
 
@@ -53,7 +53,7 @@ def test_key_stored_again_is_removed_from_its_old_location(tmp_path: Path, use_k
     store(tmp_path).store("openai", KEY)
     use_keyring(make(backends.Working))
     store(tmp_path).store("openai", KEY)
-    assert holding(tmp_path) == ["qcode test~openai"]
+    assert files_with_key(tmp_path) == ["qcode test~openai"]
 
 
 def test_removed_key_is_gone_from_keyring_and_file(tmp_path: Path, use_keyring: UseKeyring) -> None:
@@ -63,7 +63,7 @@ def test_removed_key_is_gone_from_keyring_and_file(tmp_path: Path, use_keyring: 
     # A file from before, restored by a backup, say.
     mine.file.path.write_text(json.dumps({"version": 1, "keys": {"openai": {"in": "file", "key": CANARY}}}))
     assert mine.remove("openai") == ("file", "keyring")
-    assert holding(tmp_path) == []
+    assert files_with_key(tmp_path) == []
     assert mine.get("openai") is None
     assert mine.remove("openai") == ()
 
@@ -74,7 +74,7 @@ def test_removing_a_key_clears_a_damaged_file(tmp_path: Path, use_keyring: UseKe
     path = store(tmp_path).file.path
     path.write_text(path.read_text()[:-1])
     store(tmp_path).remove("openai")
-    assert holding(tmp_path) == []
+    assert files_with_key(tmp_path) == []
 
 
 def test_key_in_a_locked_keyring_is_not_reported_as_removed(tmp_path: Path, use_keyring: UseKeyring) -> None:

@@ -42,7 +42,7 @@ def check_row(played: Played) -> None:
     results = [event.outcome.content for event in played.events if isinstance(event, ToolFinished)]
     assert len(results) == len(row.told)
     assert [part for part, content in zip(row.told, results, strict=True) if part not in content] == []
-    assert row.says in said_by(played)
+    assert row.says in messages_to_user(played)
     assert played.files == row.files
     if row.again_caps is not None:
         assert tuple(asked.cap for asked in played.later_requests) == row.again_caps
@@ -71,7 +71,7 @@ def blocks_of(messages: Sequence[Message]) -> list[str]:
     ]
 
 
-def said_by(played: Played) -> str:
+def messages_to_user(played: Played) -> str:
     """Return all messages to the user besides the reply."""
     notes = [event.note for event in played.events if isinstance(event, ReplyFinished)]
     notices = [event.text for event in played.events if isinstance(event, Notice)]

@@ -32,7 +32,7 @@ from tests.fakes.turns import merged
 _SYNTHETIC = ("<text_so_far>", "<json_so_far>", ANSWER_NOW, ONE_WELL_FORMED_CALL)
 _COMPLETE = (StopReason.END_TURN, StopReason.TOOL_USE, StopReason.PAUSED, StopReason.UNKNOWN)
 
-Saying: TypeAlias = "tuple[str, list[str], list[tuple[str, JsonObject | None]], list[str]]"
+MessageContent: TypeAlias = "tuple[str, list[str], list[tuple[str, JsonObject | None]], list[str]]"
 """Role, texts, calls and results of a message."""
 
 
@@ -46,7 +46,7 @@ def check_invariants(played: Played) -> None:
     _check_calls(played)
     _check_history(played)
     _check_synthetic(played)
-    assert "\ufffd" not in _everything(played)
+    assert "\ufffd" not in _all_text(played)
 
 
 class Screen:
@@ -169,16 +169,16 @@ def _check_history(played: Played) -> None:
     """The next request contains exactly the stored messages, without recorded signals, and a note of the limits."""
     if played.later_requests:
         stored = merged([*without_signals(played.messages, frozenset({REPORT.name})), user(NEXT_PROMPT)])
-        *earlier, last = _sayings(played.later_requests[0].messages)
-        assert [*earlier, _without_note(last)] == _sayings(stored)
+        *earlier, last = _message_contents(played.later_requests[0].messages)
+        assert [*earlier, _without_note(last)] == _message_contents(stored)
 
 
-def _without_note(saying: Saying) -> Saying:
+def _without_note(saying: MessageContent) -> MessageContent:
     role, texts, calls, results = saying
     return role, [text for text in texts if not text.startswith("[Limits of this task: ")], calls, results
 
 
-def _sayings(messages: Sequence[Message]) -> list[Saying]:
+def _message_contents(messages: Sequence[Message]) -> list[MessageContent]:
     """Return role and content of each message: text, calls and results, without ids and thinking.
 
     Protocols also differ in the separator of two texts of the user and in the form of an error result.
@@ -209,7 +209,7 @@ def _check_synthetic(played: Played) -> None:
             assert all(isinstance(block, ToolResult) for block in message.blocks)
 
 
-def _everything(played: Played) -> str:
+def _all_text(played: Played) -> str:
     text = "".join(event.text for event in played.events if isinstance(event, TextDelta))
     bodies = [json.dumps(asked.body, ensure_ascii=False) for asked in (*played.requests, *played.later_requests)]
     stored = [repr(message) for message in played.messages]

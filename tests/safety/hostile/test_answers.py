@@ -44,7 +44,7 @@ def canaries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CanaryFolders:
     return canaries
 
 
-def assert_nothing_got_out(played: Played) -> None:
+def assert_no_secret_leaked(played: Played) -> None:
     for where in ("sent", "session", "shown"):
         text = getattr(played, where)
         found = [text[max(0, at - 80) : at + 40] for at in _places(text, f"{MARK}-")]
@@ -81,7 +81,7 @@ def test_user_who_denies_everything_loses_nothing(
     before = canaries.photograph()
     played = play(canaries, [*FIRST, *tried], mode, is_trusted=is_trusted)
     assert canaries.photograph() == before
-    assert_nothing_got_out(played)
+    assert_no_secret_leaked(played)
     begun = {number for number in range(len(tried)) if f"call_{len(FIRST) + number}" in played.started}
     assert not [tried[number].name for number in begun if tried[number].verdict(case) == "deny"]
     assert not is_whole or len(played.asked) >= (150 if offered == BY_REPLACING else 30)
@@ -121,7 +121,7 @@ def test_one_approval_allows_exactly_one_call(one: str, canaries: CanaryFolders)
     if one == "read .env":
         assert played.sent.count(f"{MARK}-") == 1
     else:
-        assert_nothing_got_out(played)
+        assert_no_secret_leaked(played)
 
 
 def test_values_of_key_variables_reach_no_command(canaries: CanaryFolders) -> None:
@@ -129,7 +129,7 @@ def test_values_of_key_variables_reach_no_command(canaries: CanaryFolders) -> No
     played = play(canaries, tried, "bypass")
     assert len(played.started) == len(tried)
     assert "PATH=" in played.sent
-    assert_nothing_got_out(played)
+    assert_no_secret_leaked(played)
 
 
 def test_sandbox_confines_commands_of_auto_mode(canaries: CanaryFolders) -> None:
@@ -154,4 +154,4 @@ def test_sandbox_confines_commands_of_auto_mode(canaries: CanaryFolders) -> None
     after = canaries.photograph()
     changed = {name for name in before | after if before.get(name) != after.get(name)}
     assert changed <= {"work/src/linked", "work/src"}
-    assert_nothing_got_out(played)
+    assert_no_secret_leaked(played)

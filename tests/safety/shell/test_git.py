@@ -39,7 +39,7 @@ def complaint(command: str) -> str:
     return found
 
 
-def holding(
+def repository_with(
     tracked: tuple[str, ...] = (), history: tuple[str, ...] | None = (), files: tuple[str, ...] = (), link: str = ""
 ) -> Repository:
     return Repository(
@@ -430,7 +430,7 @@ def test_pathspec_does_not_limit_rename_tracking_or_blobs() -> None:
     ],
 )
 def test_tracked_secret_asks_only_if_the_command_may_show_it(command: str, found: bool) -> None:
-    reason = why_not(use_of(command), holding(tracked=("deploy/.env",)))
+    reason = why_not(use_of(command), repository_with(tracked=("deploy/.env",)))
     assert bool(reason) == found, reason
     assert not found or "deploy/.env" in reason
 
@@ -443,14 +443,14 @@ def test_tracked_secret_asks_only_if_the_command_may_show_it(command: str, found
     ],
 )  # fmt: skip
 def test_secret_in_the_history_asks_before_any_of_it_is_shown(command: str) -> None:
-    assert ".env" in why_not(use_of(command), holding(history=("old/.env",)))
-    assert "too long" in why_not(use_of(command), holding(history=None))
-    assert ".env" in why_not(use_of(command), holding(tracked=(".env",)))
-    assert why_not(use_of(command), holding()) == ""
+    assert ".env" in why_not(use_of(command), repository_with(history=("old/.env",)))
+    assert "too long" in why_not(use_of(command), repository_with(history=None))
+    assert ".env" in why_not(use_of(command), repository_with(tracked=(".env",)))
+    assert why_not(use_of(command), repository_with()) == ""
 
 
 def test_secret_in_the_history_does_not_ask_for_names_messages_and_single_files() -> None:
-    repository = holding(history=None, files=("a.py",))
+    repository = repository_with(history=None, files=("a.py",))
     for command in ("log --stat", "show --name-only HEAD", "status", "diff --stat HEAD~3", "blame a.py", "show HEAD:b"):
         assert why_not(use_of(command), repository) == "", command
     assert why_not(use_of("log -p -- a.py", a_py="file"), repository) == ""
@@ -460,14 +460,17 @@ def test_secret_in_the_history_does_not_ask_for_names_messages_and_single_files(
 def test_file_that_may_have_been_a_folder_of_secrets_asks() -> None:
     """An untracked file `conf` says nothing about the commits, in which `conf/.env` may be."""
     command = use_of("log -p -- conf", conf="file")
-    assert why_not(command, holding(history=("conf/.env",)))
-    assert why_not(command, holding(history=("conf/.env",), files=("conf",))) == ""
-    assert why_not(command, holding()) == ""
-    assert why_not(use_of("log -p -- a.py", a_py="file"), holding(history=("x",), files=("src/a.py",)), "src") == ""
+    assert why_not(command, repository_with(history=("conf/.env",)))
+    assert why_not(command, repository_with(history=("conf/.env",), files=("conf",))) == ""
+    assert why_not(command, repository_with()) == ""
+    assert (
+        why_not(use_of("log -p -- a.py", a_py="file"), repository_with(history=("x",), files=("src/a.py",)), "src")
+        == ""
+    )
 
 
 def test_pathspecs_are_relative_to_the_folder_that_the_command_runs_in() -> None:
-    repository = holding(tracked=("src/.env",))
+    repository = repository_with(tracked=("src/.env",))
     assert why_not(use_of("grep x -- lib"), repository, "src") == ""
     assert why_not(use_of("grep x -- ."), repository, "src")
     assert why_not(use_of("grep x -- ."), repository, "lib") == ""
@@ -475,14 +478,14 @@ def test_pathspecs_are_relative_to_the_folder_that_the_command_runs_in() -> None
 
 
 def test_files_that_cannot_be_listed_ask() -> None:
-    repository = replace(holding(), find_tracked=lambda: None)
+    repository = replace(repository_with(), find_tracked=lambda: None)
     assert "could not be listed" in why_not(use_of("grep x"), repository)
     assert "could not be listed" in why_not(use_of("show"), repository)
     assert why_not(use_of("status"), repository) == ""
 
 
 def test_folder_that_became_a_link_asks_for_a_search_of_the_work_tree() -> None:
-    repository = holding(link="src")
+    repository = repository_with(link="src")
     assert "src" in why_not(use_of("grep x"), repository)
     assert "src" in why_not(use_of("grep x -- '*.py'"), repository)
     assert why_not(use_of("grep --cached x"), repository) == ""

@@ -50,7 +50,7 @@ def _in_utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def _doing(seen: list[str], command: str, *keys: str) -> Callable[[Pilot[int]], Awaitable[None]]:
+def _screen_test(seen: list[str], command: str, *keys: str) -> Callable[[Pilot[int]], Awaitable[None]]:
     """Return a function that opens a command's screen, presses keys, and appends its text to `seen`."""
 
     async def do(pilot: Pilot[int]) -> None:
@@ -80,7 +80,7 @@ def test_permissions_look_as_recorded(
     project.permissions.save_rule(project.permissions.add("allow", "shell(make doc)").number)
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=project, **changes)
-    assert snap_compare(app, run_before=_doing(seen, "/permissions", "down", "down", "down"), terminal_size=size)
+    assert snap_compare(app, run_before=_screen_test(seen, "/permissions", "down", "down", "down"), terminal_size=size)
     assert "saved for this folder, added 2025-06-15" in " ".join(seen)
 
 
@@ -90,7 +90,7 @@ def test_decisions_look_as_recorded(
 ) -> None:
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=Project(tmp_path), **changes)
-    assert snap_compare(app, run_before=_doing(seen, "/permissions", "tab"), terminal_size=size)
+    assert snap_compare(app, run_before=_screen_test(seen, "/permissions", "tab"), terminal_size=size)
     assert "15:06:40 read a.py" in " ".join(seen)
 
 
@@ -100,7 +100,7 @@ def test_tools_look_as_recorded(
 ) -> None:
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=Project(tmp_path), **changes)
-    assert snap_compare(app, run_before=_doing(seen, "/tools", "down"), terminal_size=size)
+    assert snap_compare(app, run_before=_screen_test(seen, "/tools", "down"), terminal_size=size)
     assert "tokens with each request" in " ".join(seen)
 
 
@@ -120,7 +120,7 @@ def test_memory_picker_looks_as_recorded(
     monkeypatch.setattr(project.memory, "files", lambda: files, raising=False)
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=project, **changes)
-    assert snap_compare(app, run_before=_doing(seen, "/memory"), terminal_size=size)
+    assert snap_compare(app, run_before=_screen_test(seen, "/memory"), terminal_size=size)
     assert "leads outside the project" in " ".join(seen)
 
 
@@ -130,7 +130,7 @@ def test_findings_look_as_recorded(
 ) -> None:
     seen: list[str] = []
     app = make_app(ScriptedConversation(), project=Project(tmp_path), **changes)
-    assert snap_compare(app, run_before=_doing(seen, "/doctor"), terminal_size=size)
+    assert snap_compare(app, run_before=_screen_test(seen, "/doctor"), terminal_size=size)
     assert "bubblewrap" in " ".join(seen)
 
 

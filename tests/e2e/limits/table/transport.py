@@ -101,7 +101,7 @@ def _replayed(cause: str, failing: Turn | Step, *phases: str, shown: bool = Fals
     return tuple(rows)
 
 
-def _gone_on(cause: str, how: str, *phases: str) -> tuple[Row, ...]:
+def _continued_text(cause: str, how: str, *phases: str) -> tuple[Row, ...]:
     """The shown text is continued by another request with the same cap."""
     rows = []
     for phase in phases:
@@ -127,10 +127,10 @@ _BROKEN = (
         "dropped in thinking", Step(done(thinking="Hm, so … "), "drop", after="Hm, so … "),
         "first", "escalated", "continuation 1", "step after", shown=True,
     ),
-    *_gone_on("dropped in text", "drop", *_TEXT_PHASES),
-    *_gone_on("ended without a terminal event", "end", *_TEXT_PHASES),
-    *_gone_on("error in the stream", "error", *_TEXT_PHASES),
-    *_gone_on("silence in text", "stall", "first", "continuation 1"),
+    *_continued_text("dropped in text", "drop", *_TEXT_PHASES),
+    *_continued_text("ended without a terminal event", "end", *_TEXT_PHASES),
+    *_continued_text("error in the stream", "error", *_TEXT_PHASES),
+    *_continued_text("silence in text", "stall", "first", "continuation 1"),
 )  # fmt: skip
 
 _SPECIAL = (
