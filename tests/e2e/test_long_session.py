@@ -139,7 +139,7 @@ ACTIONS = (
     Action(ESCAPE, "Esc to interrupt", "Ctrl+S add"),
     Action(ESCAPE, "interrupted"),
     # Screens.
-    Action("/diff\r", "Everything since the start"),
+    Action("/diff\r", "All changes"),
     Action(DOWN, "›   other"),
     Action(ESCAPE, "Ask · / commands", "Everything since"),
     Action("/copy\r", "Enter copy"),

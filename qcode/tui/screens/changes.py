@@ -89,6 +89,10 @@ class ChangesScreen(ListScreen[None]):
         # Textual also calls the `on_mount` of the base class.
         self.query_one("#changes-said").display = False
 
+    def on_resize(self) -> None:
+        # Textual also calls the `on_resize` of the base class.
+        self.show_row(self.row)
+
     @property
     def _preview_rows(self) -> int:
         if self.size.height < _MIN_HEIGHT:
@@ -198,7 +202,7 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
     """
     if not changes and not any(turn.files for turn in turns):
         return []
-    rows = [PickerRow(ALL, "Everything since the start", count_text(len(changes), "file"), group="This session")]
+    rows = [PickerRow(ALL, "All changes", count_text(len(changes), "file"), group="This session")]
     for turn in reversed(turns):
         group = f"Turn {turn.position}: {plain_line(turn.text, 100) or '(empty)'}"
         for index, file in enumerate(turn.files):

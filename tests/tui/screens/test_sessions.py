@@ -298,6 +298,21 @@ def test_diff_always_shows_its_keys_and_the_end_of_its_preview(turns: int, files
     drive(test, ScriptedConversation(), size=size)
 
 
+def test_diff_fits_the_screen_after_a_resize(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        (it.work / "a.txt").write_text("word " * 40 + "end\n" * 30)
+        await run.send("/diff")
+        await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
+        await run.until(lambda: run.screen.count("word") > 10)
+        await run.pilot.resize_terminal(40, 20)
+        await run.until(lambda: "Esc close  ·  ↑↓ move" in run.screen)
+        preview = run.screen[run.screen.rindex("a.txt") :].split("\n")
+        assert [row.count("word") for row in preview[1:4]] == [6, 6, 0], "wrapped at the new width, in 4 rows"
+        assert "more rows · Enter shows all" in preview[3]
+
+    played(tmp_path, test)
+
+
 def test_highlight_stays_in_the_file_after_undo_of_its_last_hunk() -> None:
     diffs = [f"@@ -{line} +{line} @@\n-old {line}\n+new {line}\n" for line in (5, 25, 45)]
     hunks = [ChangeHunk(index, 20 * index + 5, 1, 1, diff) for index, diff in enumerate(diffs)]
@@ -344,7 +359,7 @@ def test_diff_lists_the_files_of_each_turn_and_undoes_one(tmp_path: Path) -> Non
         await run.until(lambda: isinstance(run.app.screen, ChangesScreen))
         screen = run.app.screen
         assert isinstance(screen, ChangesScreen)
-        assert [row.label for row in screen.rows] == ["Everything since the start", "a.txt"]
+        assert [row.label for row in screen.rows] == ["All changes", "a.txt"]
         assert screen.rows[1].group == "Turn 1: write it"
         assert "Turn 1: write it" in run.screen
         await run.pilot.press("ctrl+x")
