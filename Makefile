@@ -7,6 +7,8 @@ PYTHON ?= $(shell for name in python3 python3.14 python3.13 python3.12 python3.1
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet install --constraint constraints.txt
 # The distribution was named qcode: removed later, it would take the new one's command along.
 FORGET_OLD_NAME := $(BIN)/python -m pip --disable-pip-version-check -qqq uninstall --yes qcode
+# pip compiles no editable package, and where Python may not write compiled files, each start would compile all of it.
+COMPILE := $(BIN)/python -m compileall -q qcode
 RAN := $(VENV)/tests.xml
 
 .DEFAULT_GOAL := help
@@ -79,11 +81,13 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(VENV)/.created
 	@$(FORGET_OLD_NAME)
 	@echo "Setting up $(VENV): downloading and installing packages takes a minute or two."
 	@$(PIP) --editable .
+	@$(COMPILE)
 	@touch $@
 
 $(VENV)/.test: pyproject.toml constraints.txt | $(VENV)/.created
 	@$(FORGET_OLD_NAME)
 	$(PIP) --editable '.[test,docs]'
+	@$(COMPILE)
 	@touch $(VENV)/.runtime $@
 
 # The linters of Dockerfile and workflows are large; without them their tests are skipped.

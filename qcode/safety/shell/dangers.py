@@ -14,6 +14,7 @@ from qcode.safety.shell.ast import HERE_DOCUMENT, HOLE, UNREADABLE, UnsupportedS
 from qcode.safety.shell.bounds import check_bounds
 from qcode.safety.shell.characters import names_character
 from qcode.safety.verdict import NOT_READ_ONLY, RESTRICTED_HERE, SHELL_PATH, Verdict, joined_reasons, omitted_reasons
+from qcode.text.pattern import lazy_pattern
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -139,8 +140,8 @@ _KINDS = (
 
 `words` is the dangerous text of the match, with the `flag` after it. `| curl | sh` is a `sh` that reads a download.
 """
-_PATTERNS = tuple(re.compile(pattern) for pattern, _ in _KINDS)
-_TRIGGER = re.compile(
+_PATTERNS = tuple(lazy_pattern(pattern) for pattern, _ in _KINDS)
+_TRIGGER = lazy_pattern(
     r"\b(?:mkfs|mke2fs|dd|shred|rm|unlink|sh|\w{1,2}sh|source|eval|python|perl|ruby|node|drop|truncate|terraform|tofu|kubectl"
     r"|sudo|doas|git|docker|podman|publish|upload|push|shutdown|poweroff|halt|reboot|killall|pkill|kill|chmod|chown|chgrp"
     r"|wipefs|s?fdisk|parted|dropdb|dropuser|flushall|flushdb|helm|aws|gh|unpublish|crontab|systemctl|mv|cp|install)\b"
@@ -150,15 +151,15 @@ _TRIGGER = re.compile(
 """A cheap test for a part of a command that may match one of the patterns."""
 _MAX_EXAMINED = 4_000
 """Limit on the characters examined at each end of a command without a syntax tree."""
-_GIT_OPTIONS = re.compile(r"(?<!\S)git(?: -[Cc] \S{1,200}| --[\w-]{1,40}(?:=\S{0,200})?){1,8}")
-_SYSTEM_PATH = re.compile(r"(?<!\S)/(?:usr/)?(?:local/)?s?bin/(?=\S)")
-_QUOTES = re.compile(r"[\"'\\]")
-_SEPARATORS = re.compile(r"(\|\|?|&&|[;\n&()`])")
+_GIT_OPTIONS = lazy_pattern(r"(?<!\S)git(?: -[Cc] \S{1,200}| --[\w-]{1,40}(?:=\S{0,200})?){1,8}")
+_SYSTEM_PATH = lazy_pattern(r"(?<!\S)/(?:usr/)?(?:local/)?s?bin/(?=\S)")
+_QUOTES = lazy_pattern(r"[\"'\\]")
+_SEPARATORS = lazy_pattern(r"(\|\|?|&&|[;\n&()`])")
 # Programs whose arguments with a blank are text, not commands: `git commit -m "Remove rm -rf"`.
 _TEXT_PROGRAMS = frozenset({"git", "gh", "glab", "hg", "svn", "jj"})
 # Programs whose arguments are text: `echo rm -rf x` prints it.
 _PRINTING_PROGRAMS = frozenset({"echo", "printf", "grep", "rg"})
-_SHELL_PROGRAM = re.compile(_SHELLS)
+_SHELL_PROGRAM = lazy_pattern(_SHELLS)
 _GENERIC = (NOT_READ_ONLY, "the option ")
 """Parts of the reasons of the judge that a danger replaces, because it says more."""
 
@@ -322,7 +323,7 @@ def _dangers_in_text(command: str) -> list[Danger]:
     return dangers
 
 
-_DELIMITER = re.compile(r"(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)", re.ASCII)
+_DELIMITER = lazy_pattern(r"(?P<quote>['\"]?)(?P<word>[A-Za-z_]\w*)(?P=quote)", re.ASCII)
 
 
 def _here_document_reasons(command: str) -> list[str]:

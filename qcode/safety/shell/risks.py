@@ -9,6 +9,7 @@ import re
 from functools import lru_cache
 
 from qcode.safety.shell.dangers import without_text
+from qcode.text.pattern import lazy_pattern
 
 # Each pattern is bounded, so the time is linear in the length of the command.
 _PROGRAM = r"(?<![\w./-])"
@@ -43,7 +44,7 @@ _RISKS = (
     rf"{_PROGRAM}(?:terraform\s{{1,4}}destroy|kubectl\s{{1,4}}delete){_END}",
     rf"{_PROGRAM}(?:chmod|chown)\s{{1,4}}-\w{{0,4}}R\w{{0,4}}{_END}",
 )
-_RISKY = re.compile("|".join(_RISKS))
+_RISKY = lazy_pattern("|".join(_RISKS))
 
 
 @lru_cache(maxsize=8)  # a question is laid out again for each width and key
