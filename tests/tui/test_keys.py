@@ -57,7 +57,7 @@ def test_shift_tab_in_a_restricted_folder_leaves_out_accept_edits_and_says_why()
         modes, hints = [], []
         for _ in range(3):
             await run.pilot.press("shift+tab")
-            hints.append("no accept edits until you trust this folder (/trust)" in run.status)
+            hints.append("/trust enables accept edits" in run.status)
             modes.append(run.app.agent.conversation.mode)
         assert modes == ["plan", "default", "plan"]
         assert hints == [True, False, True]  # from plan to default, no mode is left out

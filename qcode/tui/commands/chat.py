@@ -167,7 +167,7 @@ def _next_mode(context: CommandContext, _argument: str) -> None:
     context.use_mode(next_mode)
     if context.app is not None and not is_trusted:
         has_skipped_mode = mode == "default"
-        context.app.hint("no accept edits until you trust this folder (/trust)" if has_skipped_mode else "")
+        context.app.hint("/trust enables accept edits" if has_skipped_mode else "")
 
 
 def _has_no_answer_field(context: CommandContext) -> bool:
