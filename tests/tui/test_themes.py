@@ -173,6 +173,21 @@ def test_text_on_a_changed_line_contrasts_with_its_ground_in_every_color_depth(n
     assert {slots: ratio for slots, ratio in ratios.items() if ratio < MIN_CONTRAST} == {}
 
 
+@pytest.mark.parametrize("name", ["dark", "catppuccin-mocha", "gruvbox-dark", "tokyo-night"])
+def test_prompt_is_on_gray_in_256_colors(name: str) -> None:
+    system = COLOR_SYSTEMS["256"]
+    bands: list[Color] = []
+
+    async def test(run: Running) -> None:
+        run.app.console._color_system = system
+        style = Palette(run.app.widgets.transcript).style(style_of("user-band"))
+        assert style.bgcolor is not None
+        bands.append(shown_color(style.bgcolor, system))
+
+    drive(test, theme=name)
+    assert [(band.r, band.g, band.b) for band in bands] == [(0x30, 0x30, 0x30)]
+
+
 # Blue, the darkest of the 16 colors, has a contrast of 2.2 with black in xterm; bright blue has 4.5 with both.
 def test_terminal_theme_has_no_dark_blue_and_no_dim_comment_on_a_changed_line() -> None:
     assert load_themes()[0]["terminal"].primary == "ansi_bright_blue"

@@ -95,9 +95,11 @@ SLOT_STYLES: dict[str, SlotStyle] = {
 }
 
 # For terminals with 256 colors. Their cube has six steps a channel, the darkest at 0 and 95: the nearest color to a
-# soft green or red background is teal or gray. These are colors of the cube, by dark or light theme.
+# soft green or red background is teal or gray, and that to the dark gray-blue of a prompt in tokyo-night is navy. These
+# are colors of the cube and its grays, by dark or light theme.
 _STYLES_256_COLORS: dict[bool, dict[str, SlotStyle]] = {
     True: {
+        "user-band": SlotStyle(background="#303030"),
         "diff-add": SlotStyle(background="#005f00"),
         "diff-remove": SlotStyle(background="#5f0000"),
         "diff-add-word": SlotStyle(background="#008700"),
