@@ -344,8 +344,8 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
 
     @on(Prompt.KindChanged)
     def _show_prompt_kind(self, event: Prompt.KindChanged) -> None:
-        """Color the mark before the prompt if Enter runs the text in the shell, that is if it starts with `!`."""
         self.query_one("#prompt-mark", Static).set_class(event.kind == "shell", "-shell")
+        self.widgets.status.change(is_shell_prompt=event.kind == "shell")
 
     @on(Prompt.Changed)
     def _forget_clear_press(self) -> None:

@@ -131,6 +131,8 @@ class Status:
     """The number of running background jobs."""
     vim: str = ""
     """The mode of vim in the prompt, such as `INSERT`; empty if vim keys are off."""
+    is_shell_prompt: bool = False
+    """The prompt starts with `!`, so Enter runs it in the shell, whatever the mode."""
     question: tuple[str, str] = ("", "")
     """A few words about what the user does at the open question, and the keys for it. It replaces the activity."""
 
@@ -215,7 +217,8 @@ def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -
     activity = _activity(status, now, interrupt, max_cells)
     if activity:
         return Content.assemble(mode, _GAP, activity)
-    key = f" · {status.mode_key}" if status.mode_key and "key" in parts else ""
+    words = "Enter runs it" if status.is_shell_prompt and mode else status.mode_key
+    key = f"{_KEY_GAP}{words}" if words and "key" in parts else ""
     return Content.assemble(mode, (key, "$muted"))
 
 
@@ -291,7 +294,7 @@ def _activity_words(activity: Activity, now: float, max_cells: int) -> tuple[str
 
 
 def _mode(status: Status, *, is_long: bool) -> Content:
-    """Return the mode of vim, if the prompt has one, and the permission mode in effect."""
+    """Return the mode of vim, if the prompt has one, and the permission mode in effect; a shell line has none."""
     styles = {"plan": "$text-primary", "accept-edits": "$text-warning", "auto": "$text-warning"}
     if status.is_opening:
         return Content("")
@@ -300,6 +303,8 @@ def _mode(status: Status, *, is_long: bool) -> Content:
     label = mode_label(mode)
     words = _MODE_WORDS.get(mode, label)
     mode_content = Content.styled(words if is_long or len(words) <= len(label) else label, style)
+    if status.is_shell_prompt:
+        mode_content = Content.styled("shell command" if is_long else "shell", "$text-warning")
     if not status.vim:
         return mode_content
     vim_style = "$text-accent" if status.vim == "INSERT" else "bold $text-accent"

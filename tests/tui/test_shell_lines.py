@@ -55,6 +55,7 @@ def test_shell_command_runs_at_once_and_its_output_is_attached() -> None:
         await run.pilot.pause()
         assert has_shell_mark(run)
         assert "› !" in run.screen
+        assert run.status.startswith("shell command · Enter runs it ")
         await run.send("quick one")
         await run.until(lambda: bool(conversation.kept))
         assert shell.lines == ["quick one"]
@@ -63,6 +64,7 @@ def test_shell_command_runs_at_once_and_its_output_is_attached() -> None:
         assert "quick output" in run.text
         assert "exit 0" in run.text
         assert not has_shell_mark(run)
+        assert run.status.startswith("ask before edits")
         (block,) = conversation.kept
         assert isinstance(block, Text)
         assert split_attached(block.text) == Attachment("shell", "quick one", "quick output\n[exit code 0]", "exit 0")
