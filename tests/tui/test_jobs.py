@@ -210,6 +210,19 @@ def test_row_of_attached_output_shows_that_its_job_has_ended(pipe: Path) -> None
     drive(test, conversation)
 
 
+def test_narrow_row_of_attached_output_keeps_the_state_of_its_command() -> None:
+    conversation = ScriptedConversation()
+
+    async def test(run: Running) -> None:
+        conversation.attachments.attach((shell_block("npm test", ToolOutcome("no", is_error=True, summary="exit 1")),))
+        await run.until(lambda: "+ ! npm test  exit 1 · Backspace removes" in run.screen)
+        await run.pilot.resize_terminal(36, 20)
+        await run.until(lambda: "Backspace" not in run.screen)
+        assert "+ ! npm test  exit 1" in run.screen
+
+    drive(test, conversation)
+
+
 def test_long_output_is_sent_with_its_end_and_a_note_about_the_rest(tmp_path: Path) -> None:
     conversation = ScriptedConversation()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from rich.cells import cell_len
 from textual.content import Content
 from textual.widgets import Static
 
@@ -116,9 +117,11 @@ class Queue(Static):
         ]
         hidden_attachments = len(self._attachments) - _MAX_ROWS + 1 if len(self._attachments) > _MAX_ROWS else 0
         rows += [Content.styled(f"… {hidden_attachments} more attached", "$muted")] if hidden_attachments else []
-        line_width = max(10, (self.size.width or 80) - len(_REMOVE_HINT) - 2)
+        line_width = max(10, (self.size.width or 80) - 4)
         attached = [f"+ {shorten(line, line_width)}" for line in self._attachments[hidden_attachments:]]
-        attached[-1:] = [f"{line}{_REMOVE_HINT}" for line in attached[-1:]]
+        # The end of a line is the state of a command, which matters more than the hint.
+        if attached and cell_len(attached[-1]) + len(_REMOVE_HINT) <= line_width + 2:
+            attached[-1] += _REMOVE_HINT
         rows += [Content.styled(line, "$muted") for line in attached]
         self.update(Content("\n").join(rows))
 
