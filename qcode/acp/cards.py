@@ -210,7 +210,7 @@ class CallCard:
     output_size: int = 0
 
     def add_output(self, text: str) -> None:
-        """Append to the output, of which only the end is kept."""
+        """Append to the output; only its end is kept."""
         self.output.append(text)
         self.output_size += len(text)
         if self.output_size > 4 * _MAX_TAIL:

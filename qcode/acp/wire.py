@@ -29,7 +29,7 @@ Then: TypeAlias = Callable[[], object]
 
 
 class WireError(Exception):
-    """The failure of a request: a code, one line of text, and data, of which some clients show only `details`."""
+    """The failure of a request: a code, one line of text, and data. Some clients show only `details` of the data."""
 
     def __init__(self, code: int, text: str, data: JsonObject | None = None) -> None:
         super().__init__(text)

@@ -151,7 +151,7 @@ class PendingCalls:
             return await self._judge_revised(policy, *self._revisions.pop(call_id))
         if call.name == EXIT_PLAN_MODE and policy.mode != "plan":
             return ApprovalAnswered(call_id, is_allowed=True, text=_NO_PLAN_MODE.format(mode=policy.mode))
-        # The call runs exactly as it is judged and shown here, even if files that it depends on change before.
+        # The call runs exactly as it is judged and shown here, even if files that it depends on change before it runs.
         name, run_arguments = await toolbox.resolve_call(call.name, arguments)
         hooks = self.hooks
         hook, revised = (None, None) if hooks is None else await hooks.run_pre_tool_use(call_id, name, run_arguments)

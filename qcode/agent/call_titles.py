@@ -77,7 +77,7 @@ def sandbox_note(sandbox: SandboxUse, *, has_failed: bool) -> str:
 
 
 ShownState: TypeAlias = Literal[CallState, "declined", "unanswered"]
-"""The state of a call as it is shown, in which a denial by the user is `declined`, or `unanswered` for a question."""
+"""The displayed state of a call. A denial by the user is `declined`, or `unanswered` if the call is a question."""
 STATE_TEXTS: Mapping[str, str] = {
     "done": "done",
     "failed": "failed",

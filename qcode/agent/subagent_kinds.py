@@ -61,7 +61,7 @@ class SubagentKind:
         )
 
     def limit_policy(self, policy: Policy) -> Policy:
-        """Return the policy of a sub-agent of this kind: `policy`, that of the conversation, or a stricter one."""
+        """Return the policy of a sub-agent of this kind: `policy` of the conversation, or a stricter one."""
         return policy.limited_by(policy.with_mode("plan")) if self.only_reads else policy
 
 

@@ -121,7 +121,7 @@ class Subagents:
             run.settle_by_mode()
 
     def _client(self, model: str) -> ModelClient:
-        """Return the model of a sub-agent: the small model, or that of the conversation."""
+        """Return the model of a sub-agent: the small model, or the model of the conversation."""
         small = self._clients.small() if model == SMALL_MODEL else None
         if small is None:
             return self._parent.client

@@ -1,7 +1,7 @@
 """The tools of a session: which of them a model is offered, and how a call runs in the workspace.
 
-Also here: the gate of `fetch` (the rules are checked again at every redirect), the steps after edits, created with the
-first edit, and the running calls that the user may move to the background. The sandbox is in `sandbox`, the choice of
+Also here: the gate of `fetch`, which checks the rules again at every redirect; the steps after edits, created with the
+first edit; and the running calls that the user may move to the background. The sandbox is in `sandbox`, the choice of
 web search in `models.web_search`, the list of tools for the user in `offered_tools`.
 """
 

@@ -1,8 +1,8 @@
 """Trusted folders, the files they contained when they were trusted, and the changes since.
 
 A folder is identified by real path, device and inode: a folder that replaces it later is not trusted, and trust in a
-folder does not extend to a repository inside it. Every file of `.qcode/` and of the skills, commands, agents and hooks
-of other tools that a trusted run would use, scripts included, is pinned by its hash; if one changes, the folder is
+folder does not extend to a repository inside it. A trusted folder has its files pinned by hash: those of
+`.qcode/`, and the skills, commands, agents and hooks of other tools, with their scripts. If one changes, the folder is
 restricted until the user has seen the difference.
 Not pinned: tool servers, each with its own approval (`mcp.pins`), and instructions, which act only through calls that
 are judged. Nothing in the folder is executed.

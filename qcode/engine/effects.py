@@ -256,7 +256,7 @@ class Append:
 
     message: Message
     attempts: tuple[AttemptRecord, ...] = ()
-    """The attempts of which the message was assembled; they are stored with it."""
+    """The attempts that the message was assembled from; they are stored with it."""
     mark: str = ""
     """A note that only the user sees."""
 

@@ -195,7 +195,7 @@ _TOTAL = (
 def learn_limit(message: str, param: str | None = None, *, cap: int | None = None) -> LearnedLimit | None:
     """Return the limit that a refusal names, or None if it names none that can be trusted.
 
-    A message that contains the requested output cap, `cap`, is about that cap, whatever its wording.
+    A message that contains the requested output cap, `cap`, is about that cap, even if its words name another limit.
     """
     message, param = message[:_MAX_MESSAGE], (param or "")[:_MAX_PARAM]
     is_about_output = any(re.search(_OUTPUT_WORDS, text) for text in (message, param))

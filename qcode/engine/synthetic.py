@@ -202,7 +202,7 @@ def _progress(raw: str) -> str:
 def _unescaped(fragment: str) -> str:
     """Return the end of truncated arguments decoded: `{"text": "a\\tb` as `a`, a tab and `b`.
 
-    It is returned as it is, without the key, if it cannot be decoded.
+    If it cannot be decoded, it is returned undecoded, without the key.
     """
     start = re.search(r'"\w+"\s*:\s*"((?:[^"\\]|\\.)*)$', fragment)
     body = start.group(1) if start else fragment

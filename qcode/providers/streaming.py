@@ -457,7 +457,7 @@ class _WatchedReply:
         self._reader: TailEvents | None = None
         self._has_native_call = False
         self._blocks: set[int] = set()
-        """The numbers of the blocks of which an event was returned."""
+        """The numbers of the blocks for which an event was returned."""
         self._text_block: int | None = None
         """The number of the latest text block."""
 

@@ -564,7 +564,7 @@ def _folders_of(files: Iterable[str]) -> set[str]:
 
 
 def is_secret_path(path: str) -> bool:
-    """Return whether the name of a file in a repository is that of a secret or a private key."""
+    """Return whether a file in a repository has the name of a secret or a private key."""
     name = path.rpartition("/")[2]
     return _CANDIDATE.search(os.fsencode(name)) is not None and (
         protected_paths.is_secret(name) or protected_paths.is_key(name)

@@ -52,7 +52,7 @@ class SessionFolders:
     read_only: tuple[Path, ...] = ()
     """Writing to these folders needs approval."""
     home: Path | None = None
-    """The home folder, None for that of the user who runs qcode."""
+    """The home folder; None for the one of the user who runs qcode."""
     qcode_folders: tuple[Path, ...] = ()
     """The folders of qcode besides the default ones in `home`."""
 

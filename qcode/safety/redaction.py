@@ -1,6 +1,6 @@
 """The redaction of secrets in text for a session file, a log or a crash report.
 
-Replaced are the values given to the `Redactor` (also as written in JSON and URLs), text in the format of a well-known
+It replaces the values given to the `Redactor` (also as written in JSON and URLs), text in the format of a well-known
 key, values after a name such as `x-api-key:`, and passwords in URLs. Other secrets are not recognized.
 """
 

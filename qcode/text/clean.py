@@ -82,8 +82,8 @@ def ensure_visible(text: str) -> str:
 def show_hidden(text: str) -> str:
     """Return a line with every character without a glyph as an escape, as in an approval; tabs stay.
 
-    For text that no approval depends on: a backslash stays as it is, and so does text that is already visible. A
-    character that only joins or styles emoji stays as well, as the U+FE0F of a warning sign.
+    For text that no approval depends on: backslashes and visible text are not changed. A character that only joins or
+    styles emoji stays as well, such as the U+FE0F of a warning sign.
     """
     if text.isprintable() and text.isascii():
         return text

@@ -1,6 +1,6 @@
 """Compares texts within a limit of steps, and reads unified diffs and `*** Begin Patch` patches of GPT models. Pure.
 
-`difflib` takes 40 seconds for 1,500 equal lines of which every second one changes. `BoundedMatcher` returns the same
+`difflib` takes 40 seconds for 1,500 equal lines if every second line changes. `BoundedMatcher` returns the same
 result up to a limit of steps; beyond it, the rest is aligned at its ends and at elements that occur once in both texts.
 `parse_patch` returns the files of a patch and their changes. Policy and tool share it, so the paths that are judged are
 the paths that are changed.
@@ -23,7 +23,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 MAX_STEPS = 5_000_000
-"""Steps of one comparison, about one second. 4,000 lines of which every second one changes take four million."""
+"""Steps of one comparison, about one second. 4,000 lines take four million if every second line changes."""
 
 _T = TypeVar("_T", bound=Hashable)
 _Range = tuple[int, int, int, int]

@@ -140,11 +140,12 @@ class Status:
 def render_status(status: Status, width: int, now: float) -> Content:
     """Return the line for `width` columns: mode, and activity or hint, on the left, facts on the right.
 
-    In a narrow terminal these are dropped, in this order: branch, the context bar, tokens (without a known cost, their
-    figure stays as long as a cost would), the provider of a long model name, the key of the mode, the mode's long name,
-    cost, effort, "no sandbox", while a turn runs the problem and a context that is not nearly full, all but `Esc` of
-    the activity's hint, the jobs, any provider before the words "nearly full", context, details of the activity, model,
-    the restriction, the problem. Mode, activity and its `Esc` always stay; the words of the activity are dropped last.
+    Parts that do not fit are dropped in this order. First the branch, the context bar and the tokens; if no cost is
+    known, the number of tokens stays as long as a cost would. Then the provider of a long model name, the key of the
+    mode, its long name, the cost, the effort and "no sandbox". While a turn runs, the problem of the last turn and a
+    context that is not nearly full are next. Then the words after `Esc`, the jobs, any provider before the words
+    "nearly full", the context, the details of the activity, the model, the restriction and the problem. Mode, activity
+    and `Esc` always stay; the words of the activity are dropped last.
     """
     for left, facts in _layouts(status, width, now):
         right = Content(_GAP).join(facts)

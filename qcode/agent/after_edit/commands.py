@@ -49,7 +49,7 @@ class CommandScope:
 
     policy: Policy
     workspace: Workspace
-    """The workspace of the call, which may be that of a sub-agent."""
+    """The workspace of the call, or of the sub-agent that made the call."""
     run_line: RunLine
     ask: Ask | None
     """Asks the user; None if no user can answer."""

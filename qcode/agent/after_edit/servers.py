@@ -93,7 +93,7 @@ def language_of(path: PurePath, configured: Mapping[str, tuple[str, ...]]) -> La
         return None
     configured_command = configured.get(ending, configured.get(f".{ending}"))
     built_in = next((language for language in LANGUAGES if ending in language.endings), None)
-    # `go` and `c` are both names of languages and file endings: their command is that of the whole language.
+    # `go` and `c` are names of languages and also file endings: a command for them is for the whole language.
     if configured_command is not None and (built_in is None or ending != built_in.name):
         identifier = ending if built_in is None else built_in.endings[ending]
         return Language(f".{ending}", {ending: identifier}, (configured_command,) if configured_command else ())
@@ -284,7 +284,7 @@ def _with_interpreter(settings: Mapping[str, Any], root: Path) -> Mapping[str, A
 
 
 def server_environment(environment: Mapping[str, str], cache: Path) -> dict[str, str]:
-    """Return the environment of a server: that of a shell command, with caches in a private folder."""
+    """Return the environment of a server: the one of a shell command, with caches in a private folder."""
     folders = {"XDG_CACHE_HOME": "xdg", "GOCACHE": "go", "CARGO_TARGET_DIR": "cargo", "TMPDIR": "tmp"}
     for name in folders.values():
         (cache / name).mkdir(parents=True, exist_ok=True, mode=0o700)

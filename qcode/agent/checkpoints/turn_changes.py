@@ -44,7 +44,7 @@ class TurnFile:
     """A file that a turn changed."""
 
     label: str
-    """The path as it is shown."""
+    """The displayed path."""
     real_path: str = field(repr=False)
     """The absolute path with all links resolved."""
     diff: str = ""
@@ -235,8 +235,8 @@ _Part: TypeAlias = tuple[str, int, int, int, int]
 class _Comparison:
     """The hunks between two versions of a text, and how far the current text has them.
 
-    A hunk applies if its new lines are in the current text, and it is undone if its old lines are, in both cases with
-    the line before and after it.
+    A hunk applies if the current text has its new lines, and it is undone if the current text has its old lines. The
+    line before and after the hunk must match too.
     """
 
     def __init__(self, before: str, after: str, current: str) -> None:

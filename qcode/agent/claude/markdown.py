@@ -26,7 +26,7 @@ class MarkdownFolder:
 
     path: Path
     project: Path | None = None
-    """The project, out of which links in the folder must not lead; None for a folder of the user."""
+    """The project: links in the folder must not lead out of it; None for a folder of the user."""
 
     def files(self, problems: list[str]) -> Iterator[Path]:
         """Yield the files in the order of `named_files`; add a line to `problems` for each that is refused."""

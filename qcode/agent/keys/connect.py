@@ -215,7 +215,7 @@ _ASSIGNED = re.compile(
 )
 _KEY_NAME = re.compile(r"key|token|secret|credential", re.IGNORECASE)
 _BEARER = re.compile(r"(?:authorization\s*:\s*)?bearer\s+(?P<value>\S.*)", re.IGNORECASE | re.DOTALL)
-# A key of which the web page shows only a part: `sk-...abcd`, `sk-***`.
+# A key that the web page shows only in part: `sk-...abcd`, `sk-***`.
 _MASKED = re.compile(r"\.\.\.|\*{3}|^[x.*•-]+$", re.IGNORECASE)
 _PLACEHOLDER = re.compile(r"^<.*>$|^\[.*\]$|\byour[-_ ]?(?:\w+[-_ ])?(?:api[-_ ]?)?key\b", re.IGNORECASE)
 _KEY_PREFIXES: Mapping[str, tuple[str, ...]] = {

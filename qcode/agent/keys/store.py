@@ -1,8 +1,8 @@
 """Stores API keys by name: in the keyring, or in a private file if no keyring works.
 
-A key is stored in one of the two only. The file (mode 0600 in a folder of mode 0700, written atomically, never opened
-through a link) also lists the names of the keys in the keyring, so that the keyring package is imported only if it is
-needed. This module does not read the environment, knows no provider, and shows no key.
+A key is stored in only one of the two. The file has mode 0600 in a folder of mode 0700, is written atomically, and is
+never opened through a link. It also lists the names of the keys in the keyring, so that the keyring package is imported
+only if it is needed. This module does not read the environment, knows no provider, and shows no key.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The authorization of a tool server over HTTP (OAuth 2.1): sends its token, refreshes it, and makes a new login.
 
-A subclass of the provider of the `mcp` package, which discovers, registers and exchanges codes. Added here: tokens keep
-their expiry and the server that issued them, a 401 is first answered with a refresh, one process refreshes at a time,
-and metadata without S256, without https or at private addresses is refused. Separate from `login`, because every
+The `mcp` package discovers the authorization server, registers qcode and exchanges codes. The subclass here stores the
+expiry of a token and the server that issued it. It tries a refresh after a 401, and only one process refreshes at a
+time. It refuses metadata without S256, without https or at private addresses. Separate from `login`, because every
 connection with a login needs it; it imports the `mcp` package.
 """
 

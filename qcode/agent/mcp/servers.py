@@ -335,7 +335,7 @@ class Servers:
         return {tool.spec.name: tool.listed_name for _, tool in self._offered_tools()}
 
     def has(self, name: str) -> bool:
-        """Return whether a name is that of a tool of one of these servers, even if the tool is not offered now."""
+        """Return whether one of these servers has a tool of this name, even if the tool is not offered now."""
         server, tool = split_name(name)
         return bool(tool) and server in self._servers
 

@@ -249,8 +249,8 @@ def _end_of_words(text: str) -> int:
 def _segment_end(text: str) -> int:
     """Return where to end the segment, 0 to keep it open.
 
-    It ends after the last line end if it has `FLUSH_CHARS`, otherwise after the last word if it has `MAX_SEGMENT`,
-    but always before a private key that has no end yet.
+    A segment of at least `FLUSH_CHARS` ends after its last line end; without a line end, one of `MAX_SEGMENT` ends
+    after its last word. It always ends before a private key that has no end yet.
     """
     if len(text) < FLUSH_CHARS:
         return 0

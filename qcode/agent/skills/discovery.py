@@ -44,7 +44,7 @@ class SkillFolder:
     label: str
     """The path for the user."""
     project_root: Path | None = None
-    """The project, out of which links in the folder must not lead; None for a folder of the user."""
+    """The project: links in the folder must not lead out of it; None for a folder of the user."""
     is_named: bool = False
     """The settings name the folder (`skills.paths`): then it may itself be a skill."""
 

@@ -270,7 +270,7 @@ class _Search:
         return BoundedMatcher(self.lines, self.new_lines, autojunk=False).get_opcodes()
 
     def formatted_like(self, present: Sequence[str], unit: Callable[[], int]) -> str:
-        """Return the replacement with kept lines as they are in the file, and new lines in its indentation style."""
+        """Return the replacement: kept lines unchanged from the file, new lines in its indentation style."""
         line_pairs = zip(self.lines, present, strict=True)
         indents = {
             indent_of(edit_line): indent_of(file_line) for edit_line, file_line in line_pairs if edit_line.strip()

@@ -176,7 +176,7 @@ class CompletionMenu(Widget):
         return Content("\n").join(rows)
 
     def _fitted(self, width: int) -> tuple[MenuItem, ...]:
-        """Return the choices as they are shown in `width` cells."""
+        """Return the choices as text for `width` cells."""
         if width >= _MIN_HINT_WIDTH:
             return self._choices
         return tuple(choice.without_hint() for choice in self._choices)

@@ -31,9 +31,9 @@ _ALT = lazy_pattern(r"\x1b(?:([^\x00-\x1f\x7f\[\]OPX^_])|(?=[\x01-\x08\x0b\x0c\x
 class AltKeyParser(KeyParser):
     """Textual's parser, extended to distinguish Alt with a key from Escape followed by a key, by how they arrive.
 
-    A terminal writes `ESC` and the character of an Alt key in one piece. Textual 8.2 waits for more after it, so an
-    Escape right after Alt+X types `^x`, and it takes an Escape and a letter that were typed one after the other for
-    Alt, which vim's users do all the time.
+    A terminal writes `ESC` and the character of an Alt key in one piece. Textual 8.2 waits for more after them, so an
+    Escape right after Alt+X types `^x`. If Escape and a letter are typed one after the other, as users of vim do all
+    the time, Textual reads them as Alt with that letter.
     """
 
     _is_escaped = False

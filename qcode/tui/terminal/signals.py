@@ -111,7 +111,7 @@ class EndingSignals:
             self._end()
 
     def _end(self) -> None:
-        """End the process now, after a rescue, of which no step may take longer than `RESCUE_S`."""
+        """End the process now, after a rescue. No step of the rescue may take longer than `RESCUE_S`."""
         for step in (self._rescue, _kill_descendants, self._restore_terminal):
             thread = threading.Thread(target=step, daemon=True)
             thread.start()

@@ -107,7 +107,7 @@ class _TokenPass:
     ) -> None:
         self.tokens = tokens
         self.first_item_number: int | None = None
-        """The number on screen of the first item of the first ordered list; None means that of the source."""
+        """The number on screen of the first item of the first ordered list; None means the one of the source."""
         self._source = source
         self._code_blocks = code_blocks
         self._list_depth = 0

@@ -75,7 +75,7 @@ _VERB_CELLS = max(map(len, VERBS.values()))
 
 _READ_TOOLS = frozenset({"read", "grep", "glob", "ls", "fetch", "web_search", "todo", "jobs"})
 _PATH_TOOLS = frozenset({"read", "ls", "edit", "multi_edit", "notebook_edit", "write"})
-"""The argument of these tools is a path, of which the end tells more than the beginning."""
+"""The argument of these tools is a path, whose end tells more than its beginning."""
 _HEAD, _TAIL = 3, 5
 """The number of lines of output at its start and end that a folded card shows."""
 _DIFF_HEAD, _DIFF_TAIL = 24, 6
