@@ -248,12 +248,13 @@ class CallRound:
             else:
                 call = replace(call, arguments=json.dumps(arguments))
                 self._edited_calls[index] = call, answer.editor
-            spec = self.tools.get(call.name)
-            is_backgroundable = spec is not None and spec.is_backgroundable
+            called = self.tools.get(call.name)
+            is_backgroundable = called is not None and called.is_backgroundable
             return [Emit(ToolStarted(call, is_backgroundable)), RunTool(call, arguments)]
         self.denials.append(Denial(pending.call, answer.reason))
         text = f"Denied: {answer.reason}" if answer.reason else "Denied by the user."
-        shown = f"Denied: {answer.summary}" if answer.summary else text
+        spec = self.tools.get(pending.call.name)
+        shown = _denial_for_user(answer, is_question=spec is not None and spec.asks_user) or text
         if self.limits.deny(pending.call, is_repeated=state == "repeating") == MAX_SAME_CALLS:
             text += f" This call was denied {MAX_SAME_CALLS} times; the next denial ends the turn. Continue without it."
         outcome = ToolOutcome(
@@ -434,6 +435,14 @@ class CallRound:
                     self.calls[self._checked_count].call, self._results[self._checked_count].content
                 )
             self._checked_count += 1
+
+
+def _denial_for_user(answer: ApprovalAnswered, *, is_question: bool) -> str:
+    """Return the result of a denied call as the user sees it; empty if it is that for the model."""
+    why = answer.summary or answer.reason
+    if not answer.is_declined:
+        return f"Denied: {why}" if why else ""
+    return f"Declined: {why}" if why else "Not answered." if is_question else "Declined."
 
 
 def _short_name(name: str) -> str:

@@ -386,7 +386,7 @@ class Presenter:
         is_complete = call.call_id in self._streamed_call_ids and (has_agent or outcome.shown is None)
         has_output = not ((outcome.diff and not outcome.problems) or (plan and event.state != "denied") or is_complete)
         has_run = event.state in ("done", "failed")
-        # Why the call did not run. It is empty if the state says everything, as for `Denied by the user.`
+        # Why the call did not run. It is empty if the state says everything, as for `Declined.`
         reason = content if outcome.shown else ""
         if event.state == "denied":
             reason = content = content.partition(": ")[2]

@@ -90,6 +90,7 @@ def test_accepting_edits_does_not_approve_a_command(tmp_path: Path) -> None:
 
     _, results = asked_in(it, decide)
     assert [(result.state, result.outcome.summary) for result in results] == [("denied", "declined")]
+    assert (results[0].outcome.content, results[0].outcome.shown) == ("Denied: no", "Declined: no")
 
 
 def test_call_that_no_user_could_answer_is_not_declined(tmp_path: Path) -> None:

@@ -95,9 +95,9 @@ def test_denied_plan_has_other_words_for_the_user_than_for_the_model(
     _, events = play(it, decision)
     (denied,) = [event for event in events if isinstance(event, ToolFinished)]
     assert "change nothing" in denied.outcome.content
-    assert denied.outcome.shown == f"Denied: {shown}"
+    assert denied.outcome.shown == f"Declined: {shown}"
     (replayed,) = [item for item in replay_messages(it.conversation.stored_messages) if isinstance(item, ToolFinished)]
-    assert replayed.outcome.shown == f"Denied: {shown}"
+    assert replayed.outcome.shown == f"Declined: {shown}"
 
 
 @pytest.mark.parametrize("mode", ["bypass", "auto", "plan"])

@@ -321,6 +321,8 @@ def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | No
     output = result.content if display.output is None else redrawn(display.output)
     if diff or (plan and not state):
         output = ""
+    if display.summary == DECLINED:
+        output = output.partition(": ")[2]  # the state says that the user declined
     sandbox = display.sandbox
     return CallView(call.name, argument, arguments, state, summary, diff, output, result.images, plan, sandbox)
 

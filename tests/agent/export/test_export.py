@@ -305,6 +305,15 @@ def test_result_belongs_to_the_reply_of_its_call_if_the_server_uses_an_id_again(
     assert [card.partition("contents of ")[2] for card in cards] == ["a.py", "b.py"]
 
 
+def test_reason_for_declining_a_call_is_in_the_export_once() -> None:
+    history = history_of(SAID)
+    history.stored[1].shown_results["c1"] = ShownResult("denied", "declined", output="Declined: use rg\nor ag")
+    text = export_turns(turns_of(history), ABOUT, ExportRequest("md"))
+    assert "**Run** `ls` (declined)" in text
+    assert "use rg\nor ag" in text
+    assert "Declined" not in text
+
+
 def test_denied_call_is_marked() -> None:
     history = history_of(SAID)
     for summary, word in (("", "denied"), ("denied", "denied"), ("declined", "declined")):
