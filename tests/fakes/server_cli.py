@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from qcode.protocol.reply import StopReason
 from qcode.protocol.usage import Usage
 from qcode.providers.demo.edits import plan_edit, text_in_result
-from qcode.providers.demo.scenarios import LONG_CHARS, VERY_LONG_CHARS, guide
+from qcode.providers.demo.guide import LONG_CHARS, VERY_LONG_CHARS, guide
 from tests.fakes.server import PROTOCOLS, FakeServer
 from tests.fakes.turns import CHARS_PER_TOKEN, Call, ReceivedRequest, Turn, refused, truthful
 

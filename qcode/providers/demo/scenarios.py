@@ -1,8 +1,7 @@
-"""The scenarios of the demo model: the table that `/help demo` prints, one function for each row, and the long texts.
+"""The scenarios of the demo model: the table that `/help demo` prints, and one function for each row.
 
 The functions are pure: each reads a scene and returns the next reply as a script. They know the names and arguments of
-the tools, and read the results as a real model would. Long texts are the same in every run, and their lines contain the
-number of the section, so tests can detect a gap or a repeated passage.
+the tools, and read the results as a real model would.
 """
 
 from __future__ import annotations
@@ -10,10 +9,17 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
 
 from qcode.protocol.messages import Reasoning, Text, ToolCall
 from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_in_result, without_replacement
+from qcode.providers.demo.guide import (
+    ENDLESS_CHARS,
+    HUGE_CHARS,
+    LONG_CHARS,
+    VERY_LONG_CHARS,
+    guide,
+    numbered_thinking,
+)
 from qcode.providers.demo.scene import (
     REAL_MODEL,
     Scene,
@@ -34,99 +40,6 @@ from qcode.text.json import Json, parse_object
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
-
-LONG_CHARS = 40_000
-"""More than the first output cap of 8,000 tokens (32,000 characters). The lengths below exceed 64,000 tokens."""
-VERY_LONG_CHARS, HUGE_CHARS, ENDLESS_CHARS = 320_000, 280_000, 300_000
-
-_SUBJECTS = (
-    "a parser", "a cache", "a queue", "a retry loop", "a log", "a command line", "a test", "a schema", "an index",
-    "a clock", "a lock", "a file format", "a release",
-)  # fmt: skip
-_TITLE_VERBS = ("Naming", "Simplifying", "Measuring", "Splitting", "Protecting", "Documenting", "Replacing")
-_OPENINGS = (
-    "Section {n} covers {it} that works but is hard to change.",
-    "Section {n} covers {it} that three teams use for three different purposes.",
-    "Section {n} covers {it} with one task, and a clear error if that task fails.",
-    "Section {n} covers {it} in production, where the input is larger than in any test.",
-    "Section {n} covers {it} whose first draft was replaced after a review.",
-)
-_MIDDLES = (
-    "Write down its inputs and outputs, keep example {n} next to them, and test one failure.",
-    "Start with the smallest useful change: number {n} should show its effect within a minute.",
-    "If two names compete, follow rule {n}: keep the one that a new developer would search for.",
-    "Measure before you optimize: line {n} of the profile is rarely the one you expected.",
-)
-_ITEMS = (
-    "- [{n}a] state the conditions before and after, in one sentence",
-    "- [{n}b] *one* responsibility; move a second one to another module",
-    "- [{n}c] an error that names the file, the line and `option_{n}`",
-    "- [{n}d] **no** silent fallback, not even for case {n}",
-    "- [{n}e] a test called `test_rule_{n}_holds`",
-)
-_QUOTES = (
-    "> Note {n}: the displayed text and the stored text must be the same.",
-    "> Note {n}: plan for a limit instead of stopping at it.",
-    "> Note {n}: code that cannot be explained cannot be repaired.",
-)
-
-
-@lru_cache(maxsize=8)
-def guide(characters: int) -> str:
-    """Return a Markdown guide of at least `characters` characters, which ends with a whole section."""
-    lines = ["# A guide to small programs", "", "The built-in demo model made this text up.", ""]
-    size, number = sum(len(line) + 1 for line in lines), 0
-    while size < characters:
-        number += 1
-        section = _section(number)
-        lines += section
-        size += sum(len(line) + 1 for line in section)
-    lines.append(f"End of the guide: {number} sections, numbered from 1 to {number}, none missing.")
-    return "\n".join(lines) + "\n"
-
-
-@lru_cache(maxsize=2)
-def numbered_thinking(characters: int) -> str:
-    """Return at least `characters` characters of numbered thinking."""
-    lines: list[str] = []
-    size = 0
-    while size < characters:
-        number = len(lines) + 1
-        subject = _SUBJECTS[number * 5 % len(_SUBJECTS)]
-        lines.append(f"Thought {number}: is {subject} needed at all? If not, thought {number + 1} is next.")
-        size += len(lines[-1]) + 1
-    return "\n".join(lines) + "\n"
-
-
-def _section(n: int) -> list[str]:
-    subject = _SUBJECTS[n % len(_SUBJECTS)]
-    lines = [f"## {n}. {_TITLE_VERBS[n % len(_TITLE_VERBS)]} {subject}", ""]
-    lines.append(_OPENINGS[n % len(_OPENINGS)].format(n=n, it=subject))
-    lines += [_MIDDLES[n % len(_MIDDLES)].format(n=n), ""]
-    if n % 3 == 0:
-        lines += _code(n)
-    elif n % 3 == 1:
-        lines += [_ITEMS[(n + i) % len(_ITEMS)].format(n=n) for i in range(3)]
-    else:
-        lines.append(_QUOTES[n % len(_QUOTES)].format(n=n))
-        lines += ["", *(f"{i}. Step {n}.{i}: {_step(n + i)}" for i in (1, 2, 3))]
-    return [*lines, ""]
-
-
-def _step(n: int) -> str:
-    return ("read it aloud", "remove one part", "run it without input", "ask who depends on it")[n % 4]
-
-
-def _code(n: int) -> list[str]:
-    return [
-        f"```python title=rule_{n}.py",
-        f"def rule_{n}(value: int) -> int:",
-        f'    """Return value moved by {n}; the caller keeps the old one."""',
-        f"    moved_{n} = value + {n}",
-        f"    return max(moved_{n}, 0)",
-        "```",
-    ]
-
 
 _MANIFESTS = ("Makefile", "pyproject.toml", "package.json", "Cargo.toml", "go.mod")
 _TARGET = lazy_pattern(r"^([a-z][\w-]*):(?!=)", re.MULTILINE)
@@ -276,6 +189,15 @@ _TESTS = lazy_pattern(
 """A request such as "run all the tests", but not "run test.sh"."""
 _MISSING_FILE = lazy_pattern(r"no such|not exist|not found|missing|cannot find|no file", re.IGNORECASE)
 _HUGE_PARTS = 3
+_QUESTION = "Where should the program store its data?"
+_STORES = (
+    ("SQLite", "one file, no server"),
+    ("PostgreSQL", "a server, for several users at once"),
+    ("A JSON file", "easy to read, slow if it grows"),
+)
+_TASKS = (("list the files", "*"), ("find the documentation", "**/*.md"), ("find the tests", "**/*test*"))
+"""Tasks for a to-do list, each with the pattern of the files that it lists."""
+_TODO_TEXTS = ("This takes three steps, so I keep a list.", "The first task is done.", "The last task.", "Done.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +284,30 @@ def _play_agents(scene: Scene) -> Script:
         return (Text("I will give one task each to two sub-agents, which work in parallel.\n"), *calls)
     answers = "\n\n".join(shortened(step.result.content) for step in scene.steps)
     return reply(f"The sub-agents answered; the files they read are not part of my context:\n\n{answers}\n")
+
+
+def _play_question(scene: Scene) -> Script:
+    if scene.last is None:
+        choices: list[Json] = [{"label": label, "detail": detail} for label, detail in _STORES]
+        return call(scene, "One question first.", "ask_person", question=_QUESTION, choices=choices)
+    if scene.last.result.is_error:
+        return reply("There is no answer, so a real model would now choose one itself.\n")
+    return reply(f"You answered:\n\n{shortened(scene.last.result.content)}\n\nA real model would now work with it.\n")
+
+
+def _play_todos(scene: Scene) -> Script:
+    """Work through a list of three tasks: before each task, and after the last one, the list is sent again."""
+    if scene.last is not None and scene.last.result.is_error:
+        return failure_reply(scene.last)
+    done, is_listed = divmod(len(scene.steps), 2)
+    if not is_listed:
+        states = ["done"] * done + ["in_progress"] + ["pending"] * len(_TASKS)
+        items: list[Json] = [{"task": task, "state": state} for (task, _), state in zip(_TASKS, states, strict=False)]
+        return call(scene, _TODO_TEXTS[done], "todo", items=items)
+    if done == len(_TASKS):
+        return reply("All tasks of the list are done.\n")
+    task, pattern = _TASKS[done]
+    return call(scene, f"Now I {task}.", "glob", pattern=pattern)
 
 
 def _play_shell(scene: Scene) -> Script:
@@ -492,6 +438,20 @@ SCENARIOS: tuple[Scenario, ...] = (
         "two tasks in parallel, each by a model with a separate context",
         _pattern(r"\bsub-?agents?\b"),
         _play_agents,
+    ),
+    Scenario(
+        "ask me a question",
+        "A question",
+        "a question with choices, which you answer with a key or in your words",
+        _pattern(r"\bask\b.*\b(me|question)\b|\b(a|multiple.choice) question\b"),
+        _play_question,
+    ),
+    Scenario(
+        "keep a to-do list",
+        "A to-do list",
+        "three tasks, and the list above the prompt that shows the current one",
+        _pattern(r"\b(to-?do|task|check)[ -]?list\b|\bkeep\b.*\bto-?dos?\b"),
+        _play_todos,
     ),
     Scenario(
         "/init",

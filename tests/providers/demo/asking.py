@@ -25,7 +25,7 @@ from qcode.providers.demo.provider import DemoProvider
 
 TOOLS = tuple(
     ToolSpec(name, f"The {name} tool.", {})
-    for name in ("read", "write", "edit", "glob", "grep", "ls", "shell", "exit_plan_mode")
+    for name in ("read", "write", "edit", "glob", "grep", "ls", "shell", "exit_plan_mode", "ask_person", "todo")
 )
 UNCUT = 1_000_000
 

@@ -12,8 +12,9 @@ from qcode.engine import synthetic
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Message, Text, ToolCall, assistant, user
 from qcode.protocol.reply import ReplyStarted, StopReason, ToolCallStarted
+from qcode.providers.demo.guide import HUGE_CHARS, VERY_LONG_CHARS, guide
 from qcode.providers.demo.provider import DEMO_FACTS, LIMIT_MODEL, LIMIT_S, OVERLOADED_MODEL, DemoProvider
-from qcode.providers.demo.scenarios import HUGE_CHARS, SCENARIOS, VERY_LONG_CHARS, Scenario, guide
+from qcode.providers.demo.scenarios import SCENARIOS, Scenario
 from qcode.text.json import parse_object
 from tests.providers.demo.asking import UNCUT, Reply, reply_to, request, result
 

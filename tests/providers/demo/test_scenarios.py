@@ -13,6 +13,8 @@ from qcode.protocol.messages import Message, Text, ToolCall, user
 from qcode.providers.demo.scenarios import SCENARIOS, Scenario, find_scenario
 from qcode.safety.verdict import PLAN_RUNS
 from qcode.text.json import JsonObject, parse_object
+from qcode.tools.arguments import check
+from qcode.tools.dialog import AskUser, todo_items
 from tests.providers.demo.asking import TOOLS, Reply, reply_to, request, result
 
 
@@ -59,6 +61,9 @@ def test_prompt_in_the_table_plays_its_scenario(scenario: Scenario) -> None:
         ("Show me how you think", "Thinking"),
         ("Write an enormous file called big.md", "A truncated file write"),
         ("run into a 429", "A rate limit"),
+        ("Can you ask me which database to use?", "A question"),
+        ("show a checklist", "A to-do list"),
+        ("fix the todo in app.py", "An edit"),
         ("some piped context about long answers\n\nlist the folder", "A folder listing"),
         ("list the folder\n\n# contents of an attached file\n\nx = 1", "A folder listing"),
     ],
@@ -147,6 +152,31 @@ def test_compaction_gets_a_summary_that_is_shorter_than_the_introduction() -> No
 def test_first_call_matches_the_request(prompt: str, name: str, arguments: JsonObject) -> None:
     call = reply_to(request([user(prompt)])).call
     assert (call.name, _arguments(call)) == (name, arguments)
+
+
+def test_answer_to_the_question_is_repeated() -> None:
+    asked = _after("ask me a question").call
+    assert asked.name == "ask_person"
+    assert len(check(AskUser.spec, _arguments(asked)).objects("choices")) == 3
+    assert "SQLite" in _after("ask me a question", "SQLite").text
+    assert "no answer" in _after("ask me a question", "No answer was given.", is_error=True).text
+
+
+def test_todo_list_is_sent_before_each_task_and_after_the_last() -> None:
+    results: list[str] = []
+    states = []
+    while (reply := _after("keep a to-do list", *results)).has_calls:
+        if reply.call.name == "todo":
+            states.append([item.state for item in todo_items(_arguments(reply.call))])
+        results.append("a.py")
+    assert states == [
+        ["in_progress", "pending", "pending"],
+        ["done", "in_progress", "pending"],
+        ["done", "done", "in_progress"],
+        ["done", "done", "done"],
+    ]
+    assert len(results) == 7
+    assert reply.text == "All tasks of the list are done.\n"
 
 
 def test_docstring_is_added_to_the_file_that_was_read(tmp_path: Path) -> None:

@@ -32,8 +32,8 @@ from qcode.protocol.messages import Message, ToolCall, user
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import Outcome, TextDelta
 from qcode.protocol.tools import Files, ToolOutcome
+from qcode.providers.demo.guide import HUGE_CHARS, LONG_CHARS, VERY_LONG_CHARS, guide
 from qcode.providers.demo.provider import DEMO_FACTS, DemoProvider
-from qcode.providers.demo.scenarios import HUGE_CHARS, LONG_CHARS, VERY_LONG_CHARS, guide
 from qcode.text.json import JsonObject
 from tests.providers.demo.asking import TOOLS
 

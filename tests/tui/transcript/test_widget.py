@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.theme import Theme
 
-from qcode.providers.demo.scenarios import guide
+from qcode.providers.demo.guide import guide
 from qcode.tui.transcript.cards import CardUpdate
 from tests.tui.transcript.transcript_app import TranscriptApp, fill, play, settle
 
