@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 GUARD_SECONDS = 0.3
 """For this time after a question has opened, and after each key typed for the draft, keys do not answer."""
+_MIN_DRAFT_CELLS = 20
+"""If less is left for the draft, its label and its hint are shortened."""
 _CURSOR = "▏"
 """The cursor in the row of the draft."""
 
@@ -160,11 +162,13 @@ def draft_spans(
     """
     if not text:
         return ()
-    label, hint = "Kept for your next message: ", "  numbers and letters answer" if can_answer else ""
+    frames = [("Kept for your next message: ", "  numbers and letters answer" if can_answer else "")]
     if is_typing:
-        label, hint = "Typing your next message: ", "  ↑ or ↓ to answer"
+        frames = [("Typing your next message: ", "  ↑ or ↓ to answer"), ("Next message: ", "  ↑↓ answer")]
     if is_answer:
-        label, hint = "Typing an answer: ", "  Enter use it · ↑↓ choose"
+        frames = [("Typing an answer: ", "  Enter use it · ↑↓ choose"), ("Typing: ", "  Enter use it")]
+    fitting = (frame for frame in frames if width - len("".join(frame)) >= _MIN_DRAFT_CELLS)
+    label, hint = next(fitting, frames[-1])
     hint = hint if has_choices else ""
     shown = _text_around_cursor(text, cursor, max(8, width - len(label) - len(hint)))
     return (label, style_of("dim")), (shown, style_of()), (hint, style_of("dim"))
