@@ -28,7 +28,7 @@ from qcode.protocol.messages import Text
 from qcode.protocol.model import LimitWait, ModelFacts, RetrySettings
 from qcode.protocol.reply import Outcome, ReasoningDelta, ReplyStarted, TextDelta
 from qcode.protocol.usage import Price
-from tests.engine.play import TOOLS, Player, Script, broken, calls, play, retries, text
+from tests.engine.play import TOOLS, Player, Script, broken, calls, cut, play, retries, text
 
 END = 1_792_499_400
 HOUR = 3_600.0
@@ -245,7 +245,17 @@ def test_shown_text_is_continued_by_the_next_model_without_the_reasoning_of_the_
     assert played.end.text == "The first half of it, and the second."
     assert played.shown == played.end.text
     assert retries(played) == [(True, "fallback")]
+    assert "The connection broke while you were writing" in played.requests[-1].messages[-1].text
+    assert played.caps == [8_000, 8_000]
     assert all(isinstance(block, Text) for block in played.messages[-1].blocks)
+
+
+def test_truncated_text_is_continued_by_the_next_model_at_the_larger_cap() -> None:
+    player = Switching(cut("One ", output=8_000), cut("One, two ", output=64_000), limited(), text("three."))
+    played = player.play()
+    assert played.end.text == "One, two three."
+    assert "The output limit cut your reply off" in played.requests[-1].messages[-1].text
+    assert played.caps[-1] == OTHER.facts.max_output_tokens
 
 
 def test_each_model_is_priced_by_its_own_price() -> None:

@@ -423,14 +423,14 @@ def resume_compacted(state: ReplyState, messages: tuple[Message, ...]) -> list[E
 
 def _continue_elsewhere(state: ReplyState, reason: str) -> list[Effect]:
     """Continue the text so far after a compacted history, or with another model."""
-    max_tokens = state.caps.continuation
-    request = requests.continuing_request(state.plan, state.model, state.base, max_tokens, is_broken=False)
-    cap = state.fit_cap(request, max_tokens)
-    if cap is None:
+    is_broken = reason == "fallback" and not state.was_cut
+    max_tokens = state.caps.first if is_broken else state.caps.continuation
+    request = requests.continuing_request(state.plan, state.model, state.base, max_tokens, is_broken=is_broken)
+    if (cap := state.fit_cap(request, max_tokens)) is None:
         return end_without_room(state, request)
     state.parts += 1
     notice = Emit(Retry(is_continuation=True, reason=reason, attempt=1, max_tokens=cap))
-    return [notice, *state.send_continuation(cap, "retries", is_broken=False)]
+    return [notice, *state.send_continuation(cap, "retries", is_broken=is_broken)]
 
 
 def finish_stopped(state: ReplyState, decision: Done, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
