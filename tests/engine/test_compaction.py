@@ -209,10 +209,10 @@ def test_configured_model_writes_the_summary() -> None:
 def test_calls_and_results_are_never_separated(count: int) -> None:
     history = [user("go"), *(item for number in range(count) for item in step(number, 3_000)), assistant(Text("end"))]
     shape = split_transcript(history, 6_000)
-    kept_id = resolve_parts(insert_summary(shape, "Task.", TOOLS), history)
-    ids = [call.call_id for message in kept_id for call in message.calls]
-    assert ids == [block.call_id for message in kept_id for block in message.blocks if isinstance(block, ToolResult)]
-    assert kept_id[-1] == history[-1]
+    compacted = resolve_parts(insert_summary(shape, "Task.", TOOLS), history)
+    ids = [call.call_id for message in compacted for call in message.calls]
+    assert ids == [block.call_id for message in compacted for block in message.blocks if isinstance(block, ToolResult)]
+    assert compacted[-1] == history[-1]
 
 
 def test_prompts_changed_files_and_to_dos_survive_two_summaries() -> None:

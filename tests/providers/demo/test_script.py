@@ -19,10 +19,10 @@ _SCRIPTS = st.lists(_BLOCKS, max_size=4).map(tuple)
 
 @given(_SCRIPTS, st.integers(1, 40))
 def test_truncated_script_is_a_prefix_that_fills_the_cap(script: Script, cap: int) -> None:
-    kept_id = cut_at(script, cap)
+    kept = cut_at(script, cap)
     whole = "".join(map(body_of, script))
-    assert "".join(map(body_of, kept_id)) == whole[: cap * 4]
-    assert size_of(kept_id) == min(size_of(script), cap * 4)
+    assert "".join(map(body_of, kept)) == whole[: cap * 4]
+    assert size_of(kept) == min(size_of(script), cap * 4)
 
 
 @given(_SCRIPTS, st.integers(1, 40))
