@@ -391,7 +391,7 @@ def _report(planned: _PlannedMove, done: int) -> str:
 
 
 def _reverting_command(redo: _PlannedMove) -> str:
-    """Return how to revert a redo. `/undo` would undo the last turn, which is not what a rewind or a part undid."""
+    """Return how to revert a redo. `/undo` would undo the last turn, not the rewind or the part."""
     if redo.redoes == "rewind":
         return "/rewind"
     return "/undo" if redo.after.key != redo.before.key else "Ctrl+X in /diff"

@@ -247,7 +247,7 @@ class _Comparison:
         self._old_blocks: list[Match] | None = None
 
     def shift(self, part: _Part) -> int | None:
-        """Return the distance from the new lines of a part to the same lines in the current text; None if changed."""
+        """Return the distance from the new lines of a part to the same lines in the current text; None if gone."""
         return _shift(self._new_blocks, part[3], part[4], len(self.new))
 
     def is_undone(self, group: Sequence[_Part]) -> bool:

@@ -1,6 +1,6 @@
 """The environment section of the system prompt: folder, system, shell, date, and the state of version control.
 
-Foreign text (paths, branch names) is reduced to one line without control characters. The branch is read from a file.
+Untrusted text (paths, branch names) is reduced to one line without control characters. The branch is read from a file.
 git runs only in a trusted folder, and only if the repository's configuration, which is listed first, has no setting
 that could start a program.
 Facts: https://git-scm.com/docs/git-config, https://git-scm.com/docs/git-status.

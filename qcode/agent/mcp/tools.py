@@ -1,4 +1,4 @@
-"""The tools of a server in the form a model is offered, and their results. Foreign text is limited and cleaned.
+"""The tools of a server in the form a model is offered, and their results. Untrusted text is limited and cleaned.
 
 Names become `server__tool` in a form that every provider accepts; descriptions and schemas are limited in size, so that
 no tool can make a provider reject a whole request. A tool that cannot be offered has a `problem`. Text and images of a

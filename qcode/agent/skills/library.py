@@ -310,7 +310,7 @@ class _CommandOutput:
 
 
 def _join_parts(parts: Sequence[PromptPart | _CommandOutput], *, is_from_project: bool = True) -> LoadedSkill:
-    """Join the parts. Foreign are all spans except typed text and text of the user's skill files."""
+    """Join the parts. All spans are external except typed text and text of the user's skill files."""
     spans: list[tuple[int, int]] = []
     start = 0
     for part in parts:

@@ -1,4 +1,4 @@
-"""The findings of an import: each setting of another program, with the changes of qcode's configuration it becomes.
+"""The findings of an import: each setting of another program, with the corresponding changes of qcode's configuration.
 
 Also reads settings as the other programs do: JSON with comments and trailing commas.
 """
@@ -79,7 +79,7 @@ class SourceSetting:
     changes: tuple[Change, ...] = ()
     """The changes that add an equivalent to the configuration of qcode."""
     why: str = ""
-    """The reason if there are no changes, or a hint what to do instead."""
+    """The reason if there are no changes, or a hint about what to do instead."""
     losses: tuple[str, ...] = ()
     """A line for each part that `changes` do not cover."""
     is_unenforced: bool = False

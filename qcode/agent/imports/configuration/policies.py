@@ -1,6 +1,6 @@
 """Policies of Codex (`rules/*.rules`) and Gemini CLI (`policies/*.toml`) as `[permissions]` of qcode.
 
-Nothing is evaluated: in the Starlark of Codex only calls with literal values, and names of such values, are read. In
+Nothing is evaluated: in the Starlark files of Codex, only calls with literal values and named literals are read. In
 Gemini CLI the rule with the highest priority decides; in qcode a denial always wins. Separate from `rules`, because no
 other program has these formats. Sources: `openai/codex` codex-rs/execpolicy/README.md, `google-gemini/gemini-cli`
 docs/reference/policy-engine.md.

@@ -97,7 +97,7 @@ class ImportFolders:
             yield self.root / name, True
 
     def link_boundary(self, *, is_project: bool) -> Path | None:
-        """Return the folder out of which links must not lead; None for the user's own files."""
+        """Return the folder that links must not leave; None for the user's own files."""
         return self.root if is_project else None
 
     def settings(self, path: Path, *, is_project: bool) -> SettingsFile | None:
@@ -105,7 +105,7 @@ class ImportFolders:
 
 
 def find(program: str, locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
-    """Yield the findings about a program of `PROGRAMS`, each with whether it belongs to the project."""
+    """Yield the findings about a program of `PROGRAMS`; True with a finding means that it belongs to the project."""
     return _FINDERS[program](locations)
 
 
