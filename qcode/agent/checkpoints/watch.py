@@ -156,7 +156,7 @@ def _differs_in_time_only(old: ObservedFile, new: ObservedFile) -> bool:
 
 
 def _state(path: Path, observed: ObservedFile | None) -> FileState | None:
-    """Return the state of an observed file, read it if necessary; None if it is missing or cannot be read."""
+    """Return the state of an observed file, which is read if necessary; None if it is missing or unreadable."""
     if observed is None:
         return None
     if observed.content is not None:
