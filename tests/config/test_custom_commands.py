@@ -55,7 +55,7 @@ def test_arguments_are_appended_without_a_placeholder(folders: CommandFolders) -
 
 
 @pytest.mark.parametrize(
-    ("prompt", "arguments", "foreign"),
+    ("prompt", "arguments", "project_texts"),
     [
         ("See {{args}}, {{args}}.", " a b ", ["See ", ", ", "."]),
         ("{{args}}", "a", []),
@@ -65,12 +65,12 @@ def test_arguments_are_appended_without_a_placeholder(folders: CommandFolders) -
     ],
 )
 def test_project_command_marks_text_that_the_user_did_not_type(
-    folders: CommandFolders, prompt: str, arguments: str, foreign: list[str]
+    folders: CommandFolders, prompt: str, arguments: str, project_texts: list[str]
 ) -> None:
     folders.write("a.toml", f'prompt = "{prompt}"', in_project=True)
     (command,) = folders.load().commands
     sent = command.expand(arguments)
-    assert [sent[start:end] for start, end in command.project_ranges(arguments)] == foreign
+    assert [sent[start:end] for start, end in command.project_ranges(arguments)] == project_texts
     folders.write("b.toml", f'prompt = "{prompt}"')
     assert next(item for item in folders.load().commands if item.name == "b").project_ranges(arguments) == ()
 
