@@ -227,26 +227,26 @@ class AppView:
             self.app.call_later(lambda: self._show_attachments(self._agent.conversation.attachments.blocks))
 
     def ask_aside(self, question: str) -> None:
-        """Ask an aside in its panel; an earlier one is cancelled."""
+        """Ask a side question in its panel; an earlier one is cancelled."""
         self._widgets.help.close()
         presenter = self._widgets.aside.presenter(question, self._agent.context.settings.output.max_continuations)
         self.run_later(self.aside.ask(question, presenter))
 
     def close_aside(self) -> bool:
-        """Close the panel of the aside and cancel its request; return False if it is not visible."""
+        """Close the panel of the side question and cancel its request; return False if it is not visible."""
         if not self._widgets.aside.close():
             return False
         self.aside.stop()
         return True
 
     def _add_aside(self, question: str, block: Text) -> str:
-        """Add an aside to the prompt, where its label shows it."""
+        """Add a side question to the prompt, which shows it as a label."""
         self.prompt.add_aside(question, block)
         return "Added to your prompt. Delete the label to remove it."
 
     @property
     def can_add_aside(self) -> bool:
-        """Whether the visible aside has an answer that is not yet added to the conversation."""
+        """Whether the visible side question has an answer that is not yet added to the conversation."""
         return self._widgets.aside.is_open and self.aside.has_answer
 
     def start_shell(self, line: str) -> None:
@@ -484,7 +484,7 @@ class AppView:
         self.app.redraw()
 
     def scroll_transcript(self, to: Scroll) -> None:
-        """Scroll the transcript, or an aside that is open; page keys scroll the menu, open help, or a question."""
+        """Scroll the transcript, or an open side question; page keys scroll the menu, the open help, or a question."""
         panel, transcript = self._widgets.help, self._widgets.transcript
         if self._widgets.menu.is_open and to in ("page_up", "page_down"):
             self._widgets.menu.page(-1 if to == "page_up" else 1)

@@ -87,11 +87,11 @@ class View(Protocol):
 
     @property
     def aside(self) -> AsideTalk:
-        """The asides."""
+        """The side questions (`/btw`)."""
         ...
 
     def ask_aside(self, question: str) -> None:
-        """Ask an aside; an earlier one is cancelled."""
+        """Ask a side question; an earlier one is cancelled."""
         ...
 
     def leave(self) -> None:

@@ -205,7 +205,7 @@ class LinearApp:
         return f"Press Ctrl+C again to leave{jobs}."
 
     async def ask_aside(self, question: str) -> None:
-        """Print the answer to an aside."""
+        """Print the answer to a side question."""
         max_continuations = self._settings.output.max_continuations
         await self.aside.ask(
             question, Presenter(self.view, self.view, self, self._clock, max_continuations=max_continuations)
@@ -236,7 +236,7 @@ class LinearApp:
             self._ended_jobs.append(job)
 
     def stop(self) -> bool:
-        """Interrupt the running shell line, aside or turn; return False if none runs, or if it is being interrupted."""
+        """Interrupt the shell line, side question or turn that runs; return False if there is none to interrupt."""
         if self._shell.stop() or self.aside.stop():
             return True
         if not self._command_view.is_turn_running or self._is_cancelling:

@@ -55,9 +55,9 @@ class AsideTalk:
     ) -> None:
         self._agent = agent
         self._count = count
-        """Gets the usage of each aside."""
+        """Gets the usage of each side question."""
         self._attach = attach or self._attach_to_next
-        """Attaches an aside, given its question and its block; returns a confirmation for the user."""
+        """Attaches a side question, given its text and its block; returns a confirmation for the user."""
         self._task: asyncio.Task[None] | None = None
         self._last_exchange: tuple[str, str] | None = None
         """The last question and its answer, None once the user has added them to a message."""
@@ -87,7 +87,7 @@ class AsideTalk:
         return running is not None and running.cancel()
 
     def add(self) -> str:
-        """Add the last question and answer to the next message; return a confirmation, or how to ask an aside."""
+        """Add the last question and answer to the next message; return a confirmation, or how to use `/btw`."""
         if self._last_exchange is None:
             return USAGE
         from qcode.agent.context.attachments import aside_block
@@ -115,7 +115,7 @@ class AsideTalk:
 
 
 class AsidePanel(Vertical):
-    """The panel of one aside; hidden while closed. It is the `StatusView` and the `Interaction` of its presenter."""
+    """The panel of a side question; hidden while closed. The `StatusView` and the `Interaction` of its presenter."""
 
     def __init__(self, clock: Callable[[], float], *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -181,14 +181,14 @@ class AsidePanel(Vertical):
         """Show nothing: the usage is counted at the end."""
 
     def ask(self, approval: TurnApproval, position: str) -> None:
-        """Ask nothing: an aside runs no calls."""
+        """Ask nothing: a side question runs no calls."""
 
     def withdraw(self, approval_id: str) -> bool:
-        """Do nothing, because an aside asks no questions."""
+        """Do nothing: a side question needs no answers of the user."""
         return False
 
     def show_steering(self, text: str) -> None:
-        """Show nothing: an aside is not steered."""
+        """Show nothing: a side question is not steered."""
 
     def _paint(self) -> None:
         from qcode.tui.shared_widgets import key_hints

@@ -1,4 +1,4 @@
-"""Short labels in the prompt that stand for a folded paste, an image or an aside (an answered `/btw`). Pure.
+"""Short labels in the prompt that stand for a folded paste, an image or a side question (an answered `/btw`). Pure.
 
 A label such as `[Image #1 a.png]` is one unit: the cursor never enters it, and it is deleted whole. A process never
 reuses a number, so a label that returns (by undo, from the history, typed by hand) keeps its meaning. `attachments`
@@ -26,7 +26,7 @@ Meaning = TypeVar("Meaning")
 
 
 class Labels(Generic[Meaning]):
-    """The labels of one kind, each with its meaning: a paste, an image or an aside."""
+    """The labels of one kind, each with its meaning: a paste, an image or a side question."""
 
     def __init__(self) -> None:
         self._meanings: dict[str, Meaning] = {}

@@ -73,9 +73,9 @@ class Prompt(EditingArea):
         text: str
         """The text with pastes expanded."""
         typed_text: str
-        """The text as it was on the screen, with labels for pastes, asides and images."""
+        """The text as it was on the screen, with labels for pastes, side questions and images."""
         attached: tuple[Block, ...] = ()
-        """The asides and images."""
+        """The side questions and images."""
 
     @dataclass
     class KindChanged(Message):
@@ -394,7 +394,7 @@ class Prompt(EditingArea):
         return bool(pictures)
 
     def add_aside(self, question: str, block: Text) -> None:
-        """Insert a label for an aside."""
+        """Insert a label for a side question."""
         self._insert(f"{self.asides.label(question, block)} ")
 
     def action_cursor_up(self, select: bool = False) -> None:

@@ -123,7 +123,7 @@ def is_shown_by_resume(conversation: Conversation, notice: str) -> bool:
 def show_attached(
     text: str, transcript: TranscriptView, jobs: Mapping[int, StoredJob] | None = None, number: int = 0
 ) -> bool:
-    """Show the card of an attached block: a shell line, the output of a job, or an aside; return False for others.
+    """Show the card of an attached block: a shell line, output of a job, or a side question; return False for others.
 
     `number` distinguishes the cards of one message.
     """
@@ -149,7 +149,7 @@ def show_attached(
 
 
 def _show_user(item: ReplayedPrompt, transcript: TranscriptView) -> None:
-    """Show a prompt, the shell lines that the user ran before it, the output of jobs, and asides."""
+    """Show a prompt, the shell lines that the user ran before it, the output of jobs, and side questions."""
     typed: list[str] = []
     for number, block in enumerate(item.message.blocks):
         if not isinstance(block, Text):
