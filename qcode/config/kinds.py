@@ -57,7 +57,7 @@ _LINE_SCHEMA: Mapping[str, object] = {"type": "string", "minLength": 1}
 
 
 def integer(minimum: int) -> ValueKind:
-    """A whole number of at least `minimum`."""
+    """Return the kind for a whole number of at least `minimum`."""
 
     def convert(value: object) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
@@ -68,7 +68,7 @@ def integer(minimum: int) -> ValueKind:
 
 
 def number(minimum: float, *, is_exclusive: bool = False) -> ValueKind:
-    """A finite number of at least `minimum`, or greater than it if `is_exclusive` is set."""
+    """Return the kind for a finite number of at least `minimum`, or greater than it if `is_exclusive` is set."""
 
     def convert(value: object) -> float:
         number = float(_decimal(value))
@@ -83,7 +83,7 @@ def number(minimum: float, *, is_exclusive: bool = False) -> ValueKind:
 
 
 def price() -> ValueKind:
-    """USD per million tokens, exact."""
+    """Return the kind for a price in USD per million tokens, exact."""
 
     def convert(value: object) -> Decimal:
         amount = _decimal(value)
@@ -99,7 +99,7 @@ BOOLEAN_VALUES = "true or false"
 
 
 def boolean() -> ValueKind:
-    """True or false."""
+    """Return the kind for true and false."""
 
     def convert(value: object) -> bool:
         if not isinstance(value, bool):
@@ -110,7 +110,7 @@ def boolean() -> ValueKind:
 
 
 def auto_or_boolean() -> ValueKind:
-    """`"auto"`, true or false."""
+    """Return the kind for `"auto"`, true and false."""
 
     def convert(value: object) -> bool | str:
         if not isinstance(value, bool) and value != "auto":
@@ -121,12 +121,12 @@ def auto_or_boolean() -> ValueKind:
 
 
 def text() -> ValueKind:
-    """A string of one line that is not blank."""
+    """Return the kind for a string of one line that is not blank."""
     return ValueKind("a string", _line, schema=_LINE_SCHEMA)
 
 
 def raw_text() -> ValueKind:
-    """Any string, also empty or with several lines."""
+    """Return the kind for any string, also empty or with several lines."""
 
     def convert(value: object) -> str:
         if not isinstance(value, str) or "\0" in value:
@@ -137,7 +137,7 @@ def raw_text() -> ValueKind:
 
 
 def choice(*choices: str, aliases: Mapping[str, str] = MappingProxyType({})) -> ValueKind:
-    """One of `choices`; `aliases` are other names of them."""
+    """Return the kind for one of `choices`; `aliases` are other names of the choices."""
 
     def convert(value: object) -> str:
         if not isinstance(value, str) or aliases.get(value, value) not in choices:
@@ -149,13 +149,16 @@ def choice(*choices: str, aliases: Mapping[str, str] = MappingProxyType({})) -> 
 
 
 def strings() -> ValueKind:
-    """A list of strings, converted to a tuple."""
+    """Return the kind for a list of strings, converted to a tuple."""
 
     return ValueKind("a list of strings", _strings, schema=_list_schema(minLength=1))
 
 
 def rules() -> ValueKind:
-    """A list of rules, each a string or a table with examples, converted to a tuple of strings and `RuleConfig`."""
+    """Return the kind for a list of rules, converted to a tuple of strings and `RuleConfig`.
+
+    A rule is a string, or a table with examples.
+    """
 
     def convert(value: object) -> tuple[str | RuleConfig, ...]:
         if not isinstance(value, list | tuple):
@@ -221,7 +224,10 @@ FILE_PLACEHOLDER = "{file}"
 
 
 def commands() -> ValueKind:
-    """A command line, a list of arguments, or a table of either by file pattern; converted to `CommandConfig`s."""
+    """Return the kind for commands, converted to a tuple of `CommandConfig`.
+
+    The value is a command line, a list of arguments, or a table of either by file pattern.
+    """
 
     def convert(value: object) -> tuple[CommandConfig, ...]:
         if isinstance(value, dict):
@@ -245,7 +251,7 @@ def _command_line(value: object) -> str:
 
 
 def hooks() -> ValueKind:
-    """A list of hooks, each a table, converted to a tuple of `HookConfig`."""
+    """Return the kind for a list of hooks, each a table, converted to a tuple of `HookConfig`."""
 
     def convert(value: object) -> tuple[HookConfig, ...]:
         if not isinstance(value, list | tuple):
@@ -266,7 +272,7 @@ def hooks() -> ValueKind:
 
 
 def variables() -> ValueKind:
-    """A list of names of environment variables, converted to a tuple."""
+    """Return the kind for a list of names of environment variables, converted to a tuple."""
     item = _pattern_converter(_VARIABLE)
 
     def convert(value: object) -> tuple[str, ...]:
@@ -310,7 +316,7 @@ def _strings(value: object) -> tuple[str, ...]:
 
 
 def models(maximum: int) -> ValueKind:
-    """A list of at most `maximum` models, converted to a tuple."""
+    """Return the kind for a list of at most `maximum` models, converted to a tuple."""
 
     def convert(value: object) -> tuple[str, ...]:
         names = _strings(value)
@@ -323,7 +329,7 @@ def models(maximum: int) -> ValueKind:
 
 
 def subset_of(*choices: str) -> ValueKind:
-    """A list of some of the choices, converted to a tuple."""
+    """Return the kind for a list of some of the choices, converted to a tuple."""
 
     def convert(value: object) -> tuple[str, ...]:
         chosen = _strings(value)
@@ -336,7 +342,7 @@ def subset_of(*choices: str) -> ValueKind:
 
 
 def raw_strings() -> ValueKind:
-    """A list of arbitrary strings, such as the arguments of a program, converted to a tuple."""
+    """Return the kind for a list of arbitrary strings, such as the arguments of a program, converted to a tuple."""
 
     def convert(value: object) -> tuple[str, ...]:
         if not isinstance(value, list | tuple) or not all(isinstance(item, str) and "\0" not in item for item in value):
@@ -347,7 +353,10 @@ def raw_strings() -> ValueKind:
 
 
 def command() -> ValueKind:
-    """A program with its arguments, as a list or as a string to split like a shell does; converted to a tuple."""
+    """Return the kind for a program with its arguments, converted to a tuple.
+
+    The value is a list, or a string that is split as a shell does.
+    """
 
     def convert(value: object) -> tuple[str, ...]:
         import shlex  # only a configuration with a command needs it
@@ -362,7 +371,7 @@ def command() -> ValueKind:
 
 
 def url() -> ValueKind:
-    """An http or https address with a host."""
+    """Return the kind for an http or https address with a host."""
 
     def convert(value: object) -> str:
         address = _line(value)
@@ -377,7 +386,7 @@ def url() -> ValueKind:
 
 
 def variable() -> ValueKind:
-    """The name of an environment variable."""
+    """Return the kind for the name of an environment variable."""
     expected = "the name of an environment variable, not a key"
     return ValueKind(
         expected, _pattern_converter(_VARIABLE), schema={"type": "string", "pattern": f"^{_VARIABLE.pattern}$"}
@@ -385,7 +394,7 @@ def variable() -> ValueKind:
 
 
 def field_name() -> ValueKind:
-    """The name of a field in a provider's requests or replies, such as `max_completion_tokens`."""
+    """Return the kind for the name of a field in a provider's requests or replies, such as `max_completion_tokens`."""
     schema = {"type": "string", "pattern": f"^{_FIELD.pattern}$"}
     return ValueKind("the name of a field", _pattern_converter(_FIELD), schema=schema)
 
