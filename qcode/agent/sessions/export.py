@@ -220,8 +220,8 @@ def _markdown_step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> 
     else:
         for block in message.blocks:
             match block:
-                case Text(text=text):
-                    yield f"{text}\n"
+                case Text(text=text) if text.strip():
+                    yield text.strip("\n") + "\n"
                 case Reasoning(text=text) if text.strip():
                     yield _quoted(text)
                 case ToolCall() if has_tools:
@@ -236,7 +236,8 @@ def _markdown_step(turn: SessionTurn, step: SessionStep, *, has_tools: bool) -> 
 
 def _markdown_prompt(prompt: PromptParts) -> Iterator[str]:
     for attachment in prompt.attached:
-        yield f"Attached {attachment.kind} `{attachment.name}`:\n\n{fenced(attachment.content)}\n"
+        content = fenced(attachment.content.strip("\n"))
+        yield f"Attached {attachment.kind} `{attachment.name}`:\n\n{content}\n"
     if prompt.typed_text:
         yield f"{prompt.typed_text}\n"
     yield from map(_markdown_image, prompt.images)
@@ -249,12 +250,12 @@ def _markdown_call(view: CallView) -> Iterator[str]:
     if view.plan:
         yield _quoted(view.plan)
     if view.diff:
-        yield f"{fenced(view.diff, 'diff')}\n"
+        yield fenced(view.diff.rstrip("\n"), "diff") + "\n"
     else:
         for name, text, language in view.details:
             yield f"{_code_span(single_spaced(name))}:\n\n{fenced(text, language)}\n"
     if view.output:
-        yield f"{fenced(view.output)}\n"
+        yield fenced(view.output.strip("\n")) + "\n"
     yield from map(_markdown_image, view.images)
 
 

@@ -336,6 +336,15 @@ def test_truncated_call_has_no_marker_of_the_stored_session(form: ExportForm) ->
     assert "_qcode" not in text
 
 
+def test_markdown_has_no_blank_lines_at_the_ends_of_its_blocks() -> None:
+    history = history_of([user("go"), assistant(Text("\n\nI edit.\n\n"), ToolCall("c1", "edit", '{"path": "a"}'))])
+    history.add(2, StoredMessage(HistoryEntry(Message("user", (ToolResult("c1", "edit", "ok"),)), numbers=(2,)), False))
+    history.stored[1].shown_results["c1"] = ShownResult("done", diff="--- a\n+++ a\n@@ -1 +1 @@\n-x\n+y\n")
+    text = export_turns(turns_of(history), ABOUT, ExportRequest("md"))
+    assert "### Assistant\n\nI edit.\n\n**Edit** `a`\n\n```diff\n" in text
+    assert "+y\n```\n" in text
+
+
 def test_call_interrupted_by_a_crash_is_marked() -> None:
     tree = parsed(written("html", *SAID[:2]))
     card = next(item for item in tree.iter("details") if "call" in item.attrib["class"])
