@@ -43,6 +43,21 @@ def test_shell_command_gets_the_width_of_the_terminal_without_the_indent(
         toolbox.close()
 
 
+@pytest.mark.parametrize(
+    ("typed", "instead"),
+    [
+        ("/connect openai", "`qcode auth login PROVIDER` stores a key"),
+        ("/resume", "`!qcode sessions list` lists the sessions; `qcode -r ID` resumes one."),
+        ("/compress", "qcode compacts when the context is nearly full"),
+        ("/mcp", "`!qcode mcp list` lists the tool servers"),
+        ("/rewind", "/help lists the commands."),
+    ],
+)
+def test_command_that_needs_a_screen_names_another_way(typed: str, instead: str) -> None:
+    output = " ".join(" ".join(talk(ScriptedConversation(), typed)).split())
+    assert f"{typed.split()[0]} is not available in the linear mode. {instead}" in output
+
+
 def test_custom_command_sends_its_prompt_with_its_options() -> None:
     conversation = ScriptedConversation()
     review = CustomCommand("review", "Review {{args}}.", Path("r.toml"), output={"max_tokens": 9})

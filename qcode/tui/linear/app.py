@@ -63,6 +63,15 @@ if TYPE_CHECKING:
     from qcode.tools.jobs import Job
 
 
+_INSTEAD = {
+    "compact": "qcode compacts when the context is nearly full.",
+    "connect": "`qcode auth login PROVIDER` stores a key; /model NAME then switches to a model.",
+    "mcp": "`!qcode mcp list` lists the tool servers.",
+    "resume": "`!qcode sessions list` lists the sessions; `qcode -r ID` resumes one.",
+}
+"""Advice for commands that need a screen: another way to do the same."""
+
+
 class LinearCommandView:
     """The `View` of the linear mode."""
 
@@ -297,8 +306,9 @@ class LinearApp:
         command = find_command(name.lower(), self.context.commands)
         if command is None and ":" in name and self.agent.servers is not None:
             await self._run_turn(text)  # a prompt such as `/docs:review`, whose tool server may not run yet
-        elif command is None and find_command(name.lower(), COMMANDS) is not None:
-            self.view.add_notice("warning", f"/{name} is not available in the linear mode. /help lists the commands.")
+        elif command is None and (of_screen := find_command(name.lower(), COMMANDS)) is not None:
+            instead = _INSTEAD.get(of_screen.id, "/help lists the commands.")
+            self.view.add_notice("warning", f"/{name} is not available in the linear mode. {instead}")
         elif command is None:
             self.view.add_notice("warning", unknown_command(name, self.context.commands))
         elif problem := unexpected_argument(name, argument, command):
