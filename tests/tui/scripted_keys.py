@@ -52,7 +52,7 @@ class ScriptedKeysService(KeysService):
         self.reached.set()
         await self.opened.wait()
         if typed.startswith("bad"):
-            raise ValueError(f"{name} refused the key: [not] valid")
+            raise ValueError(f"{name} refused the key: [not] valid; set a valid one")
         is_ready = next(choice.is_ready for choice in CHOICES if choice.name == name)
         if not typed and not is_ready:
             raise ValueError("no key was given")

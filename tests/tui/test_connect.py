@@ -65,7 +65,8 @@ def test_pasted_key_is_checked_stored_and_its_model_used() -> None:
         assert connecting.asked == [("anthropic", CANARY)]
         assert connecting.kept == [("anthropic", Secret(CANARY))]
         assert conversation.model == "anthropic/default"
-        assert "stored in the keyring" in run.text
+        assert "Anthropic accepted the key." in run.text
+        assert "Stored in the keyring." in run.text
         assert CANARY not in run.text
         assert connecting.finished == 1
 
@@ -81,11 +82,11 @@ def test_refused_key_can_be_tried_again() -> None:
         field(run).value = "bad"
         await run.pilot.press("enter")
         await run.until(lambda: "refused" in screen_text.note)
-        assert screen_text.note == "anthropic refused the key: [not] valid"
+        assert screen_text.note == "Anthropic refused the key: [not] valid."
         assert connecting.kept == []
         field(run).value = ""
         await run.pilot.press("enter")
-        await run.until(lambda: "no key" in screen_text.note)
+        await run.until(lambda: "No key was given." in screen_text.note)
         field(run).value = CANARY
         await run.pilot.press("enter")
         await closed(run)

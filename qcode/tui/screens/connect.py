@@ -22,6 +22,7 @@ from textual.worker import Worker, WorkerState
 from qcode.agent.keys.connect import CheckedKey, Group, KeysService, ProviderChoice, owner_of_pasted_key
 from qcode.safety.secret import Secret
 from qcode.text.clean import one_line
+from qcode.text.numbers import count_text
 from qcode.text.sentences import capitalized
 from qcode.tui.panels.picker_list import PickerRow
 from qcode.tui.screens.picker import NO_MATCH, Finder
@@ -77,6 +78,11 @@ class KeyField(SteadyInput):
 
     def action_cut(self) -> None:
         self.delete_selection()
+
+
+def _sentence(message: str) -> str:
+    """Return a message about a key as a sentence, without advice to set a key: the field for it is above."""
+    return f"{capitalized(message.removesuffix('; set a valid one').rstrip('.'))}."
 
 
 class ConnectScreen(Screen[ConnectResult]):
@@ -281,7 +287,7 @@ class ConnectScreen(Screen[ConnectResult]):
             self._lines += await self._keys_service.save_key(name, checked)
         except ValueError as refusal:
             self._stop_spinner()
-            self._show_note(str(refusal), "$text-error")
+            self._show_note(_sentence(str(refusal)), "$text-error")
             return
         finally:
             self._is_storing = False
@@ -312,7 +318,7 @@ class ConnectScreen(Screen[ConnectResult]):
         if model:
             self._switch_to(model)
         elif checked.models:
-            text = f"{name} has {len(checked.models)} models. /model switches later."
+            text = f"{count_text(len(checked.models), 'model')} found. /model switches later."
             self._show("model", text, [PickerRow(model, model) for model in checked.models])
         else:
             self._lines.append(f"/model {name}/MODEL switches to a model of {name}.")
@@ -333,7 +339,7 @@ class ConnectScreen(Screen[ConnectResult]):
         if self.step == "theme":
             self._apply_preview(theme or self._theme)
         self._keys_service.finish(self._model)
-        self.dismiss(ConnectResult(self._model, theme, tuple(self._lines)))
+        self.dismiss(ConnectResult(self._model, theme, tuple(map(_sentence, self._lines))))
 
     def _show(self, step: Step, text: str, rows: list[PickerRow] | None, *, highlighted: str = "") -> None:
         self.step = step
