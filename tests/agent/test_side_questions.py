@@ -1,4 +1,4 @@
-"""Asides: answered from the conversation as it is, recovered as any reply, counted, and kept out of it."""
+"""Side questions: answered from the current conversation, recovered like any reply, counted, and not part of it."""
 
 from __future__ import annotations
 

@@ -62,7 +62,7 @@ def loaded_after(program: str) -> set[str]:
 
 
 def among(loaded: set[str], *roots: str) -> set[str]:
-    """Return the roots of which the module or a submodule is loaded."""
+    """Return the roots that are loaded, as a module or because a submodule of them is."""
     return {root for root in roots if any(name == root or name.startswith(f"{root}.") for name in loaded)}
 
 

@@ -1,4 +1,4 @@
-"""The programs in the page about Python run as they are, against a scripted host."""
+"""The programs in the page about Python run unchanged, against a scripted host."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples for TypeScript run as they are under Node, on the demo model."""
+"""The examples for TypeScript run unchanged under Node, on the demo model."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ class Terminal:
         self.master, slave = pty.openpty()
         ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         env = {**os.environ, "TERM": "xterm-256color", "PYTHONPATH": str(ROOT), "QCODE_HOME": str(folder)}
-        # Compiled code is kept, as it is once a program was installed and has run.
+        # Compiled code is kept, as after the first run of an installed program.
         env.pop("PYTHONDONTWRITEBYTECODE", None)
         env["PYTHONPYCACHEPREFIX"] = str(folder / "compiled")
         self.process = subprocess.Popen(argv, stdin=slave, stdout=slave, stderr=slave, env=env, cwd=folder)

@@ -1,8 +1,8 @@
 """Cost of a one-shot beside a script of twenty lines on the same SDK, as ratios of whole processes run in turn.
 
-To the wire: from the start of the process until the host has the whole request. A reply: the CPU time of a process
-that receives 12,500 chunks, less that of one that receives a single chunk, so that starting up counts in neither.
-Both write the answer to standard output. Byte code is cached for both, as it is after an installation.
+"To the wire" is the time from the start of the process until the host has the whole request. "A reply" is the CPU time
+for 12,500 chunks minus the CPU time for one chunk, so that starting up does not count. Both write the answer to
+standard output. Byte code is cached for both, as after an installation.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ def start(launch: Launch) -> None:
 
 
 def ratio(launch: Callable[[], Launch], rounds: int = 120, alone: Sequence[str] = ALONE) -> float:
-    """Return the time of a launch in that of bubblewrap alone.
+    """Return the time of a launch, divided by the time of bubblewrap alone.
 
     They take turns, and the fastest of each counts: other programs make a start slower, never faster.
     """

@@ -50,7 +50,7 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"127\.0\.0\.1:\d+", "127.0.0.1:<PORT>"),
         (r"\b[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}\b", "<UUID>"),
         (r"\bmsg_[0-9a-f]{32}\b", "msg_<ID>"),
-        # Stored sessions are of 2025; every other time is that of the run.
+        # Stored sessions are from 2025; every other time is from this run.
         (r"\b(?!2025)\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|\+00:00)?", "<TIME>"),
         # An estimate counts the characters of paths.
         (r"\(about [\d,]+ tokens\)", "(about <COUNT> tokens)"),

@@ -142,7 +142,7 @@ def joined(events: Iterable[ReplyEvent]) -> list[Json]:
 
 
 def replay(found: Recording) -> tuple[list[Json], JsonObject | None]:
-    """Feed the objects to the decoder as they are; return the events, and the error if it failed."""
+    """Feed the objects to the decoder unchanged; return the events, and the error if it failed."""
     target = decoder(found.protocol)
     events: list[ReplyEvent] = []
     try:

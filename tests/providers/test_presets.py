@@ -1,7 +1,7 @@
 """Requests to each built-in host: address, key and the fields that differ from OpenAI.
 
-Requests go to the host's own name over plain HTTP through a proxy on the loopback, so that every rule that looks at
-the address holds as it does outside.
+Requests go to the real name of the host, over plain HTTP through a proxy on loopback. So the rules that depend on the
+address apply as they do in real use.
 """
 
 from __future__ import annotations

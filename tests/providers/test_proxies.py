@@ -1,4 +1,4 @@
-"""Providers behind a real proxy on loopback, and the rule for it, compared with that of httpx2."""
+"""Providers behind a real proxy on loopback, and the rule for it, compared with the rule of httpx2."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The package as it is built, and the files of the release: container, workflows and the action."""
+"""The built package, and the files of the release: container, workflows and the action."""

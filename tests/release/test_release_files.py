@@ -198,7 +198,7 @@ def copied(target: Path, *, with_tests: bool = False) -> Path:
 @pytest.mark.broad
 @pytest.mark.timeout(900)
 def test_steps_of_the_container_work_in_an_empty_environment(tmp_path: Path) -> None:
-    """The steps that build qcode run as they are, with another place for `/opt/qcode`; those that install do not."""
+    """The steps that build qcode run unchanged, except for `/opt/qcode`; those that install packages do not run."""
     (build,) = [text for kind, text in instructions() if kind == "RUN" and "pip install" in text]
     (system, users) = [text for kind, text in instructions() if kind == "RUN" and "pip install" not in text]
     assert system.startswith("apt-get update")

@@ -1,4 +1,4 @@
-"""Each command as it is typed, and the table of commands."""
+"""Each command as the user types it, and the table of commands."""
 
 from __future__ import annotations
 

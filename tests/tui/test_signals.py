@@ -1,4 +1,4 @@
-"""Signals end the process, whatever hangs."""
+"""Signals end the process, even if a part of it hangs."""
 
 from __future__ import annotations
 

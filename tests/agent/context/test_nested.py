@@ -17,7 +17,7 @@ from tests.agent.context.folders import write
 
 
 class Monorepo:
-    """A project with instructions in five folders below that of the session."""
+    """A project with instructions in five folders below the folder of the session."""
 
     def __init__(self, base: Path) -> None:
         self.root = base / "project"

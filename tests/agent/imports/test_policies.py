@@ -1,4 +1,4 @@
-"""Policies of Codex and Gemini CLI as rules of qcode: each row as it is converted, and what is named as lost."""
+"""Policies of Codex and Gemini CLI as rules of qcode: how each row is converted, and which parts are lost."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Session files as other programs write them, made by hand for these tests: one conversation in every format.
 
-The user asks, the model thinks, says something and calls two tools at once, both results come back, the model answers,
-the user asks again, and the model answers that.
+The conversation: the user asks; the model thinks, writes text and calls two tools at once; both results arrive; the
+model answers; the user asks again, and the model answers again.
 """
 
 from __future__ import annotations

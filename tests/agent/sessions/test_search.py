@@ -1,4 +1,4 @@
-"""Search in stored sessions: by all words, with a passage, quickly, and whatever is in the files."""
+"""Search in stored sessions: by all words, with a passage, quickly, and in files with any content."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ UP = ("over max_tokens", "escalated 8000>64000")
 COMPLETED, STILL_CUT = "ended completed", "ended retry_limit"
 
 P = ("Eins — ", "zwei é ", "drei ✓ ", "vier 語 ", "fünf 🙂 ")
-"""Pieces of one text, none of which overlaps with another."""
+"""Pieces of one text. No piece overlaps with another."""
 WHOLE = "".join(P)
 BIG = "line one\nline two\n"
 BIG_CUT = '{"path": "big.py", "content": "line one\\nline tw'

@@ -57,7 +57,7 @@ class Host:
         self.process.stdin.flush()
 
     def until(self, holds: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Read lines to the first one of which `holds` is true."""
+        """Read lines up to the first one for which `holds` is true, and return it."""
         for raw in self.process.stdout:
             self.seen.append(json.loads(raw))
             if holds(self.seen[-1]):
@@ -94,7 +94,7 @@ class Host:
         return self.until(lambda line: line["type"] == "result")
 
     def serve(self, until: Callable[[dict[str, Any]], bool], server: str = "calc") -> dict[str, Any]:
-        """Answer the messages to a server inside the host until a line of which `until` is true."""
+        """Answer the messages to a server inside the host, up to a line for which `until` is true."""
         add = {"name": "add", "description": "Add.", "inputSchema": {"type": "object", "properties": {}}}
         results = {
             "initialize": {

@@ -1,1 +1,1 @@
-"""A model that tries everything the page on safety forbids, and canaries that say whether anything came of it."""
+"""A model that tries everything that the page on safety forbids, and canaries that reveal whether it succeeded."""

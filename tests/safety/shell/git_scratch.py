@@ -1,6 +1,6 @@
-"""A repository full of traps: whatever git starts, writes or reads beyond what a command is for can be seen.
+"""A repository full of traps, which reveal everything that git starts, writes or reads beyond the purpose of a command.
 
-Every tracked file holds a line `canary:PATH`, so that the output of a command tells whose content it shows.
+Every tracked file has a line `canary:PATH`, so that the output of a command reveals which files it shows.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ def samples_of(program: str) -> Samples:
 
 
 def entry_of(entries: Mapping[str, Words], option: str) -> Words:
-    """Return the entry of which the key names the option, or nothing."""
+    """Return the entry whose key names the option, empty if there is none."""
     return next((entry for names, entry in entries.items() if option in names.split()), ())
 
 

@@ -114,9 +114,9 @@ class Run:
     entered: frozenset[Opened]
     """Folders that were opened, whether they were listed or not."""
     listed: frozenset[str]
-    """Folders of which the entries were read, resolved."""
+    """Folders whose entries were read, resolved."""
     looked: frozenset[str]
-    """Paths of which metadata, the target of a link or the mere existence was asked for."""
+    """Paths whose metadata, link target or existence was queried."""
     changed: tuple[str, ...]
     """Calls that change something or open a file for writing, failed ones included."""
     executed: tuple[str, ...]

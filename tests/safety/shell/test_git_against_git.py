@@ -1,7 +1,7 @@
 """The rows of git against the installed git, under strace in a repository full of traps.
 
-Nothing is written (not even the index is refreshed), nothing but git itself is started, nothing is connected, nothing
-outside the repository is read but files of the system, and no content is printed that `read_git` does not tell of.
+Git writes nothing (it does not even refresh the index), starts no other program and connects nowhere. Outside the
+repository it reads only files of the system. It prints no content that `read_git` does not report.
 `make test` runs a sample, `make test-all` every option of every command in each position, and thousands of pairs.
 """
 

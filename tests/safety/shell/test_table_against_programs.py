@@ -265,7 +265,7 @@ def named(program: ProgramSpec) -> str:
 
 ROWS = sorted(programs().values(), key=named)
 JUDGED_ELSEWHERE = frozenset({"test", "["})
-"""Their operands are expressions of which the table says nothing."""
+"""Their operands are expressions, which the table does not describe."""
 PROVABLE = [program for program in ROWS if program.name not in JUDGED_ELSEWHERE]
 REFUSING = [program for program in PROVABLE if program.refused.keys() - {"-", "--"} and program.name not in SILENT]
 READING = [

@@ -49,7 +49,7 @@ qa!
 
 @dataclass(frozen=True)
 class Case:
-    """A text, a cursor as an offset, and commands as they are typed."""
+    """A text, a cursor as an offset, and typed commands."""
 
     text: str
     cursor: int

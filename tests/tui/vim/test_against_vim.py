@@ -1,8 +1,8 @@
 """Vim mode against vim itself: the same keys on the same text give the same text, cursor and register.
 
-These differ by intention or are vim's own oddities, and are not generated: `{` in a text of one line (vim 9.0 goes to
-its end), a count of words over several lines, a case operator over nothing (`gUh` in the first column), and the cursor
-after a command that failed. An empty text never replaces a register here.
+These cases differ on purpose or are oddities of vim, and are not generated: `{` in a text of one line (vim 9.0 goes to
+its end), a count of words over several lines, a case operator on no text (`gUh` in the first column), and the cursor
+after a command that failed. In qcode an empty text never replaces a register.
 """
 
 from __future__ import annotations
