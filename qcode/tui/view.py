@@ -168,8 +168,8 @@ class AppView:
 
     @property
     def is_asking_about_draft(self) -> bool:
-        """Whether a question is open about a call whose text the user can edit."""
-        return self._widgets.approval.draft is not None and not self._widgets.approval.is_writing_text
+        """Whether a question is open about a call that the user can edit, or that takes a text."""
+        return self._widgets.approval.is_editable
 
     def leave(self) -> None:
         """Leave the app. Ask first if that stops background jobs."""
@@ -560,7 +560,7 @@ class AppView:
     def open_editor(self) -> None:
         """Edit the prompt, the answer to a question, or the call that a question is about."""
         approval = self._widgets.approval
-        if approval.request is not None and approval.is_writing_text:
+        if approval.request is not None and approval.open_answer():
             self.run_later(self._edit_answer(approval.request.id))
         elif approval.request is not None and approval.draft is not None:
             self.run_later(self._revise(approval.request.id, approval.draft))

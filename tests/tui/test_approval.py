@@ -384,14 +384,13 @@ def test_draft_row_shows_the_text_around_its_cursor() -> None:
 
 
 def test_draft_row_has_shorter_words_on_a_narrow_screen() -> None:
-    def row(width: int, **state: bool) -> str:
-        return "".join(text for text, _ in draft_spans("use the same database", 21, width, **state))
+    def row(width: int, purpose: str = "") -> str:
+        spans = draft_spans("use the same database", 21, width, is_typing=True, purpose=purpose)
+        return "".join(text for text, _ in spans)
 
-    assert row(76, is_typing=True, is_answer=True) == (
-        "Typing an answer: use the same database  Enter use it · ↑↓ choose"
-    )
-    assert row(36, is_typing=True, is_answer=True) == "Typing: …same database  Enter use it"
-    assert row(36, is_typing=True) == "Next message: …e database  ↑↓ answer"
+    assert row(76, "typing an answer") == ("Typing an answer: use the same database  Enter use it · ↑↓ choose")
+    assert row(36, "typing an answer") == "Typing: …same database  Enter use it"
+    assert row(36) == "Next message: …e database  ↑↓ answer"
 
 
 def test_panel_says_when_keys_answer_again_after_early_text() -> None:

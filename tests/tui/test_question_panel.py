@@ -159,6 +159,23 @@ def test_text_typed_at_a_question_with_choices_becomes_the_answer(key: str) -> N
     drive(test, conversation)
 
 
+def test_text_typed_at_a_plan_says_what_to_change() -> None:
+    conversation = _script(PLAN)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press(*"use a file")
+        await run.until(lambda: "Typing what to change: use a file  Enter use it" in run.screen)
+        await run.pilot.press("enter")
+        await run.until(lambda: _field(run).text == "use a file")
+        assert conversation.answers == []
+        await _press_slowly(run, "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Deny("use a file"))]
+
+    drive(test, conversation)
+
+
 def test_answer_that_begins_with_a_number_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(panel, "HOLD_SECONDS", 600.0)
     conversation = _script(CHOICES)
@@ -678,6 +695,26 @@ def test_ctrl_g_edits_the_answer_in_the_editor_of_the_user(tmp_path: Path, monke
         await run.pilot.press("enter")
         await run.until_idle()
         assert conversation.answers == [("c1", Answer("tiny\nmore"))]
+
+    drive(test, conversation)
+
+
+@pytest.mark.parametrize("typed", ["", "small"])
+def test_ctrl_g_at_a_question_with_choices_writes_the_answer_in_the_editor(
+    typed: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = make_executable(tmp_path / "ed", 'printf "%s in full" "$(cat "$1")" > "$1.new"; mv "$1.new" "$1"')
+    monkeypatch.setenv("VISUAL", str(editor))
+    monkeypatch.setattr(QcodeApp, "suspend", lambda app: nullcontext())
+    conversation = _script(CHOICES)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press(*typed, "ctrl+g")
+        await run.until(lambda: _field(run).text == f"{typed} in full")
+        await _press_slowly(run, "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Answer(f"{typed} in full".strip()))]
 
     drive(test, conversation)
 

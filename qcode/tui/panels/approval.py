@@ -2,8 +2,8 @@
 
 `ApprovalDetail` has the content, `form_of` the choices, `question_layout` the rows; `draft` tells answers from text.
 The panel posts `ApprovalDecided` and stores no decision. A letter alone answers only after `HOLD_SECONDS` or with
-Enter. The panel shows whether keys are text or answers, and marks a choice only if Enter chooses it. At a `Question`,
-Enter moves the typed text into the text field, and the next Enter sends it, unless it belongs to the same burst.
+Enter. The panel shows whether keys are text or answers, and marks a choice only if Enter chooses it. If the form has
+words for `typing`, Enter moves the typed text into the text field, and the next Enter of another burst sends it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ from textual.containers import Vertical
 
 from qcode.protocol.approvals import (
     AcceptPlan,
-    Answer,
     ApprovalMode,
     Decision,
     Deny,
@@ -62,7 +61,6 @@ HOLD_SECONDS = 0.3
 _PAGE_KEYS: dict[str, Page] = {"pageup": "page_up", "pagedown": "page_down", "home": "home", "end": "end"}
 _STEPS = {"up": -1, "down": 1, "shift+up": -1, "shift+down": 1}
 _STATUS_ROWS = 1
-_WHEEL_ROWS = 3
 _MAX_ANSWER_ROWS = 6
 _MAX_WRITTEN_CELLS = 40
 
@@ -238,6 +236,21 @@ class ApprovalPanel(Vertical, can_focus=True):
         else:
             self._answer.insert(text)
 
+    @property
+    def is_editable(self) -> bool:
+        """Whether the editor of the user can open the call of the question, or the answer to it."""
+        return self.draft is not None or (
+            self.request is not None and (self.is_writing_text or bool(self._form.typing))
+        )
+
+    def open_answer(self) -> bool:
+        """Open the text field if the question takes a typed text; return whether the field is open."""
+        if self._takes_typed_answer:
+            self._move_draft_to_answer()
+        elif self.request is not None and self._form.typing and not self._is_answering:
+            self._show_answer()
+        return self.is_writing_text
+
     def go_back(self) -> bool:
         """Return from the text field or a warning to the choices; return False if neither is open."""
         self._end_hold()
@@ -299,14 +312,14 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _press(self, event: events.Key) -> None:
         """Move, scroll, choose an option, or add the key to the draft."""
         option = option_of(event.key, self.options)
-        if event.key == "tab":
-            option = next((option for option in self.options if option.decision is None and option is not BACK), None)
+        if event.key == "tab" and self._form.text_index >= 0:
+            option = self.options[self._form.text_index]
         is_choice = option is not None or event.key in _STEPS or event.key == "enter"
         belongs_to_draft = (
             self._typed.is_changed if event.key == "enter" else self._typed.is_writing and event.is_printable
         )
         # "2 of them" may be an answer; at other questions a number answers at once.
-        is_number_of_text = event.key.isdigit() and self._form.text_decision is Answer
+        is_number_of_text = event.key.isdigit() and bool(self._form.typing)
         ends_typing = self._typed.is_changed and event.key in ("up", "down")
         if not ends_typing and (self._is_guarded() or not is_choice or belongs_to_draft):
             self._draft(event)
@@ -364,20 +377,6 @@ class ApprovalPanel(Vertical, can_focus=True):
         if not self._is_guarded() and event.index < len(self.options):
             self._end_hold()
             self._choose(self.options[event.index])
-
-    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
-        self._scroll_by_wheel(event, -1)
-
-    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
-        self._scroll_by_wheel(event, 1)
-
-    def _scroll_by_wheel(self, event: events.MouseEvent, step: int) -> None:
-        """Scroll the question, or the transcript if all of the question is in view."""
-        event.stop()
-        if self.view.can_scroll:
-            self.view.scroll_by(step * _WHEEL_ROWS)
-        else:
-            self.screen.query_one("#transcript").scroll_relative(y=step * _WHEEL_ROWS, animate=False)
 
     def on_resize(self) -> None:
         if self.request is not None:
@@ -476,7 +475,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     @property
     def _takes_typed_answer(self) -> bool:
         """Whether Enter makes the typed text the answer."""
-        return self._typed.is_writing and self._form.text_decision is Answer and not self._form.is_text_only
+        return self._typed.is_writing and bool(self._form.typing) and not self._form.is_text_only
 
     def _move(self, step: int) -> None:
         self._index = (self._index + step) % len(self.options)
@@ -491,7 +490,6 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif option.decision is not None:
             self._decide(option.decision)
         else:
-            self._index = self.options.index(option)
             self._show_answer()
 
     def _decide(self, decision: Decision) -> None:
@@ -511,7 +509,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def _show_answer(self) -> None:
         """Open the text field, with the cursor at the end of what was written in it before."""
-        self._is_answering = True
+        self._is_answering, self._index = True, self._form.text_index
         self._typed.forget_changes()
         self._answer.move_cursor(self._answer.document.end)
         self._paint()
@@ -524,14 +522,14 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._answer.text = "\n".join(filter(None, (self._answer.text, text)))
         self._moved_draft, self._text_at_enter = (text, typed), self._answer.text
         self._typed.guard()
-        self._choose(next(option for option in self.options if option.decision is None))
+        self._show_answer()
 
     def _state(self) -> tuple[str, str]:
         """Return what the user is doing now, and the keys for it."""
         is_server = isinstance(self.request, ServerApproval)
         escape = "Esc back" if BACK in self.options else "Esc decide later" if is_server else "Esc to interrupt"
         if self._is_typing:
-            return "typing an answer" if self._takes_typed_answer else "typing your next message", escape
+            return self._form.typing if self._takes_typed_answer else "typing your next message", escape
         if self.is_writing_text:
             return self._form.writing, f"Enter send · {escape if self._form.is_text_only else 'Esc back'}"
         return WAITING, escape
@@ -556,7 +554,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         draft = self._typed.spans(
             width,
             is_typing=self._is_typing,
-            is_answer=self._takes_typed_answer,
+            purpose=self._form.typing if self._takes_typed_answer else "",
             has_choices=not form.is_text_only,
         )
         is_marked = self._held is not None or not self._typed.is_changed

@@ -86,8 +86,19 @@ class Form:
     """Every reason for asking, the worst first, if `why` leaves out some of them."""
     first: int = 0
     """The index of the option that is highlighted at first."""
+    typing: str = ""
+    """A few words about a text that is typed at the choices, if Enter makes it the text of the decision.
+
+    Empty: such a text is for the next message.
+    """
     writing: str = "writing a reason"
     """A few words about what the user does in the text field, for the status line."""
+
+    @property
+    def text_index(self) -> int:
+        """The index of the option that opens the text field, -1 if there is none."""
+        indexes = [at for at, option in enumerate(self.options) if option.decision is None and option is not BACK]
+        return indexes[0] if indexes else -1
 
     @property
     def is_text_only(self) -> bool:
@@ -150,11 +161,18 @@ def form_of(approval: PanelQuestion) -> Form:
         case ImpossibleCall():
             return Form(_IMPOSSIBLE_OPTIONS, "text")
         case Question():
-            return Form(_answers_to(approval), "text", Answer, "Your answer", writing="writing an answer")
+            return Form(
+                _answers_to(approval),
+                "text",
+                Answer,
+                "Your answer",
+                typing="typing an answer",
+                writing="writing an answer",
+            )
         case PlanApproval(is_trusted=is_trusted):
             yes, _, *no_options = _PLAN_OPTIONS
             options = _PLAN_OPTIONS if is_trusted else (yes, _TRUST_AND_ACCEPT, *no_options)
-            return Form(options, "markdown", hint="What should change in the plan?")
+            return Form(options, "markdown", hint="What should change in the plan?", typing="typing what to change")
         case LimitApproval():
             return Form(_LIMIT_OPTIONS, "text")
         case ServerApproval(is_login=is_login):

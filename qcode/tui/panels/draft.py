@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from qcode.text.clean import LINE_BREAK, show_hidden
+from qcode.text.sentences import capitalized
 from qcode.tui.prompt.editing import EDITING_ACTIONS
 from qcode.tui.prompt.prompt import NEW_LINE_KEYS
 from qcode.tui.transcript.line import Span, style_of
@@ -128,10 +129,10 @@ class TypedDraft:
             getattr(self._prompt, f"action_{action}")()
         return True
 
-    def spans(self, width: int, *, is_typing: bool, is_answer: bool, has_choices: bool) -> tuple[Span, ...]:
+    def spans(self, width: int, *, is_typing: bool, purpose: str, has_choices: bool) -> tuple[Span, ...]:
         """Return the row of the draft for a width in cells; empty if the prompt is empty."""
         text, cursor = self._prompt.text, self._prompt.cursor_index
-        if is_answer and text.startswith(self._kept_text):
+        if purpose and text.startswith(self._kept_text):
             text, cursor = text[len(self._kept_text) :], max(0, cursor - len(self._kept_text))
         can_answer = self.is_changed
         return draft_spans(
@@ -139,7 +140,7 @@ class TypedDraft:
             cursor,
             width,
             is_typing=is_typing,
-            is_answer=is_answer,
+            purpose=purpose,
             can_answer=can_answer,
             has_choices=has_choices,
         )
@@ -151,22 +152,22 @@ def draft_spans(
     width: int,
     *,
     is_typing: bool = False,
-    is_answer: bool = False,
+    purpose: str = "",
     can_answer: bool = False,
     has_choices: bool = True,
 ) -> tuple[Span, ...]:
     """Return the row of the draft in the hidden prompt, with a label that says whether keys are text or answers.
 
-    `is_answer`: Enter makes the text the answer. `can_answer`: the draft was changed since the question opened, and
-    keys answer again.
+    `purpose`: the words for a text that Enter makes the text of the decision. `can_answer`: the draft was changed since
+    the question opened, and keys answer again.
     """
     if not text:
         return ()
     frames = [("Kept for your next message: ", "  numbers and letters answer" if can_answer else "")]
     if is_typing:
         frames = [("Typing your next message: ", "  ↑ or ↓ to answer"), ("Next message: ", "  ↑↓ answer")]
-    if is_answer:
-        frames = [("Typing an answer: ", "  Enter use it · ↑↓ choose"), ("Typing: ", "  Enter use it")]
+    if purpose:
+        frames = [(f"{capitalized(purpose)}: ", "  Enter use it · ↑↓ choose"), ("Typing: ", "  Enter use it")]
     fitting = (frame for frame in frames if width - len("".join(frame)) >= _MIN_DRAFT_CELLS)
     label, hint = next(fitting, frames[-1])
     hint = hint if has_choices else ""

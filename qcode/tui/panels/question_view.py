@@ -35,6 +35,7 @@ Page: TypeAlias = Literal["page_up", "page_down", "home", "end"]
 
 _SIDE_CELLS = 4
 """Cells of a row that the border, the padding and the scroll bar take."""
+_WHEEL_ROWS = 3
 _MIN_NORMAL_HEIGHT = 20
 """A screen with fewer rows is low: the question leaves one row to the transcript, not `_KEPT_ROWS`."""
 _KEPT_ROWS = 2
@@ -179,6 +180,20 @@ class QuestionView(Vertical):
         if y > self._scroll.max_scroll_y:  # Textual computes the size of a new text in the next layout
             self.call_after_refresh(self._scroll.scroll_to, y=y, animate=False, force=True)
         self._paint_mark()
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._scroll_by_wheel(event, -1)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._scroll_by_wheel(event, 1)
+
+    def _scroll_by_wheel(self, event: events.MouseEvent, step: int) -> None:
+        """Scroll the question, or the transcript if all of the question is in view."""
+        event.stop()
+        if self.can_scroll:
+            self.scroll_by(step * _WHEEL_ROWS)
+        else:
+            self.screen.query_one("#transcript").scroll_relative(y=step * _WHEEL_ROWS, animate=False)
 
     def on_click(self, event: events.Click) -> None:
         region = self._choices.region
