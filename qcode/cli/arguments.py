@@ -77,6 +77,8 @@ class _Parser(argparse.ArgumentParser):
             return f'more than one prompt was given ("{unknown}"): put the prompt in quotes'
         if not unknown.startswith("--") and len(unknown) > 2:
             return f'unknown flag {unknown}; to send a prompt that starts with "-", put it last, after --'
+        if any(unknown in flag.names for flag in FLAGS):  # `--login`, with something else on the command line
+            return f"{unknown} takes no prompt and no other flag; use: qcode {unknown}"
         if unknown == "--linear":
             # It looks like the flag of a known mode; the nearest name is `--login`.
             return "unknown flag --linear; TERM=dumb starts the linear mode, `qcode config set ui.linear true` keeps it"

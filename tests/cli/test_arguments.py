@@ -229,6 +229,11 @@ def test_mistyped_flag_names_the_nearest() -> None:
         parse(["--modle", "x"])
 
 
+def test_login_with_another_flag_says_that_it_is_used_alone() -> None:
+    with pytest.raises(CommandLineError, match="--login takes no prompt and no other flag; use: qcode --login"):
+        parse(["--login", "-v"])
+
+
 def test_flag_for_linear_mode_names_the_ways_to_start_it() -> None:
     with pytest.raises(CommandLineError) as refused:
         parse(["--linear"])
