@@ -224,6 +224,14 @@ def test_mention_of_a_missing_file_is_reported_once() -> None:
     assert attach_mentions("@no\x1b[31mfile.txt", nowhere)[1] == ("no\\x1b[31mfile.txt not found, left as text",)
 
 
+def test_attachment_line_of_a_long_command_keeps_its_result() -> None:
+    block = shell_block("make " + "x" * 80, ToolOutcome("no", is_error=True, summary="exit 2"))
+    line = attachment_line(block, {})
+    assert line.startswith("! make xxx")
+    assert line.endswith("x…  exit 2")
+    assert len(line) < 60
+
+
 @pytest.mark.parametrize(
     ("summary", "states", "line"),
     [

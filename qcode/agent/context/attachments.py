@@ -20,7 +20,7 @@ from qcode.protocol.approvals import Spans
 from qcode.protocol.errors import InputError
 from qcode.protocol.messages import Block, Image, Text
 from qcode.protocol.tools import ToolOutcome
-from qcode.text.clean import visible
+from qcode.text.clean import cut, visible
 from qcode.text.numbers import count_text
 from qcode.text.pattern import lazy_pattern
 from qcode.tools.files.pictures import image_type
@@ -247,6 +247,10 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
     return [*lines, *(f"{name} image".lstrip() for name in labels)]
 
 
+_MAX_COMMAND = 40
+"""A longer command is cut, so that the row of 80 cells also has its state and the hint."""
+
+
 def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
     """Return a line for a block that waits for the next prompt: `! npm test  exit 1`, `job 1: running  make`.
 
@@ -262,7 +266,7 @@ def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
             result, job = attached.result, background_job(attached.result)
             if job is not None:
                 result = f"background job {job}" + (f": {job_states[job]}" if job in job_states else "")
-            return f"! {visible(attached.name)}  {result}".rstrip()
+            return f"! {cut(visible(attached.name), _MAX_COMMAND)}  {result}".rstrip()
         case "job":
             label, _, state = attached.result.partition(": ")
             now = next((now for number, now in job_states.items() if label == f"job {number}"), state)
