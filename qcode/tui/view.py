@@ -45,7 +45,7 @@ from qcode.tui.terminal.textual_internals import is_closing, is_mounted
 from qcode.tui.terminal.themed_app import ThemedApp
 from qcode.tui.theme import AUTO
 from qcode.tui.transcript.line import shorten
-from qcode.tui.transcript.replay import first_shown_message, replay, show_attached, show_earlier, show_resumed
+from qcode.tui.transcript.replay import first_shown_message, replay, show_attached, show_earlier, show_end
 from qcode.tui.transcript.transcript import Transcript
 from qcode.tui.turns import Turns
 from qcode.tui.welcome import Welcome
@@ -335,8 +335,7 @@ class AppView:
         if not self._agent.trust.is_trusted:
             transcript.add_notice("info", RESTRICTED_NOTICE)
         self.replay()
-        if is_resumed:
-            show_resumed(conversation, transcript)
+        show_end(conversation, transcript, is_resumed=is_resumed)
         self._widgets.todos.replace_items(todos_in(conversation.messages))
         transcript.scroll_end(animate=False)
 

@@ -349,7 +349,7 @@ class SessionHistory:
         self._early_requests: list[NamedRequests] = []  # requests before the first message
         self._head_by_key: dict[HeadKey, Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
-        self._new_jobs: dict[int, StoredJob] = {}  # those for the next prompt, by number
+        self.new_jobs: dict[int, StoredJob] = {}  # those for the next prompt, by number
         # By the key of the head after a compaction: the messages with its events, and the positions of these.
         self._compaction_items: dict[HeadKey, list[tuple[StoredMessage, int]]] = {}
 
@@ -369,10 +369,10 @@ class SessionHistory:
         if self._early_requests:
             stored.named_requests += self._early_requests
             self._early_requests.clear()
-        if self._new_jobs and stored.entry.message.role == "user":
-            stored.jobs |= self._new_jobs
+        if self.new_jobs and stored.entry.message.role == "user":
+            stored.jobs |= self.new_jobs
             if stored.is_turn_start:
-                self._new_jobs.clear()
+                self.new_jobs.clear()
         prompt = before.prompt
         if stored.is_turn_start:
             prompt = self._prompts[number] = UserPrompt(number, before)
@@ -436,7 +436,7 @@ class SessionHistory:
                 stored.jobs[job.number] = job
                 if stored.is_turn_start:
                     return
-        self._new_jobs[job.number] = job
+        self.new_jobs[job.number] = job
 
     def set_shown_result(self, call_id: str, result: ShownResult) -> None:
         if (last := self.stored.get(self._latest)) is not None:

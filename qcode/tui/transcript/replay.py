@@ -113,6 +113,15 @@ def show_resumed(conversation: Conversation, transcript: TranscriptView) -> None
         transcript.add_notice("warning", UNFINISHED)
 
 
+def show_end(conversation: Conversation, transcript: TranscriptView, *, is_resumed: bool) -> None:
+    """Show what follows the messages: the mark of a resume, and output that waits for the next prompt."""
+    if is_resumed:
+        show_resumed(conversation, transcript)
+    for number, block in enumerate(conversation.attachments.blocks):
+        if isinstance(block, Text):
+            show_attached(block.text, transcript, conversation.session.history.new_jobs, number)
+
+
 def is_shown_by_resume(conversation: Conversation, notice: str) -> bool:
     """Return whether a replay or `show_resumed` already reports the fact in `notice`, a notice of the session."""
     stored = conversation.stored_messages

@@ -298,6 +298,17 @@ def test_diff_always_shows_its_keys_and_the_end_of_its_preview(turns: int, files
     drive(test, ScriptedConversation(), size=size)
 
 
+def test_output_that_waits_for_the_next_prompt_stays_in_the_transcript_after_an_undo(tmp_path: Path) -> None:
+    async def test(run: Running, it: Talk) -> None:
+        it.conversation.attach((shell_block("make", ToolOutcome("no rule", is_error=True, summary="exit 2")),))
+        await run.send("/undo")
+        await run.until(lambda: "Undone: 1 turn removed" in run.text)
+        assert "✗ ! make  failed · exit 2" in run.text
+        assert "no rule" in run.text
+
+    played(tmp_path, test)
+
+
 def test_diff_fits_the_screen_after_a_resize(tmp_path: Path) -> None:
     async def test(run: Running, it: Talk) -> None:
         (it.work / "a.txt").write_text("word " * 40 + "end\n" * 30)
