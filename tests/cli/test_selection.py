@@ -8,7 +8,7 @@ from qcode.agent.keys.keys import Keys
 from qcode.agent.models.selection import choose, select_model
 from qcode.agent.options import Options
 from qcode.config.settings import ProviderSettings, Settings
-from qcode.protocol.errors import QcodeError
+from qcode.protocol.errors import QcodeError, UsageError
 from qcode.providers import catalog, local
 from qcode.providers.registry import PROVIDERS
 
@@ -148,6 +148,15 @@ def test_short_name_selects_a_model_of_gemini_or_openai(name: str, full: str) ->
 def test_short_name_takes_the_first_host_with_a_credential() -> None:
     keys = Keys({"AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b", "AWS_REGION": "eu-west-1"})
     assert select_model("sonnet", Settings(), "", keys).name.startswith("bedrock/global.anthropic.claude-sonnet-")
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"), [("opuss", "opus"), ("sonet", "sonnet"), ("gtp", "gpt"), ("flsh", "flash")]
+)
+def test_misspelt_short_name_is_suggested(typed: str, meant: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        select_model(typed, Settings(), "named by -m")
+    assert str(refused.value) == f'unknown model "{typed}"; did you mean {meant}?'
 
 
 def test_short_name_without_a_credential_names_the_nearest_model() -> None:

@@ -29,6 +29,7 @@ _FAMILIES: Mapping[str, tuple[tuple[str, str], ...]] = {
 _DEFAULT_HOSTS = {"claude": ("anthropic", "bedrock"), "gpt": ("openai",)}
 """Short names that mean the default model of these hosts."""
 _OTHER_NAMES = {"opusplan": "opus"}
+SHORT_NAMES = (*_DEFAULT_HOSTS, *_FAMILIES)
 
 
 class NoCredentialError(ValueError):

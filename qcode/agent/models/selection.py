@@ -148,12 +148,13 @@ def _check_demo_model(model: str) -> None:
 
 def _unknown_model(name: str, matches: Sequence[str], specs: Iterable[str]) -> str:
     """Return the error about a model name that several providers have, or none. `matches` are candidates."""
+    from qcode.agent.models.aliases import SHORT_NAMES
     from qcode.providers import catalog
     from qcode.text.match import nearest_list, suggestion
 
     if matches and catalog.lookup(matches[0].partition("/")[0], name) is not None:
         return f'"{name}" is a model of several providers; name one of {", ".join(matches)}'
-    hint = nearest_list(matches) or suggestion(name, specs, "name it as PROVIDER/MODEL")
+    hint = nearest_list(matches) or suggestion(name, (*SHORT_NAMES, *specs), "name it as PROVIDER/MODEL")
     return f'unknown model "{name}"; {hint}'
 
 
