@@ -95,7 +95,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._text_field_id = ""  # the id of the approval to which the text in the field belongs
         # The draft that became the text in the field: as it is in the field, and as it was in the prompt, with labels.
         self._moved_draft: tuple[str, str] | None = None
-        self._text_at_enter = ""  # the text in the field as Enter was last pressed in the burst that moved the draft
+        self._pending_breaks = 0  # the Enter keys of the burst that moved the draft, before text that may follow
         self._edited_texts: dict[str, str] = {}
         self._ids_in_editor: set[str] = set()
         self.edit_key = ""
@@ -357,11 +357,13 @@ class ApprovalPanel(Vertical, can_focus=True):
         """
         if self._moved_draft is not None and self._typed.is_guarded:
             self._typed.guard()
-            is_enter = isinstance(event, events.Key) and event.key == "enter"
-            if is_enter and self._answer.text != self._text_at_enter:
-                self._answer.replace_in_one_step("\n", *sorted(self._answer.selection))
-                self._text_at_enter = self._answer.text
-            return is_enter
+            if isinstance(event, events.Key) and event.key == "enter":
+                self._pending_breaks += 1
+                return True
+            if self._pending_breaks and (isinstance(event, events.Paste) or event.is_printable):
+                self._answer.replace_in_one_step("\n" * self._pending_breaks, *sorted(self._answer.selection))
+                self._pending_breaks = 0
+            return False
         if not (self._form.is_text_only and self._is_guarded()):
             return False
         if isinstance(event, events.Paste):
@@ -520,7 +522,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         typed = self._typed.take_answer()
         text = self._prompt.asides.without_labels(self._prompt.images.with_file_mentions(typed))
         self._answer.text = "\n".join(filter(None, (self._answer.text, text)))
-        self._moved_draft, self._text_at_enter = (text, typed), self._answer.text
+        self._moved_draft, self._pending_breaks = (text, typed), 1
         self._typed.guard()
         self._show_answer()
 
