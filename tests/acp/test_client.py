@@ -436,6 +436,20 @@ def test_command_that_is_too_long_to_show_is_denied_unasked() -> None:
     assert "500,000 characters" in decision.message
 
 
+def test_question_about_a_command_lists_the_reasons_that_its_line_leaves_out() -> None:
+    call = ToolCall("c", "shell", '{"command": "x"}')
+    why = "Asks because a; and 1 more"
+    approval = ToolApproval(call, "Run?", "x", kind="command", why=why, reasons=("a", "b"))
+    asked: list[JsonObject] = []
+
+    async def client(method: str, params: JsonObject) -> JsonObject:
+        asked.append(params)
+        return {"outcome": {"outcome": "cancelled"}}
+
+    asyncio.run(approvals.ask(approval, CallCard("1", "c", "shell"), "s", "/w", client, has_forms=False))
+    assert json.dumps(f"{why}\n\n- a\n- b") in json.dumps(asked)
+
+
 def test_large_change_is_shown_by_hunks_or_in_part_and_says_so() -> None:
     old = "".join(f"line {number}\n" for number in range(100_000))
     diff = "".join(
