@@ -325,7 +325,8 @@ def _denial_text(ended: TurnEnded) -> str:
 def _limit_text(ended: TurnEnded) -> str:
     flag, _ = _LIMITS[ended.limit or Limit.TURNS]
     replies = count_text(ended.replies, "model reply", "model replies")
-    return f"stopped after {replies}: the limit of {flag} was reached"
+    reached = f"stopped after {replies}: the limit of {flag} was reached"
+    return f"{reached}; set a higher one, or continue with qcode --continue -p TEXT"
 
 
 def ending_notice(event: TurnEnded, *, is_explained: bool) -> Notice | None:

@@ -35,7 +35,7 @@ def test_result_names_the_limit(cli: CliRunner) -> None:
     assert (result["subtype"], result["stop_reason"]) == ("error_timeout", "max_turn_requests")
     assert result["result"].startswith("so")
     assert result["error"]["kind"] == "budget"
-    assert result["errors"] == [SAID]
+    assert result["errors"] == [f"{SAID}; set a higher one, or continue with qcode --continue -p TEXT"]
 
 
 def test_running_command_is_ended_at_the_time_limit(cli: CliRunner) -> None:

@@ -90,7 +90,7 @@ def test_long_answer_is_printed_completely() -> None:
         (
             {"outcome": Outcome.MAX_TURN_REQUESTS, "limit": Limit.TURNS, "replies": 3},
             53,
-            "qcode: stopped after 3 model replies: the limit of --max-turns was reached",
+            "qcode: stopped after 3 model replies: the limit of --max-turns was reached; set a higher one, or continue",
         ),
         (
             {"outcome": Outcome.ERROR, "error": ErrorInfo("server", "503\nService\tdown \x1b[31m!", 503, "req_1")},
