@@ -168,6 +168,7 @@ def test_text_typed_at_a_plan_says_what_to_change() -> None:
         await run.until(lambda: "Typing what to change: use a file  Enter use it" in run.screen)
         await run.pilot.press("enter")
         await run.until(lambda: _field(run).text == "use a file")
+        assert "writing what to change · Enter send · Esc back" in run.status
         assert conversation.answers == []
         await _press_slowly(run, "enter")
         await run.until_idle()

@@ -172,7 +172,13 @@ def form_of(approval: PanelQuestion) -> Form:
         case PlanApproval(is_trusted=is_trusted):
             yes, _, *no_options = _PLAN_OPTIONS
             options = _PLAN_OPTIONS if is_trusted else (yes, _TRUST_AND_ACCEPT, *no_options)
-            return Form(options, "markdown", hint="What should change in the plan?", typing="typing what to change")
+            return Form(
+                options,
+                "markdown",
+                hint="What should change in the plan?",
+                typing="typing what to change",
+                writing="writing what to change",
+            )
         case LimitApproval():
             return Form(_LIMIT_OPTIONS, "text")
         case ServerApproval(is_login=is_login):
