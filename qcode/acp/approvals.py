@@ -67,8 +67,8 @@ class PermissionOption:
 def options_of(approval: CallApproval | ServerApproval) -> list[PermissionOption]:
     """Return the options of an approval, in the words of the app.
 
-    A client without a user chooses the first one that allows, so the narrowest comes first. There is no option that
-    changes the mode, trusts the folder or adds a wide rule, as the app has.
+    A client without a user chooses the first option that allows the call, so the one that allows least comes first.
+    The options of the app that change the mode, trust the folder or add a wide rule are not offered.
     """
     deny = PermissionOption("deny", "reject_once", "No", Deny())
     once = PermissionOption("once", "allow_once", "Yes", Allow())

@@ -233,7 +233,7 @@ class EditorSession:
                     self._force_timer = None
 
     async def _ask_about_servers(self, prompt: PendingPrompt) -> None:
-        """Ask for tool servers of the project, and changed tools of others, before the turn that could use them."""
+        """Ask the user to approve tool servers of the project, and changed tools, before a turn that could use them."""
         servers = self.agent.servers
         if servers is None:
             return

@@ -96,7 +96,7 @@ class EditorWire:
         self._open_requests: dict[RequestId, asyncio.Future[JsonObject]] = {}
         self._last_id = 0
         self._unreleased_bytes = 0
-        """The bytes of output for which reading is held back, so that an unread client cannot fill the memory."""
+        """Bytes of output that count as unhandled input, so that a client that reads nothing cannot fill the memory."""
         self._reader = StdinReader(descriptor, on_line=self._handle_line, on_end=lambda _: self.end())
 
     # Output

@@ -100,7 +100,7 @@ async def run_headless(
 
     Calls that need an approval are denied. After SIGINT, SIGTERM or SIGHUP the turn is cancelled, the output so far is
     written, and 130 or 143 is returned within a second. In the JSON formats exactly one `result` is written, even if
-    this raises, which happens on an internal error of the conversation and on cancellation.
+    this function raises an exception: after an internal error of the conversation, or if its task is cancelled.
     """
     output = RunOutput.of(agent, stdout, stderr, turn, clock)
     run = Run(output, introduces=True)
@@ -200,7 +200,7 @@ class Run:
         self._format = output.format
         self._pipe = output.pipe
         self._stderr = output.stderr
-        from qcode.agent.reports import ModelSpending  # loads the engine, as the conversation has
+        from qcode.agent.reports import ModelSpending  # slow to import; the conversation needs it too
 
         self._answer = AnswerSoFar()
         self._spending = ModelSpending(conversation.model, lambda: conversation.client.known_model().output_limit)
@@ -208,7 +208,8 @@ class Run:
         self._meter = Meter(output.clock)
         self._progress = Progress()
         self._denied_calls: list[ToolCall] = []
-        self._is_in_tools = False  # whether the calls of a reply are approved or run, and the next step has not begun
+        self._is_in_tools = False
+        """The calls of the current step are being approved or run."""
         self._note = ""  # about a problem of the last reply
         self._notice_texts: set[str] = set()
         self._replies = 0
@@ -544,9 +545,10 @@ class Interrupts:
         os._exit(outcomes.signal_code(self.number or signal.SIGINT))
 
 
-SILENCE_S = 10.0  # without input, before a note is written
+SILENCE_S = 10.0
+"""After this many seconds without input, a note says that qcode waits for it."""
 MAX_INPUT_BYTES = 32 * 1024 * 1024
-"""More than the largest context window holds; without a limit an endless input would exhaust memory."""
+"""A limit above the size of the largest context window; without it, an endless input would exhaust memory."""
 
 
 def read_standard_input(stream: TextIO | None, *, note: Callable[[str], None]) -> str:

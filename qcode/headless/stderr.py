@@ -69,7 +69,7 @@ class StderrWriter:
 
     async def write_line(self, text: str) -> None:
         """Write `text` as one line after `qcode: `; see `uncapitalized` for its first letter."""
-        from qcode.text.sentences import uncapitalized  # a one-shot that reports nothing does not load it
+        from qcode.text.sentences import uncapitalized  # most runs write no line
 
         await self._write(f"qcode: {uncapitalized(single_spaced(text))}\n")
 
@@ -189,7 +189,7 @@ def verbose_message(event: TurnEvent) -> str:
             return hook_ended_text(event)
         case ev.ToolFinished():
             detail = event.outcome.summary
-            from qcode.agent.call_titles import state_text  # most runs need no text of a call
+            from qcode.agent.call_titles import state_text  # only for `-v`
 
             state = state_text(event.call.name, event.state, detail)
             return f"{event.call.name}: {state}" + (f", {detail}" if detail not in ("", event.state, DECLINED) else "")

@@ -262,7 +262,7 @@ def wants_search(request: ModelRequest) -> bool:
 
 
 class CallHabits(Protocol):
-    """The learned facts about how a host sends the calls of one model. A seam: their store is in `agent`."""
+    """The learned facts about how a host sends the calls of one model. Implemented in `agent`, which stores them."""
 
     @property
     def form(self) -> str:

@@ -354,7 +354,7 @@ def fit_call_id(call_id: str, *, max_length: int, is_exact: bool = False) -> str
     return f"call_{digest[: min(24, max_length - 5)]}"
 
 
-def mint_call_id(tag: str, response_id: str, number: int) -> str:
+def generate_call_id(tag: str, response_id: str, number: int) -> str:
     """Generate an id for a call without one: deterministic for a reply, and unique in the conversation.
 
     `tag` distinguishes the replies of a conversation if the server sends no response id; `number` counts from 1.

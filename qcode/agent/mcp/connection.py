@@ -324,7 +324,7 @@ class ServerConnection:
             self._running_requests.remove(running)
             running.timer = None
             running.close_questions()
-        if session.discover_result is not None and _wants_back_channel(result):
+        if session.discover_result is not None and _could_not_ask(result):
             running.notes.append(f"[{await self._restart_with_handshake(session)}]")
         return result
 
@@ -548,7 +548,7 @@ class ServerConnection:
         return f"{why} ({detail})" if detail else why
 
 
-def _wants_back_channel(result: object) -> bool:
+def _could_not_ask(result: object) -> bool:
     """Return whether the text of a result says that the tool could not ask the user while it ran."""
     import mcp_types as types
 

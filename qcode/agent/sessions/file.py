@@ -29,10 +29,10 @@ class SessionFileContent:
     lines: tuple[bytes, ...]
     end: int
     """The number of bytes in complete lines."""
-    torn: bytes
+    incomplete_line: bytes
     """The incomplete last line, empty if there is none."""
-    is_unended: bool
-    """The last record is complete except for its newline."""
+    lacks_newline: bool
+    """The last record is complete, but has no newline."""
 
     def parsed(self) -> Iterator[JsonObject | None]:
         """Yield each line as a record, None for an invalid line; lazily, because a session may have 10,000 lines."""
@@ -47,11 +47,11 @@ class SessionFileContent:
 def read_records(data: bytes) -> SessionFileContent:
     """Split the content of a file into lines. A truncated record is never valid JSON, so it cannot be misread."""
     *lines, tail = data.split(b"\n")
-    is_unended = bool(tail) and _record(tail) is not None
-    if is_unended:
+    lacks_newline = bool(tail) and _record(tail) is not None
+    if lacks_newline:
         lines.append(tail)
-    torn = b"" if is_unended else tail
-    return SessionFileContent(tuple(lines), len(data) - len(torn), torn, is_unended)
+    incomplete_line = b"" if lacks_newline else tail
+    return SessionFileContent(tuple(lines), len(data) - len(incomplete_line), incomplete_line, lacks_newline)
 
 
 def _record(line: bytes) -> JsonObject | None:
@@ -72,7 +72,7 @@ class RecordFile:
         self._lock: Lock | None = None
         self._handle: int | None = None
         self._end = 0
-        self._is_torn = False  # the file ends inside a record
+        self._ends_inside_record = False
         self._is_dirty = False  # written records are not synced yet
         self._is_failing = False  # the last write failed
         self._is_sync_failing = False  # the last sync failed
@@ -114,9 +114,10 @@ class RecordFile:
         try:
             return contents, self._repair(contents)
         except OSError as error:
-            self._is_torn = bool(contents.torn) or contents.is_unended
+            self._ends_inside_record = bool(contents.incomplete_line) or contents.lacks_newline
             self._fail(error)
-            return contents, "the last record of this session is incomplete and was skipped" if contents.torn else ""
+            is_incomplete = bool(contents.incomplete_line)
+            return contents, "the last record of this session is incomplete and was skipped" if is_incomplete else ""
 
     def buffer(self, line: bytes) -> None:
         """Buffer a line; it is written together with the next one."""
@@ -193,7 +194,7 @@ class RecordFile:
     def _write(self, line: bytes) -> None:
         """Write a line to the open file; raise `OSError`. After an error, no part of the line counts as written."""
         assert self._handle is not None
-        data = b"\n" + line if self._is_torn else line
+        data = b"\n" + line if self._ends_inside_record else line
         count = 0
         try:
             while count < len(data):
@@ -203,7 +204,7 @@ class RecordFile:
                 self._remove_partial_record()
             raise
         self._end += count
-        self._is_torn = False
+        self._ends_inside_record = False
         self._is_dirty = True
 
     def _remove_partial_record(self) -> None:
@@ -213,22 +214,22 @@ class RecordFile:
             os.ftruncate(self._handle, self._end)
         except OSError:
             self._end = os.fstat(self._handle).st_size
-            self._is_torn = True
+            self._ends_inside_record = True
 
     def _repair(self, contents: SessionFileContent) -> str:
         assert self._path is not None
-        if not contents.torn and not contents.is_unended:
+        if not contents.incomplete_line and not contents.lacks_newline:
             return ""
         self._open()
         assert self._handle is not None
-        if contents.is_unended:
+        if contents.lacks_newline:
             os.write(self._handle, b"\n")
             self._end += 1
             return ""
         corrupt_path = self._path.with_suffix(".corrupt")
         handle = os.open(corrupt_path, _FLAGS, 0o600)
         try:
-            _write_all(handle, contents.torn + b"\n")
+            _write_all(handle, contents.incomplete_line + b"\n")
             os.fsync(handle)
         finally:
             os.close(handle)

@@ -135,7 +135,7 @@ class ShownRecorder:
         self._asked_calls: dict[str, bool] = {}
         """The calls about which the user is asked, and whether each is the call of a sub-agent."""
         self._waits_since: float | None = None
-        """Since when the turn has only waited for the user; None: it does not."""
+        """When the turn began to wait only for the user; None if it does not."""
         self._waited_s = 0.0
         self._pending_items: list[ShownItem] = []
         self._chars = 0

@@ -144,7 +144,7 @@ class Session:
     ) -> int:
         """Write a committed message, with its attempts and a note for the user; return its number.
 
-        `is_turn_start`: it is the prompt that started a turn; None: it is, if it can be a prompt.
+        `is_turn_start`: the message is the prompt that started a turn. With None, it is if it can be a prompt.
         """
         with self._lock:
             if self.has_unfinished_turn and is_turn_start:

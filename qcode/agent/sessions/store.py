@@ -147,7 +147,7 @@ class SessionStore:
         """Load a session by id or unique prefix, even while another process writes to it. Read-only."""
         session_id = self.find(prefix)
         contents = read_records(self._read(session_id))
-        notice = "the last record of this session is incomplete and was skipped" if contents.torn else ""
+        notice = "the last record of this session is incomplete and was skipped" if contents.incomplete_line else ""
         return self._rebuild(session_id, contents, notice)
 
     def model_of(self, prefix: str) -> str:

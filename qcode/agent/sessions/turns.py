@@ -154,7 +154,10 @@ class SessionTurn:
         return tuple(dict.fromkeys(step.model for step in self.steps if step.entry.attempts and step.model))
 
     def view(self, step: SessionStep, call: ToolCall) -> CallView:
-        """Return a call of `step` as the user saw it. Only the next results count, because servers may reuse ids."""
+        """Return a call of `step` as the user saw it.
+
+        Its result is searched only up to the next reply, because a server may use the id of a call again.
+        """
         number = next(number for number, other in enumerate(self.steps) if other is step)
         messages = [later.entry.message for later in self.steps[number + 1 :]]
         answers = takewhile(lambda message: message.role == "user", messages)

@@ -151,9 +151,9 @@ class SkillCache:
 
 
 def _identity(file: str, label: str) -> list[Json]:
-    """Return metadata that differ after each change of a file; empty if the next change could leave them equal.
+    """Return metadata that differ after each change of a file, or an empty list for a file that changed just now.
 
-    A file that changed just now can change again without a new time, because file systems have coarse clocks.
+    Such a file can change again without a new time, because the clocks of file systems are coarse.
     """
     try:
         state = os.stat(file)  # noqa: PTH116 - a path is not needed for it

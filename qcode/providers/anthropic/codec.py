@@ -40,8 +40,8 @@ from qcode.providers.history import (
     assistant_blocks,
     called_names,
     fit_call_id,
+    generate_call_id,
     has_calls,
-    mint_call_id,
     results_first,
     without_trailing_thoughts,
 )
@@ -399,7 +399,7 @@ class AnthropicDecoder(EndState):
         if not name:
             return []
         self._call_count += 1
-        call_id = text_in(block.get("id")) or mint_call_id(self._tag, self._response_id, self._call_count)
+        call_id = text_in(block.get("id")) or generate_call_id(self._tag, self._response_id, self._call_count)
         self._numbers[index], events = self._blocks.begin_call(call_id, name)
         if isinstance(block.get("input"), dict) and block["input"]:
             # Some servers send the whole input here and no deltas. It is used only if no delta follows.

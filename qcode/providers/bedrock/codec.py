@@ -28,8 +28,8 @@ from qcode.providers.history import (
     alternate,
     called_names,
     fit_call_id,
+    generate_call_id,
     has_calls,
-    mint_call_id,
     results_first,
     without_trailing_thoughts,
 )
@@ -315,7 +315,7 @@ class BedrockDecoder(EndState):
             _log.info("skipped the start of a block: %s", ", ".join(start))
             return []
         self._call_count += 1
-        call_id = text_in(call.get("toolUseId")) or mint_call_id(self._tag, "", self._call_count)
+        call_id = text_in(call.get("toolUseId")) or generate_call_id(self._tag, "", self._call_count)
         self._numbers[index], events = self._blocks.begin_call(call_id, name)
         self._kinds[index] = BlockKind.CALL
         return events

@@ -42,7 +42,7 @@ _ENDED_TURN = lazy_pattern(
     r"(Denied|Cancelled) by the user|Interrupted before it finished|Denied: the plan is not approved[^.]*\. Ask"
 )
 """The start of the result of a call that ended the turn by the user's decision. Text after it is a new prompt."""
-# The results of calls that did not run or continue in the background, as qcode words them for the model.
+# The results of calls that did not run, or that continue in the background, as qcode words them for the model.
 _PLAN_ONLY_READS = "plan mode only "
 _NOT_INTERACTIVE = "not run:"
 """The start of the reason for a denial in a run without a user."""

@@ -34,8 +34,8 @@ from qcode.providers.history import (
     EncodedMessages,
     alternate,
     assistant_blocks,
+    generate_call_id,
     has_calls,
-    mint_call_id,
     results_first,
     with_request_note,
 )
@@ -369,7 +369,7 @@ class GeminiDecoder(EndState):
         self._call_count += 1
         call_id = text_in(call.get("id"))
         if not call_id or call_id in self._call_ids:
-            call_id = mint_call_id(self._tag, self._response_id, self._call_count)
+            call_id = generate_call_id(self._tag, self._response_id, self._call_count)
         self._call_ids.add(call_id)
         block, events = self._blocks.begin_call(call_id, name)
         arguments = json.dumps(object_in(call.get("args")), ensure_ascii=False)

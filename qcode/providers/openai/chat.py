@@ -25,8 +25,8 @@ from qcode.providers.history import (
     alternate,
     assistant_blocks,
     fit_call_id,
+    generate_call_id,
     has_calls,
-    mint_call_id,
     results_first,
     start_of_tool_loop,
     with_request_note,
@@ -304,7 +304,7 @@ class CallDeltas:
         self, call_id: str, index: int | None, name: str, response_id: str
     ) -> tuple[_StreamedCall, list[ReplyEvent]]:
         if not call_id or call_id in self._by_id:
-            call_id = mint_call_id(self._tag, response_id, len(self._calls) + 1)
+            call_id = generate_call_id(self._tag, response_id, len(self._calls) + 1)
         block, events = self._blocks.begin_call(call_id, name)
         call = _StreamedCall(block, index, name)
         self._calls.append(call)

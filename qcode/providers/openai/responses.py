@@ -34,8 +34,8 @@ from qcode.providers.history import (
     alternate,
     assistant_blocks,
     fit_call_id,
+    generate_call_id,
     has_calls,
-    mint_call_id,
     results_first,
     with_request_note,
 )
@@ -346,7 +346,7 @@ class ResponsesDecoder:
         if item.get("type") != "function_call" or not name or index in self._items or index in self._done_indexes:
             return []
         self._call_count += 1
-        call_id = text_in(item.get("call_id")) or mint_call_id(self._tag, self._response_id, self._call_count)
+        call_id = text_in(item.get("call_id")) or generate_call_id(self._tag, self._response_id, self._call_count)
         block, events = self._blocks.begin_call(call_id, name)
         self._items[index] = _Item(block, BlockKind.CALL)
         return events

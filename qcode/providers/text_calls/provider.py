@@ -32,7 +32,7 @@ from qcode.protocol.reply import (
     UsageReported,
 )
 from qcode.protocol.tools import ToolSpec
-from qcode.providers.history import mint_call_id, text_to_continue
+from qcode.providers.history import generate_call_id, text_to_continue
 from qcode.providers.text_calls.forms import END_TAG, TAG, WrittenCall
 from qcode.providers.text_calls.scanner import RejectedCandidate, ScannedPart, TextCalls, VisibleText
 
@@ -227,7 +227,7 @@ class CallEvents:
         self._minted_ids += 1
         self._is_last_complete = call.is_complete
         number = self._begin()
-        call_id = mint_call_id(f"{self._tag}t", self._response_id, self._minted_ids)
+        call_id = generate_call_id(f"{self._tag}t", self._response_id, self._minted_ids)
         events: list[ReplyEvent] = [ToolCallStarted(number, call_id, call.name, self._is_recognized)]
         if call.arguments:
             events.append(ToolArgsDelta(number, call.arguments))

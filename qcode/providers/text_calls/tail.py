@@ -180,7 +180,7 @@ class TailCalls:
         )
 
     def _read(self, pending: str) -> list[WrittenCall]:
-        """Return the calls in `pending`, none if it is text. A near miss is added to `rejected_candidates`."""
+        """Return the calls in `pending`, none if it is text; `rejected_candidates` gets text that is almost a call."""
         try:
             form, calls = self._parse(pending)
             for call in calls:
