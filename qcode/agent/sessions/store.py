@@ -25,6 +25,7 @@ from qcode.agent.sessions.session import Session
 from qcode.garbage import without_gc
 from qcode.protocol.errors import SessionError, SessionNotFound
 from qcode.protocol.messages import typed_text
+from qcode.text.clean import plain_line
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
@@ -435,11 +436,12 @@ def first_words(prompts: Iterable[str]) -> str:
     return ""
 
 
-_PASSAGE_CHARS_BEFORE, _PASSAGE_CHARS = 30, 160
+_PASSAGE_CHARS_BEFORE, _PASSAGE_CHARS = 16, 160
+"""Little text before a match, so that a list of 40 cells still shows the match."""
 
 
 def passage(path: Path, words: Sequence[str]) -> str | None:
-    """Return one line of text around the first of the casefolded `words` in a session; None if a word is missing.
+    """Return one line of text around the casefolded `words` in a session; None if a word is missing.
 
     Only lines that may contain one of the words are parsed, so that 500 sessions are searched in under a second.
     """
@@ -456,9 +458,8 @@ def passage(path: Path, words: Sequence[str]) -> str | None:
                     text = _message_text(_parse(line))
                     folded = text.casefold()
                     present = {word for word in missing if word in folded}
-                    found_passage = found_passage or (
-                        _text_around(text, min(map(folded.find, present))) if present else ""
-                    )
+                    if present and not found_passage:
+                        found_passage = _text_around(text, _best_position(folded, words, present))
                     missing -= present
     except OSError:
         return None
@@ -472,10 +473,21 @@ def _may_match(line: bytes, words: Collection[str], plain: Mapping[str, bytes]) 
     return any(plain[word] in lower for word in words)
 
 
+def _best_position(folded: str, words: Sequence[str], present: Collection[str]) -> int:
+    """Return the position of the words one after the other, otherwise of the word that is the rarest in the text.
+
+    Example: of `section 37`, the number says more than the word, which every chapter has.
+    """
+    position = folded.find(" ".join(words))
+    return position if position >= 0 else folded.find(min(present, key=folded.count))
+
+
 def _text_around(text: str, position: int) -> str:
     """Return one line of text around `position`, which is counted in the folded text and may be slightly off."""
     start = max(0, position - _PASSAGE_CHARS_BEFORE)
-    return ("…" if start else "") + " ".join(text[start : start + _PASSAGE_CHARS].split())
+    if start:  # begin with a whole word
+        start += len(text[start:position]) - len(text[start:position].split(" ", 1)[-1])
+    return ("…" if start else "") + plain_line(text[start : start + _PASSAGE_CHARS], _PASSAGE_CHARS)
 
 
 def _message_text(record: JsonObject) -> str:

@@ -88,11 +88,12 @@ class SessionPicker(Picker):
             self.finder.set_filter(self._first_words)
 
     def rows_below(self) -> int:
+        is_renaming = bool(self._renaming_id)
         if self.size.height < _MIN_PREVIEW_HEIGHT:
-            return 0
+            return int(is_renaming)
         # The margin, the id, and the messages with the line of a passage.
         is_any_held = any(info.holder is not None for info in self._infos)
-        return 3 + is_any_held + _MAX_PREVIEW_MESSAGES
+        return 3 + is_any_held + _MAX_PREVIEW_MESSAGES + is_renaming
 
     def show_row(self, row: PickerRow | None) -> None:
         self._deleting_id = ""

@@ -6,6 +6,8 @@ import time
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pytest
+
 from qcode.agent.sessions.store import SessionStore
 from qcode.protocol.messages import Text, assistant, user
 
@@ -27,13 +29,25 @@ def test_words_are_found_in_any_message_with_the_text_around_the_first(tmp_path:
     store = store_in(tmp_path)
     first = add(store, "please fix the parser", "I changed the tokenizer, and the needle is in the haystack now.")
     add(store, "please fix the printer", "Done.")
-    assert store.passages("NEEDLE", store.ids()) == {
-        first: "…hanged the tokenizer, and the needle is in the haystack now."
-    }
+    assert store.passages("NEEDLE", store.ids()) == {first: "…and the needle is in the haystack now."}
     assert set(store.passages("needle parser", store.ids())) == {first}
     assert store.passages("needle printer", store.ids()) == {}
     assert store.passages("needle", []) == {}
     assert len(store.search("please")) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "passage"),
+    [
+        ("section 37", "…36. A queue Section 37 covers a cache."),
+        # Not one after the other: the rarer word, without the marks of Markdown around it.
+        ("section cache", "…37 covers a cache."),
+    ],
+)
+def test_passage_is_about_the_rarest_word_of_the_search(words: str, passage: str, tmp_path: Path) -> None:
+    store = store_in(tmp_path)
+    found = add(store, "a guide", "Section 1 is about a client.\n\n## 36. A queue\nSection 37 covers a **cache**.")
+    assert store.passages(words, store.ids()) == {found: passage}
 
 
 def test_words_that_json_escapes_and_other_scripts_are_found(tmp_path: Path) -> None:

@@ -520,7 +520,9 @@ def test_sessions_are_previewed_renamed_deleted_and_resumed(tmp_path: Path) -> N
         await run.pilot.pause()
         assert screen.row is not None
         assert screen.row.id == first
-        await run.pilot.press("ctrl+r", "ctrl+u", *"Name", "enter")
+        await run.pilot.press("ctrl+r")
+        await run.until(lambda: "Enter save  ·  Esc cancel" in run.screen)
+        await run.pilot.press("ctrl+u", *"Name", "enter")
         await run.until(lambda: screen.row is None or "Name" in screen.row.label or screen.rows == ())
         assert it.store.load(first).title == "Name"
         await run.pilot.press("escape")
