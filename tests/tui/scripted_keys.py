@@ -24,7 +24,10 @@ CHOICES = (
 
 
 class ScriptedKeysService(KeysService):
-    """Refuses keys that start with "bad". With `waits`, a check waits until the test sets `opened`."""
+    """Refuses keys that start with "bad", and cannot reach the server for keys that start with "down".
+
+    With `waits`, a check waits until the test sets `opened`.
+    """
 
     is_first: bool = False
     wants_theme: bool = False
@@ -53,6 +56,8 @@ class ScriptedKeysService(KeysService):
         await self.opened.wait()
         if typed.startswith("bad"):
             raise ValueError(f"{name} refused the key: [not] valid; set a valid one")
+        if typed.startswith("down"):
+            raise ValueError(f"cannot reach {name}: connection refused; is the server running?")
         is_ready = next(choice.is_ready for choice in CHOICES if choice.name == name)
         if not typed and not is_ready:
             raise ValueError("no key was given")

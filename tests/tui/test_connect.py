@@ -83,6 +83,10 @@ def test_refused_key_can_be_tried_again() -> None:
         await run.pilot.press("enter")
         await run.until(lambda: "refused" in screen_text.note)
         assert screen_text.note == "Anthropic refused the key: [not] valid."
+        field(run).value = "down"
+        await run.pilot.press("enter")
+        await run.until(lambda: "Cannot reach" in screen_text.note)
+        assert screen_text.note.endswith("is the server running?")
         assert connecting.kept == []
         field(run).value = ""
         await run.pilot.press("enter")

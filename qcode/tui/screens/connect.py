@@ -82,7 +82,8 @@ class KeyField(SteadyInput):
 
 def _sentence(message: str) -> str:
     """Return a message about a key as a sentence, without advice to set a key: the field for it is above."""
-    return f"{capitalized(message.removesuffix('; set a valid one').rstrip('.'))}."
+    text = capitalized(message.removesuffix("; set a valid one"))
+    return text if text.endswith((".", "?")) else f"{text}."
 
 
 class ConnectScreen(Screen[ConnectResult]):
