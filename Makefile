@@ -62,7 +62,7 @@ types: $(VENV)/.test
 
 arch: $(VENV)/.test
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 0 tests/arch
+	$(BIN)/python -m pytest -n 0 -m "not perf" tests/arch
 
 snap-update: $(VENV)/.test
 	$(BIN)/python -m pytest tests/tui --snapshot-update $(ARGS)

@@ -49,6 +49,7 @@ def test_contracts_cover_every_room() -> None:
     assert packages <= set(ROOMS)
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     "line",
     ["import qcode.tui", "import qcode.engine", "import asyncio"],

@@ -54,6 +54,7 @@ def may_use(text: str) -> bool:
     return not private_names().isdisjoint(NOT_OWN.findall(text))
 
 
+@pytest.mark.broad
 def test_no_test_uses_a_private_member_of_the_product() -> None:
     found = {}
     for path in sorted((ROOT / "tests").rglob("*.py")):
