@@ -89,7 +89,7 @@ def exit_code(ended: TurnEnded) -> ExitCode:
 
 
 def is_denied(ended: TurnEnded) -> bool:
-    """Return whether the turn ended on denied calls, without an answer."""
+    """Return whether the turn ended without an answer because calls were denied."""
     return ended.outcome is Outcome.END_TURN and bool(ended.denials) and not ended.is_answered
 
 

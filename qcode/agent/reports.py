@@ -371,13 +371,13 @@ class RecoveryMetrics:
     truncated_without_continuation: Counter[str] = field(default_factory=Counter)
     """Replies that stayed truncated and were not continued, by `provider/model`."""
     continuation_attempts: Counter[int] = field(default_factory=Counter)
-    """The number of turns, by the number of their continuations."""
+    """The number of turns with one continuation, with two, and so on."""
     recovered_turn_seconds: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_S) + 1))
     """The number of turns with an escalation or continuation, by their duration (a bucket for each bound)."""
     reserved_output_tokens: int = 0
     """The sum of the output caps of all requests."""
     saved_output_tokens: int = 0
-    """The reservations avoided: each reply at the larger cap, minus the actual reservations."""
+    """The tokens that the larger cap would have reserved for each reply, minus those that were reserved."""
     damaged_events: Counter[str] = field(default_factory=Counter)
     """Events of a stream that could not be read and were skipped, by `provider/model`."""
     _begin_time: float = 0.0

@@ -132,7 +132,7 @@ class Toolbox:
             self.use_servers(servers)
 
     def specs(self, model: str, window: int | None = None) -> tuple[ToolSpec, ...]:
-        """Return every tool that `model` is offered, in a fixed order: a stable prefix keeps prompt caches warm.
+        """Return every tool that `model` is offered, in a fixed order, so that the host can cache the list.
 
         `window` is its context window: if the tools of servers are large for it, the model searches them instead.
         """

@@ -98,7 +98,7 @@ class Checkpoints:
         return await self._run_if_idle(lambda: self._rewinder.plan_rewind(number, scope))
 
     async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
-        """Perform a plan completely, even if cancelled; doubtful files only if they are in `overwrite`."""
+        """Perform a plan, completely even if cancelled. See `Rewinder.perform` for `overwrite`."""
         try:
             return await self._run_if_idle(lambda: self._rewinder.perform(plan, overwrite))
         finally:

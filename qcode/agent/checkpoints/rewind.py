@@ -258,9 +258,10 @@ class Rewinder:
         return self._plan("redo", move.before, restores_for_move(move.files), None)
 
     def perform(self, plan: RewindPlan, overwrite: Collection[str]) -> RewindReport:
-        """Perform a plan; doubtful files only if they are in `overwrite`.
+        """Perform a plan.
 
-        Raise `MoveImpossible` if the conversation has changed since the plan was made.
+        A file with a doubt (`FilePlan.doubt`) is restored only if its path is in `overwrite`. Raise
+        `MoveImpossible` if the conversation has changed since the plan was made.
         """
         planned, self._planned = self._planned, None
         if planned is None or planned.plan.plan_id != plan.plan_id or planned.state != self._session_state():

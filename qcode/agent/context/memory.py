@@ -71,7 +71,7 @@ class InstructionFiles:
         self._may_read = may_read
 
     def read(self) -> Instructions:
-        """Return the current instructions; unchanged files give the same text, for prompt caches."""
+        """Return the current instructions; unchanged files give the same text, which hosts can cache."""
         return load_instructions(
             self._folder,
             self._root,

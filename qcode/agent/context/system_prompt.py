@@ -1,4 +1,4 @@
-"""Builds the system prompt: stable parts first, so that provider caches stay warm.
+"""Builds the system prompt: stable parts first, so that providers can cache them.
 
 The texts are in `text/` beside this module; `docs/prompt.md` explains them. Trust is not decided here.
 `PendingAttachments` holds the blocks that precede the text of the next prompt.

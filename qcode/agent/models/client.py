@@ -305,7 +305,7 @@ class Clients:
         return current if name in ("", current.name) else self.cached_client(name)
 
     def cached_client(self, name: str) -> ModelClient:
-        """Return a client that is connected once and used for several turns; raise `ValueError` as `client_named`."""
+        """Return a client that is connected once and used for several turns. Raises like `client_named`."""
         if name not in self._turn_clients:
             self._turn_clients[name] = self.client_named(name)
         return self._turn_clients[name]

@@ -105,8 +105,8 @@ class ModelsService:
     def keep_model(self, name: str) -> str:
         """Make this model the default of the next start, except the demo model.
 
-        Return a line if a setting in a file or a variable overrides the default, otherwise "". A flag overrides it for
-        this run only, and hides such a setting: no line then.
+        Return a line if a setting in a file or a variable overrides the default, otherwise "". With a flag for the
+        model there is no line: the flag is for this run only, and hides the setting that the next start would use.
         """
         if name.partition("/")[0] == "demo":
             return ""

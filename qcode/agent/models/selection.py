@@ -290,12 +290,12 @@ def _select_connected(name: str, settings: Settings, keys: Keys) -> Selection | 
 
 
 def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> bool:
-    """Return whether a request to this provider needs a key: not on this machine or the local network."""
+    """Return whether a request to this provider needs a key. A server in the local network never needs one."""
     return spec.needs_key and not is_local(address_of(spec, settings, env)[0])
 
 
 def select_at_start(context: RunContext, *, has_demo: bool = False) -> Selection:
-    """Return the model to start with, from the flags, settings and keys of this run; raise `QcodeError` without any.
+    """Return the model to start with, from the flags, settings and keys of this run; raise `QcodeError` if none.
 
     `has_demo`: use the demo model if there is no key.
     """
@@ -322,8 +322,8 @@ def select_at_start(context: RunContext, *, has_demo: bool = False) -> Selection
 def select_for_resume(context: RunContext) -> Selection:
     """Return the model for an app that resumes a session: the model of the session, unless a flag names another.
 
-    If that model is not usable, return the model to start with. The demo model, a placeholder while there is no key, is
-    only resumed while there is none. Raise `QcodeError`.
+    If that model is not usable, return the model to start with. The demo model, a placeholder for a missing key, is
+    resumed only if the key is still missing. Raise `QcodeError`.
     """
     recorded = "" if context.options.model is not None or context.options.base_url else _recorded_model(context)
     is_demo = recorded.partition("/")[0] == DEMO

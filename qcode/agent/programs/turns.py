@@ -152,7 +152,7 @@ class LimitError(TurnError):
 
 
 class DeniedError(TurnError):
-    """The turn ended on denied calls, without an answer."""
+    """The turn ended without an answer because calls were denied."""
 
     exit_code: ExitCode = ExitCode.DENIED
 
