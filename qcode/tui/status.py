@@ -218,7 +218,7 @@ def _left_side(status: Status, width: int, now: float, parts: Collection[str]) -
     activity = _activity(status, now, interrupt, max_cells)
     if activity:
         return Content.assemble(mode, _GAP, activity)
-    words = "Enter runs it" if status.is_shell_prompt and mode else status.mode_key
+    words = "Enter runs it" if mode and _is_shell_line_typed(status) else status.mode_key
     key = f"{_KEY_GAP}{words}" if words and "key" in parts else ""
     return Content.assemble(mode, (key, "$muted"))
 
@@ -304,12 +304,18 @@ def _mode(status: Status, *, is_long: bool) -> Content:
     label = mode_label(mode)
     words = _MODE_WORDS.get(mode, label)
     mode_content = Content.styled(words if is_long or len(words) <= len(label) else label, style)
-    if status.is_shell_prompt:
+    if _is_shell_line_typed(status):
         mode_content = Content.styled("shell command" if is_long else "shell", "$text-warning")
     if not status.vim:
         return mode_content
     vim_style = "$text-accent" if status.vim == "INSERT" else "bold $text-accent"
     return Content.assemble((status.vim, vim_style), _GAP, mode_content)
+
+
+def _is_shell_line_typed(status: Status) -> bool:
+    """Whether Enter runs the prompt in the shell: it starts with `!`, and no question waits for an answer."""
+    is_waiting = status.activity is not None and not status.activity.is_moving
+    return status.is_shell_prompt and not status.question[0] and not is_waiting
 
 
 def _problem(status: Status, now: float) -> str:

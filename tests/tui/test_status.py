@@ -46,6 +46,16 @@ def test_wide_status_line_shows_everything() -> None:
     assert line.endswith("$0.42  feature/limits")
 
 
+def test_shell_line_takes_the_place_of_the_mode_unless_a_question_waits() -> None:
+    typed = replace(FULL, is_shell_prompt=True)
+    assert render_status(typed, 160, 112.5).plain.startswith("shell command  ")
+    assert "shell command · Enter runs it" in render_status(replace(typed, activity=None), 160, 112.5).plain
+    waiting = replace(typed, activity=Activity("waiting for your answer", 100.0, is_moving=False))
+    assert render_status(waiting, 160, 112.5).plain.startswith("accept edits  waiting for your answer")
+    answering = replace(typed, question=("writing an answer", "Enter send"))
+    assert render_status(answering, 160, 112.5).plain.startswith("accept edits  writing an answer")
+
+
 @pytest.mark.parametrize("width", [200, 120, 100, 80, 60, 50, 40, 30, 20, 8])
 def test_every_width_is_filled_exactly_and_keeps_the_mode(width: int) -> None:
     line = render_status(FULL, width, 112.5)
