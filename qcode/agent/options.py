@@ -133,10 +133,10 @@ class Options:
 
     def __post_init__(self) -> None:
         for option in fields(self):
-            value = getattr(self, option.name)
-            if value is None or "Sequence" not in str(option.type):
+            value, kind = getattr(self, option.name), str(option.type)
+            if "Sequence" not in kind or (value is None and "None" in kind):
                 continue
-            if isinstance(value, str):  # iterating a string would yield its letters
+            if value is None or isinstance(value, str):  # iterating a string would yield its letters
                 raise TypeError(f"Options({option.name}=...) takes a list")
             if not all(isinstance(item, str | Path) for item in value):
                 raise TypeError(f"Options({option.name}=...) takes a list of strings")

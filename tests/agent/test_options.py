@@ -49,6 +49,12 @@ def test_invalid_option_is_reported_by_the_name_of_its_field(
     assert str(raised.value) == message
 
 
+@pytest.mark.parametrize("field", ["allowed_tools", "add_dir", "fallback_model", "mcp_config"])
+def test_none_for_a_list_is_reported_by_the_name_of_its_field(field: str) -> None:
+    with pytest.raises(TypeError, match=rf"Options\({field}=\.\.\.\) takes a list"):
+        Options(**{field: None})  # type: ignore[arg-type]  # the wrong type is the subject
+
+
 def test_provider_as_the_model_answers_a_turn_without_a_key_or_a_server(home: dict[str, str]) -> None:
     provider = ScriptedProvider([text_reply("hello there")])
 
