@@ -52,6 +52,8 @@ from qcode.tui.linear.app import LinearApp
 from qcode.tui.linear.terminal import LineTerminal
 from qcode.tui.opening import read_commands
 from tests.agent.context.folders import make_executable
+from tests.fakes.conversation import talk as real_talk
+from tests.fakes.scripted import Call, calls_reply, text_reply
 from tests.tui.harness import make_agent
 from tests.tui.sample_project import Project
 from tests.tui.scripted import FixedClock, Script, ScriptedConversation, UntilAnswered, call, ended, reply, said, says
@@ -336,6 +338,23 @@ def test_tool_output_is_printed_at_its_end_and_shortened_if_long() -> None:
     assert "Run finished: exit 0" in lines
     assert "  (60 lines left out; /output 1 shows all)" in lines
     assert lines.index("  line 0") > lines.index("Run finished: exit 0")
+
+
+def test_undo_and_redo_restore_files_except_those_that_the_user_changed(tmp_path: Path) -> None:
+    writes = calls_reply(
+        Call("write", {"path": "a.txt", "content": "new\n"}, "c1"),
+        Call("write", {"path": "b.txt", "content": "b\n"}, "c2"),
+    )
+    it = real_talk(tmp_path, writes, text_reply("Written."), mode="bypass")
+    asyncio.run(it.play("write it"))
+    (it.work / "b.txt").write_text("mine\n")
+    typed = Typed(["/undo", "/redo"])
+    assert asyncio.run(linear(make_agent(it.conversation), typed).run()) == 0
+    lines = [line for text in typed.said for line in text.split("\n")]
+    undone = lines.index("Note: Undone: 1 turn removed, 1 file restored. /redo reverts this.")
+    assert lines[undone + 1 : undone + 3] == ["Warning: Not changed: b.txt", "Note: The removed message: write it"]
+    assert "Note: Redone: 1 turn back, 1 file restored. /undo reverts this." in lines
+    assert ((it.work / "a.txt").read_text(), (it.work / "b.txt").read_text()) == ("new\n", "mine\n")
 
 
 def test_context_window_is_printed_without_a_bar() -> None:

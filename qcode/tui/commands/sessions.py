@@ -29,14 +29,15 @@ async def _run_rewind(
 ) -> None:
     """Plan a rewind, an undo or a redo, ask about files that were changed outside qcode, and perform the plan.
 
-    Esc at that question calls `go_back`, which opens the previous question; if it is None, Esc cancels.
+    Esc at that question calls `go_back`, which opens the previous question; if it is None, Esc cancels. The linear mode
+    does not ask, and leaves those files unchanged.
     """
     try:
         plan = await planning
     except ValueError as refusal:
         context.view.notify("info", str(refusal))
         return
-    if not plan.doubtful:
+    if not plan.doubtful or context.app is None:
         await _perform(context, plan, ())
         return
 
@@ -61,15 +62,18 @@ async def _perform(context: CommandContext, plan: RewindPlan, overwrite: tuple[s
     except ValueError as refusal:
         context.refuse(str(refusal))
         return
-    context.screen.show_conversation()
+    if context.app is not None:
+        context.app.show_conversation()
     context.view.notify("info", report.text)
     unchanged = [file.path for file in plan.doubtful if file.path not in overwrite]
     if unchanged:
         context.view.notify("warning", f"Not changed: {one_line(', '.join(unchanged), 400)}")
     for problem in report.problems:
         context.view.notify("warning", one_line(problem, 300))
-    if report.prompt:
-        context.screen.put_in_prompt(report.prompt)
+    if report.prompt and context.app is not None:
+        context.app.put_in_prompt(report.prompt)
+    elif report.prompt:
+        context.view.notify("info", f"The removed message: {one_line(report.prompt, 1_000)}")
 
 
 def _rewind(context: CommandContext, _argument: str) -> None:
@@ -316,9 +320,8 @@ SESSIONS: tuple[Command, ...] = (
         "Undo the last turn and its file changes.",
         _undo,
         ("undo",),
-        needs_screen=True,
     ),
-    Command("redo", "Redo", "Revert the last undo or rewind.", _redo, ("redo",), needs_screen=True),
+    Command("redo", "Redo", "Revert the last undo or rewind.", _redo, ("redo",)),
     Command("diff", "Show changes", "Show the file changes of each turn, and undo a file or a hunk.", _diff, ("diff",)),
     Command(
         "compact",
