@@ -150,7 +150,7 @@ class ExitCode(IntEnum):
     BAD_CONFIG = 52
     LIMIT_REACHED = 53
     DENIED = 55
-    """The turn ended on denied calls, without an answer."""
+    """Calls were denied, and the turn ended without an answer."""
     INCOMPLETE = 56
     """The answer is still truncated after the recovery."""
     REFUSED = 57

@@ -51,7 +51,7 @@ def offered(model: str) -> tuple[Tool, ...]:
 
 
 def specs(model: str = "") -> tuple[ToolSpec, ...]:
-    """Return the specs of the tools for a model, always in the same order, so that prompt caches stay warm."""
+    """Return the specs of the tools for a model, always in the same order, so that hosts can cache them."""
     return tuple(tool.spec for tool in offered(model))
 
 

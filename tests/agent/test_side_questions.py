@@ -50,7 +50,7 @@ def ended(events: list[TurnEvent]) -> TurnEnded:
     return events[-1]
 
 
-def test_aside_sees_the_conversation_and_does_not_change_it(tmp_path: Path) -> None:
+def test_side_question_sees_the_conversation_and_does_not_change_it(tmp_path: Path) -> None:
     it = talk(
         tmp_path,
         text_reply("A parser."),
@@ -194,7 +194,7 @@ def test_call_in_an_aside_is_never_executed(tmp_path: Path) -> None:
     assert "without tools" in result.content
 
 
-def test_aside_that_only_calls_ends_after_two_replies(tmp_path: Path) -> None:
+def test_side_question_ends_after_two_replies_that_only_call(tmp_path: Path) -> None:
     writes = [call_reply("write", {"path": "a.txt", "content": "x"}, call_id=f"c{number}") for number in range(3)]
     it = talk(tmp_path, *writes, mode="bypass")
     assert ended(asyncio.run(Beside(it)())).outcome == Outcome.MAX_TURN_REQUESTS
@@ -202,7 +202,7 @@ def test_aside_that_only_calls_ends_after_two_replies(tmp_path: Path) -> None:
     assert not (it.work / "a.txt").exists()
 
 
-def test_aside_during_a_turn_is_answered_beside_it(tmp_path: Path) -> None:
+def test_side_question_during_a_turn_is_answered_beside_it(tmp_path: Path) -> None:
     hang = Hang()
     it = talk(tmp_path, (*begun("Working "), hang, *text_reply("done.")[1:]), text_reply("Four files."))
     beside = Beside(it)
@@ -223,7 +223,7 @@ def test_aside_during_a_turn_is_answered_beside_it(tmp_path: Path) -> None:
     assert [used.prompt for used in it.conversation.usage()] == ["/btw How many?", "Change the files"]
 
 
-def test_aside_during_a_call_says_that_the_call_is_running(tmp_path: Path) -> None:
+def test_side_question_during_a_call_says_that_the_call_is_running(tmp_path: Path) -> None:
     it = talk(
         tmp_path, call_reply("shell", {"command": "read x < pipe"}), text_reply("Waiting."), text_reply("Done."),
         mode="bypass",
@@ -295,7 +295,7 @@ def test_money_of_an_aside_counts_in_the_limit_of_the_running_turn(tmp_path: Pat
     asyncio.run(play())
 
 
-def test_aside_is_refused_if_the_running_turn_has_spent_its_money(tmp_path: Path) -> None:
+def test_side_question_is_refused_if_the_running_turn_has_spent_its_money(tmp_path: Path) -> None:
     hang, budget = Hang(), Decimal("0.001")
     spent = call_reply("shell", {"command": "read x < pipe"}, usage=Usage(100, 10))
     it = priced_turn(tmp_path, (*spent[:-1], hang, spent[-1]), budget=budget)

@@ -96,7 +96,7 @@ def test_each_openai_protocol_offers_its_own_models(home: Path, monkeypatch: pyt
     assert "o3-pro" in responses - chat
 
 
-def test_choice_is_kept_and_a_configured_model_is_reported_to_win(home: Path) -> None:
+def test_choice_is_kept_and_the_setting_that_overrides_it_is_named(home: Path) -> None:
     assert models_service(home).keep_model("anthropic/x") == ""
     assert Choices(home / "state").model == "anthropic/x"
     message = models_service(home, 'model = "openai/y"\n').keep_model("anthropic/z")

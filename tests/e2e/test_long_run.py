@@ -1,4 +1,4 @@
-"""300 turns in one process: memory, open files and CPU per turn stay flat, in a pipe and in the app."""
+"""300 turns in one process: memory, open files and CPU per turn do not grow, in a pipe and in the app."""
 
 from __future__ import annotations
 
@@ -102,7 +102,9 @@ class Pipe:
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_pipe_stays_flat_over_300_turns(protocol: ProtocolName, tmp_path: Path) -> None:
+def test_pipe_needs_no_more_memory_files_and_cpu_per_turn_after_300_turns(
+    protocol: ProtocolName, tmp_path: Path
+) -> None:
     with FakeServer(protocol, answer) as server:
         long, fresh = (Pipe(tmp_path / name, server, protocol) for name in ("long", "fresh"))
         try:
@@ -115,7 +117,7 @@ def test_pipe_stays_flat_over_300_turns(protocol: ProtocolName, tmp_path: Path) 
     long.usage.check(fresh.usage)
 
 
-def test_app_stays_flat_over_300_turns(tmp_path: Path) -> None:
+def test_app_needs_no_more_memory_files_and_cpu_per_turn_after_300_turns(tmp_path: Path) -> None:
     with FakeServer("openai", answer) as server, ExitStack() as stack:
         steps = []
         for name in ("long", "fresh"):

@@ -182,7 +182,7 @@ def test_broken_stream_puts_the_reply_in_backoff_with_the_failed_attempt(
         ((OVERFLOW, text("Task."), text("Fine.")), reply_phases.EndWithError),
     ],
 )
-def test_reply_that_needs_room_stores_its_ending_without_room(
+def test_reply_that_waits_for_a_compaction_stores_its_ending_without_one(
     scripts: tuple[Script, ...], fallback: type[object]
 ) -> None:
     player = Recorder(*scripts, history=talk(10))

@@ -164,7 +164,7 @@ def test_repeating_inline_thinking_is_stopped() -> None:
     assert played.end.error.kind == ErrorKind.REPETITION
 
 
-def test_thinking_with_code_may_repeat_as_code_may() -> None:
+def test_code_in_thinking_may_repeat() -> None:
     played = play([ReplyStarted("m", "r1"), ReasoningDelta(0, "```\n" + LINE * 200), *text("Done.")[1:]])
     assert played.end.outcome is Outcome.END_TURN
 

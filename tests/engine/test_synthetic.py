@@ -51,7 +51,7 @@ def test_marker_is_one_valid_json_object() -> None:
     assert json.loads(synthetic.marker_arguments('{"a": "')) == {"_qcode_truncated": True, "received_characters": 7}
 
 
-def test_split_guidance_states_the_event_and_the_next_step() -> None:
+def test_text_about_a_too_long_call_says_what_happened_and_to_split_it() -> None:
     raw = '{"path": "a.py", "content": "def one():\\n    return \\"1\\"\\ndef tw'
     text = synthetic.split_guidance("write", raw, 64_000, 1)
     for part in (
@@ -69,7 +69,7 @@ def test_split_guidance_states_the_event_and_the_next_step() -> None:
     assert "3 times in a row: stop and change the approach" in synthetic.split_guidance("write", raw, 64_000, 3)
 
 
-def test_split_guidance_counts_characters_if_no_line_was_complete() -> None:
+def test_text_about_a_too_long_call_counts_characters_if_no_line_was_complete() -> None:
     assert "13 characters" in synthetic.split_guidance("write", '{"path": "a.p', 64_000, 1)
 
 

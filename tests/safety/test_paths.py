@@ -1,4 +1,4 @@
-"""The path layer: calibration rows, and promises that apply to any other path."""
+"""The path layer: sample paths with their verdicts, and properties of every other path."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _set_up(machine: Machine, setup: str) -> None:
 
 
 @pytest.mark.parametrize("row", ROWS, ids=[row["id"] for row in ROWS])
-def test_path_of_each_calibration_row_gets_its_verdicts(row: dict[str, str], machine: Machine) -> None:
+def test_path_of_each_sample_gets_its_verdicts(row: dict[str, str], machine: Machine) -> None:
     _set_up(machine, row["setup"])
     path = row["path"]
     if path.startswith("/repo/"):

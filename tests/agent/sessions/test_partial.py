@@ -152,7 +152,7 @@ def test_word_like_the_start_of_a_key_is_written_once_more_text_follows(tmp_path
 @pytest.mark.parametrize(
     ("secret", "start"), [("合言葉は開けゴマです", "合言葉は"), ("one two three four", "one two ")]
 )
-def test_word_end_inside_a_secret_is_no_end_of_the_written_text(secret: str, start: str, tmp_path: Path) -> None:
+def test_text_is_never_written_up_to_a_word_end_inside_a_secret(secret: str, start: str, tmp_path: Path) -> None:
     redactor, path = Redactor([secret]), tmp_path / "p"
 
     async def write() -> None:

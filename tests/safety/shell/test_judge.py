@@ -37,12 +37,12 @@ def _verdict(command: str) -> str:
     return judge_shell(command, REPO, home=HOME).verdict
 
 
-def test_no_calibration_row_is_falsely_approved() -> None:
+def test_no_sample_command_that_must_ask_is_allowed() -> None:
     wrong = [row["command"] for row in ROWS if not row["auto_approve_ok"] and _verdict(row["command"]) != "ask"]
     assert wrong == []
 
 
-def test_every_harmless_calibration_row_runs_without_asking() -> None:
+def test_every_harmless_sample_command_runs_without_asking() -> None:
     # A wrapper runs what follows it, so it asks.
     assert [command for command in HARMLESS if _verdict(command) != "allow"] == ["timeout 5 ls -la"]
 
@@ -234,7 +234,7 @@ def test_quotes_and_blanks_never_make_a_command_more_allowed(words: list[str], d
 
 
 @given(st.lists(st.sampled_from(["ls", "rm x", "cat .env", "pwd", "sort -o a b"]), min_size=2, max_size=4), st.data())
-def test_list_is_never_more_allowed_than_its_parts(parts: list[str], data: st.DataObject) -> None:
+def test_list_of_commands_is_allowed_only_if_each_command_is(parts: list[str], data: st.DataObject) -> None:
     operators = [data.draw(st.sampled_from([" | ", " && ", " || ", "; ", "\n"])) for _ in parts[1:]]
     command = parts[0] + "".join(operator + part for operator, part in zip(operators, parts[1:], strict=True))
     is_allowed = all(_verdict(part) == "allow" for part in parts)

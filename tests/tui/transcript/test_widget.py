@@ -214,7 +214,7 @@ def test_live_reply_survives_a_resize() -> None:
     play(scene)
 
 
-def test_clear_leaves_nothing() -> None:
+def test_clear_removes_all_text() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         fill(app.transcript, 30)
         app.transcript.scroll_home()
