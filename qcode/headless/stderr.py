@@ -192,7 +192,9 @@ def verbose_message(event: TurnEvent) -> str:
             from qcode.agent.call_titles import state_text  # only for `-v`
 
             state = state_text(event.call.name, event.state, detail)
-            return f"{event.call.name}: {state}" + (f", {detail}" if detail not in ("", event.state, DECLINED) else "")
+            return f"{event.call.name}: {state}" + (
+                f", {detail}" if detail not in ("", event.state, state, DECLINED) else ""
+            )
         case _:
             return ""
 
