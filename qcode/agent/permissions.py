@@ -521,7 +521,9 @@ def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook:
     if hook.verdict == "ask":
         reason = hook.reason if verdict.is_allowed else f"{hook.reason}; {verdict.reason}"
         rule = RESTRICTED if verdict.rule == RESTRICTED else hook.rule
-        return Verdict("ask", reason, rule).without_asking(never_asks=policy.never_asks)
+        all_reasons = (hook.reason, *verdict.all_reasons) if verdict.all_reasons else ()
+        asking = Verdict("ask", reason, rule, all_reasons=all_reasons)
+        return asking.without_asking(never_asks=policy.never_asks)
     if verdict.is_allowed or not policy.is_trusted:
         return verdict
     if verdict.rule.startswith("mode:") or verdict.rule in ("mcp", "fetch"):

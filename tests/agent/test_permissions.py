@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.permissions import KeptRules, Origins, Permissions
+from qcode.agent.permissions import KeptRules, Origins, Permissions, judge_with_hook
 from qcode.protocol.approvals import Allow, CallApproval, Decision, Deny
 from qcode.protocol.events import ApprovalRequested, Notice, TurnEvent
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
+from qcode.safety.verdict import Verdict
+from qcode.text.json import JsonObject
 from tests.fakes.conversation import Talk, talk
 from tests.fakes.scripted import call_reply, text_reply
 from tests.fakes.tools import spec_of
-from tests.safety.policies import NO_SANDBOX
+from tests.safety.policies import CLEAN, NO_SANDBOX, policy_for
 
 TOUCH = call_reply("shell", {"command": "touch a"})
 
@@ -239,3 +241,12 @@ def test_check_uses_the_current_rules_and_mode(tmp_path: Path) -> None:
     assert here.check("write", "a.py").verdict == "allow"
     assert here.check("fetch", "http://127.0.0.1/").verdict == "deny"
     assert here.mode_origin.startswith("chosen at ")
+
+
+def test_hook_that_asks_is_the_first_of_all_reasons(tmp_path: Path) -> None:
+    policy = policy_for(tmp_path, CLEAN)
+    hook = Verdict("ask", "the hook wants to know", "hook:ask")
+    command: JsonObject = {"command": "rm -rf x; sudo a; git push -f; kill -9 1; mv x y"}
+    verdict = judge_with_hook(policy, spec_of("shell"), command, hook)
+    assert verdict.all_reasons[:2] == ("the hook wants to know", "rm -rf deletes files")
+    assert judge_with_hook(policy, spec_of("shell"), {"command": "make"}, hook).all_reasons == ()
