@@ -268,6 +268,8 @@ def _error_message(origin: ConnectionOrigin, kind: ErrorKind, message: str, stat
             # Without the status, because limits are learned from the numbers in this line.
             hint = _address_hint(origin) if status == 404 and kind is ErrorKind.BAD_REQUEST else ""
             return f"{origin.provider} refused the request: {text}{hint}"
+        case ErrorKind.BAD_RESPONSE if status == 200:
+            return f"{origin.provider}: {text}{_address_hint(origin)}"
         case _ if status is not None and status >= 400:
             return f"{origin.provider}: {text} ({status})"
         case _:

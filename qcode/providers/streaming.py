@@ -211,9 +211,8 @@ class _Body:
         if is_page(text):
             title = page_title(text)
             title_text = f' ("{title}")' if title else ""
-            raise ProviderError(
-                ErrorKind.BAD_RESPONSE, f"the server returned a web page{title_text} instead of a reply"
-            )
+            message = f"the server returned a web page{title_text} instead of a reply"
+            raise ProviderError(ErrorKind.BAD_RESPONSE, message, status=200)
         try:
             value: Json = json.loads(text)
         except (ValueError, RecursionError):

@@ -317,6 +317,16 @@ def test_address_that_the_server_does_not_serve_gets_a_hint(
     assert hint.format(root) in one_line(done)
 
 
+def test_web_page_instead_of_a_reply_names_the_address(cli: CliRunner) -> None:
+    page = "<!doctype html><title>Sign in</title>"
+    with FakeServer("openai", [refused(200, body=page)]) as server:
+        address = server.base_url
+        done = cli.run("-m", "openai/m", "--base-url", address, "-p", "hi", env={"OPENAI_API_KEY": KEY})
+    assert done.code == 1
+    assert 'a web page ("Sign in") instead of a reply' in one_line(done)
+    assert f"; check the address {address} from --base-url" in one_line(done)
+
+
 def test_provider_without_an_address_names_the_setting(cli: CliRunner) -> None:
     (cli.home / "config.toml").write_text('[providers.lab]\ntype = "openai"\n')
     done = cli.run("-m", "lab/m", "-p", "hi", env={"QCODE_HOME": str(cli.home)})
