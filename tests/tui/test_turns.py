@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from textual import events
@@ -144,7 +145,11 @@ def test_start_notices_and_a_missing_theme_are_shown() -> None:
     drive(test, notices=(Notice("warning", "an old key"),), theme="solar")
 
 
-def test_crash_ends_with_one_line_and_code_1(capsys: pytest.CaptureFixture[str]) -> None:
+def test_crash_ends_with_one_line_and_code_1(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     app = make_app(ScriptedConversation())
 
     async def crash() -> None:
@@ -162,6 +167,7 @@ def test_crash_ends_with_one_line_and_code_1(capsys: pytest.CaptureFixture[str])
     assert "qcode stopped: ValueError: it broke after 9 steps" in stderr
     assert "sk-canary" not in stderr
     assert "Traceback" not in stderr
+    assert list(tmp_path.rglob("crash-*.txt"))
 
 
 def test_run_returns_the_exit_code() -> None:
