@@ -357,10 +357,10 @@ def _read_rule(entry: str | RuleConfig, *, allows: bool) -> Rule:
 def _check_examples(rule: Rule, entry: RuleConfig, *, allows: bool) -> None:
     for example in entry.examples:
         if not covers(rule, example, allows=allows):
-            raise ValueError(f"the rule {rule.text!r} does not cover its example {example!r}")
+            raise ValueError(f"the rule {quoted(rule.text)} does not cover its example {quoted(example)}")
     for example in entry.counterexamples:
         if covers(rule, example, allows=allows):
-            raise ValueError(f"the rule {rule.text!r} covers its counterexample {example!r}")
+            raise ValueError(f"the rule {quoted(rule.text)} covers its counterexample {quoted(example)}")
 
 
 def covers(rule: Rule, example: str, *, allows: bool = False) -> bool:

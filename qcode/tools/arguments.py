@@ -107,8 +107,8 @@ def _check_value(tool: str, name: str, value: Json, schema: JsonObject) -> Json:
         raise Refused(f"{tool}: argument {quoted(name)} must be {_article(kind)}, not {_type_of(value)}")
     choices = schema.get("enum")
     if isinstance(choices, list) and value not in choices:
-        allowed = ", ".join(repr(choice) for choice in choices)
-        raise Refused(f"{tool}: argument {name!r} must be one of {allowed}, not {value!r}")
+        allowed = ", ".join(quoted(str(choice)) for choice in choices)
+        raise Refused(f"{tool}: argument {quoted(name)} must be one of {allowed}, not {quoted(str(value))}")
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         _check_range(tool, name, value, schema)
     if isinstance(value, str) and any("\ud800" <= char <= "\udfff" for char in value):

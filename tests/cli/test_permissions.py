@@ -193,7 +193,7 @@ def test_rules_are_listed_with_their_lines_and_those_of_the_folder(asked: Asked,
         ('[permissions]\ndeny = ["nonsense"]\n', ':2: permissions.deny: invalid rule "nonsense"'),
         (
             '[permissions]\nask = [{ rule = "shell(ls *)", examples = ["rm x"] }]\n',
-            ":2: permissions.ask: the rule 'shell(ls *)' does not cover its example 'rm x'",
+            ':2: permissions.ask: the rule "shell(ls *)" does not cover its example "rm x"',
         ),
     ],
 )

@@ -26,7 +26,7 @@ from tests.tools.conftest import TOOLS, ToolRunner
         ("edit", {"path": "x", "old_text": "a", "new_text": "b", "replace_all": "yes"}, "must be a boolean"),
         ("write", {"path": "x", "content": "\ud83d"}, "lone surrogate"),
         ("write", {"path": "x", "content": ["a"]}, "must be a string, not an array"),
-        ("grep", {"pattern": "x", "output": "json"}, "must be one of 'content', 'files', 'count', not 'json'"),
+        ("grep", {"pattern": "x", "output": "json"}, 'must be one of "content", "files", "count", not "json"'),
         ("shell", {"command": "ls", "timeout_s": 0}, "must be at least 1"),
         ("shell", {"command": " "}, "the command is empty"),
         ("shell", {"command": "a\0b"}, "NUL"),

@@ -31,7 +31,7 @@ def test_inconsistent_list_is_returned_with_advice(runner: ToolRunner) -> None:
 @pytest.mark.parametrize(
     ("items", "message"),
     [
-        ([item("a", "started")], "'items[0].state' must be one of"),
+        ([item("a", "started")], '"items[0].state" must be one of'),
         ([item(" ", "done")], "the task of an item is empty"),
         (["a"], '"items[0]" must be an object'),
         ([{"task": "a"}], 'missing argument "items[0].state"'),

@@ -225,7 +225,7 @@ def test_model_can_load_only_the_skills_that_the_host_lists(tmp_path: Path) -> N
     assert "About pdf." in first
     assert "About secret." not in first
     assert "The text of pdf." in results[0]
-    assert "must be one of 'pdf'" in results[1]
+    assert 'must be one of "pdf"' in results[1]
 
 
 def test_empty_list_of_skills_offers_none(tmp_path: Path) -> None:
