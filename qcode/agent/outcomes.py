@@ -310,8 +310,9 @@ def _limit_end_text(error: ErrorInfo) -> str:
 
 
 def _truncation_text(ended: TurnEnded) -> str:
+    """Return the reason for an incomplete answer whose last reply has none: its tool call was truncated."""
     where = f"after {ended.api_calls.total} API calls" if ended.api_calls.total > 1 else "by the output limit"
-    advice = "raise --max-output-tokens or --max-continuations, or ask for it in parts"
+    advice = "raise --max-output-tokens, or ask for smaller steps"  # only text is continued, not a call
     return f"the answer is incomplete: still truncated {where}; {advice}"
 
 
