@@ -68,11 +68,11 @@ def pytest_collection(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the rows of each table that is `sampled(n)` as broad, except every n-th."""
+    """Mark the rows of each table that is `sampled(n)` as broad, except every n-th of those that are not yet broad."""
     rows: Counter[str] = Counter()
     for item in items:
         sampled = item.get_closest_marker("sampled")
-        if sampled is not None:
+        if sampled is not None and item.get_closest_marker("broad") is None:
             table = item.nodeid.partition("[")[0]
             if rows[table] % sampled.args[0]:
                 item.add_marker(pytest.mark.broad)

@@ -65,6 +65,7 @@ def test_no_test_uses_a_private_member_of_the_product() -> None:
     assert found == {}
 
 
+@pytest.mark.broad
 @pytest.mark.parametrize(
     "code",
     [
@@ -80,5 +81,6 @@ def test_use_of_a_private_member_is_found(code: str) -> None:
     assert list(uses(ast.parse(code)))
 
 
+@pytest.mark.broad
 def test_own_members_of_a_test_class_are_not_those_of_the_product() -> None:
     assert not list(uses(ast.parse("class Fake:\n    def _run(self): self._counter = 1\nFake()._run()._counter")))

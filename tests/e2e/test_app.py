@@ -312,6 +312,7 @@ def test_app_exits_if_its_terminal_disappears_without_a_signal(cli: CliRunner) -
     assert app.wait(20) == 143
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ending", ["quit", "kill"])
 def test_output_of_a_command_that_was_not_sent_is_restored_at_the_next_start(cli: CliRunner, ending: str) -> None:
     flags = ("--model", "demo/demo", "--trust")

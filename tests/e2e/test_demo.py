@@ -168,6 +168,7 @@ def test_app_shows_a_rejected_write_and_its_split(cli: CliRunner) -> None:
         terminal.wait_for(lambda text: "edit" in text and "Done" in text)
 
 
+@pytest.mark.broad
 def test_app_plans_and_writes_instructions_with_approval(cli: CliRunner) -> None:
     with Terminal(cli, "-m", "demo/demo", "--trust", rows=50) as terminal:
         terminal.wait_for("/ commands")

@@ -156,6 +156,7 @@ ROWS = [(front, mode, trusted) for front in FRONTS for mode in MODES for trusted
 SAMPLE = {("app", "default", True), ("acp", "accept-edits", True), ("pipe", "default", False), ("pipe", "plan", True)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("front", "mode", "is_trusted"),
     [row if row in SAMPLE else pytest.param(*row, marks=pytest.mark.broad) for row in ROWS],

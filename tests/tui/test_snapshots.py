@@ -387,7 +387,7 @@ def test_refused_key_looks_as_recorded(snap_compare: Compare) -> None:
         seen.append(app.screen.note)
 
     assert snap_compare(app, run_before=paste, terminal_size=(40, 20))
-    assert seen == ["anthropic refused the key: [not] valid"]
+    assert seen == ["Anthropic refused the key: [not] valid."]
 
 
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
