@@ -39,9 +39,14 @@ class _Parser(argparse.ArgumentParser):
     """A parser of `flags`. A flag that was not given has no attribute in the result."""
 
     def __init__(self, flags: Iterable[Flag], usage: str = "") -> None:
-        # Without a width argparse would measure the terminal for each flag. It prints no help: `flags` does.
+        # It prints no help: `flags` does. Without a width argparse would measure the terminal for each flag, and
+        # without a usage it would format one for each command line.
         super().__init__(
-            add_help=False, allow_abbrev=False, formatter_class=_formatter, argument_default=argparse.SUPPRESS
+            usage="qcode",
+            add_help=False,
+            allow_abbrev=False,
+            formatter_class=_formatter,
+            argument_default=argparse.SUPPRESS,
         )
         self._usage = usage
         self._words: Sequence[str] = ()

@@ -27,7 +27,8 @@ from qcode.tui.failures import crash_text, original_error
 from qcode.tui.main_widgets import MainWidgets
 from qcode.tui.messages import ApprovalDecided, SearchClosed
 from qcode.tui.prompt.history import PromptHistory
-from qcode.tui.prompt.prompt import CompletionSources, Prompt
+from qcode.tui.prompt.menu import CompletionSources
+from qcode.tui.prompt.prompt import Prompt
 from qcode.tui.status import Status, cost_total_text
 from qcode.tui.terminal import driver
 from qcode.tui.terminal.driver import TerminalTitle, survive_hangup
@@ -99,8 +100,7 @@ class QcodeApp(ThemedApp, inherit_bindings=False):
         ui, state_dir = context.settings.ui, context.paths.state_dir
         super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
         self.painter = driver.new_painter(os.environ) if ui.partial_redraw else None
-        driver.enable_alt_keys()
-        driver.install_report_parser()
+        driver.prepare_input()
         guard_widgets()
         status = Status(
             model=selection.name,

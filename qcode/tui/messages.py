@@ -5,7 +5,6 @@ Other widgets define their messages as inner classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from textual.message import Message
@@ -14,12 +13,13 @@ if TYPE_CHECKING:
     from qcode.protocol.approvals import Decision
 
 
-@dataclass
 class ApprovalDecided(Message):
     """The user decided the question in the approval panel."""
 
-    approval_id: str
-    decision: Decision
+    def __init__(self, approval_id: str, decision: Decision) -> None:
+        super().__init__()
+        self.approval_id = approval_id
+        self.decision = decision
 
 
 class SearchClosed(Message):

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
     from textual.geometry import Size
 
+    from qcode.agent.context.file_index import FileMatches
+    from qcode.agent.context.pictures import Picture
     from qcode.text.match import FileMatch
 
 _MAX_MENU_ROWS = 8
@@ -62,6 +64,22 @@ class MenuItem:
 
     def without_hint(self) -> MenuItem:
         return replace(self, hint="")
+
+
+@dataclass(frozen=True, slots=True)
+class CompletionSources:
+    """The functions that return completions and pasted images to the prompt."""
+
+    commands: Callable[[str], tuple[MenuItem, ...]]
+    """Returns the menu rows for the text of the prompt."""
+    hint: Callable[[str], str]
+    """Returns the argument of the command that the text names, which is shown dimmed after it; it may be empty."""
+    files: Callable[[str, bool], FileMatches]
+    """Returns the files that match a mention. True means that the mention is new: the folder is then scanned again."""
+    pictures: Callable[[tuple[str, ...]], tuple[Picture, ...]]
+    """Returns the images at pasted paths; empty unless all are images."""
+    resources: Callable[[str], tuple[MenuItem, ...]] = lambda query: ()
+    """Returns the menu rows for resources of tool servers that match a mention."""
 
 
 class CompletionMenu(Widget):

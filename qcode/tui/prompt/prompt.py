@@ -6,7 +6,6 @@ It posts the submitted text; the app decides whether that text is a prompt, a co
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from textual import events, on
@@ -14,7 +13,6 @@ from textual.message import Message
 from textual.widgets import TextArea
 from textual.widgets.text_area import Location, Selection
 
-from qcode import values
 from qcode.tui.prompt.editing import EditingArea
 from qcode.tui.prompt.history import Unsent
 from qcode.tui.prompt.labels import MAX_UNFOLDED_CHARS, Asides, Images, Pastes, clean_paste, image_paths, label_spans
@@ -25,11 +23,10 @@ if TYPE_CHECKING:
 
     from rich.text import Text as RichText
 
-    from qcode.agent.context.file_index import FileMatches
     from qcode.agent.context.pictures import Picture
     from qcode.protocol.messages import Block, Text
     from qcode.tui.prompt.history import HistorySearch, PromptHistory
-    from qcode.tui.prompt.menu import CompletionMenu, MenuItem
+    from qcode.tui.prompt.menu import CompletionMenu, CompletionSources, MenuItem
     from qcode.tui.prompt.vim.keys import VimKeys
 
 # Shift+Enter as xterm-like terminals send it, and Alt+Enter in basic ones.
@@ -41,47 +38,36 @@ _DRAFT_SECONDS = 0.5
 PromptKind: TypeAlias = Literal["prompt", "shell"]
 
 
-@values.dataclass(frozen=True, slots=True)
-class CompletionSources:
-    """The functions that return completions and pasted images to the prompt."""
-
-    commands: Callable[[str], tuple[MenuItem, ...]]
-    """Returns the menu rows for the text of the prompt."""
-    hint: Callable[[str], str]
-    """Returns the argument of the command that the text names, which is shown dimmed after it; it may be empty."""
-    files: Callable[[str, bool], FileMatches]
-    """Returns the files that match a mention. True means that the mention is new: the folder is then scanned again."""
-    pictures: Callable[[tuple[str, ...]], tuple[Picture, ...]]
-    """Returns the images at pasted paths; empty unless all are images."""
-    resources: Callable[[str], tuple[MenuItem, ...]] = lambda query: ()
-    """Returns the menu rows for resources of tool servers that match a mention."""
-
-
 class Prompt(EditingArea):
     """A text area that submits its text. Submitting clears it; `put_back` restores a text that was rejected."""
 
-    @dataclass
+    # These messages are not dataclasses: creating one takes almost a millisecond of each start.
+
     class ScrollRequested(Message):
         """Home or End was pressed in the empty prompt, where they scroll the transcript."""
 
-        to_end: bool
+        def __init__(self, *, to_end: bool) -> None:
+            super().__init__()
+            self.to_end = to_end
 
-    @dataclass
     class Submitted(Message):
         """The user sent the prompt."""
 
-        text: str
-        """The text with pastes expanded."""
-        typed_text: str
-        """The text as it was on the screen, with labels for pastes, side questions and images."""
-        attached: tuple[Block, ...] = ()
-        """The side questions and images."""
+        def __init__(self, text: str, typed_text: str, attached: tuple[Block, ...] = ()) -> None:
+            super().__init__()
+            self.text = text
+            """The text with pastes expanded."""
+            self.typed_text = typed_text
+            """The text as it was on the screen, with labels for pastes, side questions and images."""
+            self.attached = attached
+            """The side questions and images."""
 
-    @dataclass
     class KindChanged(Message):
         """The prompt now holds a shell line (`!…`), or no longer does."""
 
-        kind: PromptKind
+        def __init__(self, kind: PromptKind) -> None:
+            super().__init__()
+            self.kind = kind
 
     class EarlierPromptRequested(Message):
         """The user pressed Up in an empty prompt, to take back a queued prompt or recall an older one."""

@@ -57,8 +57,7 @@ class TrustApp(ThemedApp, inherit_bindings=False):
         ui, state_dir = context.settings.ui, context.paths.state_dir
         super().__init__(ui.theme or Choices(state_dir).theme or AUTO, context.paths.config_dir / "themes")
         self.painter = driver.new_painter(os.environ) if ui.partial_redraw else None
-        driver.enable_alt_keys()
-        driver.install_report_parser()
+        driver.prepare_input()
         self.answer: Decision | None = None
         self.draft = ""
         self._question = question

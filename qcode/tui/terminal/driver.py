@@ -89,8 +89,9 @@ def enable_alt_keys() -> None:
             add_key_sequence(f"\x1b{character}", f"alt+{name}")
 
 
-def install_report_parser() -> None:
-    """Make Textual's driver read pastes and reports through `ReportParser`."""
+def prepare_input() -> None:
+    """Enable the Alt keys, and make Textual's driver read pastes and reports through `ReportParser`."""
+    enable_alt_keys()
     use_parser(ReportParser)
 
 

@@ -8,7 +8,6 @@ edge.
 from __future__ import annotations
 
 from bisect import bisect_left
-from dataclasses import dataclass
 
 from rich.cells import cell_len
 from textual import events
@@ -60,17 +59,21 @@ class SelectablePane(Pane):
     # Textual's own selection is bound to screen rows and extends into other widgets.
     ALLOW_SELECT = False
 
-    @dataclass
+    # These messages are not dataclasses: creating one takes almost a millisecond of each start.
+
     class LinkClicked(Message):
         """A link to the web was clicked."""
 
-        href: str
+        def __init__(self, href: str) -> None:
+            super().__init__()
+            self.href = href
 
-    @dataclass
     class Selected(Message):
         """Text has been selected with the mouse."""
 
-        text: str
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
 
     def __init__(self, content: Content, id: str | None, classes: str | None) -> None:
         super().__init__(content, id, classes)
