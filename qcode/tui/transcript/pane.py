@@ -308,9 +308,11 @@ class Pane(ScrollView):
         layout.lay_out(index)
         if is_resized and position.letters is not None:
             position.row = position.entry.row_of_letter(position.letters)
-        layout.lay_out_down(index, 2 * view)
+        row = max(0, min(position.row, position.entry.height(layout.width) - 1))
+        # The rows above the view count too: after row 70 of an entry of 75 rows, the next entry comes into view.
+        layout.lay_out_down(index, row + 2 * view)
         layout.lay_out_up(index, 2 * view)
-        return layout.top(index) + max(0, min(position.row, position.entry.height(layout.width) - 1))
+        return layout.top(index) + row
 
     def _position_after(self, position: ReadingPosition, replaced: Replacement) -> tuple[int, ReadingPosition]:
         """Return the position, and the index of its entry, in the entries that replace the one of `position`.

@@ -187,6 +187,26 @@ def test_resize_keeps_the_text_at_the_top_of_the_view(size: tuple[int, int]) -> 
     play(scene)
 
 
+def test_resize_near_the_end_of_a_long_entry_shows_the_entry_after_it() -> None:
+    async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
+        transcript = app.transcript
+        for number in range(4):
+            transcript.append_text(" ".join(f"w{number}x{index}" for index in range(400)))
+            transcript.settle()
+        transcript.lay_out_all()
+        await settle(app, pilot)
+        transcript.scroll_to(y=transcript.row_layout.top(2) - 4)
+        await settle(app, pilot)
+        assert any("w2x0" in row for row in app.view())
+        await pilot.resize_terminal(80, 12)
+        await settle(app, pilot)
+        assert any("w1x399" in row for row in app.view())
+        assert any("w2x0" in row for row in app.view())
+        assert app.view().count("") == 1  # between the two entries
+
+    play(scene)
+
+
 def test_resize_at_the_end_stays_at_the_end() -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:
         fill(app.transcript, 30)
