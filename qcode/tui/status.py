@@ -288,7 +288,8 @@ def _activity_words(activity: Activity, now: float, max_cells: int) -> tuple[str
         return shorten_to_words(text, max_cells), ""
     remaining = retry_countdown(activity.attempt, max(0, ceil(activity.until - now)))
     reason = text.rstrip(". ")
-    short_reason = shorten_to_words(reason, max_cells - cell_len(remaining) - 2)
+    # A part such as "openai", before ": Rate limit reached for gpt-5 in organization", says too little.
+    short_reason = shorten_to_words(reason, max_cells - cell_len(remaining) - 2, min_part_cells=_MIN_REASON_CELLS)
     if short_reason and (short_reason == reason or cell_len(short_reason) >= _MIN_REASON_CELLS):
         return f"{short_reason}, {remaining}", ""
     return shorten_to_words(remaining, max_cells), ""

@@ -182,6 +182,12 @@ def test_reason_of_a_wait_is_hidden_if_too_little_of_it_fits() -> None:
     assert render_status(Status(activity=waiting), 40, 102.2).plain.rstrip() == "ask  ⠧ retry 1 in 3 s · Esc"
 
 
+def test_reason_of_a_wait_is_more_than_the_name_of_the_provider() -> None:
+    why = "openai: Rate limit reached for gpt-5 in organization org-1 on tokens per minute: Limit 30000, Used…"
+    status = Status(model="openai/gpt-5", activity=Activity(why, 100.0, 103.0, attempt=1))
+    assert "⠧ openai: Rate limit reached for gpt-5…, retry 1 in 1 s · Esc" in render_status(status, 80, 102.2).plain
+
+
 def test_wait_counts_down_and_a_long_reason_is_shortened_before_the_figures() -> None:
     waiting = Activity("The provider is overloaded and asks everybody to come back later.", 100.0, 105.0, attempt=2)
     for width in (160, 80, 40):

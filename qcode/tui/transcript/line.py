@@ -421,18 +421,19 @@ _PART_ENDS = re.compile(r"(?=[.,;:]? · |[.,;:] )")
 _WORD_ENDS = re.compile(r"(?=[.,;:]? )")
 
 
-def shorten_to_words(text: str, width: int) -> str:
+def shorten_to_words(text: str, width: int, min_part_cells: int = 0) -> str:
     """Return `text` as `shorten` does, but cut it only between parts or words.
 
-    Parts end at punctuation: `truncated, retrying: waiting` becomes `truncated, retrying`. If not even the
-    first part fits, it loses its last words and ends with an ellipsis. The result is empty if no word fits.
+    Parts end at punctuation: `truncated, retrying: waiting` becomes `truncated, retrying`. If no part of at least
+    `min_part_cells` fits, the text loses its last words and ends with an ellipsis. The result is empty if no word fits.
     """
     line = one_line(text)
     if cell_len(line) <= width:
         return line
     parts = [line[: match.start()] for match in _PART_ENDS.finditer(line)]
     words = [f"{line[: match.start()]}…" for match in _WORD_ENDS.finditer(line)]
-    fitting = (part for part in (*reversed(parts), *reversed(words)) if cell_len(part) <= width)
+    long_parts = (part for part in reversed(parts) if cell_len(part) >= min_part_cells)
+    fitting = (part for part in (*long_parts, *reversed(words)) if cell_len(part) <= width)
     return next(fitting, "")
 
 
