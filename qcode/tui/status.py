@@ -299,7 +299,7 @@ def _mode(status: Status, *, is_long: bool) -> Content:
     """Return the mode of vim, if the prompt has one, and the permission mode in effect; a shell line has none."""
     styles = {"plan": "$text-primary", "accept-edits": "$text-warning", "auto": "$text-warning"}
     if status.is_opening:
-        return Content("")
+        return Content.styled("opening the session" if is_long else "opening", "$muted")
     mode = effective_mode(status.mode, is_trusted=not status.is_restricted)
     style = styles.get(mode, "bold $text-error" if mode == "bypass" else "")
     label = mode_label(mode)

@@ -355,9 +355,12 @@ def test_known_problem_leaves_before_the_words_of_the_interrupt_key_while_a_turn
     assert "no key set" in render_status(replace(working, activity=None), 30, 5.0).plain
 
 
-def test_mode_is_hidden_until_the_resumed_session_is_loaded() -> None:
+def test_opening_of_a_resumed_session_is_shown_instead_of_its_mode() -> None:
     opening = Status(model="demo/demo", mode="default", is_opening=True)
-    assert "ask" not in render_status(opening, 80, 0.0).plain
+    assert [render_status(opening, width, 0.0).plain.split() for width in (80, 20)] == [
+        ["opening", "the", "session", "demo/demo"],
+        ["opening", "demo/demo"],
+    ]
     assert render_status(replace(opening, is_opening=False), 80, 0.0).plain.startswith("ask")
 
 
