@@ -421,7 +421,9 @@ def test_leaving_says_how_to_resume_a_stored_session(
     agent = make_agent(ScriptedConversation(messages=messages))
     agent.context = replace(agent.context, options=replace(agent.context.options, no_session=no_session))
     typed = Typed(["/quit"])
-    asyncio.run(linear(agent, typed).run())
+    app = linear(agent, typed)
+    asyncio.run(app.run())
+    app.say_how_to_resume()
     assert typed.said[-1] == last
 
 
@@ -440,9 +442,11 @@ def test_crashed_turn_is_reported_and_the_linear_session_continues() -> None:
 
 SCRIPT = """
 import sys
+from dataclasses import replace
 from qcode.tui.linear.app import run_linear_with
 from qcode.protocol.approvals import ToolApproval
 from qcode.protocol.events import ApprovalRequested
+from qcode.protocol.messages import Text, assistant
 from qcode.protocol.reply import TextDelta
 from tests.tui.harness import make_agent
 from tests.tui.scripted import Gate, ScriptedConversation, UntilAnswered, call, ended, says
@@ -450,19 +454,27 @@ from tests.tui.staged_app import WELCOME
 
 ask = ApprovalRequested(ToolApproval(call(), "Run ls?", "ls", "shell(ls)"))
 conversation = ScriptedConversation(
-    [*says("a reply"), ended()], [ask, UntilAnswered("c1"), ended()], [TextDelta(0, "half\\n"), Gate()]
+    [*says("a reply"), ended()],
+    [ask, UntilAnswered("c1"), ended()],
+    [TextDelta(0, "half\\n"), Gate()],
+    messages=(assistant(Text("stored")),) if "resumed" in sys.argv else (),
 )
-code = run_linear_with(make_agent(conversation), WELCOME)
+agent = make_agent(conversation)
+options = replace(agent.context.options, no_session="resumed" not in sys.argv)
+agent.context = replace(agent.context, options=options)
+code = run_linear_with(agent, WELCOME)
 print("code", code, conversation.prompts, conversation.answers, conversation.cancels, flush=True)
 sys.exit(code)
 """
 
 
-def spawn(folder: Path) -> Any:
+def spawn(folder: Path, *arguments: str) -> Any:
     path = folder / "start.py"
     path.write_text(textwrap.dedent(SCRIPT), encoding="utf-8")
     env = {**os.environ, "PYTHONPATH": str(ROOT), "TERM": "dumb"}
-    return pexpect.spawn(sys.executable, [str(path)], env=env, cwd=str(ROOT), timeout=30, encoding="utf-8", echo=False)
+    return pexpect.spawn(
+        sys.executable, [str(path), *arguments], env=env, cwd=str(ROOT), timeout=30, encoding="utf-8", echo=False
+    )
 
 
 def test_linear_session_works_in_a_real_dumb_terminal(tmp_path: Path) -> None:
@@ -520,12 +532,13 @@ def test_signal_ends_the_session_with_its_exit_code(tmp_path: Path) -> None:
     assert child.exitstatus == 143
 
 
-def test_second_ctrl_c_quits(tmp_path: Path) -> None:
-    child = spawn(tmp_path)
+def test_second_ctrl_c_quits_and_says_how_to_resume(tmp_path: Path) -> None:
+    child = spawn(tmp_path, "resumed")
     child.expect("User: ")
     child.sendintr()
     child.expect("again to leave")
     child.sendintr()
+    child.expect("Resume with: qcode -c")
     child.expect(pexpect.EOF)
     child.close()
     assert child.exitstatus == 0

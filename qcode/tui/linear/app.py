@@ -193,9 +193,12 @@ class LinearApp:
                 await self.leave()
             elif text.strip():
                 await self._handle_input(text)
+        return 0
+
+    def say_how_to_resume(self) -> None:
+        """Print the command that resumes the session, if it is stored."""
         if self.agent.conversation.messages and not self.agent.context.options.no_session:
             self.view.say(resume_hint(self.agent.conversation.session_id, self.agent.sessions.latest()))
-        return 0
 
     async def leave(self) -> None:
         """Leave; ask first if that stops background jobs. The end of the input (Ctrl+D) counts as a yes."""
@@ -400,6 +403,9 @@ def run_linear_with(agent: Agent, welcome: Welcome) -> int:
         app = LinearApp(agent, welcome, terminal, commands=commands, notices=notices)
         terminal.on_interrupt(app.stop, app.leaving_note)
         with terminal.end_at_signals((signal.SIGTERM, signal.SIGHUP)):
-            return await terminal.run_until_signal(app.run())
+            code = await terminal.run_until_signal(app.run())
+            if code == 0:
+                app.say_how_to_resume()
+            return code
 
     return asyncio.run(talk())
