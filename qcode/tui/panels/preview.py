@@ -26,7 +26,7 @@ from qcode.tui.transcript.diff import (
     parse_diff,
     render_diff,
 )
-from qcode.tui.transcript.line import Line, Span, style_of, terminal_text, wrap
+from qcode.tui.transcript.line import PLAIN, Line, Span, prefix, style_of, terminal_text, wrap
 from qcode.tui.transcript.markdown import MarkdownStream
 from qcode.tui.transcript.palette import Palette
 from qcode.values import dataclass
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 Format: TypeAlias = Literal["edit", "command", "call", "text", "markdown"]
 
 _MAX_MARKDOWN_CELLS = 100
+_HANGING_CELLS, _MIN_INDENTED_CELLS = 2, 12
 
 
 class Rows(Visual):
@@ -141,6 +142,18 @@ def _call_lines(detail: str, width: int, format: Format) -> list[Line]:
         for begin, end in risky:
             line = with_slot(line, begin - start, end - start, "risk")
         mark = [(LINE_BREAK, style_of("dim"))] if len(bare_text) < len(text) else []
-        lines += wrap([*line, *mark], max(1, width), is_code=format != "text")
+        marked = [*line, *mark]
+        lines += _wrap_indented(marked, width) if format == "text" else wrap(marked, max(1, width), is_code=True)
         start += len(bare_text) + 1
     return lines
+
+
+def _wrap_indented(line: Sequence[Span], width: int) -> list[Line]:
+    """Wrap a line of text. The rows after the first one of an indented line have two more blanks than the first one."""
+    rows = wrap(line, max(1, width))
+    text = line[0][0] if line else ""
+    indent = len(text) - len(text.lstrip(" "))
+    text_width = width - indent - _HANGING_CELLS
+    if len(rows) == 1 or not indent or text_width < _MIN_INDENTED_CELLS:
+        return rows
+    return prefix(wrap(line, text_width), ("", PLAIN), (" " * (indent + _HANGING_CELLS), PLAIN))

@@ -73,6 +73,16 @@ def test_key_answers_the_question(key: str, decision: Decision | None, size: tup
     assert app.draft == ""
 
 
+def test_description_of_a_file_is_indented_below_its_name_on_a_narrow_screen() -> None:
+    async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
+        rows = screen(app).split("\n")
+        at = rows.index("▌   AGENTS.md")
+        assert rows[at + 1] == "▌     instructions, given to the model"
+
+    name = f"{'AGENTS.md':20}"
+    drive(test, _FILES.replace("AGENTS.md", name), size=(40, 30))
+
+
 def test_text_typed_as_the_question_opens_is_the_draft() -> None:
     async def test(app: TrustApp, pilot: Pilot[int], clock: FixedClock) -> None:
         await pilot.press("y", "e", "s")
