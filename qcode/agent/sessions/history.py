@@ -27,6 +27,7 @@ from qcode.protocol.messages import Message, ToolCall, ToolResult, typed_text
 from qcode.protocol.reply import WebSearched
 from qcode.protocol.tools import SandboxUse
 from qcode.text.json import parse_object
+from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 NumberRange: TypeAlias = "tuple[int, int]"
@@ -126,6 +127,19 @@ def typed_prompt(text: str, shown: str) -> str:
     A shown prompt that is not a command has labels in place of pasted texts, so `text` is returned, which has them all.
     """
     return shown if shown.startswith("/") and not text.startswith(shown.split(maxsplit=1)[0]) else text
+
+
+_PASTE_LABEL = lazy_pattern(r"\[Pasted text #\d+ [^\[\]\n]{1,200}\]")
+
+
+def title_prompt(text: str, shown: str) -> str:
+    """Return the part of a prompt that can be the title of a session: the typed words without pasted texts.
+
+    Example: `[Pasted text #1 +40 lines] why does it fail?` was shown, so the result is `why does it fail?`. If there is
+    nothing but pasted texts, or no label of one, the result is that of `typed_prompt`.
+    """
+    words = _PASTE_LABEL.sub(" ", shown).strip()
+    return words if words and words != shown.strip() else typed_prompt(text, shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -543,10 +557,11 @@ class SessionHistory:
             if leads_to_head and not stored.is_summary:
                 yield number
 
-    def typed_prompts(self) -> Iterator[str]:
-        """Yield what the user typed in all messages that led to the head, without compaction, from the first one on."""
+    def title_prompts(self) -> Iterator[str]:
+        """Yield the `title_prompt` of all prompts that led to the head, without compaction, from the first one on."""
         messages = (self.stored[number] for number in self.iter_all_numbers())
-        return (stored.typed_prompt for stored in messages if stored.entry.message.role == "user")
+        prompts = (stored for stored in messages if stored.entry.message.role == "user")
+        return (title_prompt(typed_text(stored.entry.message), stored.shown_prompt) for stored in prompts)
 
     def _store(self, number: int, stored: StoredMessage) -> None:
         if number <= self._latest:

@@ -79,7 +79,7 @@ class SessionLibrary:
     def title(self) -> str:
         """The title of the open session: its name, otherwise its first words, otherwise empty."""
         session = self._conversation.session
-        return session.title or first_words(session.history.typed_prompts())
+        return session.title or first_words(session.history.title_prompts())
 
     def sessions(self) -> tuple[SessionInfo, ...]:
         """Return the sessions of this folder, the most recently written one first. Reads files."""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.context.project import read_head
 from qcode.agent.sessions.file import RecordFile, SessionFileContent, lock_holder, make_private, read_records
-from qcode.agent.sessions.history import typed_prompt
+from qcode.agent.sessions.history import title_prompt
 from qcode.agent.sessions.records import message_from_json
 from qcode.agent.sessions.session import Session
 from qcode.garbage import without_gc
@@ -405,7 +405,7 @@ def summarize(path: Path) -> SessionSummary | None:
                     if is_first_prompt:
                         facts.update(_first_words(line))
                 elif is_first_prompt and line.startswith(_SHOWN):
-                    facts["words"] = first_words([typed_prompt(facts["words"], _shown_prompt(line))])
+                    facts["words"] = first_words([title_prompt(facts["words"], _shown_prompt(line))])
                 elif line.startswith(_SUMMARY_KINDS):
                     facts.update(_summary_fields(_parse(line)))
         state = path.stat()

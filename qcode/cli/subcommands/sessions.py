@@ -151,7 +151,7 @@ def _export(store: SessionStore, selection: str, flags: Mapping[str, Any], setti
     loaded = store.load(selection)
     for notice in loaded.notices:
         write_stderr(notice)
-    title = loaded.title or first_words(loaded.history.typed_prompts())
+    title = loaded.title or first_words(loaded.history.title_prompts())
     redact = Redactor(named_secrets(os.environ)).redact
     turns = session_turns(loaded.history, lambda name: price_of(name, settings.models), redact)
     request = ExportRequest(form, turns=flags.get("turns", ""), has_tools="no_tools" not in flags)

@@ -125,3 +125,24 @@ def test_undone_prompt_with_a_paste_is_complete(tmp_path: Path, shown: str) -> N
         return (await checkpoints.perform(await checkpoints.plan_undo())).prompt
 
     assert asyncio.run(body()) == sent
+
+
+@pytest.mark.parametrize(
+    ("shown", "title"),
+    [
+        ("[Pasted text #1 +40 lines] why does it fail?", "why does it fail?"),
+        ("why? [Pasted text #1 +40 lines]\n[Pasted text #1 +40 lines] and this", "why? and this"),
+        ("[Pasted text #1 +40 lines]", "line 1 line 2"),
+    ],
+)
+def test_title_has_the_typed_words_and_no_pasted_text_beside_them(tmp_path: Path, shown: str, title: str) -> None:
+    talked = talk(tmp_path, text_reply("Seen."))
+    sent = shown.replace("[Pasted text #1 +40 lines]", "line 1\nline 2")
+
+    async def body() -> None:
+        async for _ in talked.conversation.submit(sent, options=TurnOptions(shown_prompt=shown)):
+            pass
+
+    asyncio.run(body())
+    assert talked.sessions.title == title
+    assert [summary.title for summary in talked.store.summaries()] == [title]
