@@ -26,7 +26,7 @@ from qcode.protocol.reply import Outcome
 from qcode.protocol.tools import SandboxUse
 from qcode.protocol.usage import Price, Usage
 from qcode.text.clean import plain_line, single_spaced
-from qcode.text.json import JsonObject, parse_object
+from qcode.text.json import Json, JsonObject, parse_object
 from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text
 from qcode.text.redrawn import redrawn
 from qcode.tools.dialog import plan_of
@@ -90,14 +90,21 @@ class CallView:
 
     @property
     def details(self) -> tuple[tuple[str, str, str], ...]:
-        """The arguments that `argument` does not show in full: name, text, and language for highlighting."""
+        """The arguments that nothing else shows in full: name, text, and language for highlighting."""
         return tuple(
             (name, value, "bash" if name == "command" else "")
             if isinstance(value, str)
             else (name, json.dumps(value, ensure_ascii=False, indent=1), "json")
             for name, value in self.arguments.items()
-            if not (name == "plan" and self.plan) and not is_in_title(self.name, name, value, self.argument)
+            if not self._shows(name, value)
         )
+
+    def _shows(self, name: str, value: Json) -> bool:
+        """Return whether the main argument, the plan or the output shows an argument in full."""
+        is_plan = name == "plan" and bool(self.plan)
+        # The output of `todo` is its list, as `[x] read the file`.
+        is_list = self.name == "todo" and name == "items" and bool(self.output) and not self.state
+        return is_plan or is_list or is_in_title(self.name, name, value, self.argument)
 
 
 @dataclass(frozen=True, slots=True)

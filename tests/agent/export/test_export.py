@@ -192,6 +192,16 @@ def test_calls_have_the_names_and_arguments_of_the_app(form: ExportForm) -> None
     assert "pattern" not in text.partition("Search")[2]
 
 
+@pytest.mark.parametrize("form", ["md", "html"])
+@pytest.mark.parametrize("is_error", [False, True])
+def test_todo_list_is_shown_as_json_only_if_the_call_failed(form: ExportForm, is_error: bool) -> None:
+    asked = ToolCall("c1", "todo", json.dumps({"items": [{"task": "read it", "state": "done"}]}))
+    told = ToolResult("c1", "todo", "too long" if is_error else "[x] read it", is_error=is_error)
+    text = written(form, user("a"), assistant(asked), Message("user", (told,)))
+    assert text.count("read it") == 1
+    assert ("[x] read it" in text) is not is_error
+
+
 def test_page_passes_a_strict_html_parser() -> None:
     html5lib = pytest.importorskip("html5lib")
     messages = (*SAID[:3], assistant(Text(MARKDOWN), Reasoning("*hm*")), user(NASTY), assistant(Text(NASTY)))
