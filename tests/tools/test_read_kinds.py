@@ -14,7 +14,7 @@ from PIL import Image as Pillow
 from pypdf import PdfWriter
 from pypdf.generic import DecodedStreamObject, DictionaryObject, NameObject
 
-from qcode.tools.files import pictures, read
+from qcode.tools.files import notebooks, pictures, read
 from tests.tools.conftest import ToolRunner
 
 
@@ -188,6 +188,17 @@ def test_long_output_of_a_cell_is_shortened(runner: ToolRunner) -> None:
     content = runner.run("read", path="a.ipynb").content
     assert "46,060 characters omitted" in content
     assert len(content) < 6_000
+
+
+def test_images_of_a_cell_that_does_not_fit_are_not_sent(runner: ToolRunner, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(notebooks, "MAX_CHARS", 100)
+    runner.add("a.ipynb", notebook())
+    first = runner.run("read", path="a.ipynb")
+    assert first.content.endswith("[cells 1-1 of 3; continue with offset 2]")
+    assert first.images == ()
+    second = runner.run("read", path="a.ipynb", offset=2, limit=1)
+    assert "image 1 below" in second.content
+    assert len(second.images) == 1
 
 
 def test_invalid_notebook_is_shown_as_text(runner: ToolRunner) -> None:

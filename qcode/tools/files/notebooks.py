@@ -59,11 +59,13 @@ def cells_text(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str
         identity = f", id {cell['id']}" if isinstance(cell.get("id"), str) else ""
         text = f"[cell {number}: {cell.get('cell_type', 'unknown')}{identity}]\n{_join_lines(cell.get('source'))}"
         outputs = cell.get("outputs")
+        images_before = len(images)
         for output in outputs if isinstance(outputs, list) else []:
             if isinstance(output, dict):
                 text += f"\n{_output(output, images)}"
         size += len(text)
         if cell_texts and size > MAX_CHARS:
+            del images[images_before:]
             break
         cell_texts.append(text[:MAX_CHARS])
     return "\n".join(cell_texts), len(cell_texts), tuple(images)
