@@ -1,4 +1,4 @@
-"""The settings as values, and the one list of keys: each field is a key, with its kind, default, meaning and flag.
+"""The settings as dataclasses. Each field declares a configuration key with its kind, default, meaning and flag.
 
 `schema` collects the keys from here, for the loader, `/config` and the tables of `docs/configuration.md`. A default of
 None leaves the choice to the code that uses the setting.
@@ -162,7 +162,7 @@ class PermissionSettings:
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """Limits of tools; None means the tool's own limit."""
+    """Settings of the tools; a limit of None means the limit of each tool."""
 
     shell_timeout_s: float = key(120.0, kinds.number(0, is_exclusive=True), "stop a command after this many seconds")
     max_output_chars: int | None = key(
@@ -272,7 +272,7 @@ class HookSettings:
 
     @property
     def has_any(self) -> bool:
-        """Whether a hook may be configured."""
+        """Whether hooks are enabled and one may be configured."""
         values = (getattr(self, item.name) for item in fields(self))
         return self.enabled and (self.claude != "off" or any(value for value in values if isinstance(value, tuple)))
 
@@ -318,7 +318,7 @@ class AfterEditSettings:
 
     @property
     def is_off(self) -> bool:
-        """Whether nothing follows an edit."""
+        """Whether all steps after an edit are turned off."""
         return self.diagnostics is False and not (self.format or self.check or self.test)
 
 
@@ -360,7 +360,7 @@ class ProviderSettings:
     type: ProviderType = key(
         "openai",
         kinds.choice(*PROVIDER_TYPES),
-        "the protocol that the provider speaks; a known provider needs none",
+        "the protocol of the provider; required unless the provider has one of these names",
         is_project_allowed=False,
     )
     base_url: str | None = key(None, kinds.url(), "the provider's address", flag="--base-url", is_project_allowed=False)
@@ -405,16 +405,16 @@ class ProviderSettings:
         None, kinds.text(), "use this model if you name only the provider", is_project_allowed=False
     )
     network: Network = field(default_factory=Network)
-    """The values of the provider, and those of `[network]` for all others."""
+    """The values of the provider; those of `[network]` for keys that it does not set."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelSettings:
-    """The settings of one model; a fact of None is taken from the catalog."""
+    """The settings of one model. If a fact is None, the catalog is used."""
 
-    context_window: int | None = key(None, kinds.integer(1), "the most tokens of prompt and reply together")
+    context_window: int | None = key(None, kinds.integer(1), "the maximum number of tokens of a prompt and its reply")
     max_output_tokens: int | None = key(
-        None, kinds.integer(1), "how many tokens a reply of the model may have; an escalation requests this many"
+        None, kinds.integer(1), "the maximum number of tokens in a reply; an escalation requests this many"
     )
     prefill: bool | None = key(
         None, kinds.boolean(), "the model continues a reply whose beginning is part of the request"

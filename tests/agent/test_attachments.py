@@ -214,14 +214,14 @@ def test_mention_of_a_missing_file_is_reported_once() -> None:
     nowhere = Path("/proc/nowhere")
     assert attach_mentions("@nofile.txt and @nofile.txt, @src/no/ @anna @4.5 x@y.de", nowhere) == (
         (),
-        ("nofile.txt not found, left as text", "src/no/ not found, left as text"),
+        ("nofile.txt not found, not attached", "src/no/ not found, not attached"),
     )
     many = " ".join(f"@{number}.py" for number in range(9))
     _, problems = attach_mentions(many, nowhere)
     assert len(problems) == 6
-    assert problems[-1] == "4 more files not found, left as text"
+    assert problems[-1] == "4 more files not found, not attached"
     assert attach_mentions("@nofile.txt", nowhere, external_spans=((0, 11),)) == ((), ())
-    assert attach_mentions("@no\x1b[31mfile.txt", nowhere)[1] == ("no\\x1b[31mfile.txt not found, left as text",)
+    assert attach_mentions("@no\x1b[31mfile.txt", nowhere)[1] == ("no\\x1b[31mfile.txt not found, not attached",)
 
 
 def test_attachment_line_of_a_long_command_keeps_its_result() -> None:

@@ -293,7 +293,7 @@ def test_error_is_reported_before_standard_input_ends(
 def test_mentioned_file_that_does_not_exist_is_reported(cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text="ok")]) as server:
         done = cli.ask(server, "-p", "compare @nope.txt with @main, please")
-    assert (done.code, done.out, done.err) == (0, "ok\n", "qcode: nope.txt not found, left as text\n")
+    assert (done.code, done.out, done.err) == (0, "ok\n", "qcode: nope.txt not found, not attached\n")
 
 
 @pytest.mark.sampled(3)

@@ -68,7 +68,12 @@ STATES: dict[str, tuple[ToolApproval, tuple[str, ...], tuple[str, ...]]] = {
     ),
     "test runner": (
         RUNNER,
-        ('stop asking for any "pytest …" (this session)', "shell(pytest *)", "Yes, in the sandbox", "5 No (n, Esc)"),
+        (
+            'stop asking for any "pytest …" (this session)',
+            "shell(pytest *)",
+            "in the sandbox without asking",
+            "5 No (n, Esc)",
+        ),
         (),
     ),
     "edited command": (

@@ -51,7 +51,7 @@ CALLS: tuple[tuple[ToolCall, ToolOutcome, str], ...] = (
 )
 REVISED = "c5"
 PROMPT = "fix @src/cart.py and @nofile.txt"
-MISSING = Notice("warning", "nofile.txt not found, left as text")
+MISSING = Notice("warning", "nofile.txt not found, not attached")
 
 
 def live() -> Script:
@@ -125,7 +125,7 @@ def test_turn_looks_as_recorded(
     assert snap_compare(app, run_before=run, terminal_size=size)
     first = (
         "+ src/cart.py 21 lines",
-        "! nofile.txt not found, left as text",
+        "! nofile.txt not found, not attached",
         "✓ Plan approved · asks before each change",
     )
     last = ("✓ Run pytest -x edited by you · exit 0", "4 passed", "Done.")

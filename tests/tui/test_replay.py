@@ -432,7 +432,7 @@ def test_attachments_are_shown_below_their_message_live_and_on_replay(tmp_path: 
     (tmp_path / "work" / "src" / "cart.py").write_text("x\n" * 21)
     talked, rows = play(tmp_path, [text_reply("Read.")], "see @src/cart.py and @nofile.txt")
     at = rows.index("> see @src/cart.py and @nofile.txt")
-    assert rows[at + 1 : at + 4] == ["+ src/cart.py 21 lines", "! nofile.txt not found, left as text", ""]
+    assert rows[at + 1 : at + 4] == ["+ src/cart.py 21 lines", "! nofile.txt not found, not attached", ""]
     assert resumed_rows(tmp_path, talked) == rows
 
 

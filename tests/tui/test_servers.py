@@ -28,7 +28,12 @@ READY = ServerStatus(
     log="warming up\n[bold]ready",
 )
 WAITING = ServerStatus("theirs", "waiting", "sh", ".mcp.json")
-QUESTION = ServerApproval("k1", "theirs", "Start the tool server theirs?", "command:  sh\nargument: \x1b[8m-c [red]")
+QUESTION = ServerApproval(
+    "k1",
+    "theirs",
+    "This project wants to start the tool server theirs (never approved).",
+    "command:  sh\nargument: \x1b[8m-c [red]",
+)
 
 
 class Completing:
@@ -213,7 +218,7 @@ def test_server_approval_is_readable_at_forty_columns() -> None:
         await run.until(lambda: run.app.widgets.approval.request is not None)
         await run.pilot.pause()
         screen = painted(run)
-        assert "Start the tool server theirs?" in screen
+        assert "This project wants to start" in screen
         assert "\\x1b[8m-c [red]" in screen
         assert "Yes, from now on" in screen
 

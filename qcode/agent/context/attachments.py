@@ -95,9 +95,9 @@ def missing_mention_lines(
 
 def _missing_lines(names: Iterable[str], is_other: Callable[[str], bool]) -> tuple[str, ...]:
     missing = [name for name in names if not is_other(name)]
-    lines = tuple(f"{visible(name)} not found, left as text" for name in missing[:_MAX_MISSING_NAMES])
+    lines = tuple(f"{visible(name)} not found, not attached" for name in missing[:_MAX_MISSING_NAMES])
     more = len(missing) - _MAX_MISSING_NAMES
-    return (*lines, f"{more} more files not found, left as text") if more > 0 else lines
+    return (*lines, f"{more} more files not found, not attached") if more > 0 else lines
 
 
 def attach_external_mentions(

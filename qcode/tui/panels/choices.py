@@ -259,7 +259,7 @@ def _allow_options(approval: ToolApproval) -> Iterator[Option]:
                 yield Option(label, decision=Allow("prefix"), detail=rule, warning=warning)
             case "sandbox":
                 covered = rule_in_words(visible(approval.sandboxed_rule))
-                label = f"Yes, in the sandbox, and stop asking there for {covered} (this session)"
+                label = f"Yes, and run {covered} in the sandbox without asking (this session)"
                 yield Option(label, decision=Allow("sandbox"))
             case _:
                 pass
