@@ -1,9 +1,9 @@
 """The loader of commands, sub-agents and tool servers that files define. An invalid file is reported in one line.
 
-`commands/git/commit.toml` defines `/git:commit`, `agents/reviewer.toml` the kind `reviewer`. Servers are defined in a
-project's `.mcp.json` or in the file named by `--mcp-config`: JSON in the format of other programs, with unknown keys
-ignored, or TOML. Files of a project are read only if the caller says that its folder is trusted. No such file grants a
-permission, and nothing is run here.
+`commands/git/commit.toml` defines `/git:commit`, `agents/reviewer.toml` the sub-agent `reviewer`. Servers are defined
+in a project's `.mcp.json` or in the file named by `--mcp-config`: JSON in the format of other programs, with unknown
+keys ignored, or TOML. Files of a project are read only if the caller says that its folder is trusted. No such
+file grants a permission, and nothing is run here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from types import MappingProxyType
 from typing import TypeAlias
 
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name, toml_type_name
-from qcode.config.load import Layer, Value, convert_value, file_layer, layer_servers, read_toml_text
+from qcode.config.load import Layer, Value, convert_value, file_layer, layer_servers, read_config_text
 from qcode.config.paths import AGENTS_FOLDER, COMMANDS_FOLDER, PROJECT_FOLDER
 from qcode.config.schema import KeyPath, find_key
 from qcode.config.settings import McpServer, Origin
@@ -27,6 +27,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 ARGS = "{{args}}"
+"""The placeholder for the arguments in the prompt of a command."""
 
 COMMAND_FIELDS: Mapping[str, str] = {
     "prompt": "required: the prompt to send; each `{{args}}` is replaced by the text that you type after the name",
@@ -37,7 +38,8 @@ COMMAND_FIELDS: Mapping[str, str] = {
 }
 """The keys of a command in TOML, with their meaning for the reference."""
 _NAME = lazy_pattern(r"[A-Za-z][A-Za-z0-9_-]*")
-_TYPED = lazy_pattern(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
+_NAME_RULE = "a name starts with a letter and has only letters, digits, - and _"
+_INVOCATION = lazy_pattern(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
 _MAX_FILES = 500
 _MAX_DEPTH = 4
 _MAX_HINT = 40
@@ -93,7 +95,7 @@ class CustomCommands:
 
     def match_command(self, text: str) -> tuple[CustomCommand, str] | None:
         """Return the command that `text` invokes and its arguments, None if it invokes none."""
-        match = _TYPED.fullmatch(text.strip())
+        match = _INVOCATION.fullmatch(text.strip())
         if match is None:
             return None
         command = next((custom_command for custom_command in self.commands if custom_command.name == match[1]), None)
@@ -132,8 +134,8 @@ def named_files(
 ) -> Iterator[tuple[str, Path]]:
     """Yield name and file of each definition below `folder`: the files of a folder, then its subfolders, by name.
 
-    Links must not lead out of `inside`. A line for each definition that is refused is appended to `problems`, and one
-    if there are too many. Other files, hidden files and deeper folders are skipped silently.
+    Links must not lead out of `inside`. Each refused definition adds a line to `problems`, and so does the first file
+    after `_MAX_FILES`. Other files, hidden files and folders below `_MAX_DEPTH` are skipped silently.
     """
     pending: list[tuple[tuple[str, ...], Path]] = [((), folder)]
     count = 0
@@ -147,9 +149,9 @@ def named_files(
             if entry.name.startswith(".") or not (is_folder or entry.name.endswith(suffix)):
                 continue
             if inside is not None and not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(inside)):
-                problems.append(f"{path}: ignored, because it leads outside the project")
+                problems.append(f"{path}: ignored, because it is a link that leads outside the project")
             elif not _NAME.fullmatch(entry.name if is_folder else stem):
-                problems.append(f"{path}: ignored: a name has letters, digits, - and _, and starts with a letter")
+                problems.append(f"{path}: ignored; {_NAME_RULE}; rename it")
             elif is_folder:
                 # A link to a folder above would give every file again, under another name.
                 is_loop = entry.is_symlink() and Path(os.path.realpath(current)).is_relative_to(os.path.realpath(path))
@@ -183,7 +185,7 @@ def _read_command(name: str, file: Path, *, is_project: bool) -> CustomCommand:
     from qcode.config.lines import find_lines
     from qcode.config.load import parse_toml
 
-    text = read_toml_text(file, must_exist=True) or ""
+    text = read_config_text(file, must_exist=True) or ""
     table = parse_toml(text, file)
     lines: Mapping[tuple[str, ...], int] = find_lines(text)
 
@@ -241,7 +243,7 @@ def is_same_folder(left: Path, right: Path) -> bool:
         return False
 
 
-MODELS = ("same", "small")
+AGENT_MODELS = ("same", "small")
 """The values of `model` in a sub-agent."""
 AGENT_FIELDS: Mapping[str, str] = {
     "description": "required, one line: tells the model when to use the agent",
@@ -261,13 +263,13 @@ class CustomAgent:
 
     name: str
     description: str
-    """For the calling model."""
+    """Tells the calling model when to use the agent."""
     prompt: str
     only_reads: bool = False
     tools: tuple[str, ...] = ()
     """The only tools of the sub-agent; empty: all that a sub-agent may use."""
     model: str = "same"
-    """One of `MODELS`: the model of the conversation, or the `small_model` of the configuration."""
+    """One of `AGENT_MODELS`: the model of the conversation, or the `small_model` of the configuration."""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     """Overrides keys of `[output]` for the replies of the sub-agent."""
 
@@ -310,7 +312,7 @@ def _read_agent(name: str, file: Path) -> CustomAgent:
     from qcode.config.lines import find_lines
     from qcode.config.load import parse_toml
 
-    text = read_toml_text(file, must_exist=True) or ""
+    text = read_config_text(file, must_exist=True) or ""
     table = parse_toml(text, file)
     lines: Mapping[tuple[str, ...], int] = find_lines(text)
 
@@ -322,23 +324,24 @@ def _read_agent(name: str, file: Path) -> CustomAgent:
             raise fail((key,), f"unknown key {key}; {nearest_hint(key, AGENT_FIELDS)}")
     description = table.get("description")
     if not isinstance(description, str) or not description.strip() or not description.isprintable():
-        raise fail(("description",), "description must be one line of text: when the model should use it")
+        raise fail(("description",), "description must be one line of text that tells the model when to use the agent")
     prompt = table.get("prompt")
     if not isinstance(prompt, str) or not prompt.strip():
         raise fail(("prompt",), "prompt must be a string: the instructions of the sub-agent")
-    only_reads, tools, model = _tool_limits(table, fail)
+    only_reads, tools, model = _agent_options(table, fail)
     output = _output(table, fail)
     return CustomAgent(name, description.strip(), prompt, only_reads, tools, model, output)
 
 
-def _tool_limits(table: Mapping[str, object], fail: _Fail) -> tuple[bool, tuple[str, ...], str]:
-    """Return `only_reads`, `tools` and `model`."""
-    only_reads, tools, model = table.get("only_reads", False), table.get("tools", []), table.get("model", MODELS[0])
+def _agent_options(table: Mapping[str, object], fail: _Fail) -> tuple[bool, tuple[str, ...], str]:
+    """Return the checked values of `only_reads`, `tools` and `model`."""
+    only_reads, tools = table.get("only_reads", False), table.get("tools", [])
+    model = table.get("model", AGENT_MODELS[0])
     if not isinstance(only_reads, bool):
         raise fail(("only_reads",), "only_reads must be true or false")
     if not isinstance(tools, list) or not all(isinstance(tool, str) and tool for tool in tools):
         raise fail(("tools",), 'tools must be a list of tool names, such as ["read", "grep"]')
-    if not isinstance(model, str) or model not in MODELS:
+    if not isinstance(model, str) or model not in AGENT_MODELS:
         raise fail(("model",), "model must be same or small")
     return only_reads, tuple(tools), model
 
@@ -363,7 +366,7 @@ def read_mcp_file(
         if other is not None:
             raise ConfigError(f"contains {other[0]}; only [mcp_servers.NAME] is allowed here", file=file)
         return {name: replace(server, file=str(file)) for name, server in layer_servers(layer).items()}, ()
-    text = read_toml_text(file, must_exist=not is_project) if text is None else text
+    text = read_config_text(file, must_exist=not is_project) if text is None else text
     return _json_servers(file, text, is_project) if text is not None else ({}, ())
 
 
@@ -384,14 +387,14 @@ def _json_servers(file: Path, text: str, is_project: bool) -> tuple[dict[str, Mc
         try:
             servers[name] = _json_server(file, text, is_project, name, entry)
         except ConfigError as error:
-            problems.append(f"{error}; it is left out")
+            problems.append(f"{error}; the server is ignored")
     if len(entries) > _MAX_SERVERS:
         problems.append(f"{file}: has {len(entries):,} servers; only the first {_MAX_SERVERS} are used")
     return servers, tuple(problems)
 
 
 def _json_server(file: Path, text: str, is_project: bool, name: str, entry: object) -> McpServer:
-    """Return the server of one entry; raise `ConfigError`."""
+    """Return the server of one entry. Raise `ConfigError` if a value is invalid."""
     layer, line = Layer(), _line_of(text, name)
     origin = Origin("file", f"{file}:{line}" if line else str(file), is_project)
 
@@ -399,7 +402,7 @@ def _json_server(file: Path, text: str, is_project: bool, name: str, entry: obje
         return ConfigError(message, file=file, line=line)
 
     if not is_server_name(name):
-        raise fail(f"invalid server name {_quoted(name)}: {SERVER_NAME_RULE}")
+        raise fail(f"invalid server name {_shortened_name(name)}: {SERVER_NAME_RULE}")
     if not isinstance(entry, dict):
         raise fail(f"the server {name} must be an object, not {toml_type_name(entry)}")
     layer.tables["mcp_servers", name] = origin
@@ -424,7 +427,7 @@ def _server_values(
     # Other programs name the transport in `type`; here, `command` and `url` imply it, except for the older SSE.
     kind = entry.get("type")
     if kind is not None and kind not in (*_STDIO, *_HTTP, *_SSE):
-        raise fail(f"the server {name} has a type that is neither stdio nor http nor sse")
+        raise fail(f"the type of the server {name} must be stdio, http or sse")
     if (kind in _STDIO and "url" in entry) or (kind in (*_HTTP, *_SSE) and "command" in entry):
         raise fail(f"the type of the server {name} does not match its command or url")
     values = {key: value for key, value in entry.items() if value not in (None, [], {})}
@@ -453,5 +456,5 @@ def _validated(fail: Callable[[str], ConfigError], path: KeyPath, value: object)
         raise fail(str(error)) from None
 
 
-def _quoted(name: str) -> str:
-    return ascii(name) if len(name) <= 60 else "an entry"
+def _shortened_name(name: str) -> str:
+    return ascii(name if len(name) <= 60 else f"{name[:57]}...")

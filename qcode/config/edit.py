@@ -18,8 +18,8 @@ from typing import Any
 from qcode.config import state_file
 from qcode.config.kinds import toml_type_name
 from qcode.config.lines import KeyPositions, TomlPath, find_positions, parse_key
-from qcode.config.load import Scope, convert_value, parse_settings, parse_toml, read_toml_text
-from qcode.config.schema import Key, KeyPath, dotted, find_key, is_table, nearest_hint, quoted
+from qcode.config.load import Scope, convert_value, parse_settings, parse_toml, read_config_text
+from qcode.config.schema import Key, KeyPath, dotted, find_key, is_table, nearest_key_hint, toml_string
 from qcode.config.settings import Settings
 from qcode.protocol.errors import ConfigError, UsageError
 
@@ -131,7 +131,7 @@ def literal(value: object) -> str:
         return f"[{', '.join(map(literal, value))}]"
     if isinstance(value, dict):
         return f"{{ {', '.join(f'{dotted((key,))} = {literal(inner)}' for key, inner in value.items())} }}"
-    return str(value) if isinstance(value, int | float) else quoted(str(value))
+    return str(value) if isinstance(value, int | float) else toml_string(str(value))
 
 
 def _set(values: dict[str, Any], path: TomlPath, value: object) -> dict[str, Any]:
@@ -277,7 +277,7 @@ def change_checked(
         if not isinstance(value, dict):
             raise UsageError(f"{dotted(path)} is a table of keys: set {dotted(path)}.KEY, or give {{ KEY = VALUE }}")
     else:
-        raise UsageError(f"unknown key {dotted(path)}; {nearest_hint(path)}")
+        raise UsageError(f"unknown key {dotted(path)}; {nearest_key_hint(path)}")
 
     def changed(text: str) -> str:
         if value is None:
@@ -315,7 +315,7 @@ def _parse_typed_key(name: str) -> TomlPath:
 
 def _edit(file: Path, changed_text: Callable[[str], str], check: Callable[[str, str], None] | None = None) -> None:
     """Replace the text of a file. `check` gets the old and new text and raises `ConfigError` to reject the change."""
-    text = read_toml_text(file, must_exist=False) or ""
+    text = read_config_text(file, must_exist=False) or ""
     parse_toml(text, file)
     try:
         changed = changed_text(text)

@@ -18,11 +18,14 @@ TomlPath: TypeAlias = "tuple[str, ...]"
 
 _BLANK = " \t"
 _WHITESPACE = " \t\r\n"
-_ESCAPED = lazy_pattern(r'(?:[^"\\]|\\.)*', re.DOTALL)
+_STRING_CONTENT = lazy_pattern(r'(?:[^"\\]|\\.)*', re.DOTALL)
 
 
 def find_lines(text: str) -> dict[TomlPath, int]:
-    """Return the line (from 1) on which each key and table first appears. Keys inside lists are omitted."""
+    """Return the line (from 1) on which each key and table first appears.
+
+    Keys inside a `[...]` list are omitted, those below a `[[table]]` header are included.
+    """
     return dict(_scan(text).lines)
 
 
@@ -68,7 +71,10 @@ class KeyPositions:
 
 
 def find_positions(text: str) -> KeyPositions:
-    """Return the position of each key. Keys inside lists are omitted."""
+    """Return the position of each key. Keys inside a `[...]` list are omitted.
+
+    If several `[[table]]` headers have the same key, its position is that of the last one.
+    """
     scanner = _scan(text)
     return KeyPositions(scanner.key_positions, scanner.section_ends)
 
@@ -76,7 +82,7 @@ def find_positions(text: str) -> KeyPositions:
 class _Scanner:
     """One pass over a TOML text. Each method starts at `position` and moves it to the end of the text that it reads.
 
-    If `is_recorded`, the key is not inside a list, so its line and position are recorded.
+    If `is_recorded`, the line and the position of a key are recorded. Keys inside a `[...]` list are not.
     """
 
     def __init__(self, text: str) -> None:
@@ -88,7 +94,7 @@ class _Scanner:
         self.items: dict[TomlPath, list[int]] = {}
         """The line of each item, for each key whose value is a list."""
 
-    def document(self) -> None:
+    def read_document(self) -> None:
         """Read the whole text."""
         table: TomlPath = ()
         self._skip(_WHITESPACE)
@@ -97,40 +103,40 @@ class _Scanner:
                 is_list = self.text.startswith("[[", self.position)
                 self.position += 2 if is_list else 1
                 line = self.text.count("\n", 0, self.position) + 1
-                table = self._key(())
+                table = self._read_key(())
                 if is_list:
                     self.items.setdefault(table, []).append(line)
                 self.position += 2 if is_list else 1
             else:
-                self._pair(table, is_recorded=True)
+                self._read_pair(table, is_recorded=True)
             self.section_ends[table] = self.position
             self._skip(_WHITESPACE)
 
-    def _pair(self, table: TomlPath, *, is_recorded: bool) -> None:
+    def _read_pair(self, table: TomlPath, *, is_recorded: bool) -> None:
         """Read `key = value`."""
         self._skip(_BLANK)
         start = self.position
-        path = self._key(table, is_recorded=is_recorded)
+        path = self._read_key(table, is_recorded=is_recorded)
         self.position += 1
         self._skip(_BLANK)
         value_start = self.position
-        self._value(path, is_recorded=is_recorded)
+        self._read_value(path, is_recorded=is_recorded)
         if is_recorded:
             value_end = value_start + len(self.text[value_start : self.position].rstrip())
             self.key_positions[path] = KeyPosition(start, value_start, value_end)
 
-    def _key(self, table: TomlPath, *, is_recorded: bool = True) -> TomlPath:
+    def _read_key(self, table: TomlPath, *, is_recorded: bool = True) -> TomlPath:
         """Parse a dotted key up to its `=` or `]`, and record its line and those of the tables it creates."""
         self._skip(_BLANK)
         start = self.position
-        parts = self._parts()
+        parts = self._read_parts()
         if is_recorded:
             line = self.text.count("\n", 0, start) + 1
             for size in range(1, len(parts) + 1):
                 self.lines.setdefault((*table, *parts[:size]), line)
         return (*table, *parts)
 
-    def _parts(self) -> TomlPath:
+    def _read_parts(self) -> TomlPath:
         """Return the parts of the dotted key at the current position."""
         start, text = self.position, self.text
         line_end = text.find("\n", start)
@@ -142,27 +148,27 @@ class _Scanner:
         while (char := self._peek()) not in ("=", "]"):
             self.position += 1
             if char in ('"', "'"):
-                self._rest_of_string(char)
+                self._read_rest_of_string(char)
         return parse_key(text[start : self.position].strip())
 
-    def _value(self, path: TomlPath, *, is_recorded: bool) -> None:
+    def _read_value(self, path: TomlPath, *, is_recorded: bool) -> None:
         char = self._peek()
         if char in ('"', "'"):
-            self._string(char)
+            self._read_string(char)
         elif char == "[":
             lines = self.items.setdefault(path, []) if is_recorded else []
-            self._sequence("]", lambda: self._item(path, lines))
+            self._read_sequence("]", lambda: self._read_item(path, lines))
         elif char == "{":
-            self._sequence("}", lambda: self._pair(path, is_recorded=is_recorded))
+            self._read_sequence("}", lambda: self._read_pair(path, is_recorded=is_recorded))
         else:
             while self._peek() not in ("", ",", "]", "}", "#", "\n"):
                 self.position += 1
 
-    def _item(self, path: TomlPath, lines: list[int]) -> None:
+    def _read_item(self, path: TomlPath, lines: list[int]) -> None:
         lines.append(self.text.count("\n", 0, self.position) + 1)
-        self._value(path, is_recorded=False)
+        self._read_value(path, is_recorded=False)
 
-    def _sequence(self, end: str, item: Callable[[], None]) -> None:
+    def _read_sequence(self, end: str, item: Callable[[], None]) -> None:
         """Read a list or an inline table up to `end`; `item` reads one of its entries."""
         self.position += 1
         self._skip(_WHITESPACE)
@@ -174,11 +180,11 @@ class _Scanner:
                 self._skip(_WHITESPACE)
         self.position += 1
 
-    def _string(self, quote: str) -> None:
+    def _read_string(self, quote: str) -> None:
         """Read a string in one or three quotes."""
         if not self.text.startswith(quote * 3, self.position):
             self.position += 1
-            self._rest_of_string(quote)
+            self._read_rest_of_string(quote)
             return
         self.position += 3
         while not self.text.startswith(quote * 3, self.position):
@@ -188,11 +194,11 @@ class _Scanner:
         while self._peek() == quote:
             self.position += 1
 
-    def _rest_of_string(self, quote: str) -> None:
+    def _read_rest_of_string(self, quote: str) -> None:
         """Read a string on one line, after its opening quote."""
         position = self.text.index(quote, self.position)
         if quote == '"' and "\\" in self.text[self.position : position]:
-            escaped = _ESCAPED.match(self.text, self.position)
+            escaped = _STRING_CONTENT.match(self.text, self.position)
             assert escaped is not None
             position = escaped.end()
         self.position = position + 1
@@ -218,5 +224,5 @@ class _Scanner:
 def _scan(text: str) -> _Scanner:
     """Return a scanner that has read `text`. Cached, since callers ask for the lines and the items of the same file."""
     scanner = _Scanner(text)
-    scanner.document()
+    scanner.read_document()
     return scanner

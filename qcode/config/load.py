@@ -1,8 +1,9 @@
 """The loader of the settings: layers of files, environment and flags, merged into one value with each key's origin.
 
 A layer maps the path of a key to its value and origin, validated by the schema. Flags override the environment, which
-overrides the project's file, which overrides the user's; lists of rules are joined. One exception: an output cap in a
-file overrides that of the environment. The project's file is read only if the user trusts the folder.
+overrides the project's file, which overrides the user's; lists of rules are joined. Two exceptions: `--settings`
+(`extra`) overrides the environment, and an output cap in a file overrides that of the environment. The project's file
+is read only if the user trusts the folder.
 Variables: QCODE_MODEL, OPENAI_BASE_URL, ANTHROPIC_BASE_URL, GOOGLE_GEMINI_BASE_URL, QCODE_MAX_OUTPUT_TOKENS, and
 QWEN_CODE_MAX_OUTPUT_TOKENS for users of Qwen Code. Reads no API key and uses no network.
 """
@@ -23,7 +24,7 @@ from typing import Any, Literal, NoReturn, TypeAlias
 
 from qcode.config.kinds import SERVER_NAME_RULE, is_server_name, toml_type_name
 from qcode.config.paths import ConfigPaths, project_file
-from qcode.config.schema import Key, KeyPath, canonical, dotted, find_key, is_table, leaves, nearest_hint
+from qcode.config.schema import Key, KeyPath, canonical, dotted, find_key, is_table, leaves, nearest_key_hint
 from qcode.config.settings import (
     PROVIDER_TYPES,
     AfterEditSettings,
@@ -66,7 +67,7 @@ def load(
     `extra` is a file named on the command line, or settings as a mapping; it overrides the environment, and single
     flags override it. If `user_config` is false, only `_MODEL_ACCESS_KEYS` are read from the user's file; if
     `reads_project` is false, the project's file is not read. Raise `ConfigError` for an invalid file or value, with one
-    line that names the file, the line and the nearest key. `warnings` come before those of the settings.
+    line that names the file, the line and the nearest key. `Settings.warnings` begins with `warnings`.
     """
     output_cap, cap_warnings = output_cap_layer(env)
     warnings += cap_warnings
@@ -81,7 +82,7 @@ def load(
         if is_trusted:
             layers.append(file_layer(project, "project"))
         elif project.is_file():
-            warnings += (f"{project} is ignored: this folder is not trusted",)
+            warnings += (f"{project} is ignored: this folder is not trusted; qcode trust accept trusts it",)
     layers.append(environment_layer(env))
     if extra is not None:
         layers.append(file_layer(extra, "extra") if isinstance(extra, Path) else mapping_layer(extra))
@@ -201,8 +202,8 @@ def _provider(
     vertex_key = next((key for key in ("project", "location") if key in table_values), None)
     if vertex_key is not None and table_values["type"] not in ("gemini", "anthropic"):
         prefix = dotted(("providers", name))
-        kinds = 'its type must be "gemini" or "anthropic"'
-        raise ConfigError(f"{tables['providers', name]}: {prefix} has {vertex_key}, so {kinds}")
+        requirement = 'its type must be "gemini" or "anthropic"'
+        raise ConfigError(f"{tables['providers', name]}: {prefix} has {vertex_key}, so {requirement}")
     headers = _string_table(values, "providers", name, "headers")
     return ProviderSettings(**table_values, **headers, network=replace(base.network, **network))
 
@@ -260,14 +261,15 @@ def _string_table(values: Mapping[KeyPath, object], *prefix: str) -> dict[str, A
 
 
 Scope: TypeAlias = Literal["user", "project", "extra"]
+"""The file of the user, of a project, or one named on the command line."""
 
 _MAX_BYTES = 1 << 20
 _OPTIONS_SOURCE = "Options(settings=...)"
-"""The name of the source, instead of a file, in errors and origins of settings that a program passes."""
+"""Shown in errors and origins instead of a file name, for settings that a program passes."""
 _MODEL_ACCESS_KEYS = frozenset(
     {"model", "small_model", "fallback", "fallback_on", "providers", "models", "network", "output"}
 )
-"""The keys that are read even without the user's configuration: access to models, and their output limits."""
+"""The keys read from the user's file even if `user_config` is false: access to models, and their output limits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,7 +301,7 @@ def file_layer(file: Path, scope: Scope) -> Layer:
 
     Raise `ConfigError` with file and line for an unknown key, an invalid value, or a key that a project may not set.
     """
-    text = read_toml_text(file, must_exist=scope == "extra")
+    text = read_config_text(file, must_exist=scope == "extra")
     if text is None:
         return Layer()
     return _LayerReader(file, scope, parse_toml(text, file), text).layer()
@@ -337,13 +339,13 @@ def flag_layer(flags: Mapping[str, object]) -> Layer:
             continue
         path = tuple(name.split("."))
         if find_key(path) is None:
-            from qcode.config.lines import parse_key  # a quoted part
+            from qcode.config.lines import parse_key
 
-            path = parse_key(name)
+            path = parse_key(name)  # it may have a quoted part: models."openai/gpt-5.1".images
         path = canonical(path)
         key = find_key(path)
         if key is None:
-            raise ConfigError(f"no key {name}; {nearest_hint(path)}")
+            raise ConfigError(f"unknown key {name}; {nearest_key_hint(path)}")
         origin = Origin("flag", key.meta.flag or f"--{path[-1].replace('_', '-')}")
         converted = convert_value(key, path, value, origin.where)
         items = (origin,) * len(converted) if key.meta.is_joined and isinstance(converted, tuple) else ()
@@ -375,7 +377,7 @@ def convert_value(key: Key, path: KeyPath, value: object, subject: str = "") -> 
 
 
 def _accepts_type(key: Key, type_name: str) -> bool:
-    """Return whether some values of this type are valid, according to the kind's `expected` words."""
+    """Return whether some values of the type `type_name` are valid, according to the text `expected` of the kind."""
     if type_name == "a string" and key.kind.schema.get("type") == "string":  # a URL is a string too
         return True
     return re.search(rf"\b{type_name.removeprefix('a ')}\b", key.kind.expected) is not None
@@ -409,7 +411,7 @@ class _LayerReader:
             if key is not None:
                 yield path, self._accept_value(key, path, value)
             elif not is_table(path):
-                self._fail(path, f"unknown key {dotted(path)}; {nearest_hint(path)}")
+                self._fail(path, f"unknown key {dotted(path)}; {nearest_key_hint(path)}")
             elif isinstance(value, Mapping):
                 yield from self._walk(value, path, layer)
                 if len(path) == 2:
@@ -444,7 +446,8 @@ class _LayerReader:
             self._fail(path, f"a project may not set {dotted(path)}; set it in your own configuration")
         if family == "providers" and (not name.strip() or "/" in name):
             self._fail(path, f"{dotted(path)}: the name of a provider must not be empty or contain a slash")
-        if family == "models" and not all(part.strip() for part in (*name.partition("/")[::2],)):
+        provider, _, model = name.partition("/")
+        if family == "models" and not (provider.strip() and model.strip()):
             self._fail(path, f'{dotted(path)}: name a model with its provider: [models."PROVIDER/MODEL"]')
         if family == "mcp_servers" and not is_server_name(name):
             self._fail(path, f"{dotted(path)}: {SERVER_NAME_RULE}")
@@ -490,8 +493,11 @@ class _LayerReader:
         raise ConfigError(message, file=self._file, line=self._line(path))
 
 
-def read_toml_text(file: Path, *, must_exist: bool) -> str | None:
-    """Return the text of a regular file, without a byte order mark; None if there is no file."""
+def read_config_text(file: Path, *, must_exist: bool) -> str | None:
+    """Return the text of a regular file (TOML or JSON), without a byte order mark; None if there is no file.
+
+    With `must_exist`, a missing file is an error. Raise `ConfigError`.
+    """
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:

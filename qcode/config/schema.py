@@ -1,6 +1,7 @@
-"""The keys of the configuration as paths, derived from the fields of `settings`; lookup and suggestions.
+"""The schema of the configuration: each key with its path, kind and default, derived from the classes of `settings`.
 
-In a path, `*` stands for a name chosen by the user. A name is dotted, as in TOML.
+In a path, `*` stands for a name that the user chooses, as in `("providers", "*", "type")`. Messages and the
+documentation show a path as a dotted TOML key.
 """
 
 from __future__ import annotations
@@ -35,9 +36,10 @@ from qcode.values import dataclass
 
 KeyPath: TypeAlias = "tuple[str, ...]"
 
-_BARE = lazy_pattern(r"[A-Za-z0-9_-]+")
+_BARE_KEY = lazy_pattern(r"[A-Za-z0-9_-]+")
 _SAME_TABLE_BONUS, _OTHER_TABLE_WEIGHT = 0.3, 0.95
-"""How the likeness of a suggested key, from 0 to 1, is changed by its table; see `nearest_hint`."""
+"""A suggestion has a likeness from 0 to 1. The bonus is added for a key in the table of the unknown key. For a key in
+another table, the likeness of the last part alone is multiplied by the weight. See `nearest_key_hint`."""
 _PLACEHOLDERS = {
     "providers": "NAME",
     "models": '"PROVIDER/MODEL"',
@@ -47,7 +49,7 @@ _PLACEHOLDERS = {
     "keys": "COMMAND",
     "servers": "LANGUAGE",
 }
-
+"""The word shown instead of `*`, by the name of the table."""
 
 _PRICES = {
     "input": "the price of a million input tokens in USD; requires price.output",
@@ -77,21 +79,21 @@ class Key:
 
     @property
     def choices(self) -> tuple[str, ...]:
-        """The only strings that a file may set, empty if others are allowed. The mode `bypass` needs a flag."""
+        """The strings that a file may set, empty if it may set any. Without the mode `bypass`: only a flag sets it."""
         return tuple(
             choice for choice in self.kind.choices if (self.path, choice) != (("permissions", "mode"), "bypass")
         )
 
 
 def _keys_of(owner: type[Any], prefix: KeyPath) -> Iterator[Key]:
-    """Yield a key for each key field of a dataclass; a mapping is a table with user-chosen names."""
+    """Yield a key for each field declared with `settings.key`; a mapping is a table with user-chosen names."""
     for field in fields(owner):
         meta = field.metadata.get("key")
         if meta is None:
             continue
-        is_table = str(field.type).startswith("Mapping")
-        path = (*prefix, field.name, "*") if is_table else (*prefix, field.name)
-        yield Key(path, meta, None if is_table else field.default)
+        is_mapping = str(field.type).startswith("Mapping")
+        path = (*prefix, field.name, "*") if is_mapping else (*prefix, field.name)
+        yield Key(path, meta, None if is_mapping else field.default)
 
 
 def _all_keys() -> Iterator[Key]:
@@ -128,12 +130,14 @@ def _inherited(key: Key, prefix: KeyPath, meaning: str, *, is_project_allowed: b
 KEYS: tuple[Key, ...] = tuple(_all_keys())
 
 
-_BY_TABLE: dict[tuple[str, int], list[Key]] = {}
+_KEYS_BY_SIZE: dict[tuple[str, int], list[Key]] = {}
+"""The keys by the first part and the length of their path."""
 for _key in KEYS:
-    _BY_TABLE.setdefault((_key.path[0], len(_key.path)), []).append(_key)
+    _KEYS_BY_SIZE.setdefault((_key.path[0], len(_key.path)), []).append(_key)
 
 
 _TABLES: dict[tuple[str, int], dict[KeyPath, None]] = {}
+"""The tables by the first part and the length of their path, each once."""
 for _key in KEYS:
     for _size in range(1, len(_key.path)):
         _TABLES.setdefault((_key.path[0], _size), {})[_key.path[:_size]] = None
@@ -142,7 +146,7 @@ for _key in KEYS:
 @lru_cache(maxsize=256)
 def find_key(path: KeyPath) -> Key | None:
     """Return the key at `path`, or None."""
-    candidates = _BY_TABLE.get((path[0], len(path)), ()) if path else ()
+    candidates = _KEYS_BY_SIZE.get((path[0], len(path)), ()) if path else ()
     ends = ("*", path[-1]) if path else ()  # most keys of a table differ in the last part
     return next((key for key in candidates if key.path[-1] in ends and _matches(key.path, path)), None)
 
@@ -150,6 +154,7 @@ def find_key(path: KeyPath) -> Key | None:
 @lru_cache(maxsize=256)
 def is_table(path: KeyPath) -> bool:
     """Return whether `path` is a table with keys."""
+    # Not in `_TABLES`: `canonical` maps the keys of `providers.NAME.network` to `providers.NAME`.
     if len(path) == 3 and path[0] == "providers" and path[2] == "network":
         return True
     return any(_matches(table, path) for table in _TABLES.get((path[0], len(path)), ()))
@@ -162,8 +167,8 @@ def canonical(path: KeyPath) -> KeyPath:
     return path
 
 
-def nearest_hint(path: KeyPath) -> str:
-    """Return `the nearest is X` about an unknown path: the key or table most like it, preferably in the same table."""
+def nearest_key_hint(path: KeyPath) -> str:
+    """Return `the nearest is X` with the key or table most similar to `path`. The same table is preferred."""
     from qcode.text.match import likeness
 
     def rank(candidate: KeyPath) -> tuple[float, int]:
@@ -177,7 +182,7 @@ def nearest_hint(path: KeyPath) -> str:
 
 
 def _candidates(path: KeyPath) -> Iterator[KeyPath]:
-    """Yield every key and table, with `*` replaced by the names in `path`."""
+    """Yield the keys and tables that `path` may have meant, with `*` replaced by the names in `path`."""
     for key in KEYS:
         filled = _fill_wildcards(key.path, path)
         for size in range(1, len(filled) + 1):
@@ -186,13 +191,13 @@ def _candidates(path: KeyPath) -> Iterator[KeyPath]:
 
 
 def dotted(path: KeyPath) -> str:
-    """Format a path as TOML: bare parts unchanged, others quoted."""
-    return ".".join(part if _BARE.fullmatch(part) else quoted(part) for part in path)
+    """Format a path as TOML: bare keys unchanged, other parts quoted."""
+    return ".".join(part if _BARE_KEY.fullmatch(part) else toml_string(part) for part in path)
 
 
-def quoted(part: str) -> str:
-    """Return a text as a TOML string."""
-    escaped = part.replace("\\", "\\\\").replace('"', '\\"')
+def toml_string(text: str) -> str:
+    """Return `text` as a basic TOML string, in double quotes."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return '"' + re.sub(r"[\x00-\x1f\x7f]", lambda control: f"\\u{ord(control[0]):04x}", escaped) + '"'
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 from qcode.config.kinds import commands
 from qcode.config.lines import parse_key
 from qcode.config.paths import project_file
-from qcode.config.schema import KEYS, Key, find_key, quoted
+from qcode.config.schema import KEYS, Key, find_key, toml_string
 from qcode.config.settings import Origin, Settings
 from qcode.text.clean import one_line, visible
 from qcode.values import dataclass
@@ -81,7 +81,7 @@ def value_text(key: Key, value: object) -> str:
 def _quoted_text(value: str) -> str:
     if value.startswith(("http://", "https://")):
         value = _without_credentials(value)
-    return quoted(_SECRET.sub(HIDDEN, value))
+    return toml_string(_SECRET.sub(HIDDEN, value))
 
 
 def _without_credentials(address: str) -> str:

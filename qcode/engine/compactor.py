@@ -46,7 +46,7 @@ from qcode.protocol.reply import (
     UsageReported,
 )
 from qcode.protocol.tools import SKILL_TOOL, ToolSpec
-from qcode.text.clean import clipped
+from qcode.text.clean import omit_middle
 from qcode.text.json import JsonObject, parse_object
 from qcode.values import dataclass
 
@@ -348,7 +348,7 @@ def _shorten_block(block: Block, limit: int, *, is_old: bool) -> Block:
         return replace(block, content=note, images=()) if len(note) < len(block.content) or images else block
     if len(block.content) <= limit:
         return block
-    return replace(block, content=clipped(block.content, limit))
+    return replace(block, content=omit_middle(block.content, limit))
 
 
 def _is_skill(block: Block, kept_skills: set[str]) -> bool:
@@ -364,7 +364,7 @@ def skills_to_keep(split: SplitTranscript) -> list[str]:
     by_name: dict[str, str] = {}
     for name, text in (skill for message in split.old for skill in _skills_in(message)):
         by_name.pop(name, None)
-        by_name[name] = clipped(text, _MAX_SKILL_CHARS)
+        by_name[name] = omit_middle(text, _MAX_SKILL_CHARS)
     for message in split.messages[split.tail_start :]:
         for name, _ in _skills_in(message):
             by_name.pop(name, None)
@@ -432,7 +432,7 @@ def user_prompts(messages: Iterable[Message]) -> str:
             if block.text.startswith(f"<{_SUMMARY_TAG}>"):
                 texts += _tagged_texts(block.text, _PROMPTS_TAG)
             else:
-                texts.append(f"- {clipped(block.text, _MAX_PROMPT_CHARS)}")
+                texts.append(f"- {omit_middle(block.text, _MAX_PROMPT_CHARS)}")
     paragraphs: list[str] = []
     remaining_chars = _MAX_PROMPTS_CHARS
     for text in reversed(texts):
@@ -440,7 +440,7 @@ def user_prompts(messages: Iterable[Message]) -> str:
         if remaining_chars < 0 and paragraphs:
             paragraphs.append("- (earlier messages omitted)")
             break
-        paragraphs.append(clipped(text, _MAX_PROMPTS_CHARS))
+        paragraphs.append(omit_middle(text, _MAX_PROMPTS_CHARS))
     return "\n".join(reversed(paragraphs))
 
 
@@ -475,7 +475,7 @@ def open_todos(messages: Sequence[Message]) -> str:
     for message in reversed(messages):
         for call in reversed(message.calls):
             if "todo" in call.name.lower() and parse_object(call.arguments) is not None:
-                return clipped(call.arguments, _MAX_TODO_CHARS)
+                return omit_middle(call.arguments, _MAX_TODO_CHARS)
         if is_summary(message):
             return "\n".join(_tagged_texts(message.text, _TODOS_TAG))
     return ""
@@ -498,7 +498,7 @@ def _fit_texts(block_texts: Iterable[str], max_tokens: int) -> list[str]:
         cost = estimate_text(block_text) + 1
         if cost > remaining:
             # Clipped to as many characters as tokens are left, which surely fits.
-            fitting += [clipped(block_text, remaining)] if remaining > 40 else []
+            fitting += [omit_middle(block_text, remaining)] if remaining > 40 else []
             break
         remaining -= cost
         fitting.append(block_text)
@@ -512,10 +512,10 @@ def _render_blocks(message: Message) -> Iterator[str]:
             case Text():
                 yield f"{who}: {block.text}"
             case ToolCall():
-                yield f"[calls {block.name} {clipped(block.arguments, _MAX_CALL_CHARS)}]"
+                yield f"[calls {block.name} {omit_middle(block.arguments, _MAX_CALL_CHARS)}]"
             case ToolResult():
                 kind = "failed" if block.is_error else "gave"
-                yield f"[{block.name} {kind}: {clipped(block.content, _MAX_RESULT_CHARS)}]"
+                yield f"[{block.name} {kind}: {omit_middle(block.content, _MAX_RESULT_CHARS)}]"
             case Image():
                 yield f"[{who} shows an image]"
             case Reasoning():

@@ -1,10 +1,9 @@
-"""Shared parts of the decoders: block numbers, stop reasons, hosted searches, marks of calls written as text. Pure.
+"""Shared parts of the decoders: block numbers, stop reasons, hosted searches, marks of calls written as text. No I/O.
 
 `BlockWriter` numbers the blocks of one reply, and joins surrogate pairs that a server split into two deltas.
 `normalize_stop` maps the stop reason of a host to a `StopReason`, with the table of the codec. A part of a hosted
-search is represented as reasoning: its text is for the user, and its opaque data contains the part as the host sent it,
-so that it is sent back unchanged, to that host only. `MarkSearch` finds the position at which a call written as text
-may begin; `streaming.TextCallWatch` and `text_calls.tail` use it.
+search becomes a reasoning block. Its text is for the user; its opaque data is the part as the host sent it, and is sent
+back only to that host. `MarkSearch` finds the position at which a call written as text may begin.
 """
 
 from __future__ import annotations
@@ -42,14 +41,14 @@ class BlockKind(Enum):
 
 
 class BlockWriter:
-    """A writer of the blocks of one reply, numbered from 0. Its methods return the events of what they did.
+    """A writer of the blocks of one reply, numbered from 0. Its methods return the events to emit.
 
-    `append` writes text and reasoning to the current block. Protocols that number their blocks use `begin`, `write` and
-    `end`, which have the number of a block.
+    `append` writes text and reasoning to the current block. Decoders of protocols that number their blocks use `begin`,
+    `write` and `end`, which take the number of a block.
     """
 
     def __init__(self) -> None:
-        self._next = 0
+        self._next_block = 0
         self._open: dict[int, BlockKind] = {}
         self._held_surrogates: dict[int, str] = {}
         self._opaque: dict[int, Opaque] = {}
@@ -58,7 +57,7 @@ class BlockWriter:
     @property
     def count(self) -> int:
         """The number of blocks started."""
-        return self._next
+        return self._next_block
 
     def append(self, kind: BlockKind, text: str, *, is_signed: bool = False) -> list[ReplyEvent]:
         """Append to the current block if it has this `kind`, otherwise end it and start a block.
@@ -87,7 +86,7 @@ class BlockWriter:
 
     def begin(self, kind: BlockKind) -> int:
         """Start a block and return its number. Its first delta is the first event about it."""
-        block, self._next = self._next, self._next + 1
+        block, self._next_block = self._next_block, self._next_block + 1
         self._open[block] = kind
         return block
 
@@ -102,7 +101,7 @@ class BlockWriter:
         kind = self._open.get(block)
         if kind is None:
             return []
-        text = self._whole(block, text)
+        text = self._join_surrogates(block, text)
         return [_delta(kind, block, text)] if text else []
 
     def announce(self, block: int) -> list[ReplyEvent]:
@@ -126,8 +125,8 @@ class BlockWriter:
         self._current_block = None
         return [event for block in sorted(self._open) for event in self.end(block)]
 
-    def _whole(self, block: int, text: str) -> str:
-        """Return `text` after the held half of a surrogate pair; the first half of a pair at its end is held."""
+    def _join_surrogates(self, block: int, text: str) -> str:
+        """Return `text` with split surrogate pairs joined. A first half at its end is held until the next text."""
         if text.isascii() and not self._held_surrogates:
             return text
         text = self._held_surrogates.pop(block, "") + text
@@ -150,8 +149,8 @@ class PrefilledSpace:
     def __init__(self, space: str) -> None:
         self._space = space
 
-    def cut(self, text: str) -> str:
-        """Return the next part of the reply's text without repeated white space."""
+    def drop_repeated(self, text: str) -> str:
+        """Return the next part of the reply's text, without the white space that repeats the end of the prefill."""
         while self._space and text:
             if text[0] != self._space[0]:
                 self._space = ""
@@ -171,16 +170,17 @@ def _delta(kind: BlockKind, block: int, text: str) -> ReplyEvent:
 
 
 def normalize_stop(table: Mapping[str, StopReason], raw: str, *, has_calls: bool) -> StopReason:
-    """Return the stop reason for `raw`, first unchanged, then in lower case; `UNKNOWN` if it is not in the table.
+    """Return the stop reason in `table` for `raw`, or for `raw` in lower case; `UNKNOWN` if it has neither.
 
-    For a reply with calls, `END_TURN` becomes `TOOL_USE`: Gemini and several compatible servers do not distinguish.
+    For a reply with calls, `END_TURN` becomes `TOOL_USE`: Gemini and several compatible servers send the same reason
+    for both.
     """
     stop = table.get(raw) or table.get(raw.lower(), StopReason.UNKNOWN)
     return StopReason.TOOL_USE if has_calls and stop is StopReason.END_TURN else stop
 
 
 class EndState:
-    """The end state of a stream, for decoders whose protocol has a stop reason and an end mark."""
+    """The base class of decoders whose protocol has a stop reason, which they store in `_raw_stop`, and an end mark."""
 
     def __init__(self) -> None:
         self._raw_stop: str | None = None
@@ -242,16 +242,16 @@ class Searches:
 
 
 def search_opaque(source: str, search_item: JsonObject) -> Opaque:
-    """Return opaque data of the protocol `source` that contains a part of a search."""
+    """Return `search_item`, a part of a hosted search, as opaque data of the protocol `source`."""
     return Opaque(source, json.dumps({_SEARCH_KEY: search_item}, ensure_ascii=False))
 
 
 def search_item_in(opaque_fields: JsonObject) -> JsonObject:
-    """Return the part of a search in opaque data of the same protocol, empty if there is none."""
+    """Return the part of a hosted search in opaque data of the same protocol, empty if there is none."""
     return object_in(opaque_fields.get(_SEARCH_KEY))
 
 
-def own_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
+def local_tools(request: ModelRequest) -> tuple[ToolSpec, ...]:
     """Return the tools that qcode runs itself."""
     return tuple(tool for tool in request.tools if not tool.is_hosted)
 
@@ -288,24 +288,28 @@ _MARK = lazy_pattern(
     r"|<minimax:tool_call>|<\|tool_call|<\|channel\|>(?:commentary|analysis) to=|<\|start\|>assistant to="
     r"|`{3,16}[ \t]{0,8}(?i:json|tool_calls?)[ \t]{0,8}\r?\n"
 )
+"""The marks at which a call written as text may begin."""
 _MARKS = (
     "<tool_call>", "<function=", "<|python_tag|>", "[TOOL_CALLS]", "TOOL_CALLS", "<｜tool▁call", "<｜DSML｜",
     "<minimax:tool_call>", "<|tool_call", "<|channel|>commentary to=", "<|channel|>analysis to=",
     "<|start|>assistant to=",
 )  # fmt: skip
-_FENCE_BEGUN = lazy_pattern(
+"""The marks of `_MARK` except for fences; the end of a chunk may be the start of one."""
+_PARTIAL_FENCE = lazy_pattern(
     r"`{1,16}+[ \t]{0,8}(?:j|js|jso|json|t|to|too|tool|tool_\w{0,5})?[ \t]{0,8}\r?\Z", re.IGNORECASE
 )
-_FIRST = lazy_pattern(r"[<\[T`]")
+_MARK_START = lazy_pattern(r"[<\[T`]")
 """The characters with which a mark may start."""
-_MAX_MARK = 48
+_MAX_MARK_CHARS = 48
+"""No mark is longer."""
 
 
 class MarkSearch:
     """A search in the text of a reply, in chunks of any size, for the position at which a call as text may begin.
 
-    `before` is the text before that position. Text that may be the start of a mark is held back. With `finds_objects`,
-    the reply may start with a bare JSON object; with `finds_lines` as well, any of its lines may.
+    The argument `before` is the text of the reply so far. Text that may be the start of a mark is held back. With
+    `finds_objects`, a call may also be a bare JSON object at the start of the reply; with `finds_lines` as well, at the
+    start of any line.
     """
 
     def __init__(self, before: str, *, finds_objects: bool, finds_lines: bool) -> None:
@@ -317,12 +321,12 @@ class MarkSearch:
 
     @property
     def before(self) -> str:
-        """All text before the current position."""
+        """All text of the reply before the current position."""
         self._passed_texts[:] = ["".join(self._passed_texts)]
         return self._passed_texts[0]
 
     def feed(self, text: str) -> tuple[str, str]:
-        """Return the text before the next mark, and the text from the mark on, empty if there is none."""
+        """Return the text that is certainly not in a call, and the text from the next mark on, empty without one."""
         window, self._held_text = self._held_text + text, ""
         mark = _MARK.search(window)
         position = len(window) if mark is None else mark.start()
@@ -361,6 +365,7 @@ class MarkSearch:
             line = window[position:line_end]
             start = position + len(line) - len(line.lstrip(" \t\r\n"))
             if is_line_start and start < end and window[start : start + 1] in ("{", "["):
+                # A `[` may be the start of a split "[TOOL_CALLS]" mark, for which `feed` holds text back.
                 is_partial = "[TOOL_CALLS]".startswith(window[start:])
                 return end if is_partial else start
             if line.strip() and not self._finds_lines:
@@ -371,10 +376,10 @@ class MarkSearch:
 
 def _count_undecided(text: str) -> int:
     """Return the number of characters at the end of `text` that may be the start of a mark."""
-    end = text[-_MAX_MARK:]
-    if _FIRST.search(end) is None:
+    end = text[-_MAX_MARK_CHARS:]
+    if _MARK_START.search(end) is None:
         return 0
-    starts = (match.start() for match in _FIRST.finditer(end))
+    starts = (match.start() for match in _MARK_START.finditer(end))
     tag_length = next((len(end) - start for start in starts if any(mark.startswith(end[start:]) for mark in _MARKS)), 0)
-    fence = _FENCE_BEGUN.search(end) if "`" in end else None
+    fence = _PARTIAL_FENCE.search(end) if "`" in end else None
     return max(tag_length, len(fence.group()) if fence is not None else 0)

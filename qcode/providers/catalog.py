@@ -22,10 +22,10 @@ from qcode.values import dataclass
 
 DATA = Path(__file__).with_name("data") / "models.json"
 
-BUILT_IN = ("anthropic", "openai", "gemini", "bedrock")
+BUILT_IN_PROVIDERS = ("anthropic", "openai", "gemini", "bedrock")
 """The providers that need no configuration, in the order in which credentials are searched for."""
 
-_DEFAULTS: Mapping[str, str] = {
+_DEFAULT_MODELS: Mapping[str, str] = {
     "anthropic": "claude-sonnet-5-5",
     "openai": "gpt-6.1-sol",
     "gemini": "gemini-3.8-flash",
@@ -34,8 +34,8 @@ _DEFAULTS: Mapping[str, str] = {
 }
 
 # Models served only by their vendor (or a relay to it): a `vendor/model` name is the same model everywhere.
-# By vendor: its provider in the table, and the starts of the names of its models.
-_CLOSED: Mapping[str, tuple[str, tuple[str, ...]]] = {
+# By vendor: its provider in the table, and the prefixes of the names of its models.
+_VENDOR_MODELS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "anthropic": ("anthropic", ("claude-",)),
     "openai": ("openai", ("gpt-3", "gpt-4", "gpt-5", "gpt-6", "o1", "o3", "o4")),
     "google": ("gemini", ("gemini-",)),
@@ -48,7 +48,7 @@ _FREE = Price(Decimal(0), Decimal(0), Decimal(0), Decimal(0))
 
 @dataclass(frozen=True, slots=True)
 class CatalogTable:
-    """The catalog."""
+    """The parsed table of models."""
 
     source: str
     """The public table that the catalog was built from, with its version."""
@@ -57,7 +57,7 @@ class CatalogTable:
     facts: Mapping[str, Mapping[str, ModelFacts]]
     """The facts about a model, by provider and exact name."""
     plain: Mapping[str, Mapping[str, tuple[str, ...]]]
-    """The exact names with the same plain name, by provider and plain name."""
+    """The exact names, by provider and plain name: the name without date and similar affixes, see `plain_name`."""
     responses_only: frozenset[str]
     """The models of OpenAI that only the Responses API serves."""
 
@@ -79,18 +79,20 @@ def lookup(provider: str, model: str) -> ModelFacts | None:
 def default_model(provider: str) -> str:
     """Return the default model of a provider. Raise `LookupError` if it has none."""
     try:
-        return _DEFAULTS[canonical_provider(provider)]
+        return _DEFAULT_MODELS[canonical_provider(provider)]
     except KeyError:
         raise LookupError(f"no default model is known for {provider}") from None
 
 
-def resolve(name: str, providers: Collection[str] = BUILT_IN) -> str | tuple[str, ...]:
+def resolve(name: str, providers: Collection[str] = BUILT_IN_PROVIDERS) -> str | tuple[str, ...]:
     """Return `provider/model` if exactly one of `providers` has the model `name`, otherwise the candidates.
 
-    Candidates are `provider/model` names too: the same model of several providers, or the nearest spellings, possibly
-    none. Models served only by the Responses API resolve to `openai-responses` if that is among the providers.
+    The candidates are also `provider/model` names: of each provider that has the model, or the most similar names if
+    none has it. They may be empty. A model that only the Responses API serves resolves to `openai-responses` if that is
+    among the providers.
     """
-    # Providers with the same rows of the table are one host; its models are offered with the first of these providers.
+    # Providers with the same rows in the table, such as "openai" and "openai-responses", are one host. The names of its
+    # models begin with the first of these providers.
     provider_of: dict[str, str] = {}
     for provider in providers:
         provider_of.setdefault(canonical_provider(provider), provider)
@@ -157,7 +159,7 @@ def _shared_facts(rows: Mapping[str, ModelFacts], plain: str, names: tuple[str, 
 def _find_relayed(provider: str, model: str) -> ModelFacts | None:
     vendor, _, name_and_variant = model.strip().lower().partition("/")
     name, _, variant = name_and_variant.partition(":")
-    vendor_provider, families = _CLOSED.get(vendor, ("", ()))
+    vendor_provider, families = _VENDOR_MODELS.get(vendor, ("", ()))
     facts = _find(vendor_provider, name) if name.startswith(families) else None
     if facts is None:
         return None
@@ -239,14 +241,14 @@ class Correction:
     """Facts that override the table; None keeps the value of the table."""
 
     reason: str
-    """The source of the facts."""
-    output: int | None = None
+    """Why the table is wrong or incomplete."""
+    max_output_tokens: int | None = None
     replacement: ModelFacts | None = None
 
     def apply(self, facts: ModelFacts | None) -> ModelFacts:
         """Return the corrected facts of a model, which may be missing from the table."""
         base = self.replacement or facts or ModelFacts()
-        return replace(base, max_output_tokens=self.output or base.max_output_tokens)
+        return replace(base, max_output_tokens=self.max_output_tokens or base.max_output_tokens)
 
 
 def _claude_4(output: int, prices: tuple[str, str, str, str]) -> ModelFacts:
@@ -261,7 +263,7 @@ _GEMINI_2_5 = "the API counts the cap exclusively: it refuses 65,536 and accepts
 _O1_FIRST = "the first o1 models had smaller limits than o1 itself (OpenAI's model pages)"
 
 CORRECTIONS: Mapping[tuple[str, str], Correction] = {
-    ("openai", "gpt-4o"): Correction("the API refuses more than 16,384", output=16_384),
+    ("openai", "gpt-4o"): Correction("the API refuses more than 16,384", max_output_tokens=16_384),
     ("openai", "o1-preview"): Correction(_O1_FIRST, replacement=ModelFacts(128_000, 32_768, can_think=True)),
     ("openai", "o1-mini"): Correction(_O1_FIRST, replacement=ModelFacts(128_000, 65_536, can_think=True)),
     ("anthropic", "claude-opus-4-1"): Correction(_RETIRED_ROW, replacement=_OPUS_4),
@@ -269,15 +271,15 @@ CORRECTIONS: Mapping[tuple[str, str], Correction] = {
     ("anthropic", "claude-opus-4-0"): Correction("Anthropic's alias of claude-opus-4", replacement=_OPUS_4),
     ("anthropic", "claude-sonnet-4"): Correction(_RETIRED_ROW, replacement=_SONNET_4),
     ("anthropic", "claude-sonnet-4-0"): Correction("Anthropic's alias of claude-sonnet-4", replacement=_SONNET_4),
-    ("gemini", "gemini-2.5-pro"): Correction(_GEMINI_2_5, output=65_535),
-    ("gemini", "gemini-2.5-flash"): Correction(_GEMINI_2_5, output=65_535),
-    ("gemini", "gemini-2.5-flash-lite"): Correction(_GEMINI_2_5, output=65_535),
-    ("deepseek", "deepseek-chat"): Correction("the API's range is 1 to 8,192", output=8_192),
+    ("gemini", "gemini-2.5-pro"): Correction(_GEMINI_2_5, max_output_tokens=65_535),
+    ("gemini", "gemini-2.5-flash"): Correction(_GEMINI_2_5, max_output_tokens=65_535),
+    ("gemini", "gemini-2.5-flash-lite"): Correction(_GEMINI_2_5, max_output_tokens=65_535),
+    ("deepseek", "deepseek-chat"): Correction("the API's range is 1 to 8,192", max_output_tokens=8_192),
 }
 
 
-# The name in the table for other names of a provider.
-_TABLE_NAMES = {
+# The other names of a provider, with its name in the table.
+_PROVIDER_ALIASES = {
     "openai-responses": "openai",
     "google": "gemini",
     "vertex": "gemini",
@@ -301,9 +303,9 @@ _BEDROCK_ARN = lazy_pattern(r"^arn:aws[a-z-]*:bedrock:[^/]*:(?:foundation-model|
 
 
 def canonical_provider(name: str) -> str:
-    """Return the name of a provider in the table; an unknown name is returned unchanged."""
+    """Return the name of a provider in the table; an unknown name is only stripped and put in lower case."""
     lowered = name.strip().lower()
-    return _TABLE_NAMES.get(lowered, lowered)
+    return _PROVIDER_ALIASES.get(lowered, lowered)
 
 
 def exact_name(provider: str, model: str) -> str:
@@ -317,7 +319,10 @@ def exact_name(provider: str, model: str) -> str:
 
 
 def plain_name(provider: str, model: str) -> str:
-    """Return the name without date, `-latest`, `-preview` and Bedrock version; a Bedrock region is kept."""
+    """Return the name without date, `-latest`, `-preview` and Bedrock version; a Bedrock region is kept.
+
+    Dots in the version of a Claude model become hyphens. The names of `_SNAPSHOTS_DIFFER` are unchanged.
+    """
     name = exact_name(provider, model)
     if provider in _SNAPSHOTS_DIFFER:
         return name

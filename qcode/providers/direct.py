@@ -58,7 +58,7 @@ _PLAIN_URL = lazy_pattern(
 
 
 @dataclass(frozen=True, slots=True)
-class Post:
+class PostRequest:
     """A POST request with a JSON body."""
 
     url: str
@@ -136,7 +136,7 @@ class DirectClient:
                 self._tls.set_alpn_protocols(["http/1.1"])
 
     @asynccontextmanager
-    async def open(self, post: Post) -> AsyncIterator[DirectResponse]:
+    async def open(self, post: PostRequest) -> AsyncIterator[DirectResponse]:
         """Send `post`. On exit, the connection is kept for the next request or closed at once.
 
         Raise `ConnectFailed`, `ConnectionBroken`, `BadHeader`, or `ErrorResponse` for a status other than 2xx.
@@ -216,7 +216,7 @@ _USUAL_SPELLINGS = {
 }  # fmt: skip
 
 
-def _request_bytes(post: Post) -> bytes:
+def _request_bytes(post: PostRequest) -> bytes:
     """Return the bytes of a request. Given headers replace the default ones; an empty value removes a header."""
     parts = urlsplit(post.url)
     headers = {
@@ -294,7 +294,7 @@ class DirectProvider(SdkProvider[ClientT]):
         self._direct = DirectClient(connection) if is_plain(connection, self.sdk_variables) else None
 
     @abstractmethod
-    def _post(self, request: ModelRequest) -> Post:
+    def _build_post(self, request: ModelRequest) -> PostRequest:
         """Return the request as the SDK would send it."""
         ...
 
@@ -313,7 +313,9 @@ class DirectProvider(SdkProvider[ClientT]):
 
     @asynccontextmanager
     async def _open_response(self, request: ModelRequest) -> AsyncIterator[ResponseStream]:
-        opened = super()._open_response(request) if self._direct is None else self._direct.open(self._post(request))
+        opened = (
+            super()._open_response(request) if self._direct is None else self._direct.open(self._build_post(request))
+        )
         async with opened as response:
             yield response
 

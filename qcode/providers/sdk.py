@@ -111,7 +111,7 @@ def _contains_certificates(folder: Path) -> bool:
         return False
 
 
-def quiet(*loggers: str) -> None:
+def silence_loggers(*loggers: str) -> None:
     """Silence SDK loggers without a handler, because a line on standard error would break the screen."""
     for name in loggers:
         logger = logging.getLogger(name)

@@ -1,6 +1,6 @@
-"""Makes untrusted text (of a model, a tool, a file) safe to show: `visible` for approvals, `clean` for everything else.
+"""Escaping and cleaning of untrusted text (of a model, a tool, a file): `visible` for approvals, `clean` otherwise.
 
-`visible` hides nothing, because the user decides by what is shown. Every command, path, argument or diff shown for an
+`visible` hides nothing, because the user decides from what is shown. Every command, path, argument or diff shown for an
 approval passes through it exactly once; a second pass would escape the backslashes of the first. A character without a
 glyph becomes a Python escape, a line break `⏎`, a tab `⇥   `. Different texts never look equal, and no text can forge a
 line. `clean` removes what a terminal would act on: escape sequences, control characters, bidi marks. Text that is
@@ -26,6 +26,7 @@ _MAX_MARKS = 2
 """Zero-width combining marks shown on one letter. Real text seldom has more, and stacks of them hide other lines."""
 
 _MAX_CLUSTER = 6
+"""The maximum length of a letter with its combining marks of any kind; further marks are escaped."""
 
 # Characters without a glyph that Unicode classifies as letters, symbols or marks: fillers, variation selectors.
 _BLANK = lazy_pattern(
@@ -39,14 +40,14 @@ _LIKE_ESCAPE = lazy_pattern(r"\\[xuU]")
 
 def visible(text: str) -> str:
     """Return `text` on one line with everything visible; a trailing blank is escaped."""
-    escaped = _escaped(text, _python_escape, is_quoted=False)
+    escaped = _escaped(text, _python_escape, is_json=False)
     return f"{escaped[:-1]}\\x20" if escaped.endswith(" ") and not escaped.endswith(_TAB_SHOWN) else escaped
 
 
 def quoted(text: str) -> str:
-    """Return a name or a value in a message, with everything visible: `"x"`.
+    """Return `text` in straight double quotes, with everything visible.
 
-    Straight double quotes are used for all that a user, a file or the model wrote.
+    For the names and values in a message that a user, a file or the model wrote.
     """
     return f'"{visible(text)}"'
 
@@ -61,19 +62,19 @@ def visible_rows(text: str) -> str:
 
     Only for text in which no untrusted part can contain a line break, or for prose that no approval depends on.
     """
-    return "\n".join(_escaped(row, _python_escape, is_quoted=False) for row in text.split("\n"))
+    return "\n".join(_escaped(row, _python_escape, is_json=False) for row in text.split("\n"))
 
 
 def visible_json(value: Json) -> str:
     """Return a value as indented JSON; invisible characters in its strings become JSON escapes."""
     rows = json.dumps(value, indent=2, ensure_ascii=False).split("\n")
-    return "\n".join(_escaped(row, _json_escape, is_quoted=True) for row in rows)
+    return "\n".join(_escaped(row, _json_escape, is_json=True) for row in rows)
 
 
 def ensure_visible(text: str) -> str:
-    """Return text that is already visible unchanged, and pass any other through `visible_lines`.
+    """Return `text` unchanged if it has no hidden character, otherwise `visible_lines(text)`.
 
-    A second check for code that paints an approval; the text comes from the functions above.
+    A second check where an approval is painted: its text should already have passed through one of the functions above.
     """
     is_shown = all(char in ("\n", LINE_BREAK, _TAB) or not _is_hidden(char) for char in text)
     return text if is_shown else visible_lines(text)
@@ -104,21 +105,21 @@ def _is_in_emoji(text: str, index: int) -> bool:
     return is_after_emoji and unicodedata.category(text[index + 1 : index + 2] or " ") == "So"
 
 
-def _escaped(text: str, escape: Callable[[str], str], *, is_quoted: bool) -> str:
-    """Escape the invisible characters of `text`. `is_quoted`: it is JSON, with its backslashes already escaped."""
-    if text.isascii() and text.isprintable() and (is_quoted or _LIKE_ESCAPE.search(text) is None):
+def _escaped(text: str, escape: Callable[[str], str], *, is_json: bool) -> str:
+    """Escape the invisible characters of `text`. If `is_json`, its backslashes are already escaped."""
+    if text.isascii() and text.isprintable() and (is_json or _LIKE_ESCAPE.search(text) is None):
         return text
     result: list[str] = []
     cluster = ""  # the letter before and the combining marks shown on it
     for index, char in enumerate(text):
         if char.isascii() and char.isprintable():
-            is_escape = char == "\\" and not is_quoted and text[index + 1 : index + 2] in ("x", "u", "U")
+            is_escape = char == "\\" and not is_json and text[index + 1 : index + 2] in ("x", "u", "U")
             result.append(escape(char) if is_escape else char)
             cluster = char if char.isalpha() else ""
-        elif char in "\n\t" and not is_quoted:
+        elif char in "\n\t" and not is_json:
             result.append(LINE_BREAK if char == "\n" else _TAB_SHOWN)
             cluster = ""
-        elif _is_hidden(char) or (char in (LINE_BREAK, _TAB) and not is_quoted):
+        elif _is_hidden(char) or (char in (LINE_BREAK, _TAB) and not is_json):
             result.append(escape(char))
             cluster = ""
         elif unicodedata.category(char)[0] == "M":
@@ -134,7 +135,7 @@ def _escaped(text: str, escape: Callable[[str], str], *, is_quoted: bool) -> str
 
 
 def _fits(mark: str, cluster: str) -> bool:
-    """Return whether a combining mark may be shown: `cluster` has few marks, and no single letter is equivalent."""
+    """Return whether a combining mark may be shown: `cluster` has few marks and no precomposed equivalent."""
     if not 0 < len(cluster) < _MAX_CLUSTER or unicodedata.category(mark) == "Me":
         return False
     marks = sum(unicodedata.category(char) == "Mn" for char in cluster)
@@ -199,7 +200,7 @@ def single_spaced(text: str, limit: int | None = None) -> str:
     """Return cleaned `text` on one line, of at most `limit` characters, each run of white space as one space."""
     if limit is None:
         return " ".join(clean(text).split())
-    # A long text is cleaned as far as it may be shown: an error can be a page of megabytes.
+    # Only the start that can be shown is cleaned: an error may contain a web page of several megabytes.
     return cut(single_spaced(text[: 8 * limit]), limit)
 
 
@@ -253,8 +254,8 @@ def cut(line: str, limit: int) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def clipped(text: str, limit: int) -> str:
-    """Return `text`, with its middle left out if it is longer than `limit` characters."""
+def omit_middle(text: str, limit: int) -> str:
+    """Return `text`, with its middle omitted if it is longer than `limit` characters."""
     if len(text) <= limit:
         return text
     half = max(limit // 2 - 30, 1)

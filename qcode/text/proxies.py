@@ -1,7 +1,8 @@
-"""The proxy for an address, by the variables of the environment: the one rule for models, tool servers and `fetch`.
+"""The choice of the proxy for a URL from the environment variables; used for models, tool servers and `fetch`.
 
-It is the rule of httpx2, which sends most requests, except that this machine is never reached through a proxy. Lower
-case wins over capitals; `NO_PROXY` has hosts with their subdomains, addresses, networks and ports, with commas between.
+It is the choice of httpx2, which sends most requests, except that loopback addresses never use a proxy. `https_proxy`
+overrides `HTTPS_PROXY`. `NO_PROXY` is a list, separated by commas, of hosts (with their subdomains), addresses and
+networks; a host may have a port.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ def is_loopback(url: str) -> bool:
 
 
 def has_valid_port(url: str) -> bool:
-    """Return whether the port of `url` is missing or a number up to 65535. httpx2 also accepts a larger number."""
+    """Return whether the port of `url` is missing or a number from 1 to 65535. httpx2 also accepts other numbers."""
     try:
         return urlsplit(url).port != 0
     except ValueError:
@@ -32,9 +33,9 @@ def has_valid_port(url: str) -> bool:
 def proxy_variable(url: str, environ: Mapping[str, str]) -> str:
     """Return the name of the variable with the proxy for `url`, empty if the request uses none."""
     parts = urlsplit(url)
-    if is_loopback(url) or _is_exempt(parts, environ.get(_spelling("no_proxy", environ), "")):
+    if is_loopback(url) or _is_exempt(parts, environ.get(_variable_name("no_proxy", environ), "")):
         return ""
-    variables = (_spelling(name, environ) for name in (f"{parts.scheme}_proxy", "all_proxy"))
+    variables = (_variable_name(name, environ) for name in (f"{parts.scheme}_proxy", "all_proxy"))
     return next((variable for variable in variables if environ.get(variable)), "")
 
 
@@ -53,10 +54,10 @@ def proxy_problem(variable: str) -> str:
     return f"the proxy in {source} cannot be used: it needs an http, https or socks5 address with a host and a port"
 
 
-def _spelling(name: str, environ: Mapping[str, str]) -> str:
-    """Return the variable `name`, or its name in capitals if the environment lacks it.
+def _variable_name(name: str, environ: Mapping[str, str]) -> str:
+    """Return `name` if the environment has this variable, otherwise `name` in upper case.
 
-    So a variable that is set but empty in lower case turns the one in capitals off.
+    A variable in lower case that is set but empty also overrides the one in upper case.
     """
     return name if name in environ else name.upper()
 
@@ -71,7 +72,8 @@ def _matches(entry: str, parts: SplitResult) -> bool:
     """Return whether an entry of `NO_PROXY` matches an address; an invalid entry matches none.
 
     `example.com` matches the host and its subdomains, `.example.com` and `*.example.com` only the subdomains,
-    `10.0.0.0/8` the addresses of a network, `example.com:8080` one port.
+    `10.0.0.0/8` the addresses of a network, `example.com:8080` one port, `https://example.com` exactly this host for
+    one scheme.
     """
     host = (parts.hostname or "").lower()
     scheme, _, named = entry.rpartition("://")

@@ -303,7 +303,7 @@ def test_request_is_sent_before_the_response_parser_loads() -> None:
     loaded = loaded_after(
         "import asyncio, sys\n"
         "from qcode.providers.connection import Connection\n"
-        "from qcode.providers.direct import DirectClient, Post\n"
+        "from qcode.providers.direct import DirectClient, PostRequest\n"
         "from qcode.providers.http1 import HttpConnection\n"
         "send, before = HttpConnection.send, []\n"
         "def watched(self, data):\n"
@@ -317,7 +317,7 @@ def test_request_is_sent_before_the_response_parser_loads() -> None:
         "async def main():\n"
         "    async with await asyncio.start_server(serve, '127.0.0.1', 0) as server:\n"
         "        url = f'http://127.0.0.1:{server.sockets[0].getsockname()[1]}'\n"
-        "        async with DirectClient(Connection('acme', url)).open(Post(url, {}, b'{}')) as answer:\n"
+        "        async with DirectClient(Connection('acme', url)).open(PostRequest(url, {}, b'{}')) as answer:\n"
         "            assert [piece async for piece in answer.aiter_bytes()] == [b'ok']\n"
         "asyncio.run(main())\n"
         "assert before == [False]"

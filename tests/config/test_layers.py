@@ -86,7 +86,7 @@ def test_base_url_flag_sets_the_endpoint_of_its_provider(folders: Folders) -> No
 def test_invalid_flag_is_named_as_typed(folders: Folders) -> None:
     with pytest.raises(ConfigError, match=r"^--max-output-tokens must be a whole number of at least 1"):
         folders.load(flags={"output.max_tokens": 0})
-    with pytest.raises(ConfigError, match=r"no key output\.cap; the nearest is output\."):
+    with pytest.raises(ConfigError, match=r"unknown key output\.cap; the nearest is output\."):
         folders.load(flags={"output.cap": 1})
 
 
@@ -168,7 +168,9 @@ def test_untrusted_project_is_not_read(folders: Folders) -> None:
     folders.in_project("this is [ no TOML")
     settings = folders.load(is_trusted=False)
     assert settings.model is None
-    assert settings.warnings == (f"{folders.project_file} is ignored: this folder is not trusted",)
+    assert settings.warnings == (
+        f"{folders.project_file} is ignored: this folder is not trusted; qcode trust accept trusts it",
+    )
 
 
 def test_user_file_is_not_restricted_like_a_project_file(folders: Folders) -> None:

@@ -57,7 +57,7 @@ def test_toml_server_file_is_read_without_other_tables(tmp_path: Path) -> None:
         ({"a": {"command": "x", "headers": {"A": "canary"}}}, "which require a url"),
         ({"a": {"url": "http://h", "env": {"A": "canary"}}}, "which require a command"),
         ({"a": {"url": "ftp://canary"}}, "http://"),
-        ({"a": {"type": "websocket", "url": "http://h"}}, "neither stdio nor http nor sse"),
+        ({"a": {"type": "websocket", "url": "http://h"}}, "must be stdio, http or sse"),
         ({"a": {"type": "sse", "command": "x"}}, "does not match"),
         ({"a": {"type": "http", "command": "x"}}, "does not match"),
         ({"a": {"command": "x", "env": {"A": 1}}}, "must be a string"),
@@ -72,7 +72,7 @@ def test_unusable_entry_is_reported_without_values_and_drops_no_other(entries: A
         assert list(found) == ["first", "last"]
         assert says in text
         assert text.startswith(f"{file}:1: ")
-        assert text.endswith("; it is left out")
+        assert text.endswith("; the server is ignored")
         assert "canary" not in text
         assert "\n" not in text
 

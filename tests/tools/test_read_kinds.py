@@ -237,7 +237,7 @@ def test_cells_are_inserted_and_deleted(runner: ToolRunner) -> None:
     runner.run("notebook_edit", path="a.ipynb", cell="1", mode="delete")
     assert json.loads(target.read_text())["cells"] == cells[1:]
     assert (
-        'no cell "nowhere"; it has 4 cells'
+        'no cell "nowhere"; read it for the ids of its 4 cells'
         in runner.run("notebook_edit", path="a.ipynb", cell="nowhere", source="x").content
     )
     assert "source is missing" in runner.run("notebook_edit", path="a.ipynb", cell="1").content

@@ -1,7 +1,7 @@
-"""Large tool sets: their tools are not sent with each request; the model searches for them and calls them by name.
+"""Deferred tools: not sent with each request; the model searches for them and calls them by name.
 
 `find_tools` and `use_tool` are fixed, so that the cached prefix of a request stays the same. A call of `use_tool` is
-judged, shown and run as a call of the tool that it names (`Toolbox.resolve_call`). Pure, except for `run`.
+checked, shown and run as a call of the tool that it names (`Toolbox.resolve_call`).
 """
 
 from __future__ import annotations
@@ -75,6 +75,7 @@ def search_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec
         line = f"{server} ({count_text(len(names), 'tool')}): {', '.join(names)}"
         size = estimate_text(line)
         if size > remaining:
+            # The estimate is four bytes a token; three characters leave room for the ", ...".
             name_list = line[: remaining * 3].rpartition(", ")[0]
             line = f"{name_list}, ..." if name_list else f"{server} ({count_text(len(names), 'tool')})"
         remaining = max(0, remaining - estimate_text(line))
@@ -83,7 +84,7 @@ def search_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec
 
 
 def rank_tools(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """Return the tools with words of the query in name or description, the best first.
+    """Return up to `MAX_HITS` tools with words of the query in name or description, the best first.
 
     A match in the name counts three times as much as one in the description. A whole word counts more than a part of a
     word: 7 finds `page7` before `page17`.
@@ -103,7 +104,7 @@ def rank_tools(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
 
 
 class FindTools:
-    """Searches the tools that the servers currently offer, as returned by `tools`."""
+    """The `find_tools` tool. `tools` returns the tools that the servers currently offer."""
 
     spec = _FIND
 
@@ -143,7 +144,7 @@ def _description_json(spec: ToolSpec) -> str:
 
 
 class UseTool:
-    """Calls a tool of a server. `run` gets only calls that failed to resolve; others run as the tool they name."""
+    """The `use_tool` tool. A call that `resolve` accepts runs as the tool it names, so `run` only gets the others."""
 
     spec = _USE
 

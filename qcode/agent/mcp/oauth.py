@@ -41,7 +41,7 @@ from qcode.agent.mcp.session import validation_problem
 from qcode.agent.mcp.spec import ServerError
 from qcode.protocol.errors import KeyringError, KeyStoreError
 from qcode.protocol.tools import Refused
-from qcode.providers.sdk import quiet
+from qcode.providers.sdk import silence_loggers
 from qcode.safety.addresses import is_global, read_url
 from qcode.text.clean import single_spaced
 from qcode.text.json import parse_object, text_in
@@ -269,7 +269,7 @@ class ServerAuth(OAuthClientProvider):
         self._is_loaded = self._initialized = True
         self.context.clear_tokens()
         self.context.oauth_metadata = self.context.protected_resource_metadata = None
-        quiet("mcp")  # the package logs a failed login with the response, which may contain a token
+        silence_loggers("mcp")  # the package logs a failed login with the response, which may contain a token
         challenge.request.headers["mcp-protocol-version"] = _RESOURCE_VERSION
         flow = self._auth_flow(challenge.request)
         response = challenge

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 from qcode import __version__
 from qcode.agent.mcp.spec import MAX_REASON
 from qcode.agent.mcp.tools import ListedTool
-from qcode.providers.sdk import quiet
+from qcode.providers.sdk import silence_loggers
 from qcode.text.clean import single_spaced
 from qcode.text.json import text_in
 from qcode.values import dataclass
@@ -108,7 +108,7 @@ def load_sdk() -> None:
     import mcp.client.subscriptions  # noqa: F401
 
     # Their log messages on stderr would break the screen.
-    quiet("mcp", "httpx2", "httpcore2", "client")
+    silence_loggers("mcp", "httpx2", "httpcore2", "client")
 
 
 def connection_errors() -> tuple[type[Exception], ...]:

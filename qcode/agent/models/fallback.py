@@ -133,7 +133,7 @@ def _problem(name: str, settings: Settings, keys: Keys) -> str:
     from qcode.text.match import nearest_list
 
     has_custom_address = bool(address_of(spec, settings, keys.env)[1])
-    if spec.name not in catalog.BUILT_IN or has_custom_address or selection.name in settings.models:
+    if spec.name not in catalog.BUILT_IN_PROVIDERS or has_custom_address or selection.name in settings.models:
         return ""
     if catalog.lookup(spec.name, selection.model) is not None:
         return ""

@@ -172,7 +172,7 @@ def _nearest_usable(specs: Mapping[str, ProviderSpec], settings: Settings, keys:
     """Return advice if a short name has no host with a credential: the nearest usable model, or how to store a key."""
     from qcode.providers import catalog
 
-    for host in catalog.BUILT_IN if keys is not None else ():
+    for host in catalog.BUILT_IN_PROVIDERS if keys is not None else ():
         if host in specs and keys is not None and keys.credential_of(specs[host]):
             return f"the nearest model with a key is {default_of(specs[host], settings, '').name}"
     return "store one with qcode auth login, or name another model with -m PROVIDER/MODEL"
@@ -232,7 +232,7 @@ def _select_with_key(settings: Settings, keys: Keys, base_url: str | None) -> Se
     specs = known_specs(settings)
     if base_url is not None:
         raise UsageError("--base-url needs to know the provider and the model: add -m openai/MODEL, or another one")
-    for name in catalog.BUILT_IN:
+    for name in catalog.BUILT_IN_PROVIDERS:
         spec = specs.get(name)
         source = keys.credential_of(spec) if spec is not None else ""
         if spec is not None and source:

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 from qcode.protocol.model import ModelRequest
 from qcode.providers.anthropic.codec import AnthropicDecoder, encode
 from qcode.providers.connection import Connection
-from qcode.providers.direct import DirectProvider, Post
+from qcode.providers.direct import DirectProvider, PostRequest
 from qcode.providers.history import EncodedMessages, stripped_prefill
-from qcode.providers.sdk import http_client, quiet
+from qcode.providers.sdk import http_client, silence_loggers
 
 if TYPE_CHECKING:
     import httpx2
@@ -42,7 +42,7 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
     def _make_client(self) -> AsyncAnthropic:
         from anthropic import AsyncAnthropic
 
-        quiet("anthropic", "httpx2", "httpcore2")
+        silence_loggers("anthropic", "httpx2", "httpcore2")
         # These warnings are for developers who use the SDK, not for users at a terminal.
         warnings.filterwarnings("ignore", r"The model '.*' is deprecated", DeprecationWarning)
         http = http_client(self._connection)
@@ -64,7 +64,7 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
     def _decoder(self, request: ModelRequest) -> AnthropicDecoder:
         return AnthropicDecoder(tag=str(len(request.messages)), prefilled_space=stripped_prefill(request))
 
-    def _post(self, request: ModelRequest) -> Post:
+    def _build_post(self, request: ModelRequest) -> PostRequest:
         connection, body = self._connection, encode(request, self._encoded_messages)
         headers = {"anthropic-version": API_VERSION}
         if connection.api_key:
@@ -72,7 +72,7 @@ class AnthropicProvider(DirectProvider["AsyncAnthropic"]):
         # The same field order as the SDK, so that a host gets the same bytes with and without the SDK.
         ordered = {name: body[name] for name in ("max_tokens", "messages", "model", *sorted(body))}
         content = self._encoded_messages.body(ordered)
-        return Post(f"{connection.base_url}/v1/messages", headers | dict(connection.headers), content)
+        return PostRequest(f"{connection.base_url}/v1/messages", headers | dict(connection.headers), content)
 
     @asynccontextmanager
     async def _open(self, client: AsyncAnthropic, request: ModelRequest) -> AsyncIterator[httpx2.Response]:

@@ -25,8 +25,8 @@ from qcode.providers.blocks import (
     EndState,
     PrefilledSpace,
     Searches,
+    local_tools,
     normalize_stop,
-    own_tools,
     search_item_in,
     search_opaque,
     wants_search,
@@ -227,7 +227,7 @@ def _tools(request: ModelRequest) -> JsonObject:
         return {}
     tools: list[Json] = [
         {"name": tool.name, "description": tool.description, "input_schema": {"type": "object", **tool.parameters}}
-        for tool in own_tools(request)
+        for tool in local_tools(request)
     ]
     if wants_search(request):
         tools.append({"type": "web_search_20250305", "name": "web_search", "max_uses": MAX_SEARCHES})
@@ -431,7 +431,7 @@ class AnthropicDecoder(EndState):
                     self._citations.setdefault(index, []).append(citation)
                 return []
             case "text_delta":
-                return self._blocks.write(number, self._prefilled_space.cut(text_in(delta.get("text"))))
+                return self._blocks.write(number, self._prefilled_space.drop_repeated(text_in(delta.get("text"))))
             case "thinking_delta":
                 return self._blocks.write(number, text_in(delta.get("thinking")))
             case "input_json_delta":

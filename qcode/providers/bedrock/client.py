@@ -1,4 +1,4 @@
-"""Bedrock over Amazon's SDK, which finds region, address and credentials, and builds and signs each request.
+"""Bedrock through Amazon's SDK, which finds region, address and credentials, and builds and signs each request.
 
 The SDK is synchronous, and a read in a thread cannot be cancelled or timed like other requests. So the SDK only builds
 the signed request, in a thread; qcode sends it and reads the response as bytes, as for all providers. The SDK is an
@@ -26,7 +26,7 @@ from qcode.providers.bedrock.frames import FrameParser
 from qcode.providers.connection import Connection, ConnectionOrigin
 from qcode.providers.errors import attribute_error, from_response
 from qcode.providers.history import EncodedMessages, stripped_prefill
-from qcode.providers.sdk import http_client, quiet, run_in_thread
+from qcode.providers.sdk import http_client, run_in_thread, silence_loggers
 from qcode.providers.streaming import SdkProvider
 from qcode.text.json import JsonObject, objects_in, text_in
 from qcode.values import dataclass
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class _BedrockClient:
-    """The parts of a connection."""
+    """The SDK clients and the HTTP client of one connection."""
 
     signer: Signer
     """Signs requests, with the SDK."""
@@ -58,7 +58,7 @@ class BedrockProvider(SdkProvider[_BedrockClient]):
         self._encoded_messages = EncodedMessages("messages", json.JSONEncoder(ensure_ascii=False))
 
     def _make_client(self) -> _BedrockClient:
-        quiet("botocore", "urllib3", "httpx2", "httpcore2")
+        silence_loggers("botocore", "urllib3", "httpx2", "httpcore2")
         clients = connect(self._given_connection)
         self._connection = replace(
             self._given_connection, base_url=clients.runtime.meta.endpoint_url, ca_file=clients.ca_file
@@ -228,7 +228,7 @@ class Signer:
             self._runtime.converse_stream(modelId=model, messages=[])
         except _RequestCaptured as captured:
             request = captured.request
-            headers = {name: _text(value) for name, value in request.headers.items()}
+            headers = {name: _header_text(value) for name, value in request.headers.items()}
             return SignedRequest(request.method, request.url, headers, body)
         raise ProviderError(ErrorKind.INTERNAL, "the SDK sent the request by itself")
 
@@ -245,7 +245,7 @@ class _RequestCaptured(Exception):  # noqa: N818 - not an error: it carries the 
         self.request = request
 
 
-def _text(value: str | bytes) -> str:
+def _header_text(value: str | bytes) -> str:
     return value.decode("latin-1") if isinstance(value, bytes) else value
 
 

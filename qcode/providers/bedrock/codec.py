@@ -322,7 +322,7 @@ class BedrockDecoder(EndState):
 
     def _delta(self, index: int, delta: JsonObject) -> list[ReplyEvent]:
         if isinstance(delta.get("text"), str):
-            return self._write(index, BlockKind.TEXT, self._prefilled_space.cut(text_in(delta.get("text"))))
+            return self._write(index, BlockKind.TEXT, self._prefilled_space.drop_repeated(text_in(delta.get("text"))))
         if call := object_in(delta.get("toolUse")):
             return self._write(index, BlockKind.CALL, text_in(call.get("input")))
         if reasoning := object_in(delta.get("reasoningContent")):

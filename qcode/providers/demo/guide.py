@@ -9,8 +9,9 @@ from __future__ import annotations
 from functools import lru_cache
 
 LONG_CHARS = 40_000
-"""More than the first output cap of 8,000 tokens (32,000 characters). The lengths below exceed 64,000 tokens."""
-VERY_LONG_CHARS, HUGE_CHARS, ENDLESS_CHARS = 320_000, 280_000, 300_000
+"""More than the first output cap of 8,000 tokens (32,000 characters)."""
+VERY_LONG_CHARS, LONG_FILE_CHARS, LONG_THINKING_CHARS = 320_000, 280_000, 300_000
+"""Each is more than 64,000 tokens (256,000 characters), the output cap of an escalation."""
 
 _SUBJECTS = (
     "a parser", "a cache", "a queue", "a retry loop", "a log", "a command line", "a test", "a schema", "an index",
@@ -46,7 +47,7 @@ _QUOTES = (
 
 @lru_cache(maxsize=8)
 def guide(characters: int) -> str:
-    """Return a Markdown guide of at least `characters` characters, which ends with a whole section."""
+    """Return a Markdown guide of at least `characters` characters. Its last line counts its sections."""
     lines = ["# A guide to small programs", "", "The built-in demo model made this text up.", ""]
     size, number = sum(len(line) + 1 for line in lines), 0
     while size < characters:

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from qcode.protocol.messages import Reasoning, Text, ToolCall
 from qcode.providers.demo.edits import DemoEdit, comment, new_file, plan_edit, text_in_result, without_replacement
 from qcode.providers.demo.guide import (
-    ENDLESS_CHARS,
-    HUGE_CHARS,
     LONG_CHARS,
+    LONG_FILE_CHARS,
+    LONG_THINKING_CHARS,
     VERY_LONG_CHARS,
     guide,
     numbered_thinking,
@@ -361,7 +361,7 @@ def _play_thinking(scene: Scene) -> Script:
 
 def _play_overthinking(scene: Scene) -> Script:
     answer = "My thinking used up the output limit twice, so qcode asked me to answer. The answer is **42**.\n"
-    return _thinking(scene, numbered_thinking(ENDLESS_CHARS), answer)
+    return _thinking(scene, numbered_thinking(LONG_THINKING_CHARS), answer)
 
 
 def _play_long(scene: Scene) -> Script:
@@ -377,7 +377,7 @@ def _play_huge_write(scene: Scene) -> Script:
     step = scene.last
     if step is None:
         text = f"I will write all of `{path}` in one call, which is more than one reply can hold."
-        return call(scene, text, "write", path=path, content=guide(HUGE_CHARS))
+        return call(scene, text, "write", path=path, content=guide(LONG_FILE_CHARS))
     was_rejected = any(earlier.result.is_error for earlier in scene.steps)
     if step.result.is_error:
         if step.call.name != "write" or "split" not in step.result.content.lower() or len(scene.steps) > 1:

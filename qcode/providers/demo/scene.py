@@ -1,4 +1,4 @@
-"""The demo model's view of a request, and its reply as blocks within the output cap. Pure.
+"""The demo model's view of a request, and its reply as blocks within the output cap. No I/O.
 
 A `Scene` is the prompt, the calls that ran, and the point where a truncated reply stopped. It is derived from the
 request alone, so the same request gets the same reply. Messages of qcode, such as "continue", are recognized by words.
@@ -34,14 +34,14 @@ _LIMIT_WORDS = lazy_pattern(r"\boutput[- ](token )?limit|\boutput tokens\b|\braw
 _TAGGED = lazy_pattern(r"<([A-Za-z][\w-]*)[^>\n]*>\n?(.*?)\n?</\1>", re.DOTALL)
 _FENCED = lazy_pattern(r"^(`{3,}|~{3,})[^\n]*\n(.*?)\n\1", re.DOTALL | re.MULTILINE)
 _MAX_QUOTING_CHARS = 20_000
-"""The length of the start of a message in which quotes are searched."""
+"""Quotes are searched only in this many characters at the start of a message."""
 MAX_PROMPT_CHARS = 2_000
-"""The maximum length of the searched end of a prompt, because the patterns take more than linear time."""
+"""Only this many characters at the end of a prompt are searched: the patterns take more than linear time."""
 _LOW_EFFORTS = frozenset({"none", "minimal", "low"})
 _ENDED_TURN = lazy_pattern(
     r"(Denied|Cancelled) by the user|Interrupted before it finished|Denied: the plan is not approved[^.]*\. Ask"
 )
-"""The start of the result of a call that ended the turn by the user's decision. Text after it is a new prompt."""
+"""The results of calls with which the user ended the turn begin with this. Text in the same message is a new prompt."""
 # The results of calls that did not run, or that continue in the background, as qcode words them for the model.
 _PLAN_ONLY_READS = "plan mode only "
 _NOT_INTERACTIVE = "not run:"
@@ -187,7 +187,7 @@ ScriptBlock: TypeAlias = Reasoning | Text | ToolCall
 Script: TypeAlias = tuple[ScriptBlock, ...]
 
 _TAIL_CHARS = 120
-"""The number of characters at the end of a text by which its continuation is found."""
+"""To continue a text, its last characters are searched in the script; this is their number."""
 _MAX_WORD_CHARS = 24
 
 
@@ -207,7 +207,7 @@ def size_of(script: Script) -> int:
 
 
 def cut_at(script: Script, cap: int) -> Script:
-    """Return the part of `script` that fits in `cap` tokens, exact to the character; empty blocks are dropped."""
+    """Return the part of `script` that fits in `cap` tokens. The last block may be cut at any character."""
     remaining = cap * CHARS_PER_TOKEN
     result: list[ScriptBlock] = []
     for block in script:
@@ -265,7 +265,7 @@ def _cut_block(block: ScriptBlock, length: int) -> ScriptBlock:
 
 
 _FILE = lazy_pattern(r"`([^`\s]*[./][^`\s]*)`|(?<![\w/.-])((?:[\w~.-]+/)*[\w-]*\.?[\w-]+\.[A-Za-z][A-Za-z0-9]{0,7})\b")
-_SHOWN_LINES = 12
+_MAX_SHOWN_LINES = 12
 _MAX_LISTED, _MAX_LISTED_CHARS = 20, 80
 
 
@@ -347,7 +347,7 @@ REAL_MODEL = (
 def short_help(scene: Scene) -> Script:
     """Return a short reply to a prompt that matches no scenario.
 
-    Return nothing if the introduction has not been shown yet, or if the prompt asks for help.
+    Return an empty script if the introduction has not been shown yet, or if the prompt asks for help.
     """
     if not scene.is_introduced or _ABILITIES.search(scene.prompt):
         return ()
@@ -372,9 +372,9 @@ def introduction(prompt: str) -> str:
 def shortened(text: str) -> str:
     """Return the first lines of `text` in a code fence."""
     lines = text.strip("\n").split("\n")
-    left_out = len(lines) - _SHOWN_LINES
+    left_out = len(lines) - _MAX_SHOWN_LINES
     more = [f"... and {count_text(left_out, 'more line')}"] if left_out > 0 else []
-    return fenced("\n".join([*lines[:_SHOWN_LINES], *more]))
+    return fenced("\n".join([*lines[:_MAX_SHOWN_LINES], *more]))
 
 
 def file_in(prompt: str, default: str) -> str:

@@ -1,4 +1,4 @@
-"""The Gemini API, directly or over the google-genai SDK.
+"""The Gemini API, directly or through the google-genai SDK.
 
 The SDK has no public access to the bytes of a stream, and its public call would convert the body and rename keys. So
 the request is sent with `async_request_streamed` of the SDK's API client, which accepts a plain body and raises the
@@ -18,10 +18,10 @@ from urllib.parse import quote
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
 from qcode.providers.connection import Connection
-from qcode.providers.direct import DirectProvider, Post
+from qcode.providers.direct import DirectProvider, PostRequest
 from qcode.providers.gemini.codec import GeminiDecoder, encode
 from qcode.providers.history import EncodedMessages
-from qcode.providers.sdk import http_client, quiet
+from qcode.providers.sdk import http_client, silence_loggers
 from qcode.values import dataclass
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from google.genai.types import HttpOptions
 
 _NO_KEY = "none"
+"""The SDK rejects an empty key, but a compatible server may need none."""
 API_VERSION = "v1beta"
 """`v1` supports neither the `*-latest` names nor `parametersJsonSchema`."""
 
@@ -58,20 +59,20 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
         import httpx2
         from google.genai.types import HttpOptions
 
-        quiet("google_genai", "google", "httpx2", "httpcore2")
+        silence_loggers("google_genai", "google", "httpx2", "httpcore2")
         http = http_client(self._connection)
-        limits = http.timeout.as_dict()
+        timeouts = http.timeout.as_dict()
 
-        async def limit_connecting(request: httpx2.Request) -> None:
+        async def restore_timeouts(request: httpx2.Request) -> None:
             # The SDK overrides the timeouts of the HTTP client in every request.
-            request.extensions["timeout"] = limits
+            request.extensions["timeout"] = timeouts
 
         async def keep_response(response: httpx2.Response) -> None:
             responses = _responses.get()
             if responses is not None:
                 responses.append(response)
 
-        http.event_hooks = {"request": [limit_connecting], "response": [keep_response]}
+        http.event_hooks = {"request": [restore_timeouts], "response": [keep_response]}
         options = HttpOptions(
             base_url=self._connection.base_url,
             api_version=self.api_version,
@@ -80,9 +81,9 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
             # Without this client, which cannot send anything, the SDK would create a synchronous client.
             httpx_client=httpx2.Client(transport=httpx2.BaseTransport()),
         )
-        return _GeminiClient(self._sdk(options), http)
+        return _GeminiClient(self._make_sdk_client(options), http)
 
-    def _sdk(self, options: HttpOptions) -> Client:
+    def _make_sdk_client(self, options: HttpOptions) -> Client:
         from google.genai import Client
 
         return Client(api_key=self._connection.api_key or _NO_KEY, vertexai=False, http_options=options)
@@ -93,13 +94,13 @@ class GeminiProvider(DirectProvider[_GeminiClient]):
     def _decoder(self, request: ModelRequest) -> GeminiDecoder:
         return GeminiDecoder(tag=str(len(request.messages)))
 
-    def _post(self, request: ModelRequest) -> Post:
+    def _build_post(self, request: ModelRequest) -> PostRequest:
         connection = self._connection
         headers = {"accept": "*/*"}
         if connection.api_key:
             headers["x-goog-api-key"] = connection.api_key
         url = f"{connection.base_url}/{self.api_version}/{self._path(request.model)}"
-        return Post(
+        return PostRequest(
             url,
             headers | dict(connection.headers),
             self._encoded_messages.body(encode(request, self._encoded_messages)),

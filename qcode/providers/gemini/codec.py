@@ -23,8 +23,8 @@ from qcode.providers.blocks import (
     BlockWriter,
     EndState,
     Searches,
+    local_tools,
     normalize_stop,
-    own_tools,
     search_item_in,
     search_opaque,
     wants_search,
@@ -90,7 +90,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     if request.tools and (request.allows_calls or has_calls(request)):
         declared: list[Json] = [
             {"name": tool.name, "description": tool.description, "parametersJsonSchema": dict(tool.parameters)}
-            for tool in own_tools(request)
+            for tool in local_tools(request)
         ]
         tools: list[Json] = [{"functionDeclarations": declared}]
         if wants_search(request):

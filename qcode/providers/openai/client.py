@@ -14,11 +14,11 @@ from urllib.parse import parse_qsl, quote
 from qcode.protocol.model import ModelRequest
 from qcode.providers.azure import MODEL_PLACEHOLDER
 from qcode.providers.connection import Connection, strip_version
-from qcode.providers.direct import DirectProvider, Post
+from qcode.providers.direct import DirectProvider, PostRequest
 from qcode.providers.history import EncodedMessages
 from qcode.providers.openai.chat import ChatDecoder, encode
 from qcode.providers.openai.quirks import ChatQuirks
-from qcode.providers.sdk import http_client, quiet
+from qcode.providers.sdk import http_client, silence_loggers
 from qcode.text.json import JsonObject
 
 if TYPE_CHECKING:
@@ -42,18 +42,18 @@ class OpenAISdkProvider(DirectProvider["AsyncOpenAI"]):
         super().__init__(connection)
         self._encoded_messages = EncodedMessages(self.history_field)
 
-    def _post_to(self, url: str, body: JsonObject) -> Post:
+    def _build_post_to(self, url: str, body: JsonObject) -> PostRequest:
         connection = self._connection
         key_header = {"authorization": f"Bearer {connection.api_key}"} if connection.api_key else {}
         # The same field order as the SDK, so that a host gets the same bytes with and without the SDK.
         ordered = {"model": body["model"], "stream": body["stream"], **body}
         content = self._encoded_messages.body(ordered)
-        return Post(url, key_header | dict(connection.headers), content)
+        return PostRequest(url, key_header | dict(connection.headers), content)
 
     def _make_client(self) -> AsyncOpenAI:
         from openai import AsyncOpenAI
 
-        quiet("openai", "httpx2", "httpcore2")
+        silence_loggers("openai", "httpx2", "httpcore2")
         http = http_client(self._connection)
         base_url, _, query = self._connection.base_url.partition("?")
         return AsyncOpenAI(
@@ -114,9 +114,11 @@ class OpenAIChatProvider(OpenAISdkProvider):
     def _decoder(self, request: ModelRequest) -> ChatDecoder:
         return ChatDecoder(self._quirks, tag=str(len(request.messages)))
 
-    def _post(self, request: ModelRequest) -> Post:
+    def _build_post(self, request: ModelRequest) -> PostRequest:
         base_url = request_base_url(self._connection.base_url, request, self._quirks)
-        return self._post_to(f"{base_url}/chat/completions", encode(request, self._quirks, self._encoded_messages))
+        return self._build_post_to(
+            f"{base_url}/chat/completions", encode(request, self._quirks, self._encoded_messages)
+        )
 
     @asynccontextmanager
     async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:

@@ -22,8 +22,8 @@ from qcode.providers.blocks import (
     BlockKind,
     BlockWriter,
     Searches,
+    local_tools,
     normalize_stop,
-    own_tools,
     search_item_in,
     search_opaque,
     wants_search,
@@ -76,7 +76,7 @@ def encode(request: ModelRequest, encoded: EncodedMessages | None = None) -> Jso
     if request.system.strip():
         body["instructions"] = sendable(request.system)
     if request.tools and (request.allows_calls or has_calls(request)):
-        tools: list[Json] = [_tool(tool) for tool in own_tools(request)]
+        tools: list[Json] = [_tool(tool) for tool in local_tools(request)]
         if wants_search(request):
             tools.append({"type": "web_search"})
         body["tools"] = tools

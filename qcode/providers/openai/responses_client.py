@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from qcode.protocol.model import ModelRequest
-from qcode.providers.direct import Post
+from qcode.providers.direct import PostRequest
 from qcode.providers.openai.client import OpenAISdkProvider
 from qcode.providers.openai.responses import ResponsesDecoder, encode
 
@@ -28,8 +28,8 @@ class OpenAIResponsesProvider(OpenAISdkProvider):
     def _decoder(self, request: ModelRequest) -> ResponsesDecoder:
         return ResponsesDecoder(tag=str(len(request.messages)))
 
-    def _post(self, request: ModelRequest) -> Post:
-        return self._post_to(f"{self._connection.base_url}/responses", encode(request, self._encoded_messages))
+    def _build_post(self, request: ModelRequest) -> PostRequest:
+        return self._build_post_to(f"{self._connection.base_url}/responses", encode(request, self._encoded_messages))
 
     @asynccontextmanager
     async def _open(self, client: AsyncOpenAI, request: ModelRequest) -> AsyncIterator[httpx2.Response]:

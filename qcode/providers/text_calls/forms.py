@@ -33,7 +33,7 @@ _MAX_FENCE = 48
 _MIN_CUT_MARK = 5
 _FENCE = r"(?<!`)(?P<ticks>`{3,16})[ \t]{0,8}(?P<info>(?i:json|tool_calls?))[ \t]{0,8}\r?\n"
 _MARK = re.compile("|".join([*map(re.escape, _MARKS), _FENCE]))
-_FENCE_BEGUN = re.compile(r"`+[ \t]{0,8}(?P<info>[A-Za-z_]{0,10})[ \t]{0,8}\r?\Z")
+_PARTIAL_FENCE = re.compile(r"`+[ \t]{0,8}(?P<info>[A-Za-z_]{0,10})[ \t]{0,8}\r?\Z")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +47,13 @@ class CallForm:
     """The end marks."""
     needs_end: bool = False
     """An end mark is required. Otherwise another call or the end of the reply may follow."""
-    broken_end: str = ""
+    invalid_call_end: str = ""
     """The end mark of an invalid call, empty if another call or the end of the reply ends it."""
 
 
 _FORMS = {
-    TAG: CallForm("tag", ends=(END_TAG,), needs_end=True, broken_end=END_TAG),
-    FUNCTION: CallForm("function", ends=(END_TAG,), broken_end=END_FUNCTION),
+    TAG: CallForm("tag", ends=(END_TAG,), needs_end=True, invalid_call_end=END_TAG),
+    FUNCTION: CallForm("function", ends=(END_TAG,), invalid_call_end=END_FUNCTION),
     LLAMA: CallForm("llama", ends=LLAMA_ENDS),
     MISTRAL: CallForm("mistral"),
 }
@@ -101,14 +101,14 @@ def count_undecided(text: str) -> int:
             return len(text) - start
     if "`" not in text[-_MAX_FENCE:]:
         return 0
-    fence = _FENCE_BEGUN.search(text[-_MAX_FENCE:])
+    fence = _PARTIAL_FENCE.search(text[-_MAX_FENCE:])
     if fence is None or not any(info.startswith(fence["info"].lower()) for info in _FENCE_INFOS):
         return 0
     return len(fence.group())
 
 
-def is_mark_begun(text: str) -> bool:
-    """Return whether `text` is an unambiguous beginning of the mark of a call."""
+def is_partial_mark(text: str) -> bool:
+    """Return whether `text` is an unambiguous start of the mark of a call."""
     return len(text) >= _MIN_CUT_MARK and any(mark.startswith(text) for mark in _OPENERS)
 
 

@@ -1,4 +1,4 @@
-"""The extraction of calls written as text from a reply while it streams. Pure; `candidate` parses each call.
+"""The extraction of calls written as text from a reply while it streams. No I/O; `candidate` parses each call.
 
 Calls and visible text add up to the input, however it was split into chunks. Nothing is extracted from code (fences of
 other languages, spans between backticks) or from thinking at the start of a reply. After an invalid call, no more calls
@@ -24,13 +24,14 @@ from qcode.providers.text_calls.forms import (
     WrittenCall,
     count_undecided,
     find_mark,
-    is_mark_begun,
+    is_partial_mark,
 )
 from qcode.values import dataclass
 
 MAX_CALL_CHARS = 1_000_000
 """The maximum length of a call, which is held back until it is complete. A longer one stays text."""
 MAX_REJECTED = 100
+"""The maximum number of recorded rejections in one reply."""
 
 _EXCERPT_CHARS = 200
 _REASONS = {
@@ -38,6 +39,7 @@ _REASONS = {
     "broken": "its content is not a valid call",
     "unrelated": "no call follows its marker",
 }
+"""The reason for the rejection of a candidate, by its state; an open one is only rejected for its length."""
 _THINK, _END_THINK = "<think>", "</think>"
 _MAX_SPACE_BEFORE_THINKING = 256
 
@@ -97,7 +99,7 @@ class TextCalls:
         self._has_invalid_call = False
         """No more calls are extracted, because one was invalid."""
         self._is_in_invalid_call = False
-        self._broken_end = ""
+        self._invalid_call_end = ""
         """The end mark of the invalid call, empty if it has none."""
         self._parts: list[ScannedPart] = []
 
@@ -109,13 +111,13 @@ class TextCalls:
     def flush(self, *, is_cut: bool = False) -> list[ScannedPart]:
         """Return the remaining parts at the end of the text.
 
-        If `is_cut`, the output limit or a broken connection ended the text. Then a marked call that is still open is
-        returned as incomplete, with its arguments so far; otherwise it is rejected.
+        If `is_cut`, the output limit or a broken connection ended the text, and a marked call that is still open is
+        returned as incomplete, with its arguments so far. At a normal end, an open call is rejected.
         """
         while self._candidate is not None:
             self._read(self._end_candidate(self._candidate, is_cut=is_cut))
         undecided, self._undecided = self._undecided, ""
-        if is_cut and self._thinking_state == "over" and is_mark_begun(undecided) and not self._code.is_inside():
+        if is_cut and self._thinking_state == "over" and is_partial_mark(undecided) and not self._code.is_inside():
             self._parts.append(ExtractedCalls(undecided, (WrittenCall(NO_NAME, "", is_complete=False),)))
         else:
             self._show(undecided)
@@ -139,7 +141,7 @@ class TextCalls:
             elif self._candidate is None:
                 text = self._find_candidate(self._undecided + text)
             else:
-                text = self._follow(self._candidate, text)
+                text = self._feed_candidate(self._candidate, text)
 
     def _read_thinking(self, text: str) -> str:
         """Show thinking at the start of a reply; return the text after it."""
@@ -196,7 +198,7 @@ class TextCalls:
             return None if self._code.is_inside() else mark.form
         return mark.form if self._code.is_at_line_start and not self._code.is_in_fence else None
 
-    def _follow(self, candidate: Candidate, text: str) -> str:
+    def _feed_candidate(self, candidate: Candidate, text: str) -> str:
         """Add text to the candidate; return the text after it once it is decided."""
         candidate.feed(text)
         if candidate.state == "closed":
@@ -250,11 +252,11 @@ class TextCalls:
 
     def _begin_invalid_call(self, form: CallForm, *, is_call: bool) -> None:
         """Start an invalid call, which is shown up to the end mark of `form`. `is_call` is whether a call was meant."""
-        self._is_in_invalid_call, self._broken_end = form.name != "fence" or is_call, form.broken_end
+        self._is_in_invalid_call, self._invalid_call_end = form.name != "fence" or is_call, form.invalid_call_end
         self.ends_rejected = is_call
 
     def _end_invalid_call(self, mark: str) -> None:
-        if self._is_in_invalid_call and mark == self._broken_end:
+        if self._is_in_invalid_call and mark == self._invalid_call_end:
             self._is_in_invalid_call, self.ends_rejected = False, True
         elif self._has_invalid_call and mark == END_TAG:
             self.ends_rejected = True

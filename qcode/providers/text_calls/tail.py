@@ -1,4 +1,4 @@
-"""The reader of calls that a server sent as text, at the very end of a reply. Pure.
+"""The reader of calls that a server sent as text, at the very end of a reply. No I/O.
 
 It is for models with native calls and needs no configuration, so it is strict. The reply must end normally and have no
 native calls. Its end must be one or more complete calls of offered tools, in one form, outside code and thinking, with
@@ -296,7 +296,7 @@ class _ObjectScanner:
 def _kind_of(text: str) -> Literal["scanned", "special", "undecided", "text"]:
     """Return how a call at the start of `text` is read.
 
-    `scanned`: by `TextCalls`; `special`: by `_read_special`; `text`: it is not a call.
+    `scanned`: by `TextCalls`; `special`: by `_read_special`; `undecided`: more text is needed; `text`: not a call.
     """
     if not text.startswith("<tool_call>"):
         is_scanned = text.startswith(("<function=", "<|python_tag|>", "[TOOL_CALLS]", "```"))
@@ -365,7 +365,8 @@ def _check_arguments(call: WrittenCall, tool: ToolSpec) -> None:
         if types and not types & _types_of(value):
             wrong.append(name)
     if wrong:
-        raise UnreadableError(f"the arguments of `{call.name}` do not fit: {', '.join(map(repr, wrong[:5]))}")
+        listed = ", ".join(map(repr, wrong[:5]))
+        raise UnreadableError(f"missing, unknown or wrong arguments of `{call.name}`: {listed}")
 
 
 def _types_of(value: Json) -> set[str]:
@@ -401,7 +402,7 @@ def _read_special(text: str, tools: Mapping[str, ToolSpec]) -> tuple[str, list[W
     ):
         if text.startswith(mark):
             calls = read()
-            reader.skip()
+            reader.skip_space()
             if reader.rest:
                 raise UnreadableError("text follows the call", is_attempt=False)
             return form, calls
@@ -415,13 +416,13 @@ class _FormReader:
         self.rest = text
         self._tools = tools
 
-    def skip(self) -> None:
+    def skip_space(self) -> None:
         self.rest = self.rest.lstrip()
 
     def read_glm(self) -> list[WrittenCall]:
         calls = []
         while self._skip_mark("<tool_call>"):
-            name, pairs = self._name(), []
+            name, pairs = self._read_name(), []
             while self._skip_mark("<arg_key>"):
                 key = self._read_until("</arg_key>").strip()
                 self._expect("<arg_value>")
@@ -438,10 +439,10 @@ class _FormReader:
             if name == "function":
                 name = self._read_until("\n").strip()
                 self._expect("```json")
-                arguments = self._json()
+                arguments = self._read_json()
                 self._expect("```")
             else:
-                arguments = self._json()
+                arguments = self._read_json()
             self._expect("<｜tool▁call▁end｜>")
             calls.append(read_function(name, arguments, self._tools))
         if has_frame:
@@ -452,14 +453,14 @@ class _FormReader:
         self._expect("<｜DSML｜")
         frame = self._read_until(">")
         if frame not in ("function_calls", "tool_calls"):
-            raise UnreadableError("its frame is unknown")
-        calls = self._invocations("<｜DSML｜", "</｜DSML｜")
+            raise UnreadableError("its outer tag is unknown")
+        calls = self._read_invocations("<｜DSML｜", "</｜DSML｜")
         self._expect(f"</｜DSML｜{frame}>")
         return calls
 
     def read_minimax(self) -> list[WrittenCall]:
         self._expect("<minimax:tool_call>")
-        calls = self._invocations("<", "</")
+        calls = self._read_invocations("<", "</")
         self._expect("</minimax:tool_call>")
         return calls
 
@@ -469,7 +470,7 @@ class _FormReader:
         while self._skip_mark("<|tool_call_begin|>"):
             numbered = self._read_until("<|tool_call_argument_begin|>").strip()
             name = re.sub(r":\d+$", "", numbered.removeprefix("functions."))
-            arguments = self._json()
+            arguments = self._read_json()
             self._expect("<|tool_call_end|>")
             calls.append(read_function(name, arguments, self._tools))
         if has_frame:
@@ -492,21 +493,21 @@ class _FormReader:
             recipient = self._read_until("<|message|>").partition("<|")[0].split()
             if not recipient:
                 raise UnreadableError("it names no tool")
-            arguments = self._json()
+            arguments = self._read_json()
             self._skip_mark("<|call|>")
-            self.skip()
+            self.skip_space()
             calls.append(read_function(recipient[0].removeprefix("functions."), arguments, self._tools))
         return calls
 
     def read_mistral(self) -> list[WrittenCall]:
         calls = []
         while self._skip_mark("TOOL_CALLS"):
-            name = self._name()
+            name = self._read_name()
             self._skip_mark("[ARGS]") or self._skip_mark("ARGS")
-            calls.append(read_function(name, self._json(), self._tools))
+            calls.append(read_function(name, self._read_json(), self._tools))
         return calls
 
-    def _invocations(self, opener: str, closer: str) -> list[WrittenCall]:
+    def _read_invocations(self, opener: str, closer: str) -> list[WrittenCall]:
         """Read `<invoke name="N"><parameter name="K">V</parameter></invoke>`, once or more often."""
         calls = []
         while self._skip_mark(f'{opener}invoke name="'):
@@ -521,7 +522,7 @@ class _FormReader:
         return calls
 
     def _skip_mark(self, mark: str) -> bool:
-        self.skip()
+        self.skip_space()
         is_next = self.rest.startswith(mark)
         self.rest = self.rest.removeprefix(mark)
         return is_next
@@ -536,16 +537,16 @@ class _FormReader:
             raise UnreadableError("it is not complete")
         return text
 
-    def _name(self) -> str:
-        self.skip()
+    def _read_name(self) -> str:
+        self.skip_space()
         match = _NAME.match(self.rest)
         if match is None:
             raise UnreadableError("it names no tool")
         self.rest = self.rest[match.end() :]
         return match.group()
 
-    def _json(self) -> Json:
-        self.skip()
+    def _read_json(self) -> Json:
+        self.skip_space()
         value, end = decode_prefix(self.rest)
         self.rest = self.rest[end:]
         return value

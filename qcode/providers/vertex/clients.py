@@ -19,7 +19,7 @@ from qcode.providers.anthropic.codec import encode
 from qcode.providers.connection import Connection
 from qcode.providers.errors import attribute_error
 from qcode.providers.gemini.client import GeminiProvider
-from qcode.providers.sdk import http_client, quiet
+from qcode.providers.sdk import http_client, silence_loggers
 from qcode.providers.vertex.address import split_address
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class VertexGeminiProvider(GeminiProvider):
         super().__init__(connection)
         self._direct = None  # the SDK signs in
 
-    def _sdk(self, options: HttpOptions) -> Client:
+    def _make_sdk_client(self, options: HttpOptions) -> Client:
         from google.genai import Client
 
         host, project, location = split_address(self._connection.base_url)
@@ -76,7 +76,7 @@ class VertexAnthropicProvider(AnthropicProvider):
     def _make_client(self) -> AsyncAnthropic:
         from anthropic import AsyncAnthropicVertex
 
-        quiet("anthropic", "httpx2", "httpcore2")
+        silence_loggers("anthropic", "httpx2", "httpcore2")
         http = http_client(self._connection)
         host, project, location = split_address(self._connection.base_url)
         client: Any = AsyncAnthropicVertex(
@@ -120,7 +120,7 @@ def _credentials(connection: Connection) -> Credentials:
     from google.auth.exceptions import DefaultCredentialsError
     from google.oauth2.credentials import Credentials as Token
 
-    quiet("google.auth")
+    silence_loggers("google.auth")
     # This warning about quotas is for developers, not for users at a terminal.
     warnings.filterwarnings("ignore", "Your application has authenticated using end user credentials", UserWarning)
     if connection.api_key:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import Refused, ToolSpec
-from qcode.text.clean import clipped, quoted
+from qcode.text.clean import omit_middle, quoted
 from qcode.text.json import Json, JsonObject
 from qcode.text.pattern import lazy_pattern
 from qcode.tools import text_file
@@ -23,12 +23,12 @@ from qcode.tools.tool import WRITES_PATH
 from qcode.tools.workspace import Workspace
 
 MAX_OUTPUT_CHARS = 4_000
-"""The maximum length of one output of a cell."""
+"""The maximum length of one output of a cell. The middle of a longer one is omitted."""
 MAX_CHARS = 200_000
-"""The maximum length of all cells in a result."""
+"""The maximum length of the text of all cells in one result."""
 MAX_IMAGES = 4
 _MAX_IMAGE_CHARS = 4_000_000
-_ESCAPE = lazy_pattern(r"\x1b\[[0-9;]*[A-Za-z]")
+_ANSI_ESCAPE = lazy_pattern(r"\x1b\[[0-9;]*[A-Za-z]")
 _NUMBER = lazy_pattern(r"[0-9]{1,9}")
 _INDENTS: tuple[int | str | None, ...] = (1, 2, 4, "\t", None)
 
@@ -39,8 +39,8 @@ def parse_notebook(text: str) -> JsonObject | None:
         value = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    is_known = isinstance(value, dict) and value.get("nbformat") == 4 and isinstance(value.get("cells"), list)
-    return value if is_known and all(isinstance(cell, dict) for cell in value["cells"]) else None
+    has_cells = isinstance(value, dict) and value.get("nbformat") == 4 and isinstance(value.get("cells"), list)
+    return value if has_cells and all(isinstance(cell, dict) for cell in value["cells"]) else None
 
 
 def cells_of(notebook: JsonObject) -> list[JsonObject]:
@@ -51,7 +51,11 @@ def cells_of(notebook: JsonObject) -> list[JsonObject]:
 
 
 def cells_text(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str, int, tuple[Image, ...]]:
-    """Return the text of the cells from number `first` on, the number of cells that fit, and their output images."""
+    """Format at most `limit` cells, starting with cell number `first`.
+
+    Return the text, the number of cells in it (fewer than `limit` if they exceed `MAX_CHARS`), and the images of their
+    outputs.
+    """
     cell_texts: list[str] = []
     images: list[Image] = []
     size = 0
@@ -62,7 +66,7 @@ def cells_text(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str
         images_before = len(images)
         for output in outputs if isinstance(outputs, list) else []:
             if isinstance(output, dict):
-                text += f"\n{_output(output, images)}"
+                text += f"\n{_format_output(output, images)}"
         size += len(text)
         if cell_texts and size > MAX_CHARS:
             del images[images_before:]
@@ -71,7 +75,8 @@ def cells_text(cells: Sequence[JsonObject], first: int, limit: int) -> tuple[str
     return "\n".join(cell_texts), len(cell_texts), tuple(images)
 
 
-def _output(output: JsonObject, images: list[Image]) -> str:
+def _format_output(output: JsonObject, images: list[Image]) -> str:
+    """Return the text of an output; append its image, if it has one, to `images`."""
     kind = output.get("output_type")
     if kind == "stream":
         return f"[{output.get('name', 'output')}]\n{_shorten(_join_lines(output.get('text')))}"
@@ -95,7 +100,7 @@ def _output(output: JsonObject, images: list[Image]) -> str:
 
 
 def _shorten(text: str) -> str:
-    return clipped(_ESCAPE.sub("", text).rstrip("\n"), MAX_OUTPUT_CHARS)
+    return omit_middle(_ANSI_ESCAPE.sub("", text).rstrip("\n"), MAX_OUTPUT_CHARS)
 
 
 def _join_lines(value: Json) -> str:
@@ -110,18 +115,23 @@ def source_of(cell: JsonObject) -> str:
 
 
 def find_cell(cells: Sequence[JsonObject], cell_id: str, label: str) -> int:
-    """Return the index of the cell with the id or number (from 1) `cell_id`. Raise `Refused` if there is none."""
+    """Return the index of the cell whose id or number (from 1) is `cell_id`. Raise `Refused` if there is none.
+
+    `label` names the notebook in the error.
+    """
     for index, cell in enumerate(cells):
         if cell.get("id") == cell_id:
             return index
     if _NUMBER.fullmatch(cell_id) and 1 <= int(cell_id) <= len(cells):
         return int(cell_id) - 1
-    raise Refused(f"{label} has no cell {quoted(cell_id)}; it has {len(cells)} cells. Nothing was changed")
+    raise Refused(
+        f"{label} has no cell {quoted(cell_id)}; read it for the ids of its {len(cells)} cells. No change made"
+    )
 
 
 def with_source(cell: JsonObject, source: str, kind: str) -> JsonObject:
     """Return the cell with a new source and without its outputs, which belong to the old source."""
-    changed: JsonObject = {**cell, "cell_type": kind, "source": _lines_like(cell.get("source"), source)}
+    changed: JsonObject = {**cell, "cell_type": kind, "source": _encode_source(source, like=cell.get("source"))}
     if kind == "code":
         changed["outputs"], changed["execution_count"] = [], None
     else:
@@ -131,7 +141,7 @@ def with_source(cell: JsonObject, source: str, kind: str) -> JsonObject:
 
 
 def new_cell(notebook: JsonObject, source: str, kind: str) -> JsonObject:
-    """Return a new cell, with an id if the format has cell ids (nbformat 4.5)."""
+    """Return a new cell, with an id if the format has cell ids (nbformat 4.5 or later)."""
     minor = notebook.get("nbformat_minor")
     has_ids = isinstance(minor, int) and minor >= 5
     cell: JsonObject = {"cell_type": kind}
@@ -142,20 +152,20 @@ def new_cell(notebook: JsonObject, source: str, kind: str) -> JsonObject:
     cell["metadata"] = {}
     if kind == "code":
         cell["outputs"] = []
-    cell["source"] = _lines_like([], source)
+    cell["source"] = _encode_source(source, like=[])
     return cell
 
 
-def _lines_like(old: Json, source: str) -> Json:
-    """Return a source in the form of the old one: a string, or a list of lines."""
-    if isinstance(old, str):
+def _encode_source(source: str, *, like: Json) -> Json:
+    """Return `source` as a string if the value `like` is one, otherwise as a list of lines."""
+    if isinstance(like, str):
         return source
     lines: list[Json] = list(source.splitlines(keepends=True))
     return lines
 
 
 def format_notebook(notebook: JsonObject, old: JsonObject, text: str) -> str:
-    """Return the JSON text of a notebook in the style of `text`, which is the text of `old`."""
+    """Return the JSON text of `notebook`, with the indent and escapes of `text`, the JSON text of `old`."""
     tail = "\n" if text.endswith("\n") else ""
     for indent in _INDENTS:
         for ascii_only in (False, True):
@@ -209,7 +219,7 @@ class NotebookEdit(ChangeTool):
     def plan(self, arguments: Arguments, workspace: Workspace) -> PlannedChange:
         mode = arguments.text("mode", "replace")
         if mode != "delete" and not arguments.has("source"):
-            raise Refused("notebook_edit: source is missing")
+            raise Refused("notebook_edit: source is missing; send the complete new source of the cell")
         location = workspace.resolve(arguments.text("path"), "write")
         if not workspace.exists(location):
             raise Refused(f"{location.label} does not exist")

@@ -146,7 +146,7 @@ async def _show_changes(context: CommandContext) -> None:
         return await checkpoints.file_changes(), await checkpoints.turn_changes()
 
     async def undo(part: ChangePart) -> str:
-        plan = await checkpoints.plan_part(part.number, part.file.real_path, part.hunk)
+        plan = await checkpoints.plan_part(part.prompt_number, part.file.real_path, part.hunk)
         report = await checkpoints.perform(plan)
         if report.problems:
             raise ValueError("; ".join(report.problems))

@@ -62,7 +62,7 @@ class PickerRow:
     """This value is in use; the row gets a mark."""
     cells: tuple[str, ...] = ()
     """The columns between label and detail, described by `Column`s."""
-    also: str = ""
+    search_text: str = ""
     """Hidden text that the filter also searches."""
     group: str = ""
     """The heading under which the rows of one group are listed."""

@@ -31,19 +31,21 @@ if TYPE_CHECKING:
     from qcode.agent.checkpoints.rewind import SessionFileDiff
 
 ALL = "all"
-_PREVIEW_ROWS, _LOW_PREVIEW_ROWS = 8, 4
+"""The id of the first row, which shows all changes of the session."""
+_PREVIEW_ROWS, _SHORT_PREVIEW_ROWS = 8, 4
 _MIN_HEIGHT, _FULL_HEIGHT = 16, 24
 """A screen with fewer rows than `_MIN_HEIGHT` has no preview; with fewer than `_FULL_HEIGHT`, the preview has
-`_LOW_PREVIEW_ROWS`."""
+`_SHORT_PREVIEW_ROWS`."""
 _SIDE_CELLS = 4
+"""The number of columns beside the preview."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChangePart:
     """A part that can be undone: a file of a turn, or one hunk of a file."""
 
-    number: int
-    """The number of the turn's prompt."""
+    prompt_number: int
+    """The message number of the prompt of the turn."""
     file: TurnFile
     hunk: int | None = None
     """The index of the hunk, None for the whole file."""
@@ -54,7 +56,8 @@ class ChangePart:
 
     @property
     def note(self) -> str:
-        """Why there is no diff, as a sentence; empty if there is one."""
+        """The reason why there is no diff, as a sentence; empty if there is one."""
+        # "a new empty file" becomes "New empty file."
         note = "" if self.diff else one_line(self.file.note)
         return f"{capitalized(note.removeprefix('is ').removeprefix('a '))}." if note else ""
 
@@ -70,7 +73,10 @@ class ChangesSource:
 
 
 class ChangesScreen(ListScreen[None]):
-    """Shows the turns with their files and hunks, the latest turn first. Enter opens a diff, Ctrl+X undoes it."""
+    """A list of the turns with their files and hunks, the latest turn first.
+
+    Enter shows the diff of a row, Ctrl+X undoes the file or hunk.
+    """
 
     ENTER = "show"
     KEYS: ClassVar[tuple[tuple[str, str], ...]] = (("Ctrl+X", "undo"),)
@@ -82,12 +88,12 @@ class ChangesScreen(ListScreen[None]):
         super().__init__("Changes", change_rows(changes, turns), empty="No file was changed.")
 
     def compose_more(self) -> ComposeResult:
-        yield Static(id="changes-said", markup=False)
+        yield Static(id="changes-message", markup=False)
         yield Static(id="changes-preview", markup=False)
 
     def on_mount(self) -> None:
         # Textual also calls the `on_mount` of the base class.
-        self.query_one("#changes-said").display = False
+        self.query_one("#changes-message").display = False
 
     def on_resize(self) -> None:
         # Textual also calls the `on_resize` of the base class.
@@ -97,14 +103,14 @@ class ChangesScreen(ListScreen[None]):
     def _preview_rows(self) -> int:
         if self.size.height < _MIN_HEIGHT:
             return 0
-        return _PREVIEW_ROWS if self.size.height >= _FULL_HEIGHT else _LOW_PREVIEW_ROWS
+        return _PREVIEW_ROWS if self.size.height >= _FULL_HEIGHT else _SHORT_PREVIEW_ROWS
 
     def rows_below(self) -> int:
-        has_message = self.query_one("#changes-said").display
+        has_message = self.query_one("#changes-message").display
         return (1 + self._preview_rows if self._preview_rows else 0) + (2 if has_message else 0)
 
     def keys(self) -> Sequence[tuple[str, str]]:
-        """Return the keys; that of undo is left out if the row has no part to undo."""
+        """Return the keys that work on the highlighted row: without undo if the row is neither a file nor a hunk."""
         keys = super().keys()
         is_part = self.row is not None and self.row.id in self._parts
         return keys if is_part else [key for key in keys if key not in self.KEYS]
@@ -163,21 +169,22 @@ class ChangesScreen(ListScreen[None]):
     def _row_after(self, part: ChangePart) -> str:
         """Return the row to highlight after `part` was undone; empty for the default.
 
-        After a hunk it is the next one of the file, or the file, so that the same key never undoes another file.
+        After a hunk, this is the next hunk of the same file, otherwise the file itself. So a second Ctrl+X never undoes
+        a part of another file.
         """
         if part.hunk is None:
             return ""
         same_file = [
             (row_id, other.hunk)
             for row_id, other in self._parts.items()
-            if (other.number, other.file.real_path) == (part.number, part.file.real_path)
+            if (other.prompt_number, other.file.real_path) == (part.prompt_number, part.file.real_path)
         ]
         following = [row_id for row_id, hunk in same_file if hunk is not None and hunk > part.hunk]
         return (following or [row_id for row_id, hunk in same_file if hunk is None] or [""])[0]
 
     def _show_message(self, text: str, *, is_refused: bool = False) -> None:
         style = "$text-warning" if is_refused else "$text-success"
-        message = self.query_one("#changes-said", Static)
+        message = self.query_one("#changes-message", Static)
         message.display = True
         message.update(Content.styled(one_line(text, 400), style))
         self.show_title_and_keys()
@@ -207,8 +214,10 @@ def change_rows(changes: Sequence[SessionFileDiff], turns: Sequence[TurnChanges]
         group = f"Turn {turn.position}: {plain_line(turn.text, 100) or '(empty)'}"
         for index, file in enumerate(turn.files):
             row_id = f"{turn.number}/{index}"
-            also = turn.text[:500]
-            rows.append(PickerRow(row_id, visible(file.label), size_text(file), group=group, also=also, cut="start"))
+            prompt = turn.text[:500]
+            rows.append(
+                PickerRow(row_id, visible(file.label), size_text(file), group=group, search_text=prompt, cut="start")
+            )
             if len(file.hunks) > 1:
                 rows += [hunk_row(f"{row_id}/{hunk.index}", hunk, group) for hunk in file.hunks]
     return rows
@@ -222,6 +231,7 @@ def hunk_row(row_id: str, hunk: ChangeHunk, group: str) -> PickerRow:
 
 
 _MAX_CHARS = 400_000
+"""The maximum length of the diffs that are shown at once."""
 
 
 def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
@@ -242,7 +252,7 @@ def changes_lines(changes: Sequence[SessionFileDiff], width: int) -> list[Line]:
 
 
 def diff_rows(diff: str, width: int, note: str = "") -> list[Line]:
-    """Return the rows of one diff, or a note instead of it."""
+    """Return the rows of one diff, truncated after `_MAX_CHARS` characters, or of the note if there is no diff."""
     if not diff:
         return wrap([(one_line(note) or "Nothing to compare.", style_of("dim"))], width)
     return render_diff(parse_diff(visible_rows(diff[:_MAX_CHARS])), width)

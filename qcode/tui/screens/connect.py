@@ -398,7 +398,7 @@ def provider_row(choice: ProviderChoice, local_models: Mapping[str, str] | None)
         state = f"found: {model}" if model else ""
     detail = " · ".join(filter(None, (choice.hint, state)))
     heading = _heading(choice, local_models)
-    return PickerRow(choice.name, choice.title or choice.name, detail, also=choice.name, group=heading)
+    return PickerRow(choice.name, choice.title or choice.name, detail, search_text=choice.name, group=heading)
 
 
 def _heading(choice: ProviderChoice, local_models: Mapping[str, str] | None) -> str:

@@ -78,7 +78,7 @@ class CopyPicker(Picker):
 
     def __init__(self, items: Sequence[CopyItem]) -> None:
         rows = [
-            PickerRow(str(at), item.label, cells=(item.turn, item.time, item.size), also=item.text)
+            PickerRow(str(at), item.label, cells=(item.turn, item.time, item.size), search_text=item.text)
             for at, item in enumerate(items)
         ]
         super().__init__("Copy", rows)

@@ -132,7 +132,7 @@ class MemoryPicker(MemoryFilePicker):
     def compose_more(self) -> ComposeResult:
         lines = [Content.styled(one_line(note), "$text-warning") for note in self._notes]
         hint = Content.styled("/memory TEXT adds a line. Changes apply from the next turn.", "$muted")
-        yield Static(Content("\n").join([*lines, hint]), id="picker-said", markup=False)
+        yield Static(Content("\n").join([*lines, hint]), id="picker-message", markup=False)
 
 
 class MemoryTargetPicker(MemoryFilePicker):
@@ -165,7 +165,7 @@ class SkillCommandPicker(Picker):
     def compose_more(self) -> ComposeResult:
         command = Content(visible_lines(self._command))
         reason = Content.styled(self._reason, "$muted")
-        yield Static(Content("\n").join([command, reason]), id="picker-said", markup=False)
+        yield Static(Content("\n").join([command, reason]), id="picker-message", markup=False)
 
 
 class ToolPicker(Picker):

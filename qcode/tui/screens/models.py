@@ -175,7 +175,7 @@ class ModelPicker(ListScreen[ModelChoice]):
 def model_row(provider: OfferedProvider, model: OfferedModel, current: str) -> PickerRow:
     name, facts = f"{provider.name}/{model.name}", model.facts
     group = f"{provider.name} · {provider.credential}" if provider.credential else provider.name
-    return PickerRow(name, model.name, is_current=name == current, cells=cells_of(facts), also=name, group=group)
+    return PickerRow(name, model.name, is_current=name == current, cells=cells_of(facts), search_text=name, group=group)
 
 
 def default_models(providers: Sequence[OfferedProvider]) -> tuple[str, ...]:
@@ -199,7 +199,7 @@ def recommended_first(rows: Sequence[PickerRow], recent: Sequence[str], defaults
 def connect_row(provider: OfferedProvider) -> PickerRow:
     command = f"{CONNECT}{provider.name}"
     # `claude` finds the providers of Claude models, whose models are not listed before they have a key.
-    return PickerRow(command, command, also=provider_hint(provider.name), group=_NOT_READY_GROUP, is_dim=True)
+    return PickerRow(command, command, search_text=provider_hint(provider.name), group=_NOT_READY_GROUP, is_dim=True)
 
 
 def cells_of(facts: ModelFacts) -> tuple[str, ...]:

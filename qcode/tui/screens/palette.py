@@ -57,7 +57,7 @@ def command_row(command: Command, keys: Sequence[str]) -> PickerRow:
         command.title,
         command.help,
         cells=(keys_or_name,),
-        also=" ".join((*slash_names, command.id)),
+        search_text=" ".join((*slash_names, command.id)),
         names=(*command.names, *slash_names),
     )
 

@@ -58,7 +58,7 @@ class PermissionsScreen(Picker):
 
     def compose_more(self) -> ComposeResult:
         yield SteadyInput(id="permission-field", compact=True)
-        yield Static(id="picker-said", markup=False)
+        yield Static(id="picker-message", markup=False)
 
     def on_mount(self) -> None:
         # Textual also calls the `on_mount` of the base class.
@@ -228,4 +228,4 @@ class PermissionsScreen(Picker):
         self._show(text, "")
 
     def _show(self, text: str, style: str) -> None:
-        self.query_one("#picker-said", Static).update(Content.styled(text, style))
+        self.query_one("#picker-message", Static).update(Content.styled(text, style))

@@ -280,13 +280,13 @@ def _matching_fields(row: PickerRow, query: str) -> tuple[str, ...]:
     match almost any sentence: `r` and then `o` occur in "the diffs of the session, grouped by file".
     """
     words = fold(query).split()
-    other_fields = [text for text in (row.also, row.detail) if any(word in fold(text) for word in words)]
+    other_fields = [text for text in (row.search_text, row.detail) if any(word in fold(text) for word in words)]
     return (row.label, *other_fields)
 
 
 def _starts_words(row: PickerRow, query: str) -> bool:
     """Return whether each word of `query` is the start of a word in `row`."""
-    text = fold(f"{row.label} {row.also} {row.detail}")
+    text = fold(f"{row.label} {row.search_text} {row.detail}")
     return all(re.search(rf"(?<!\w){re.escape(word)}", text) for word in fold(query).split())
 
 

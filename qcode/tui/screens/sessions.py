@@ -250,8 +250,8 @@ def session_row(info: SessionInfo, now: float, hidden_text: str = "") -> PickerR
         count_text(info.messages, "message"),
         one_line(info.branch, _MAX_BRANCH),
     )
-    also = f"{info.session_id} {info.branch} {hidden_text}".rstrip()
-    return PickerRow(info.session_id, label, is_current=info.is_open, cells=cells, also=also, cut="words")
+    search_text = f"{info.session_id} {info.branch} {hidden_text}".rstrip()
+    return PickerRow(info.session_id, label, is_current=info.is_open, cells=cells, search_text=search_text, cut="words")
 
 
 def preview_of(messages: Sequence[Message], width: int) -> Content:

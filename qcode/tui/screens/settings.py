@@ -283,7 +283,7 @@ def setting_row(setting: Setting) -> PickerRow:
         setting.name,
         label or setting.name,
         cells=cells,
-        also=f"{setting.name} {setting.meaning}",
+        search_text=f"{setting.name} {setting.meaning}",
         group=group,
         is_dim=bool(setting.fixed_reason),
     )

@@ -10,7 +10,15 @@ import pytest
 from qcode.protocol.model import ModelFacts
 from qcode.protocol.usage import Usage, cost_of
 from qcode.providers import catalog
-from qcode.providers.catalog import BUILT_IN, CORRECTIONS, catalog_source, default_model, lookup, nearest, resolve
+from qcode.providers.catalog import (
+    BUILT_IN_PROVIDERS,
+    CORRECTIONS,
+    catalog_source,
+    default_model,
+    lookup,
+    nearest,
+    resolve,
+)
 from qcode.providers.demo.provider import DEMO_FACTS
 from qcode.providers.registry import PROVIDERS
 
@@ -131,7 +139,7 @@ def test_prefill_is_claimed_for_old_claude_models_and_not_through_a_relay() -> N
     assert relayed is not None and not relayed.can_prefill
 
 
-@pytest.mark.parametrize("provider", BUILT_IN)
+@pytest.mark.parametrize("provider", BUILT_IN_PROVIDERS)
 def test_default_model_is_in_the_table_with_limits_and_price(provider: str) -> None:
     facts = lookup(provider, default_model(provider))
     assert facts is not None
@@ -207,7 +215,7 @@ def test_nearest_name_without_candidates_comes_from_the_table() -> None:
 
 def test_every_correction_is_applied_and_has_a_reason() -> None:
     for (provider, model), correction in CORRECTIONS.items():
-        expected = correction.output or (correction.replacement and correction.replacement.max_output_tokens)
+        expected = correction.max_output_tokens or (correction.replacement and correction.replacement.max_output_tokens)
         assert limit(provider, model) == expected
         assert correction.reason
 

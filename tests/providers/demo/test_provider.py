@@ -12,7 +12,7 @@ from qcode.engine import synthetic
 from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.messages import Message, Text, ToolCall, assistant, user
 from qcode.protocol.reply import ReplyStarted, StopReason, ToolCallStarted
-from qcode.providers.demo.guide import HUGE_CHARS, VERY_LONG_CHARS, guide
+from qcode.providers.demo.guide import LONG_FILE_CHARS, VERY_LONG_CHARS, guide
 from qcode.providers.demo.provider import DEMO_FACTS, LIMIT_MODEL, LIMIT_S, OVERLOADED_MODEL, DemoProvider
 from qcode.providers.demo.scenarios import SCENARIOS, Scenario
 from qcode.text.json import parse_object
@@ -112,7 +112,7 @@ def test_rest_of_a_truncated_call_is_sent_as_raw_json() -> None:
     for asked in (told, merged):
         rest = reply_to(replace(asked, allows_calls=False))
         arguments = json.loads(cut.arguments + rest.text)
-        assert arguments == {"path": "huge_demo.md", "content": guide(HUGE_CHARS)}
+        assert arguments == {"path": "huge_demo.md", "content": guide(LONG_FILE_CHARS)}
         assert not rest.has_calls
 
 

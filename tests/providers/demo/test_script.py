@@ -6,7 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.protocol.messages import Reasoning, Text, ToolCall
-from qcode.providers.demo.guide import ENDLESS_CHARS, HUGE_CHARS, LONG_CHARS, VERY_LONG_CHARS, guide, numbered_thinking
+from qcode.providers.demo.guide import (
+    LONG_CHARS,
+    LONG_FILE_CHARS,
+    LONG_THINKING_CHARS,
+    VERY_LONG_CHARS,
+    guide,
+    numbered_thinking,
+)
 from qcode.providers.demo.scene import Script, body_of, cut_at, rest_of_text, size_of, slices, tokens_of
 
 _BLOCKS = st.one_of(
@@ -58,7 +65,7 @@ def test_tokens_of_a_text_are_rounded_up() -> None:
 
 
 def test_lines_of_a_long_text_are_unique() -> None:
-    for text in (guide(VERY_LONG_CHARS), numbered_thinking(ENDLESS_CHARS)):
+    for text in (guide(VERY_LONG_CHARS), numbered_thinking(LONG_THINKING_CHARS)):
         lines = [line for line in text.split("\n") if line and line != "```"]
         assert len(lines) > 1_000
         assert len(set(lines)) == len(lines)
@@ -67,8 +74,8 @@ def test_lines_of_a_long_text_are_unique() -> None:
 def test_long_texts_are_as_long_as_the_ladder_needs() -> None:
     assert 8_500 < tokens_of(len(guide(LONG_CHARS))) < 20_000
     assert 65_000 < tokens_of(len(guide(VERY_LONG_CHARS))) < 120_000
-    assert tokens_of(len(guide(HUGE_CHARS))) > 65_000
-    assert tokens_of(len(numbered_thinking(ENDLESS_CHARS))) > 65_000
+    assert tokens_of(len(guide(LONG_FILE_CHARS))) > 65_000
+    assert tokens_of(len(numbered_thinking(LONG_THINKING_CHARS))) > 65_000
 
 
 def _text(script: Script) -> str:

@@ -32,7 +32,7 @@ from qcode.protocol.messages import Message, ToolCall, user
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import Outcome, TextDelta
 from qcode.protocol.tools import Files, ToolOutcome
-from qcode.providers.demo.guide import HUGE_CHARS, LONG_CHARS, VERY_LONG_CHARS, guide
+from qcode.providers.demo.guide import LONG_CHARS, LONG_FILE_CHARS, VERY_LONG_CHARS, guide
 from qcode.providers.demo.provider import DEMO_FACTS, DemoProvider
 from qcode.text.json import JsonObject
 from tests.providers.demo.asking import TOOLS
@@ -149,7 +149,7 @@ def test_truncated_write_is_rejected_and_then_split() -> None:
 def test_truncated_write_is_resumed_if_configured() -> None:
     played = _play("write a huge file", OutputSettings(tool_call_repair="resume"))
     assert played.ran == ["write"]
-    assert played.files == {"huge_demo.md": guide(HUGE_CHARS)}
+    assert played.files == {"huge_demo.md": guide(LONG_FILE_CHARS)}
 
 
 def test_endless_thinking_ends_in_an_answer() -> None:

@@ -18,14 +18,14 @@ from qcode.protocol.reply import ReplyEnded
 from qcode.providers import direct as direct_way
 from qcode.providers import http1
 from qcode.providers.connection import Connection, Timeouts
-from qcode.providers.direct import DirectClient, ErrorResponse, Post
+from qcode.providers.direct import DirectClient, ErrorResponse, PostRequest
 from qcode.providers.http1 import ConnectFailed, ConnectionBroken
 from tests.providers.clients import collect, provider_at, run_against, stream_of
 from tests.providers.loopback import Answer, Loopback, Stall, free_port
 
 
 async def ask(direct: DirectClient, url: str) -> bytes:
-    async with direct.open(Post(f"{url}/x", {}, b"{}")) as answer:
+    async with direct.open(PostRequest(f"{url}/x", {}, b"{}")) as answer:
         return b"".join([piece async for piece in answer.aiter_bytes()])
 
 
@@ -63,7 +63,7 @@ def test_headers_use_the_usual_case() -> None:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             direct = DirectClient(Connection("acme", url))
             given = {"authorization": "Bearer k", "anthropic-version": "1"}
-            async with direct.open(Post(f"{url}/x", given, b"{}")) as answer:
+            async with direct.open(PostRequest(f"{url}/x", given, b"{}")) as answer:
                 assert [piece async for piece in answer.aiter_bytes()] == [b"ok"]
             direct.close()
 

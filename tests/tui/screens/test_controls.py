@@ -37,7 +37,7 @@ def findings(run: Running) -> str:
 
 
 def said(run: Running) -> str:
-    return plain(run, "#picker-said")
+    return plain(run, "#picker-message")
 
 
 async def fill(run: Running, key: str, text: str) -> None:

@@ -274,7 +274,7 @@ def test_mouse_wheel_moves_the_highlight() -> None:
 GROUPED = (
     PickerRow("a", "alpha", cells=("200k", "64k", "$3 / $15"), group="one · ready"),
     PickerRow("b", "beta [b]", cells=("8k", "", ""), group="one · ready"),
-    PickerRow("c", "alpine", cells=("1M", "128k", ""), also="two/alpine", group="two"),
+    PickerRow("c", "alpine", cells=("1M", "128k", ""), search_text="two/alpine", group="two"),
     PickerRow("d", "delta", "/connect", group="more", is_dim=True),
 )
 

@@ -15,7 +15,7 @@ from typing import Any, Literal, TypeAlias
 
 from qcode.agent.claude.rules import RuleEffect
 from qcode.config.lines import find_lines
-from qcode.config.load import parse_toml, read_toml_text
+from qcode.config.load import parse_toml, read_config_text
 from qcode.protocol.approvals import ApprovalMode
 from qcode.protocol.errors import ConfigError
 from qcode.text.clean import one_line
@@ -157,7 +157,7 @@ def read_settings(path: Path, home: str, *, is_project: bool) -> SettingsFile | 
     """
     file = SettingsFile(path, is_project, shown_path(path, home))
     try:
-        text = read_toml_text(path, must_exist=False)
+        text = read_config_text(path, must_exist=False)
         if text is None:
             return None
         file.text = text

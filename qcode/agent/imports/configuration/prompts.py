@@ -20,7 +20,7 @@ from qcode.agent.context.front_matter import FrontMatter, FrontMatterError, plai
 from qcode.agent.imports.configuration.findings import SourceSetting, WriteFile, shown_path
 from qcode.agent.imports.configuration.rules import CLAUDE_TOOLS
 from qcode.config.definitions import named_files
-from qcode.config.load import parse_toml, read_toml_text
+from qcode.config.load import parse_toml, read_config_text
 from qcode.protocol.errors import ConfigError
 from qcode.text.clean import single_spaced
 from qcode.values import dataclass
@@ -182,7 +182,7 @@ def read_commands(
         name, location = f"{prefix}{stem}", shown_path(file, home)
         try:
             if suffix == ".toml":
-                table = parse_toml(read_toml_text(file, must_exist=True) or "", file)
+                table = parse_toml(read_config_text(file, must_exist=True) or "", file)
                 yield convert_command(name, table, str(table.get("prompt") or ""), location, convert)
             else:
                 front_matter = read_markdown(file)

@@ -25,7 +25,7 @@ from qcode.agent.imports.configuration.findings import (
 from qcode.agent.subagent_kinds import KINDS
 from qcode.config import state_file
 from qcode.config.edit import replace_text, with_items, with_table, with_value
-from qcode.config.load import parse_toml, read_toml_text
+from qcode.config.load import parse_toml, read_config_text
 from qcode.config.paths import AGENTS_FOLDER
 from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
@@ -57,7 +57,7 @@ class Target:
         self._folder = folder
         self._home = home
         self._root = root
-        self._before = read_toml_text(config_file, must_exist=False)
+        self._before = read_config_text(config_file, must_exist=False)
         self._text = self._before or ""
         parse_toml(self._text, config_file)
         self._files: dict[Path, str] = {}
