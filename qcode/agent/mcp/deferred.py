@@ -127,6 +127,9 @@ class FindTools:
         tools = [spec for spec in self._tools() if not server or spec.name.startswith(f"{server}__")]
         hits = rank_tools(checked.text("query"), tools)
         servers = sorted({spec.name.partition("__")[0] for spec in self._tools()})
+        if not servers:
+            text = "No server offers tools now. Continue without them, or ask the user to check the servers."
+            return ToolOutcome(text, summary="no tool")
         if server and server not in servers:
             text = f"There is no server {json.dumps(server)[:100]} with tools. Use one of: {', '.join(servers)}."
             return ToolOutcome(text, summary="no tool")

@@ -1,4 +1,4 @@
-"""Large tool sets: found by words, called by name, judged as the tool that they name."""
+"""Deferred tools: found by words, called by name, checked as the tool that a call names."""
 
 from __future__ import annotations
 
@@ -166,6 +166,11 @@ def test_search_in_an_unknown_server_names_the_servers() -> None:
     search = FindTools(lambda: [ToolSpec("web__open", "", {}), ToolSpec("tracker__search", "", {})])
     found = asyncio.run(search.run({"query": "open", "server": "wbe"}, cast("Any", None), cast("Any", None)))
     assert found.content == 'There is no server "wbe" with tools. Use one of: tracker, web.'
+
+
+def test_search_without_any_server_says_so() -> None:
+    found = asyncio.run(FindTools(list).run({"query": "open", "server": "web"}, cast("Any", None), cast("Any", None)))
+    assert found.content == "No server offers tools now. Continue without them, or ask the user to check the servers."
 
 
 def test_call_of_a_tool_without_its_server_names_the_complete_name() -> None:
