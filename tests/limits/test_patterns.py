@@ -31,7 +31,7 @@ BOUNDED = {
     "qcode.providers.demo.scenarios._COMMAND": "searched in the last 2,000 characters of a prompt",
     "qcode.providers.demo.scene._TAGGED": "searched in the first 20,000 characters of a prompt without tools",
     "qcode.providers.demo.scene._FENCED": "searched in the first 20,000 characters of a prompt without tools",
-    "qcode.providers.text_calls.forms._FENCE_BEGUN": "searched in the last characters of a text",
+    "qcode.providers.text_calls.forms._PARTIAL_FENCE": "searched in the last characters of a text",
     "qcode.safety.redaction._PARTIAL_SECRET": "searched in the last 2,000 characters of a text",
     "qcode.safety.shell.languages._JQ_STRING_REST": "matched at one place of a command of limited length",
     "qcode.tui.prompt.labels._IMAGE_PATH": "searched in pasted text of limited length",

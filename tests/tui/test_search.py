@@ -184,10 +184,10 @@ def test_text_replaced_after_it_was_selected_is_copied_while_the_hint_says_so() 
     async def test(run: Running) -> None:
         await run.send("go")
         await run.until(selected.reached.is_set)
-        transcript = run.app.widgets.transcript
-        await run.pilot.click(transcript, offset=(3, transcript.size.height - 1), times=2)
-        await run.pilot.pause()
-        assert "Ctrl+C copies 5 characters" in run.status
+        await run.until(lambda: "first attempt" in run.screen)
+        row = next(y for y, line in enumerate(run.screen.split("\n")) if "first attempt" in line)
+        await run.pilot.click(offset=(3, row), times=2)
+        await run.until(lambda: "Ctrl+C copies 5 characters" in run.status)
         selected.open()
         await run.until(done.reached.is_set)
         await run.until(lambda: run.app.screen.get_selected_text() is None)
