@@ -82,7 +82,7 @@ class Services(Protocol):
         ...
 
     def learn(self, effect: Learn) -> None:
-        """Store a limit or habit of the host that a reply revealed."""
+        """Store a limit or another fact about the host that a reply revealed."""
         ...
 
     async def switch_model(self, effect: SwitchModel) -> tuple[ModelSwitched | NoModelLeft, Provider | None]:

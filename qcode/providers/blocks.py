@@ -261,12 +261,15 @@ def wants_search(request: ModelRequest) -> bool:
     return any(tool.is_hosted for tool in request.tools)
 
 
-class CallHabits(Protocol):
-    """The learned facts about how a host sends the calls of one model. Implemented in `agent`, which stores them."""
+class HostCallFacts(Protocol):
+    """Facts learned from replies: how a host sends the tool calls of one model, natively or as text.
+
+    `agent.models.limits` implements this class and stores the facts.
+    """
 
     @property
     def form(self) -> str:
-        """The form of the calls that this host sent as text, empty if it sent none."""
+        """The syntax of the calls that this host sent as text, such as "json"; empty if it sent none."""
         ...
 
     @property
@@ -274,12 +277,12 @@ class CallHabits(Protocol):
         """Whether JSON without a mark may be a call: the model sent no native call, or sent calls as bare JSON."""
         ...
 
-    def note_native(self) -> None:
-        """Remember a native call; the second one after a call as text clears `form`."""
+    def note_native_call(self) -> None:
+        """Record a native call. The second native call after a call as text clears `form`."""
         ...
 
-    def note_form(self, form: str) -> None:
-        """Remember the form of a call as text."""
+    def note_text_call(self, form: str) -> None:
+        """Record the syntax of a call as text."""
         ...
 
 

@@ -21,7 +21,7 @@ from qcode.protocol.errors import ErrorKind, ProviderError
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.provider import Provider
 from qcode.protocol.reply import EventDamaged, ReplyEvent, ReplyStarted, TextDelta, ToolCallStarted, UsageReported
-from qcode.providers.blocks import CallHabits, MarkSearch
+from qcode.providers.blocks import HostCallFacts, MarkSearch
 from qcode.providers.connection import Connection
 from qcode.providers.errors import attribute_error, is_page, page_title
 from qcode.providers.history import OpaqueFilter, opaque_origin, tag_opaque, text_to_continue
@@ -369,11 +369,11 @@ class TextCallWatch:
     the reply. If the host rejects a history with such calls, they are sent as text in all later requests.
     """
 
-    def __init__(self, inner: Provider, habits: CallHabits) -> None:
+    def __init__(self, inner: Provider, call_facts: HostCallFacts) -> None:
         self.name = inner.name
         self.host = inner.host
         self._inner = inner
-        self._habits = habits
+        self._call_facts = call_facts
         self._text_call_ids: set[str] = set()
         self._sends_calls_as_text = False
 
@@ -384,7 +384,7 @@ class TextCallWatch:
                 async for event in events:
                     yield event
             return
-        watched = _WatchedReply(request, self._habits)
+        watched = _WatchedReply(request, self._call_facts)
         # If the stream breaks, text that was held back is dropped as if never received: the retry requests it again.
         async with aclosing(self._send(request)) as events:
             async for event in events:
@@ -444,14 +444,14 @@ async def _closing_events(events: AsyncIterator[ReplyEvent]) -> AsyncGenerator[R
 class _WatchedReply:
     """A filter of the events of one reply. Events are unchanged up to the first mark of a call in the text."""
 
-    def __init__(self, request: ModelRequest, habits: CallHabits) -> None:
+    def __init__(self, request: ModelRequest, call_facts: HostCallFacts) -> None:
         self._request = request
-        self._habits = habits
+        self._call_facts = call_facts
         before = text_to_continue(request.messages)
         self._search = MarkSearch(
             before,
-            finds_objects=habits.accepts_bare_json and not before,
-            finds_lines=habits.form == "json",
+            finds_objects=call_facts.accepts_bare_json and not before,
+            finds_lines=call_facts.form == "json",
         )
         self._reader: TailEvents | None = None
         self._has_native_call = False
@@ -475,7 +475,7 @@ class _WatchedReply:
         events = self._release_text()
         if isinstance(event, ToolCallStarted):
             self._has_native_call = True
-            self._habits.note_native()
+            self._call_facts.note_native_call()
         block = getattr(event, "block", None)
         if block is not None:
             self._blocks.add(block)
@@ -500,6 +500,6 @@ class _WatchedReply:
             from qcode.providers.text_calls.tail import begin_tail
 
             blocks = sorted(self._blocks)
-            self._reader = begin_tail(self._request, self._habits, self._search, blocks, block if is_open else None)
+            self._reader = begin_tail(self._request, self._call_facts, self._search, blocks, block if is_open else None)
             events += self._reader.feed(TextDelta(block, marked))
         return events

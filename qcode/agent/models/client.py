@@ -14,7 +14,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from qcode.agent.context.system_prompt import Prompts
-from qcode.agent.models.limits import LearnedCallHabits, LimitStore, NoLimits, reply_length
+from qcode.agent.models.limits import LimitStore, NoLimits, StoredCallFacts, reply_length
 from qcode.agent.models.selection import Selection, address_of, select_model
 from qcode.agent.models.web_search import hosted_tools
 from qcode.agent.options import RunContext
@@ -240,7 +240,7 @@ class Clients:
 
             provider = TextCallProvider(provider)
         elif self._may_send_text_calls(provider, settings.models.get(name)):
-            provider = TextCallWatch(provider, LearnedCallHabits(self._limits, provider.host, selection.model))
+            provider = TextCallWatch(provider, StoredCallFacts(self._limits, provider.host, selection.model))
         if self._recording is not None:
             provider = self._recording.wrap(provider)
         if self._wrap is not None:

@@ -23,7 +23,7 @@ from qcode.values import dataclass
 
 FILE_NAME = "limits.json"
 MAX_NATIVE_CALLS = 2
-"""The number of native calls that shows that a host sends calls in its own form."""
+"""The number of native calls after which a host counts as one that sends calls natively."""
 LENGTHS_NAME = "reply_lengths.json"
 
 
@@ -207,10 +207,10 @@ class NoLimits(LimitStore):
         pass
 
 
-class LearnedCallHabits:
-    """How a host sends the calls of one model. Reads the file once.
+class StoredCallFacts:
+    """The stored facts about how a host sends the tool calls of one model. Reads the file once.
 
-    Implements `providers.blocks.CallHabits`, which explains the members.
+    Implements `providers.blocks.HostCallFacts`, which explains the members.
     """
 
     def __init__(self, limits: LimitStore, host: str, model: str) -> None:
@@ -226,7 +226,7 @@ class LearnedCallHabits:
     def accepts_bare_json(self) -> bool:
         return bool(self._row.text_calls) or not self._row.native_calls
 
-    def note_native(self) -> None:
+    def note_native_call(self) -> None:
         """Count a native call; the second native call after a call as text resets `form`."""
         row = self._row
         if row.native_calls >= MAX_NATIVE_CALLS:
@@ -235,7 +235,7 @@ class LearnedCallHabits:
         form, since = ("", "") if count == MAX_NATIVE_CALLS else (row.text_calls, row.text_calls_since)
         self._store(replace(row, native_calls=count, text_calls=form, text_calls_since=since))
 
-    def note_form(self, form: str) -> None:
+    def note_text_call(self, form: str) -> None:
         row = self._row
         if row.text_calls != form or row.native_calls:
             since = row.text_calls_since or datetime.now(UTC).date().isoformat()

@@ -17,7 +17,7 @@ from qcode.protocol.messages import Text, ToolResult
 from qcode.protocol.model import ModelRequest
 from qcode.protocol.reply import ReplyEnded, ReplyEvent, StopReason, TextCallsRecognized, ToolCallStarted
 from qcode.protocol.tools import ToolSpec
-from qcode.providers.blocks import CallHabits, MarkSearch
+from qcode.providers.blocks import HostCallFacts, MarkSearch
 from qcode.providers.text_calls.candidate import JsonScanner
 from qcode.providers.text_calls.forms import (
     CALL_KEYS,
@@ -63,7 +63,7 @@ class TailCalls:
     `search` is the search that found the first mark.
     """
 
-    def __init__(self, request: ModelRequest, habits: CallHabits, search: MarkSearch) -> None:
+    def __init__(self, request: ModelRequest, call_facts: HostCallFacts, search: MarkSearch) -> None:
         self.rejected_candidates: list[RejectedCandidate] = []
         self.ends_rejected = False
         self.form = ""
@@ -71,7 +71,7 @@ class TailCalls:
         self.is_final = False
         """The reply ended normally, so that the held text is its end."""
         self._request = request
-        self._habits = habits
+        self._call_facts = call_facts
         self._tools = {tool.name: tool for tool in request.tools if not tool.is_hosted}
         self._search = search
         self._code = CodeSpans()
@@ -128,7 +128,7 @@ class TailCalls:
             self._is_in_code(marked)
             or _is_thinking(before)
             or _is_in_block(before)
-            or (is_object and not self._habits.accepts_bare_json)
+            or (is_object and not self._call_facts.accepts_bare_json)
         ):
             return self._show_mark(marked, visible)
         self._objects = _ObjectScanner() if is_object else None
@@ -191,9 +191,9 @@ class TailCalls:
                 self.ends_rejected = True
             return []
         # JSON without a mark is a call only if it is the whole reply, or an earlier reply had a call in this form.
-        is_expected = not self._search.before.strip() or self._habits.form == form
+        is_expected = not self._search.before.strip() or self._call_facts.form == form
         is_unmarked = form in ("json", "fence")
-        is_accepted = not is_unmarked or (self._habits.accepts_bare_json and is_expected)
+        is_accepted = not is_unmarked or (self._call_facts.accepts_bare_json and is_expected)
         if not calls or not is_accepted or self._is_quoted(pending):
             return []
         self.form = form
@@ -235,7 +235,12 @@ class TailEvents(CallEvents):
     """The events of a reply from the first mark of a call on."""
 
     def __init__(
-        self, request: ModelRequest, habits: CallHabits, calls: TailCalls, blocks: set[int], text_block: int | None
+        self,
+        request: ModelRequest,
+        call_facts: HostCallFacts,
+        calls: TailCalls,
+        blocks: set[int],
+        text_block: int | None,
     ) -> None:
         """Continue a reply that has used the block numbers `blocks`.
 
@@ -244,7 +249,7 @@ class TailEvents(CallEvents):
         super().__init__(calls, tag=str(len(request.messages)), cap=request.max_tokens)
         self._is_recognized = True
         self._tail = calls
-        self._habits = habits
+        self._call_facts = call_facts
         self._has_reported = False
         self._next_number = max(blocks, default=-1) + 1
         self._numbers = {block: block for block in blocks if block != text_block}
@@ -255,15 +260,15 @@ class TailEvents(CallEvents):
     def feed(self, event: ReplyEvent) -> list[ReplyEvent]:
         if isinstance(event, ToolCallStarted):
             self._tail.disable()
-            self._habits.note_native()
+            self._call_facts.note_native_call()
         elif isinstance(event, ReplyEnded):
             self._tail.is_final = event.stop in (StopReason.END_TURN, StopReason.TOOL_USE)
         events = super().feed(event)
         if not self._tail.form or self._has_reported:
             return events
         self._has_reported = True
-        is_first = self._habits.form != self._tail.form
-        self._habits.note_form(self._tail.form)
+        is_first = self._call_facts.form != self._tail.form
+        self._call_facts.note_text_call(self._tail.form)
         return [TextCallsRecognized(self._tail.form, is_first=is_first), *events]
 
 
@@ -553,7 +558,7 @@ class _FormReader:
 
 
 def begin_tail(
-    request: ModelRequest, habits: CallHabits, search: MarkSearch, blocks: Sequence[int], text_block: int | None
+    request: ModelRequest, call_facts: HostCallFacts, search: MarkSearch, blocks: Sequence[int], text_block: int | None
 ) -> TailEvents:
     """Return the reader of a reply from the first mark of a call on. `search` has found this mark."""
-    return TailEvents(request, habits, TailCalls(request, habits, search), set(blocks), text_block)
+    return TailEvents(request, call_facts, TailCalls(request, call_facts, search), set(blocks), text_block)
