@@ -62,7 +62,7 @@ class SessionSettings:
             _select_option("mode", "Permission mode", "mode", self.mode, modes),
             _select_option("model", "Model", "model", conversation.model, self._model_groups()),
         ]
-        if conversation.thinks:
+        if conversation.supports_reasoning:
             levels: list[Json] = [{"value": DEFAULT_EFFORT, "name": "Model default"}]
             levels += [{"value": level, "name": level.capitalize()} for level in EFFORTS]
             current = conversation.effort or DEFAULT_EFFORT

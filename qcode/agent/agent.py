@@ -52,13 +52,13 @@ if TYPE_CHECKING:
 
 OutputT = TypeVar("OutputT")
 Hooks: TypeAlias = "Mapping[str, Sequence[Hook]]"
-"""The hooks of a program, by event."""
+"""The hooks of a program that embeds qcode, by the name of their event."""
 Approve: TypeAlias = "Callable[[Approval], Awaitable[Decision]]"
-"""A function of a program that decides the approvals of its turns."""
+"""A function that decides the approvals of a turn in place of the user."""
 
 
 class Agent:
-    """A conversation and everything that it needs, owned until `close` or `release`.
+    """An open conversation with its model, tools, rules and connections. Owns them until `close` or `release`.
 
     `approve` decides the approvals of `run` and `stream`; without it, calls that need an approval are denied. A front
     end that reads the events of the `conversation` answers the approvals itself.
@@ -118,7 +118,7 @@ class Agent:
         history: Sequence[Message] = (),
         wrap: Callable[[Provider], Provider] | None = None,
     ) -> Agent:
-        """Open an agent on the model of `selection`, by default the one that the options and settings choose.
+        """Open an agent with the model of `selection`, by default the model that the options and settings choose.
 
         Raise `QcodeError`. Opening reads files and blocks: use `open` in a running event loop.
         """
@@ -259,7 +259,7 @@ class Agent:
 
     @cached_property
     def sessions(self) -> SessionLibrary:
-        from qcode.agent.sessions.library import SessionLibrary  # loads with the first look at other sessions
+        from qcode.agent.sessions.library import SessionLibrary  # loads when another session is first needed
 
         store = self._store if not self.context.options.no_session else None
         return SessionLibrary(self.conversation, store, self.context.folder, self._clients)
@@ -307,7 +307,7 @@ class Agent:
         return commands if self.skills is None else self.skills.without_hidden(commands)
 
     def skill_commands(self, used_names: Sequence[str] = ()) -> tuple[Skill, ...]:
-        """Return the skills that `/name` runs; a name in `used_names` runs a command instead."""
+        """Return the skills that the user can run as `/name`, without those whose name is in `used_names`."""
         skills = () if self.skills is None else self.skills.for_user
         return tuple(skill for skill in skills if skill.handle.lower() not in used_names)
 
@@ -362,7 +362,7 @@ class Agent:
         return offered_tools(self.conversation.tools, self.permissions.policy, servers)
 
     def findings(self, *, is_in_app: bool = False) -> tuple[str, ...]:
-        """Return the report of the doctor as lines; this blocks. `is_in_app`: a screen has replaced the streams."""
+        """Return the report of `qcode doctor` as lines; this blocks. `is_in_app`: the app replaced the streams."""
         from qcode.agent.doctor import report, report_lines
 
         sections = report(self.context, is_in_app=is_in_app, is_trusted=self.permissions.is_trusted)
@@ -373,7 +373,7 @@ class Agent:
         self.toolbox.workspace.wants_file_texts = True
 
     def use_output_columns(self, columns: Callable[[], int | None]) -> None:
-        """Tell commands the width in cells at which their output is shown; `columns` returns it, None if unknown."""
+        """Run commands with the width of the front end. `columns` returns it in cells, None if it is unknown."""
         self.toolbox.output_columns = columns
 
     def use_buffers(self, source: BufferSource) -> None:
@@ -400,8 +400,8 @@ class Agent:
         self.prompts.use_folders(folders)
 
     def replace_servers(self, specs: Sequence[ServerSpec]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
-        """Replace the tool servers that the program named; see `Servers.replace_client_servers` for the result."""
-        self._parts.hide_values(specs)
+        """Replace the tool servers of the client program; see `Servers.replace_client_servers` for the result."""
+        self._parts.add_server_secrets(specs)
         if self.toolbox.servers is None:
             self.toolbox.use_servers(self._parts.open_servers(()))
         assert self.toolbox.servers is not None
@@ -447,7 +447,7 @@ class Agent:
         return 0.0 if self.conversation.hooks is None else MAX_END_TIMEOUT_S
 
     def release(self, end_reason: str = "") -> None:
-        """Release all files, for a process that exits now; safe to call twice.
+        """Close all files without waiting, because the process exits now. Safe to call twice.
 
         With `end_reason`, the `SessionEnd` hooks run first; the event loop must have stopped.
         """

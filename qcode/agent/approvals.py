@@ -1,4 +1,4 @@
-"""Approvals: judges each call of a turn, asks the user if needed, and runs the call in the sandbox of its verdict.
+"""Approvals: how each call of a turn is judged, approved by the user if needed, and run in its sandbox.
 
 A call that the user edits is judged again (`draft_of`, `revised_arguments`). A diff of a secret file hides its old
 contents, and shows the text that the model adds.
@@ -68,18 +68,18 @@ _SUFFIX = lazy_pattern(r"\.\w{1,10}")
 
 @dataclass(frozen=True, slots=True)
 class ResolvedCall:
-    """A call as it will run."""
+    """A judged call: the name, arguments and sandbox with which it runs."""
 
     name: str
     arguments: JsonObject
     level: Level | None = None
     """The sandbox of the call; None if the user allowed the call, or if it needs no sandbox."""
     targets: frozenset[str] = frozenset()
-    """The files that the user was asked about."""
+    """The files for which the user or a hook allows the call; empty if the rules allow it."""
     refusal: str = ""
-    """If not empty, the complete result of a call that could only fail, so the user was not asked about it."""
-    is_for_user: bool = False
-    """A hook requires a decision of the user, so the mode must not decide."""
+    """The result of a call that can only fail, so it does not run and the user is not asked; otherwise empty."""
+    requires_user: bool = False
+    """A hook requires a decision of the user; a later change of mode must not settle the approval."""
     edited_arguments: JsonObject | None = None
     """The arguments from a hook; None if no hook changed them."""
 
@@ -101,7 +101,7 @@ class PendingCalls:
     approved.
     """
 
-    hooks: CallHooks | None = None  # they see each call before it is judged and after it ran
+    hooks: CallHooks | None = None  # run before a call is judged, and after it ran
 
     def __init__(
         self,
@@ -114,7 +114,7 @@ class PendingCalls:
         self._watch_changes = watch_changes
         self._accept_changes = accept_changes
         self._permissions = permissions
-        self._resolutions: dict[str, ResolvedCall] = {}  # this and the other tables are by call id
+        self._resolutions: dict[str, ResolvedCall] = {}  # the keys of all tables here are call ids
         self._open_approvals: dict[str, CallApproval] = {}
         self._revisions: dict[str, tuple[ToolApproval, Revise]] = {}  # edited calls, to be judged again
         self._warnings: list[str] = []
@@ -184,10 +184,10 @@ class PendingCalls:
         verdict = await asyncio.to_thread(judge_with_hook, policy, toolbox.spec(name), run_arguments, hook)
         # A command that the user allows runs without a sandbox.
         level = verdict.confinement if verdict.is_allowed else None
-        is_for_user = hook is not None and hook.verdict == "ask"
+        hook_asks = hook is not None and hook.verdict == "ask"
         # A hook, like the user, allows a call only for the files that the call names now.
         granted = targets if verdict is hook else frozenset[str]()
-        self._resolutions[call_id] = resolved = replace(resolved, level=level, is_for_user=is_for_user, targets=granted)
+        self._resolutions[call_id] = resolved = replace(resolved, level=level, requires_user=hook_asks, targets=granted)
         is_question = toolbox.asks_user(call.name)
         if verdict.verdict == "deny":
             return self._refuse(call, verdict)
@@ -246,7 +246,7 @@ class PendingCalls:
         return replace(
             approval,
             rule=verdict.proposed_rule,
-            is_keepable=self._permissions.can_keep and bool(verdict.proposed_rule),
+            is_keepable=self._permissions.can_save_rules and bool(verdict.proposed_rule),
             kind=kind,
             why=_approval_reason(verdict, kind, has_sandbox=bool(policy.probes.sandbox().levels)),
             reasons=tuple(map(visible, verdict.all_reasons)),
@@ -349,10 +349,10 @@ class PendingCalls:
         permissions, call = self._permissions, approval.call
         match scope:
             case "session" | "folder":
-                warning = permissions.allow_always(approval.rule, call, is_kept=scope == "folder")
+                warning = permissions.allow_always(approval.rule, call, is_saved=scope == "folder")
                 self._warnings += [warning] if warning else []
             case "prefix":
-                permissions.allow_always(approval.prefix_rule, call, is_kept=False)
+                permissions.allow_always(approval.prefix_rule, call, is_saved=False)
             case "sandbox":
                 permissions.allow_sandboxed(approval.sandboxed_rule, call)
                 self._resolutions[approval.id] = replace(self._resolutions[approval.id], level="workspace")
@@ -389,7 +389,7 @@ class PendingCalls:
                 self._open_approvals.pop(call_id)
                 self._permissions.record(approval.call, "refused", _PLAN_READS, "mode:plan")
                 put_input(ApprovalAnswered(call_id, is_allowed=False, reason=_PLAN_READS))
-            elif resolved is not None and not resolved.is_for_user and isinstance(approval, ToolApproval):
+            elif resolved is not None and not resolved.requires_user and isinstance(approval, ToolApproval):
                 verdict = policy.judge(self._toolbox.spec(resolved.name), resolved.arguments)
                 if verdict.is_allowed and verdict.rule.startswith("mode:"):
                     self._resolutions[call_id] = replace(resolved, level=verdict.confinement)
@@ -404,7 +404,7 @@ class PendingCalls:
         return not policy.judge(self._toolbox.spec(resolved.name), resolved.arguments).is_allowed
 
     def pop(self, call: ToolCall, arguments: JsonObject) -> ResolvedCall:
-        """Remove and return the judged form of a call that may run; by default the call itself."""
+        """Remove and return the judged call to run; for a call that was not judged, return it unchanged."""
         return self._resolutions.pop(call.call_id, ResolvedCall(call.name, arguments))
 
     def take_warnings(self) -> tuple[str, ...]:
@@ -443,7 +443,7 @@ class PendingCalls:
             outcome = await (self._watch_changes(work) if self._may_change_files(policy, resolved, model) else work)
         outcome = await toolbox.with_folder_instructions(resolved.name, resolved.arguments, outcome)
         if toolbox.edit_checks is not None:
-            run = partial(self._run_line, policy, model)
+            run = partial(self._run_command, policy, model)
             outcome = await toolbox.edit_checks.finish(outcome, policy, toolbox.workspace, run, ask)
         if not outcome.diff:
             return outcome
@@ -452,17 +452,17 @@ class PendingCalls:
         masked = mask_diff(outcome.diff, partial(holds_secrets, policy))
         return replace(outcome, diff=masked, changes=_showable_changes(policy, outcome.changes))
 
-    async def _run_line(
+    async def _run_command(
         self,
         policy: Policy,
         model: str,
-        line: str,
+        command: str,
         level: Level | None,
         seconds: float | None,
         is_watched: bool,
     ) -> ToolOutcome:
         """Run a command of `[after_edit]` without showing it; `is_watched`: detect the files that it changes."""
-        arguments: JsonObject = {"command": line, **({} if seconds is None else {"timeout_s": seconds})}
+        arguments: JsonObject = {"command": command, **({} if seconds is None else {"timeout_s": seconds})}
         if is_watched:
             return await self.run(policy, ResolvedCall(SHELL, arguments, level), _drop_output, model)
         return await self._toolbox.run(SHELL, arguments, _drop_output, level)
@@ -482,6 +482,7 @@ class PendingCalls:
             spec = self._toolbox.spec(resolved.name)
         if spec is None or spec.is_read_only or spec.writes_files or resolved.level == "read-only":
             return False
+        # The default mode of a trusted folder allows only calls that change nothing, if there are no rules.
         trusted_default = replace(policy, mode="default", rules=Rules.of(), is_trusted=True)
         return not trusted_default.judge(spec, resolved.arguments).is_allowed
 
@@ -560,10 +561,7 @@ def _showable_changes(policy: Policy, changes: tuple[ChangedFile, ...]) -> tuple
 
 
 def _approval_reason(verdict: Verdict, kind: str, *, has_sandbox: bool) -> str:
-    """Return why a call asks and whether a command would be sandboxed, in one line for the user.
-
-    It is empty for an edit that asks only because of the mode.
-    """
+    """Return in a line why a call asks and where a command would run; empty for an edit that asks by its mode."""
     if kind == "edit" and verdict.rule.startswith("mode:"):
         return ""
     lead = "A hook asks: " if verdict.rule.startswith("hook:") else "Asks because "

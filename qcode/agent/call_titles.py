@@ -69,7 +69,8 @@ def verb(name: str) -> str:
 def sandbox_note(sandbox: SandboxUse, *, has_failed: bool) -> str:
     """Return where a command ran, if that is not obvious: outside the sandbox, or inside with the right to write.
 
-    A command that only reads is always sandboxed if a sandbox works, so that is worth a note only if it has failed.
+    A command that only reads always runs in the sandbox if there is one. The note names the sandbox only if the
+    command failed, because the sandbox may be the cause.
     """
     if sandbox in ("outside", "protect"):  # `protect`, of bypass mode, permits everything but a few writes
         return "outside the sandbox"

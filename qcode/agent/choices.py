@@ -1,4 +1,4 @@
-"""Choices that the app keeps between runs: theme, model, effort, recent commands, and whether setup is done.
+"""Choices that the app saves between runs: theme, model, effort, recent commands, and whether setup is done.
 
 They are stored in one small file of the state folder. If the file cannot be read or written, the app asks again. The
 configuration takes precedence over these choices. Separate from `settings` because the first paint needs it.
@@ -17,7 +17,7 @@ from qcode.values import dataclass
 FILE_NAME = "choices.json"
 _MAX_RECENT_COMMANDS = 12
 _MAX_RECENT_MODELS = 5
-_SET_UP_KEY = "acquainted"
+_SET_UP_KEY = "acquainted"  # the key in existing files; with another one, setup would run again
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Choices:
         return next((level for level in EFFORTS if level == effort), None)
 
     @property
-    def recent(self) -> tuple[str, ...]:
+    def recent_commands(self) -> tuple[str, ...]:
         """The ids of recently used commands, the latest first."""
         recent = self._load().get("recent")
         return tuple(item for item in recent if isinstance(item, str)) if isinstance(recent, list) else ()
@@ -65,24 +65,24 @@ class Choices:
         """Whether the setup of the first start was finished or skipped."""
         return self._load().get(_SET_UP_KEY) is True
 
-    def keep_theme(self, name: str) -> None:
+    def save_theme(self, name: str) -> None:
         self._save("theme", name)
 
-    def keep_model(self, name: str) -> None:
-        """Keep the model for the next start, first in the list of recent ones."""
+    def save_model(self, name: str) -> None:
+        """Save the model for the next start, and put it first in the list of recent models."""
         self._save("model", name)
         recent: list[Json] = [name, *(recent_model for recent_model in self.recent_models if recent_model != name)]
         self._save("models", recent[:_MAX_RECENT_MODELS])
 
-    def keep_effort(self, effort: Effort | None) -> None:
+    def save_effort(self, effort: Effort | None) -> None:
         self._save("effort", effort or "")
 
-    def keep_recent(self, command_id: str) -> None:
-        """Put a command first in the list of recent ones."""
-        recent: list[Json] = [command_id, *(other for other in self.recent if other != command_id)]
+    def save_recent_command(self, command_id: str) -> None:
+        """Put a command first in the list of recent commands."""
+        recent: list[Json] = [command_id, *(other for other in self.recent_commands if other != command_id)]
         self._save("recent", recent[:_MAX_RECENT_COMMANDS])
 
-    def keep_set_up(self) -> None:
+    def save_set_up(self) -> None:
         self._save(_SET_UP_KEY, True)
 
     def _load(self) -> JsonObject:

@@ -113,8 +113,8 @@ class Conversation:
         self.attachments: PendingAttachments = PendingAttachments(self._attach_mentions)
         self._observer = clients.observer
         self.metrics = RecoveryMetrics()  # of the turns since the conversation was opened
-        self._shown_once: set[str] = set()  # texts of notices that are shown once
-        self._opening_events: list[TurnEvent] = []
+        self._shown_once: set[str] = set()  # texts of the `is_once` notices that were shown
+        self._opening_events: list[TurnEvent] = []  # shown after the first event of a turn
         self._sizing = ContextSizing()
         self._fallback: FallbackModels | None = None
         if context.settings.fallback:
@@ -183,19 +183,19 @@ class Conversation:
         self.attachments.attach(blocks)
 
     @property
-    def takes_images(self) -> bool:
+    def supports_images(self) -> bool:
         """Whether images may be sent: False if the model is known not to support them."""
         return self.client.model.facts.can_read_images is not False
 
     @property
-    def thinks(self) -> bool:
+    def supports_reasoning(self) -> bool:
         """Whether the model is known to support reasoning."""
         return self.client.model.facts.can_think
 
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
     ) -> AsyncGenerator[TurnEvent, None]:
-        """Run one turn. The last event is `TurnEnded`. Closing the iterator cancels the turn."""
+        """Run one turn; raise `RuntimeError` if one runs. The last event is `TurnEnded`. Closing cancels the turn."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
         context: tuple[Text, ...] | None = ()
@@ -208,16 +208,16 @@ class Conversation:
             return
         try:
             prompt, attached, options = await self._toolbox.expand_prompt(prompt, attached, options)
-            borrowed = self._clients.client_for_turn(options.model, self.client)
+            client = self._clients.client_for_turn(options.model, self.client)
         except (ValueError, InputError) as refusal:
             for event in refused_turn(prompt, refusal):
                 yield self.observe(event)
             return
         opening: tuple[TurnEvent, ...] = ()
         if self._fallback is not None:
-            borrowed, opening = self._fallback.begin_turn(borrowed)
-        self._client_after_turn = self.client if borrowed is not self.client else None
-        self._use_client(borrowed)
+            client, opening = self._fallback.begin_turn(client)
+        self._client_after_turn = self.client if client is not self.client else None
+        self._use_client(client)
         self._turn_options = options
         self._clients.note_prompt(prompt)
         attached = self.attachments.take_blocks(prompt, attached, options.external_spans)
@@ -243,14 +243,14 @@ class Conversation:
             raise RuntimeError("a turn is already running")
         self._turn_options, self._opening_events = options, [*opening]
         self._turn_count, self._is_opening = self._turn_count + 1, isinstance(first, UserSubmitted)
-        hooks, writer = self.hooks, self._clients.small()  # the small model, if there is one, writes summaries
-        settings = self._turn_settings(writer, options)
+        hooks, small = self.hooks, self._clients.small()  # the small model, if there is one, writes summaries
+        settings = self._turn_settings(small, options)
         messages, number = self.transcript.messages, self._turn_count
         turn = Turn(settings, self.client.known_model(), messages, self._counter, number=number)
         self._last_turn = self.turn = turn
-        summary_provider = None if writer is None else writer.observed
+        summaries = None if small is None else small.observed
         confirm = partial(self._toolbox.confirm, None if hooks is None else hooks.confirm)
-        self._driver = driver = Driver(turn, self.client.observed, self, writer=summary_provider, confirm=confirm)
+        self._driver = driver = Driver(turn, self.client.observed, self, summary_provider=summaries, confirm=confirm)
         if hooks is not None:
             hooks.show = driver.show
         stop_timer = start_timer(self._context.timeout_s(options), self.cancel)
@@ -282,7 +282,7 @@ class Conversation:
             self.transcript.session.sync()
 
     def _with_notices(self, event: TurnEvent, prompt: str) -> list[TurnEvent]:
-        """Record an event, and return it with the notices around it; return nothing for a repeated notice."""
+        """Record an event, and return it with the notices around it; an empty list for a repeated notice."""
         if isinstance(event, Notice) and event.is_once:
             if event.text in self._shown_once:
                 return []
@@ -351,7 +351,7 @@ class Conversation:
         return True
 
     def cancel(self, limit: Limit | None = None) -> None:
-        """Cancel the running turn: keep its text so far, send no more requests. `limit` is the limit it reached."""
+        """Cancel the running turn: keep its text, send no more requests. `limit` is the limit that the turn reached."""
         if self.hooks is not None:
             self.hooks.cancel()
         self._toolbox.cancel_reading()
@@ -424,7 +424,7 @@ class Conversation:
         )
 
     def open_session(self, session: Session, *, is_copy: bool = False) -> None:
-        """Switch to another session. In a copy of this one, approvals still apply."""
+        """Switch to another session. If it is a copy of the current session, the current approvals still apply."""
         self.permissions.follow_session(session, is_copy=is_copy)
         self._jobs.follow_session(session, is_copy=is_copy)
         self.transcript.session.close()
@@ -472,7 +472,7 @@ class Conversation:
         await self._clients.close()
 
     def release(self) -> None:
-        """Release all files, for a process that exits now and closes its connections; safe to call twice."""
+        """Close all files without waiting; the exit of the process closes the connections. Safe to call twice."""
         self._jobs.close()
         self.transcript.session.close()
         self._checkpoints.close()
@@ -543,8 +543,8 @@ class Conversation:
             return (), ()
         from qcode.agent.context.attachments import attach_mentions
 
-        why_not, is_other = partial(why_not_read, self.policy), self._toolbox.names_resource
-        return attach_mentions(typed, self._context.folder, external_spans, why_not, is_other)
+        why_not, is_resource = partial(why_not_read, self.policy), self._toolbox.names_resource
+        return attach_mentions(typed, self._context.folder, external_spans, why_not, is_resource)
 
     def _subagents_of_turn(self, tool: SubagentTool) -> Subagents:
         """Return the sub-agents of the running turn."""
@@ -581,7 +581,7 @@ class Conversation:
         self._counter = client.counter()
         self.transcript.session.record_model(client.name)
 
-    def _turn_settings(self, writer: ModelClient | None, options: TurnOptions) -> TurnSettings:
+    def _turn_settings(self, small: ModelClient | None, options: TurnOptions) -> TurnSettings:
         client, context = self.client, self._context
         schema_check = None if context.schema is None else context.schema.validate
         return TurnSettings(
@@ -592,7 +592,7 @@ class Conversation:
             client.retries,
             **context.limits(options),
             has_strict_tools=context.options.strict_tools,
-            compaction=CompactionSettings(None if writer is None else writer.model),
+            compaction=CompactionSettings(None if small is None else small.model),
             fallback=None if self._fallback is None else self._fallback.settings,
             check=options.check or schema_check,
             confirms=self._toolbox.confirms | (frozenset() if self.hooks is None else self.hooks.confirms),

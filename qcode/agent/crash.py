@@ -18,7 +18,7 @@ from qcode.text.clean import single_spaced
 
 FOLDER = "crashes"
 MAX_REPORTS = 5
-_MAX_LINE = 300
+_MAX_LINE_CHARS = 300
 _redacted_keys: set[Secret] = set()
 _reports: dict[tuple[Path, str], Path] = {}
 """The reports of this process by folder and text: a repeated error has one report and does not displace others."""
@@ -39,7 +39,7 @@ def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
     from qcode.safety.redaction import Redactor, named_secrets
 
     redact = Redactor([*named_secrets(env), *_redacted_keys]).redact
-    text = single_spaced(redact(str(error)))[:_MAX_LINE]
+    text = single_spaced(redact(str(error)))[:_MAX_LINE_CHARS]
     description = type(error).__name__ + (f": {text}" if text else "")
     details = redact("".join(traceback.format_exception(error)))
     path = _write_report(f"qcode {__version__}\n{details}", env)
@@ -47,7 +47,7 @@ def report_crash(error: BaseException, env: Mapping[str, str]) -> str:
 
 
 def _write_report(text: str, env: Mapping[str, str]) -> Path | None:
-    """Write a file that only its owner can read, and remove all but the newest few."""
+    """Write a private file, remove all but the newest reports, and return the path; None if that fails."""
     # A failure here must not hide the error that is reported.
     with suppress(Exception):
         from qcode.config.paths import ConfigPaths
@@ -56,7 +56,7 @@ def _write_report(text: str, env: Mapping[str, str]) -> Path | None:
         if (existing := _reports.get((folder, text))) is not None and existing.exists():
             return existing
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # Names sort by time; the last part keeps two processes apart that crash in the same microsecond.
+        # File names sort by time. The process id separates two processes that crash in the same microsecond.
         now = datetime.now(UTC).strftime("%Y%m%d-%H%M%S-%f")
         path = folder / f"crash-{now}-{os.getpid()}.txt"
         handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -45,13 +45,13 @@ MARKS: Mapping[Mark, str] = {"": " ", "ok": "✓", "attention": "!", "broken": "
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A fact about the subject that `label` names."""
+    """A row of the report: a fact about `label`, and the fix if the fact is a problem."""
 
     label: str
     text: str
     mark: Mark = ""
     fix: str = ""
-    """How to solve a problem; empty if there is none, or no known remedy."""
+    """How to solve the problem; empty if there is no problem or no known fix."""
 
 
 Report: TypeAlias = Mapping[str, Sequence[Finding]]
@@ -292,7 +292,7 @@ _PALETTE_COLORS = 256
 
 @dataclass(frozen=True, slots=True)
 class Terminal:
-    """The terminal of a run."""
+    """The properties of a terminal that `terminal_findings` reads."""
 
     env: Mapping[str, str]
     encoding: str = "utf-8"
@@ -303,10 +303,10 @@ class Terminal:
 
 
 def terminal_findings(terminal: Terminal) -> Iterator[Finding]:
-    """Yield what the terminal can do, each problem with its remedy."""
+    """Yield the abilities of the terminal, and each problem with its fix."""
     env = terminal.env
     term = env.get("TERM", "")
-    name = program_of(env)
+    name = terminal_program(env)
     kind = f"TERM={term or 'not set'}, COLORTERM={env.get('COLORTERM') or 'not set'}" + (f", {name}" if name else "")
     yield Finding("kind", kind)
     if terminal.size is not None:
@@ -326,7 +326,7 @@ def terminal_findings(terminal: Terminal) -> Iterator[Finding]:
     yield from _encoding(env, terminal.encoding)
 
 
-def program_of(env: Mapping[str, str]) -> str:
+def terminal_program(env: Mapping[str, str]) -> str:
     """Return the name of the terminal program from the environment, in lower case; empty if it is unknown."""
     if env.get("TMUX"):
         return "tmux"
@@ -390,7 +390,7 @@ def _multiplexer_and_ssh(env: Mapping[str, str]) -> Iterator[Finding]:
             "`set -g extended-keys on` for Shift+Enter, `set -as terminal-features ',*:RGB'` for all colors",
         )
     elif env.get("STY"):
-        yield Finding("screen", "copies are sent to the terminal around screen; colors are limited to 256")
+        yield Finding("screen", "copying bypasses screen and uses the terminal; colors are limited to 256")
     if env.get("SSH_CONNECTION") or env.get("SSH_TTY"):
         text = "copying uses the terminal (OSC 52), links are copied and not opened, images come from paths"
         yield Finding("over SSH", text)

@@ -1,6 +1,6 @@
 """The async loop of a turn: performs the effects that the engine returns, and feeds the results back.
 
-It owns cancellation: nothing it started outlives `run`. Approvals and storage are passed in as `Services`.
+`Driver` owns cancellation: every task that it starts ends before `run` does. `Services` judge calls and store messages.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ MAX_QUEUED_EVENTS = 512
 class Services(Protocol):
     """The effects that a driver delegates to the conversation or to a sub-agent.
 
-    All but `judge` and `run_tool` must return at once.
+    The driver awaits the async methods in tasks. The other methods must not block.
     """
 
     async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
@@ -127,14 +127,14 @@ class _DirectEvent:
 def _random() -> float:
     import random  # loads with the first failure
 
-    return random.random()  # noqa: S311  # spreads retries
+    return random.random()  # noqa: S311  # spreads retries, not for security
 
 
 class Driver:
-    """Runs one turn. `writer` is the provider for summaries, by default `provider`.
+    """The loop of one turn. `summary_provider` writes the summaries of a compaction, by default `provider`.
 
     `confirm` returns whether the turn may end or compact now; without it, the turn always may.
-    `clock` and `wall_clock` return seconds, `chance` random numbers in [0, 1).
+    `clock` and `wall_clock` return seconds, `random_fraction` random numbers in [0, 1) that spread retries.
     """
 
     def __init__(
@@ -143,19 +143,19 @@ class Driver:
         provider: Provider,
         services: Services,
         *,
-        writer: Provider | None = None,
+        summary_provider: Provider | None = None,
         confirm: Callable[[Confirm], Awaitable[Confirmed]] | None = None,
         clock: Callable[[], float] = time.monotonic,
-        chance: Callable[[], float] | None = None,
+        random_fraction: Callable[[], float] | None = None,
         wall_clock: Callable[[], float] = time.time,
     ) -> None:
         self._turn = turn
         self._provider = provider
-        self._writer = writer or provider
+        self._summary_provider = summary_provider or provider
         self._services = services
         self._confirm = confirm
         self._clock = clock
-        self._chance = chance or _random
+        self._random_fraction = random_fraction or _random
         self._wall_clock = wall_clock
         self._inputs: asyncio.Queue[Input | _DirectEvent | _RequestInput] = asyncio.Queue(MAX_QUEUED_EVENTS)
         self._urgent: deque[Input] = deque()
@@ -165,7 +165,7 @@ class Driver:
     def put_input(
         self, incoming: CancelRequested | SteerQueued | ApprovalAnswered | LimitAnswered | AskApproval | HookStopped
     ) -> None:
-        """Pass an input from outside to the turn, before all queued inputs; an `AskApproval` judges a call again."""
+        """Pass an input from outside to the turn, before all queued inputs. `AskApproval` is performed at once."""
         if isinstance(incoming, AskApproval):
             self._perform(incoming)
             return
@@ -184,7 +184,7 @@ class Driver:
                 self._perform(effect)
 
     def withdraw_steering(self, text: str) -> SteerQueued | None:
-        """Take back the last steering with this text; None if the turn has it already."""
+        """Remove and return the last steering message with this text; None if the turn has already added it."""
         for index in range(len(self._urgent) - 1, -1, -1):
             incoming = self._urgent[index]
             if isinstance(incoming, SteerQueued) and incoming.text == text:
@@ -246,7 +246,7 @@ class Driver:
         match effect:
             case SendRequest():
                 self._open_request = stream = _OpenRequest()
-                provider = self._writer if effect.is_summary else self._provider
+                provider = self._summary_provider if effect.is_summary else self._provider
                 stream.task = self._start(self._receive(stream, provider, effect.request))
             case StopRequest():
                 stopped, self._open_request = self._open_request, None
@@ -291,10 +291,10 @@ class Driver:
                 raise ProviderError(ErrorKind.CONNECTION, f"{provider.name}: the reply ended without a stop reason")
         except ProviderError as error:
             explained = await self._services.explain(error)
-            await self._inputs.put((stream, ReplyFailed(explained, self._chance())))
+            await self._inputs.put((stream, ReplyFailed(explained, self._random_fraction())))
         except Exception as error:  # noqa: BLE001 - a bug in a provider ends the turn, not the app
             internal = ProviderError(ErrorKind.INTERNAL, f"internal error: {type(error).__name__}: {error}")
-            await self._inputs.put((stream, ReplyFailed(internal, self._chance())))
+            await self._inputs.put((stream, ReplyFailed(internal, self._random_fraction())))
 
     async def _run_tool(self, effect: RunTool) -> None:
         call_id = effect.call.call_id

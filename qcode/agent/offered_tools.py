@@ -16,7 +16,7 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OfferedTool:
-    """A tool that the model is currently offered. The texts of a tool server are not cleaned."""
+    """A tool that the model is currently offered. Texts from a tool server may contain control characters."""
 
     name: str
     description: str

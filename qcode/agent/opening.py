@@ -1,4 +1,4 @@
-"""Opens an agent: policy, prompts, model, session, tools and conversation, in the order in which they need each other.
+"""Opening an agent: policy, prompts, model, session, tools and conversation, created in the order of dependence.
 
 Separate from `agent`, which a program imports before it opens anything: this loads most of the library.
 """
@@ -59,13 +59,13 @@ if TYPE_CHECKING:
     from qcode.tools.web_search import SearchService, WebSearch
 
 MAX_DEPTH = 3
-"""The maximum number of qcode processes above this one that started each other."""
+"""The maximum number of qcode processes above this process, each started by the one before."""
 
 _SECRET_HEADER = lazy_pattern("auth|key|token|secret|cookie", re.IGNORECASE)
 
 
 def _check_depth(context: RunContext) -> None:
-    """Raise `QcodeError` in an endless recursion, such as a hook for prompts that runs `qcode -p` itself."""
+    """Raise `QcodeError` if qcode starts itself endlessly, such as through a prompt hook that runs `qcode -p`."""
     depth = context.env.get(DEPTH_VARIABLE, "")
     if depth.isdecimal() and (len(depth) > 3 or int(depth) > MAX_DEPTH):  # `int` refuses 5,000 digits
         raise QcodeError(
@@ -80,7 +80,7 @@ def _sweep_in_background() -> None:
 
 
 class AgentParts:
-    """The parts of an agent that is being opened."""
+    """The objects of one agent, created when it is opened. `Agent` explains the arguments."""
 
     def __init__(
         self,
@@ -214,7 +214,7 @@ class AgentParts:
         internal_tools: tuple[Tool, ...],
         skill: SkillTool | None,
     ) -> Toolbox:
-        """Return the tools. They ask for the policy at each call, so that a change of mode applies at once."""
+        """Return the tools. Each call reads the current policy, so that a change of mode applies at once."""
         context, permissions = self.context, self.permissions
         gate = FetchGate(lambda: permissions.policy)
         return Toolbox(
@@ -236,7 +236,7 @@ class AgentParts:
             nested=self.memory.nested,
             after_edit=None if context.settings.after_edit.is_off else partial(_after_edit, context, sandbox),
             skill=skill,
-            has_patches=context.has_patches,
+            offers_patches=context.offers_patches,
         )
 
     def _skills(self, kinds: tuple[SubagentKind, ...], sandbox: SessionSandbox) -> SkillLibrary | None:
@@ -254,7 +254,7 @@ class AgentParts:
         return SkillLibrary(self.context, make_readable, lambda: self.conversation.session_id, names)
 
     def _skill_tool(self, kinds: tuple[SubagentKind, ...], window: int | None) -> SkillTool | None:
-        """Return the tool that loads skills, and list them in the prompts; None if the model is offered none."""
+        """Return the tool that loads skills, and list them in the prompts; None if the model is offered no skills."""
         if self.skills is None or not self.skills.for_model:
             return None
         from qcode.agent.skills.tool import SkillTool
@@ -306,7 +306,7 @@ class AgentParts:
         from qcode.agent.mcp.servers import Servers
 
         context = self.context
-        self.hide_values(specs)
+        self.add_server_secrets(specs)
         return Servers(
             specs,
             Pins(context.paths.state_dir),
@@ -334,14 +334,14 @@ class AgentParts:
             self._sampling = Sampling(self.conversation, side_questions)
         return await self._sampling.sample(server, params, ask)
 
-    def hide_values(self, specs: Sequence[ServerSpec]) -> None:
-        """Treat the values of the servers' headers as secrets."""
+    def add_server_secrets(self, specs: Sequence[ServerSpec]) -> None:
+        """Redact the values of these servers that may be secrets, such as headers."""
         from qcode.agent.mcp.spec import possible_secrets
 
         self._secrets.update(value for value in possible_secrets(specs, self.context.env) if value)
 
     def _prune(self, open_id: str) -> None:
-        """Remove sessions that are older than the user wants to keep."""
+        """Remove sessions older than `sessions.retention_days`, except the session `open_id`."""
         days = self.context.settings.sessions.retention_days
         if days and not self.context.options.no_session:
             self.store.prune(datetime.now(UTC) - timedelta(days=days), (open_id,))
@@ -381,13 +381,13 @@ class AgentParts:
             return None
         from qcode.agent.telemetry import Observers, wants_tracing
 
-        parts: list[Observer] = [] if path is None else [self._debug_log(Path(path))]
+        observers: list[Observer] = [] if path is None else [self._debug_log(Path(path))]
         if wants_tracing(env):
             from qcode.agent.telemetry.tracing import open_tracing
 
             self._tracing = open_tracing(env, self.redact)
-            parts += [] if self._tracing is None else [self._tracing]
-        return Observers(parts) if len(parts) > 1 else next(iter(parts), None)
+            observers += [] if self._tracing is None else [self._tracing]
+        return Observers(observers) if len(observers) > 1 else next(iter(observers), None)
 
     def _debug_log(self, path: Path) -> Observer:
         from qcode.agent.telemetry.debug_log import DebugLog
@@ -450,7 +450,7 @@ def _unused_settings(context: RunContext, selection: Selection) -> tuple[str, ..
 
 
 def _header_secrets(settings: Settings) -> set[str]:
-    """Return the values of the configured headers whose names show that they carry a key."""
+    """Return the values of the configured headers whose names look like those of credentials."""
     headers = (item for provider in settings.providers.values() for item in provider.headers.items())
     values = [value for name, value in headers if _SECRET_HEADER.search(name)]
     # `Bearer KEY` is a secret, and so is the key alone.

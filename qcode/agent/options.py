@@ -1,6 +1,6 @@
 """Options of a run, its context (the folder, its trust, the settings, the keys), and the one-way tools from a file.
 
-The context is read before anything heavy is imported, and before there is a client or a session. One-way tools are
+The context is read before any large module is imported, and before there is a client or a session. One-way tools are
 offered to the model; their calls are recorded as signals and never run.
 """
 
@@ -73,7 +73,7 @@ class Options:
     never_asks: bool = False
     """Deny calls that would ask: Claude Code's mode `dontAsk`."""
     allow_dangerously_skip_permissions: bool = False
-    """A program that controls the run may choose bypass mode later."""
+    """Let the program that controls the run choose bypass mode later."""
     allowed_tools: Sequence[str] = ()
     """Rules of qcode, such as `shell(git log *)`, or of Claude Code, such as `Bash(git log:*)`."""
     disallowed_tools: Sequence[str] = ()
@@ -100,7 +100,7 @@ class Options:
     user_config: bool = True
     """False: the user's rules, tool servers, commands, agents and instructions do not apply.
 
-    Rules that the user keeps for this folder do not apply. Providers, models, network and output limits of the user's
+    Rules that the user saved for this folder do not apply. Providers, models, network and output limits of the user's
     configuration still do.
     """
     no_skills: bool = False
@@ -187,7 +187,7 @@ class Options:
         return {name: value for name, value in values.items() if value is not None}
 
     def offers(self, spec: ToolSpec) -> bool:
-        """Return whether the model may be offered a tool: `--tools` and `--disallowed-tools` do not rule it out.
+        """Return whether `--tools` and `--disallowed-tools` let a tool be offered to the model.
 
         A model is offered the editing tools that suit it, so in `--tools` the name of one editing tool stands for all.
         """
@@ -231,7 +231,7 @@ _TYPE_NAMES = {
     Path: "a path",
     Mapping: "a path or a mapping",
 }
-SERVER_MARK = "__"
+SERVER_SEPARATOR = "__"
 """The separator of server and tool in the name of a server's tool."""
 
 
@@ -251,7 +251,7 @@ def _kind_of(spec: ToolSpec) -> str:
             return "shell"
         case Fetches(url=url) if url:
             return "fetch"
-        case None if SERVER_MARK in spec.name:
+        case None if SERVER_SEPARATOR in spec.name:
             return "mcp"
         case _:
             return ""
@@ -282,7 +282,7 @@ def split_rules(texts: Sequence[str]) -> tuple[str, ...]:
     return tuple(rule for rule in rules if rule)
 
 
-MAX_TURNS_UNATTENDED = 100
+MAX_TURNS_UNATTENDED = 100  # the default limit of replies in a turn
 
 
 class Limits(TypedDict):
@@ -324,9 +324,9 @@ class RunContext:
     plan_instructions: str = ""
     """Instructions of the program for plan mode, instead of a plan that names files and steps."""
     servers_can_ask: bool = False
-    """The program takes questions of tool servers also in an unattended run."""
-    has_patches: bool = True
-    """Models that were trained on patches edit files with them; the program may not know that tool."""
+    """The program answers questions of tool servers even in an unattended run."""
+    offers_patches: bool = True
+    """Offer `apply_patch` to models that were trained on it; False if the program does not support that tool."""
 
     @property
     def reads_project(self) -> bool:
@@ -347,7 +347,7 @@ class RunContext:
     def definition_folders(self, name: str) -> tuple[tuple[Path, Path | None], ...]:
         """Return the existing folders `name` with definitions, the user's first, each with its project if it has one.
 
-        They are those of qcode and, unless `skills.foreign` is off, of Claude Code: `agents` means `agents/` of the
+        They belong to qcode and, unless `skills.foreign` is off, to Claude Code: `agents` means `agents/` of the
         configuration, `~/.claude/agents`, `.qcode/agents` and `.claude/agents`.
         """
         from qcode.config.paths import CLAUDE_FOLDER, PROJECT_FOLDER, may_exist
@@ -367,7 +367,7 @@ class RunContext:
         return tuple((path, project) for path, project in listed if may_exist(path))
 
     def limits(self, turn: TurnOptions) -> Limits:
-        """Return the limits of a turn; its own limits take precedence over those of the run."""
+        """Return the limits of a turn; limits in `turn` take precedence over those of the run."""
         options = self.options
         max_turns = options.max_turns if turn.max_turns is None else turn.max_turns
         return {
@@ -395,7 +395,7 @@ class RunContext:
         """Return the context of a run; raise `QcodeError` for an option, a setting or a file that cannot be used.
 
         `judge_trust` (folder, project, state folder) returns whether a folder is trusted, and may ask the user; without
-        it, only folders trusted earlier are. `on_wait` is called if the keyring is slow. `paths` default to `env`'s.
+        it, `options.trust` and the trust store decide. `on_wait` is called if the keyring is slow.
         """
         # Not loaded by a program that only creates `Options`.
         from qcode.agent.context.project import find_project_root, resolve_added_folder
@@ -489,7 +489,7 @@ def _check_flags(options: Options) -> None:
 
     if options.allowed_tools or options.disallowed_tools:
         from qcode.safety.rules import parse_rule
-    checked_limits(_option_values(options))
+    check_limits(_option_values(options))
     if options.reasoning_effort is not None and options.reasoning_effort not in EFFORTS:
         raise UsageError(f"reasoning_effort must be one of {', '.join(EFFORTS)}, not {options.reasoning_effort!r}")
     if options.timeout is not None and not 0 < options.timeout < float("inf"):
@@ -523,7 +523,7 @@ _UUID = lazy_pattern(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{
 _MIN_LIMITS = {"max_turns": 1, "max_tool_calls": 0, "max_output_tokens": 1}
 
 
-def checked_limits(values: Mapping[str, object]) -> None:
+def check_limits(values: Mapping[str, object]) -> None:
     """Raise `UsageError` for a limit of a run or a turn with an invalid value; None is valid: no limit."""
     for name, minimum in _MIN_LIMITS.items():
         value = values.get(name)
@@ -546,12 +546,12 @@ def _check_tool_names(flag: str, names: Sequence[str]) -> None:
 
     known_names = all_names()
     for name in names:
-        if name not in known_names and SERVER_MARK not in name:
+        if name not in known_names and SERVER_SEPARATOR not in name:
             raise UsageError(f'{flag}: there is no tool "{name}"; {nearest_hint(name, known_names)}')
 
 
 # The function names that every provider accepts.
-_NAME = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
+_TOOL_NAME = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 def read_exit_tools(path: PathText | None) -> tuple[ToolSpec, ...]:
@@ -576,7 +576,7 @@ def _spec(row: object, path: Path) -> ToolSpec:
     if not isinstance(row, dict) or not isinstance(row.get("name"), str) or not row["name"]:
         raise InputError(f'--exit-tools {path}: every tool needs a "name"')
     name = row["name"]
-    if not _NAME.fullmatch(name):
+    if not _TOOL_NAME.fullmatch(name):
         raise InputError(f'--exit-tools {path}: "{name}" is not a valid name: use letters, digits, _ and -, at most 64')
     description, parameters = row.get("description", ""), row.get("parameters", {"type": "object", "properties": {}})
     if not isinstance(description, str):

@@ -286,7 +286,7 @@ def fallback_text(event: ModelFellBack) -> str:
 
 
 def limit_end_time(error: ErrorInfo) -> str:
-    """Return the local time at which the limit in an error ends, with its date unless it is today; or empty."""
+    """Return the local time at which the limit in an error ends, with its date unless it is today; empty if unknown."""
     if error.resets_at is None:
         return ""
     local, today = time.localtime(error.resets_at), time.localtime()
@@ -310,7 +310,7 @@ def _limit_end_text(error: ErrorInfo) -> str:
 
 
 def _truncation_text(ended: TurnEnded) -> str:
-    """Return the reason for an incomplete answer whose last reply has none: its tool call was truncated."""
+    """Return why the answer is incomplete if the last reply ended in a truncated tool call."""
     where = f"after {ended.api_calls.total} API calls" if ended.api_calls.total > 1 else "by the output limit"
     advice = "raise --max-output-tokens, or ask for smaller steps"  # only text is continued, not a call
     return f"the answer is incomplete: still truncated {where}; {advice}"
@@ -439,18 +439,18 @@ class AnswerSoFar:
         """The text of a reply that paused (`StopReason.PAUSED`): the next reply continues it."""
         self._superseded = ""
         """The text of the attempt that a retry replaces."""
-        self._live: list[str] = []
+        self._deltas: list[str] = []
         """The deltas of the current attempt."""
 
     def observe(self, event: TurnEvent) -> None:
         match event:
             case TextDelta(text=text):
-                self._live.append(text)
+                self._deltas.append(text)
             case Retry(is_continuation=False):
                 self._superseded = self._reply_text()
-                self._live = []
+                self._deltas = []
             case PartialRestored(text=text):
-                self._superseded, self._live = "", [text]
+                self._superseded, self._deltas = "", [text]
             case ReplyFinished(message=message):
                 text = self._paused_text + (message.text if message else "")
                 self._reply_texts = self._replies_before_current
@@ -458,10 +458,10 @@ class AnswerSoFar:
                     self._reply_texts.append(text)
                     self._last_complete_text = text
                 self._paused_text = text if event.stop is StopReason.PAUSED else ""
-                self._superseded, self._live = "", []
+                self._superseded, self._deltas = "", []
             case StepStarted():
                 self._last_complete_text = self.text
-                self._superseded, self._live = "", []
+                self._superseded, self._deltas = "", []
             case _:
                 pass
 
@@ -474,8 +474,9 @@ class AnswerSoFar:
     @property
     def whole_text(self) -> str:
         """All replies of the turn so far, joined with blank lines."""
-        live = self._paused_text + self._reply_text()
-        return "\n\n".join([*self._replies_before_current, live] if live.strip() else self._replies_before_current)
+        current = self._paused_text + self._reply_text()
+        texts = [*self._replies_before_current, current]
+        return "\n\n".join(texts if current.strip() else texts[:-1])
 
     @property
     def _replies_before_current(self) -> list[str]:
@@ -483,9 +484,9 @@ class AnswerSoFar:
         return self._reply_texts[:-1] if self._paused_text else self._reply_texts
 
     def _reply_text(self) -> str:
-        """Return the text of the current reply: a new attempt counts once it is longer than the attempt it replaces."""
-        live = "".join(self._live)
-        return live if len(live) > len(self._superseded) else self._superseded
+        """Return the text of the current reply: the new attempt, once it is longer than the replaced attempt."""
+        current = "".join(self._deltas)
+        return current if len(current) > len(self._superseded) else self._superseded
 
 
 _MAX_SOURCES = 20

@@ -1,10 +1,9 @@
 """The rules in force with the origin of each, and a record of every call of the session.
 
 `Permissions` owns the current policy of a conversation. A change applies from the next call on. Rules of the settings
-are never changed here, and a model cannot change any rule. `KeptRules` stores the rules that are kept for one folder
-beyond a session, in one file of the state folder. A folder is identified by its real path, device and inode. A file
-that other users could have written counts as empty. `flags_allowing` finds the flags that would have let denied calls
-run.
+are never changed here, and a model cannot change any rule. `FolderRules` stores the rules that the user saved for one
+folder, in one file of the state folder. A folder is identified by its real path, device and inode. A file that other
+users could have written counts as empty. `flags_allowing` finds the flags that would have let denied calls run.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from qcode.agent.options import RunContext
 from qcode.config import state_file
@@ -49,18 +48,18 @@ CheckedKind: TypeAlias = Literal["shell", "read", "write", "fetch"]
 CHECKED_KINDS: tuple[CheckedKind, ...] = ("shell", "read", "write", "fetch")
 """The kinds of values that `Permissions.check` judges: a command, a path to read or write, a URL."""
 NO_RULES = "none: qcode asks before each call that the mode does not allow"
-"""Stands for the list of rules if there are none."""
+"""The text instead of a list of rules if there are no rules."""
 
 
 @dataclass(frozen=True, slots=True)
 class RuleInForce:
-    """A rule in force."""
+    """A rule that applies now."""
 
     effect: RuleEffect
     text: str
     origin: str  # the source of the rule, for the user
     scope: RuleScope = "settings"
-    """`settings`: a file or a flag; `session`: this session only; `folder`: kept for this folder."""
+    """`settings`: a file or a flag; `session`: this session only; `folder`: saved for this folder."""
     number: int = 0
     """Identifies a rule of a session or folder, to remove it; 0 for rules of the settings."""
 
@@ -74,24 +73,25 @@ class CallRecord:
     call: ToolCall
     decision: CallDecision
     reason: str = ""
-    """From the policy or the user."""
+    """The reason from the policy or the user."""
     rule: str = ""
     """The rule that decided, or the rule that the answer added."""
 
 
 MAX_DECISIONS = 2_000
 _EFFECTS: tuple[RuleEffect, ...] = ("deny", "ask", "allow")
-_MAX_CALL = 80
+_MAX_SUMMARY_CHARS = 80
 
 
 @dataclass(frozen=True, slots=True)
 class Origins:
-    """The origins of the rules (each list in its order) and of the mode that a session starts with."""
+    """The origins of the configured rules and of the first mode, and the rules saved for the folder."""
 
     rules: Mapping[RuleEffect, tuple[str | Origin, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    """The origin of each rule, by effect, in the order of the rules."""
     mode: str | Origin = ""
-    stored_rules: KeptRules | None = None
-    """The rules that the user keeps for this folder, None if none can be kept."""
+    stored_rules: FolderRules | None = None
+    """None if no rule can be saved."""
     is_attended: bool = False  # whether a user can switch the mode
 
 
@@ -123,7 +123,7 @@ class Permissions:
         self._numbers = count(1)
         self._decisions: list[CallRecord] = []
         self._user_rules = (
-            [self._folder_rule(rule) for rule in self._origins.stored_rules.read()]
+            [self._restore_rule(rule) for rule in self._origins.stored_rules.read()]
             if self._origins.stored_rules
             else []
         )
@@ -144,8 +144,8 @@ class Permissions:
         return self.policy.is_trusted
 
     @property
-    def can_keep(self) -> bool:
-        """Whether a rule can be kept for this folder, which must be trusted."""
+    def can_save_rules(self) -> bool:
+        """Whether a rule can be saved for this folder, which must be trusted."""
         return self._origins.stored_rules is not None and self.is_trusted
 
     def set_mode(self, mode: ApprovalMode) -> None:
@@ -197,19 +197,19 @@ class Permissions:
         self._decisions.append(CallRecord(self._clock(), call, decision, reason, rule))
         del self._decisions[:-MAX_DECISIONS]
 
-    def allow_always(self, rule: str, call: ToolCall, *, is_kept: bool) -> str:
-        """Allow calls that match `rule` from now on; if `is_kept`, also in later sessions. Record `call` as allowed.
+    def allow_always(self, rule: str, call: ToolCall, *, is_saved: bool) -> str:
+        """Allow calls that match `rule` from now on; with `is_saved`, also in later sessions. Record `call` as allowed.
 
-        Return a warning if the rule could not be kept, otherwise an empty string.
+        Return a warning if the rule could not be saved, otherwise an empty string.
         """
         user_rule = self._add_rule("allow", rule, _call_summary(call))
         warning = ""
-        if is_kept:
+        if is_saved:
             try:
                 self.save_rule(user_rule.number)
             except ValueError as problem:
                 warning = f"{rule} applies to this session only: {problem}"
-        self.record(call, "folder" if is_kept and not warning else "session", rule=rule)
+        self.record(call, "folder" if is_saved and not warning else "session", rule=rule)
         return warning
 
     def allow_sandboxed(self, rule: str, call: ToolCall) -> None:
@@ -250,14 +250,14 @@ class Permissions:
         user_rule = self._rule_of(number)
         if user_rule.scope == "folder" and self._origins.stored_rules is not None:
             try:
-                self._origins.stored_rules.remove(_kept_rule(user_rule))
+                self._origins.stored_rules.remove(_folder_rule(user_rule))
             except OSError as error:
                 raise ValueError(f"cannot remove it from {self._origins.stored_rules.path}: {error.strerror}") from None
         self._user_rules.remove(user_rule)
         self._compose()
 
     def save_rule(self, number: int) -> None:
-        """Keep a rule of the session for this folder; raise `ValueError` if it cannot be kept."""
+        """Save a rule of the session for this folder; raise `ValueError` if it cannot be saved."""
         user_rule, stored = self._rule_of(number), self._origins.stored_rules
         if user_rule.scope == "folder":
             raise ValueError(f"{user_rule.text} is already saved for this folder")
@@ -268,7 +268,7 @@ class Permissions:
         if not self.is_trusted:
             raise ValueError("rules are saved only for trusted folders; type /trust to trust this one")
         try:
-            stored.add(_kept_rule(user_rule))
+            stored.add(_folder_rule(user_rule))
         except OSError as error:
             raise ValueError(f"cannot write {stored.path}: {error.strerror}") from None
         self._user_rules[self._user_rules.index(user_rule)] = replace(user_rule, scope="folder")
@@ -299,7 +299,7 @@ class Permissions:
             self._compose()
         return user_rule
 
-    def _folder_rule(self, rule: KeptRule) -> _UserRule:
+    def _restore_rule(self, rule: FolderRule) -> _UserRule:
         return _UserRule(next(self._numbers), rule.effect, rule.text, "folder", rule.timestamp, rule.why)
 
     def _compose(self) -> None:
@@ -328,8 +328,8 @@ class Permissions:
         return f"{datetime.fromtimestamp(self._clock()).astimezone():%H:%M}"
 
 
-def _kept_rule(user_rule: _UserRule) -> KeptRule:
-    return KeptRule(user_rule.effect, user_rule.text, user_rule.timestamp, user_rule.why)
+def _folder_rule(user_rule: _UserRule) -> FolderRule:
+    return FolderRule(user_rule.effect, user_rule.text, user_rule.timestamp, user_rule.why)
 
 
 def _day(timestamp: float) -> str:
@@ -341,18 +341,18 @@ def _call_summary(call: ToolCall) -> str:
     arguments = parse_object(call.arguments) or {}
     first = next((value for value in arguments.values() if isinstance(value, str) and value.strip()), "")
     line = " ".join(f"{call.name} {first}".split())
-    return line if len(line) <= _MAX_CALL else f"{line[: _MAX_CALL - 1]}…"
+    return line if len(line) <= _MAX_SUMMARY_CHARS else f"{line[: _MAX_SUMMARY_CHARS - 1]}…"
 
 
 FILE_NAME = "rules.json"
 
 _VERSION = 1
-_KEPT_EFFECTS = ("allow", "ask", "deny")
+_RULE_EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRule:
-    """A rule kept for a folder; see `_UserRule` for `why`."""
+class FolderRule:
+    """A rule saved for a folder; see `_UserRule` for `why`."""
 
     effect: RuleEffect
     text: str
@@ -361,8 +361,8 @@ class KeptRule:
 
 
 @dataclass(frozen=True, slots=True)
-class KeptRules:
-    """The rules of `folder`. Every call reads the file: another process may have changed it."""
+class FolderRules:
+    """The rules saved for `folder`. Every call reads the file, because another process may have changed it."""
 
     state_dir: Path
     folder: Path
@@ -371,26 +371,25 @@ class KeptRules:
     def path(self) -> Path:
         return self.state_dir / FILE_NAME
 
-    def read(self) -> tuple[KeptRule, ...]:
+    def read(self) -> tuple[FolderRule, ...]:
         """Return the rules, without entries that are invalid."""
         identity = self._identity()
         rows = next((row["rules"] for row in self._rows() if identity == _without_rules(row)), [])
-        return tuple(
-            rule for row in (rows if isinstance(rows, list) else []) if (rule := _kept_rule_from_json(row)) is not None
-        )
+        rules = map(_folder_rule_from_json, rows if isinstance(rows, list) else [])
+        return tuple(rule for rule in rules if rule is not None)
 
-    def add(self, rule: KeptRule) -> None:
-        """Keep a rule, which replaces the same rule. Raise `OSError` if the file cannot be written."""
-        self._write([*(kept_rule for kept_rule in self.read() if not _is_same(kept_rule, rule)), rule])
+    def add(self, rule: FolderRule) -> None:
+        """Save a rule, and replace the same rule. Raise `OSError` if the file cannot be written."""
+        self._write([*(saved_rule for saved_rule in self.read() if not _is_same(saved_rule, rule)), rule])
 
-    def remove(self, rule: KeptRule) -> None:
-        """Forget a rule; an unknown one is ignored. Raise `OSError` if the file cannot be written."""
+    def remove(self, rule: FolderRule) -> None:
+        """Remove a rule; an unknown rule is ignored. Raise `OSError` if the file cannot be written."""
         rules = self.read()
-        remaining = [kept_rule for kept_rule in rules if not _is_same(kept_rule, rule)]
+        remaining = [saved_rule for saved_rule in rules if not _is_same(saved_rule, rule)]
         if len(remaining) < len(rules):
             self._write(remaining)
 
-    def _write(self, rules: list[KeptRule]) -> None:
+    def _write(self, rules: list[FolderRule]) -> None:
         identity = self._identity()
         others = [row for row in self._rows() if row.get("path") != identity["path"]]
         rows: list[Json] = [
@@ -414,22 +413,22 @@ def _without_rules(row: JsonObject) -> JsonObject:
     return {name: value for name, value in row.items() if name != "rules"}
 
 
-def _is_same(rule: KeptRule, other: KeptRule) -> bool:
+def _is_same(rule: FolderRule, other: FolderRule) -> bool:
     return (rule.effect, rule.text) == (other.effect, other.text)
 
 
-def _kept_rule_from_json(row: Json) -> KeptRule | None:
+def _folder_rule_from_json(row: Json) -> FolderRule | None:
     """Return a stored rule, None if it is invalid."""
     if not isinstance(row, dict):
         return None
     effect, text, timestamp, why = (row.get(name) for name in ("effect", "rule", "at", "why"))
-    if effect not in _KEPT_EFFECTS or not isinstance(text, str) or not isinstance(timestamp, int | float):
+    if effect not in _RULE_EFFECTS or not isinstance(text, str) or not isinstance(timestamp, int | float):
         return None
     try:
         parse_rule(text)
     except ValueError:
         return None
-    return KeptRule(cast("RuleEffect", effect), text, timestamp, why if isinstance(why, str) else "")
+    return FolderRule(effect, text, timestamp, why if isinstance(why, str) else "")
 
 
 _MODES: tuple[ApprovalMode, ...] = ("accept-edits", "bypass")
@@ -536,7 +535,7 @@ def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook:
 
 
 def _probes(context: RunContext, search_path: str, forbidden: tuple[Path, ...]) -> Probes:
-    """Return the probes that start programs; their modules load with the first use."""
+    """Return the probes that start programs; their modules load when a probe is first used."""
 
     @cache
     def syntax() -> Callable[[str], str]:
@@ -551,9 +550,6 @@ def _probes(context: RunContext, search_path: str, forbidden: tuple[Path, ...]) 
         return GitConfig(context.folder, context.env, forbidden)
 
     return Probes(lambda command: syntax()(command), lambda: repository()())
-
-
-_RULE_EFFECTS: tuple[RuleEffect, ...] = ("allow", "ask", "deny")
 
 
 def configured_rules(settings: Settings) -> Rules:
@@ -581,7 +577,7 @@ def origins_of(context: RunContext) -> Origins:
     return Origins(
         {effect: settings.item_origins.get(f"permissions.{effect}", ()) for effect in _RULE_EFFECTS},
         "the default" if mode.kind == "default" else mode,
-        KeptRules(context.paths.state_dir, context.folder) if context.options.user_config else None,
+        FolderRules(context.paths.state_dir, context.folder) if context.options.user_config else None,
         context.is_attended,
     )
 

@@ -57,17 +57,18 @@ class ContextReport:
     tools: int
     messages: int
     tool_output: int
+    """The tokens of tool results in the messages, which `messages` does not include."""
     reserve: int
     """The initial output limit of the next reply."""
     is_counted: bool = False
     """The provider counted the prompt; otherwise it is estimated."""
     is_window_known: bool = True
     compacts_at: float = 0.8
-    """The used share of the window at which qcode compacts."""
+    """qcode compacts the conversation when this share of the window is used."""
     first_cap: FirstCap | None = None
     """Set if `reserve` was learned from earlier replies."""
     servers: tuple[tuple[str, int], ...] = ()
-    """The tool servers, each with the part of `tools` that its tools use."""
+    """The name of each tool server, with the tokens of its tools (included in `tools`)."""
 
     @property
     def used(self) -> int:
@@ -105,7 +106,7 @@ def context_report(
     counter: PromptCounter,
     output: OutputSettings,
 ) -> ContextReport:
-    """Break down the next prompt. Parts are estimates, scaled to the total if the provider counted it.
+    """Return the sizes of the next prompt. They are estimates, scaled to the total if the provider counted it.
 
     `instructions` is the number of characters of `system` that come from instruction files.
     """
@@ -198,7 +199,7 @@ class ModelSpending:
         for used in by_model:
             if used.usage != Usage() or used.model in self._rows:
                 spent = self._row(used.model)
-                # Requests that were refused use no tokens. They cost 0 only if the price is known; `cost` tells that.
+                # Refused requests use no tokens. They cost 0 if the price is known, and `cost` is None if it is not.
                 spent.usage, spent.cost = used.usage, used.cost if used.usage != Usage() else cost
         if self._model in self._rows:
             spent = self._rows[self._model]
@@ -212,6 +213,8 @@ class ModelSpending:
 
 @dataclass(slots=True)
 class _SpendingRow:
+    """The usage of one model in a turn."""
+
     usage: Usage = field(default_factory=Usage)
     cost: Decimal | None = Decimal(0)
     searches: int = 0
@@ -234,7 +237,7 @@ class _SpendingRow:
 
 
 class EarlierTurns:
-    """The turns of a session before it was opened. Their usage is computed on demand, because that is slow."""
+    """The turns that a session had before it was opened. Their usage is computed on demand, because that is slow."""
 
     def __init__(self, history: SessionHistory) -> None:
         self._history = history
@@ -287,11 +290,13 @@ class EarlierTurns:
 
 @dataclass(slots=True)
 class _EarlierTurn:
+    """A recorded turn, a `/compact`, or the requests for one other purpose such as a title."""
+
     prompt: str
     model: str
     attempts: list[AttemptRecord] = field(default_factory=list)
     is_ended: bool = False
-    """Its end was recorded, so it counts even if it sent no request."""
+    """The end of the turn was recorded, so the turn is listed even if it sent no request."""
 
 
 def _starts_turn(stored: StoredMessage) -> bool:
@@ -377,12 +382,12 @@ class RecoveryMetrics:
     reserved_output_tokens: int = 0
     """The sum of the output caps of all requests."""
     saved_output_tokens: int = 0
-    """The tokens that the larger cap would have reserved for each reply, minus those that were reserved."""
+    """The output tokens that requests with the full limit would have reserved, minus those that were reserved."""
     damaged_events: Counter[str] = field(default_factory=Counter)
     """Events of a stream that could not be read and were skipped, by `provider/model`."""
     _begin_time: float = 0.0
     _turn_continuations: int = 0
-    _models: dict[str, str] = field(default_factory=dict)  # by the id of a sub-agent's call, empty: the conversation
+    _models: dict[str, str] = field(default_factory=dict)  # by the call id of a sub-agent; empty for the conversation
 
     def observe(self, event: TurnEvent, model: str, limit: int | None, now: float) -> None:
         """Count one event of a turn with `model` (`provider/model`), whose output limit is `limit`.
@@ -444,6 +449,7 @@ class RecoveryMetrics:
 
 
 _MAX_TURNS = 8
+"""The number of turns that `cost_text_of` lists."""
 
 
 def cost_text_of(turns: Sequence[TurnUsage], metrics: RecoveryMetrics | None = None) -> str:

@@ -31,8 +31,8 @@ _MAX_VIEW_AGE_S = 10.0
 class SessionSandbox:
     """The sandbox of the commands of one session. Thread-safe.
 
-    `setting` is the setting `tools.sandbox`. `find` detects a sandbox, by default with `safety.sandbox.detection`. It
-    is called once, and runs a few short processes.
+    `setting` is the setting `tools.sandbox`. `find` detects a sandbox, by default with `safety.sandbox.detection`. The
+    session calls `find` once, which runs a few short processes.
     """
 
     def __init__(
@@ -143,12 +143,12 @@ class SessionSandbox:
         """Return the names of the files that read as empty at the level `read-only`."""
         if not self.support.masks:
             return frozenset()
-        # `config` would match almost any text; git's errors without remotes are clear enough.
+        # These names are searched in the output of commands, and `config` would match almost any output.
         secrets = (path for path in self.index.refresh().secrets if not path.endswith("/.git/config"))
         return frozenset(path.rpartition("/")[2] for path in secrets)
 
     def _machine_view(self) -> MachineView:
-        """Return a view of the machine that is at most `_MAX_VIEW_AGE_S` old."""
+        """Return the `MachineView`, read again if it is older than `_MAX_VIEW_AGE_S`."""
         from qcode.safety.sandbox.confinement import machine_view
 
         now = time.monotonic()

@@ -31,11 +31,11 @@ class Setting:
     display: str
     """The value in TOML."""
     value: object
-    """None for a table with keys of the user."""
+    """The parsed value; None if the setting has no value, or for a table whose keys the user chooses."""
     origin: str
     """The full source of the value."""
     owner: str
-    """The source of the value in one word."""
+    """The source of the value in a word, such as `yours`, `project` or `default`."""
     meaning: str = ""
     typed_value: str = ""
     """The value in the user's file as the user would type it; empty if it is not set there."""

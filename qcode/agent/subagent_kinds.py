@@ -25,15 +25,15 @@ MAX_STEPS = 60
 class SubagentKind:
     """A kind of sub-agent.
 
-    In `tools` and `without`, `server__` stands for all tools of a server. The name of one editing tool stands for all
-    editing tools, because a model is offered only those that suit it.
+    In `tools` and `excluded_tools`, `server__` stands for all tools of a server. The name of one editing tool stands
+    for all editing tools, because a model is offered only those that suit it.
     """
 
     name: str
     purpose: str
     """Tells the model when to choose this kind."""
-    role: str
-    """The prompt of the sub-agent."""
+    prompt: str
+    """The system prompt of the sub-agent."""
     only_reads: bool = False
     """The sub-agent has the permissions of plan mode."""
     tools: frozenset[str] = frozenset()
@@ -42,7 +42,7 @@ class SubagentKind:
     """The default model: `same`, or `small` if one is configured."""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     """Overrides keys of the config table `[output]`."""
-    without: frozenset[str] = frozenset()
+    excluded_tools: frozenset[str] = frozenset()
     """The tools that the sub-agent is not offered."""
     max_turns: int = MAX_STEPS
     """The maximum number of replies."""
@@ -57,7 +57,7 @@ class SubagentKind:
             if spec.is_for_sub_agents
             and not spec.is_one_way
             and (not self.tools or _is_among(spec.name, self.tools))
-            and not _is_among(spec.name, self.without)
+            and not _is_among(spec.name, self.excluded_tools)
         )
 
     def limit_policy(self, policy: Policy) -> Policy:
@@ -66,12 +66,13 @@ class SubagentKind:
 
 
 def _is_among(name: str, names: frozenset[str]) -> bool:
+    """Return whether `names` covers a tool, as `SubagentKind` describes."""
     if name in EDITORS:
         return not EDITORS.isdisjoint(names)
     return name in names or any(prefix.endswith("__") and name.startswith(prefix) for prefix in names)
 
 
-_COMMON = (
+_COMMON_PROMPT = (
     "You are a sub-agent of qcode, a coding assistant in the user's terminal. Another model gave you one task. It gets "
     "only your last reply, as the result of the task; the user sees only the names of your calls. Do not ask "
     "questions: if something is unclear, make a reasonable choice and state your assumption. If a call is denied, do "
@@ -83,8 +84,8 @@ _COMMON = (
 )
 
 
-def own_kind(agent: CustomAgent) -> SubagentKind:
-    """Return a kind that the user defined."""
+def custom_kind(agent: CustomAgent) -> SubagentKind:
+    """Return the kind for a sub-agent that the user defined in a file."""
     kind = SubagentKind(
         agent.name, agent.description, agent.prompt, agent.only_reads, frozenset(agent.tools), agent.model
     )
@@ -92,15 +93,15 @@ def own_kind(agent: CustomAgent) -> SubagentKind:
 
 
 def with_common_prompt(kind: SubagentKind) -> SubagentKind:
-    """Return a kind whose role follows the prompt of every sub-agent."""
-    return replace(kind, role=f"{_COMMON}\n\n{kind.role.strip()}")
+    """Return a kind whose prompt follows the common prompt of all sub-agents."""
+    return replace(kind, prompt=f"{_COMMON_PROMPT}\n\n{kind.prompt.strip()}")
 
 
 KINDS: tuple[SubagentKind, ...] = (
     SubagentKind(
         EXPLORE,
         "read-only, for questions about files and code.",
-        f"{_COMMON}\n\nYour task is to explore: read files and run commands that only read. Calls that change "
+        f"{_COMMON_PROMPT}\n\nYour task is to explore: read files and run commands that only read. Calls that change "
         "anything are refused.",
         only_reads=True,
         tools=frozenset({"read", "ls", "glob", "grep", "shell", "web_search", SKILL_TOOL}),
@@ -108,10 +109,10 @@ KINDS: tuple[SubagentKind, ...] = (
     SubagentKind(
         GENERAL,
         "can also change files and run commands, if the user allows it.",
-        f"{_COMMON}\n\nCarry out the whole task and nothing else. `read` a file before you change it, keep changes "
-        "small, and verify them with the project's tests, type checker or the program itself. A call truncated by the "
-        "output limit is not run, so write large files in parts. End with a list of the files you changed and the "
-        "commands you ran with their outcome.",
+        f"{_COMMON_PROMPT}\n\nCarry out the whole task and nothing else. `read` a file before you change it, keep "
+        "changes small, and verify them with the project's tests, type checker or the program itself. A call truncated "
+        "by the output limit is not run, so write large files in parts. End with a list of the files you changed and "
+        "the commands you ran with their outcome.",
     ),
 )
 

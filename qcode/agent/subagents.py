@@ -139,6 +139,7 @@ class Subagents:
 
 
 _HIDDEN_EVENTS = (TextDelta, ReasoningDelta, ToolCallProgress, ToolOutput)
+"""Events of a sub-agent that are not forwarded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,7 +187,7 @@ class SubagentRun:
         settings = replace(
             settings,
             system=client.prompts.agent(
-                client.name, kind.role, has_skills=any(spec.name == SKILL_TOOL for spec in specs)
+                client.name, kind.prompt, has_skills=any(spec.name == SKILL_TOOL for spec in specs)
             ),
             tools=specs,
             retries=client.retries.without_question,

@@ -37,7 +37,7 @@ from qcode.tools.web import Fetch, Gate, RequestTarget
 from qcode.tools.workspace import PathJudge, Scratch, Workspace
 
 if TYPE_CHECKING:
-    from qcode.agent.after_edit.commands import RunLine
+    from qcode.agent.after_edit.commands import RunCommand
     from qcode.agent.after_edit.session import AfterEdit
     from qcode.agent.context.nested import NestedInstructions
     from qcode.agent.mcp.mentions import ServerMentions
@@ -75,12 +75,12 @@ class Toolbox:
     _tools: dict[str, Tool]
     """All tools that can run, except those of tool servers."""
     _optional_tools: tuple[Tool, ...]
-    """Those of `fetch`, web search, sub-agents and skills that this session has."""
+    """The tools `fetch`, web search, sub-agents and skills, as far as this session has them."""
     _internal_tools: tuple[Tool, ...]
     """The tools of the program that opened the agent, which are always offered."""
     _one_way: tuple[ToolSpec, ...]
     """Tools that are offered and never run; their calls are reported as signals (`--exit-tools`)."""
-    _has_patches: bool
+    _offers_patches: bool
     """Models may be offered `apply_patch`."""
     _nested_instructions: Callable[[], NestedInstructions] | None
     """Returns the instructions of the folders whose files are used."""
@@ -107,7 +107,7 @@ class Toolbox:
         internal_tools: tuple[Tool, ...] = (),
         skill: SkillTool | None = None,
         nested: Callable[[], NestedInstructions] | None = None,
-        has_patches: bool = True,
+        offers_patches: bool = True,
         after_edit: Callable[[Workspace], AfterEdit] | None = None,
     ) -> None:
         """Create the tools. `judge` decides which files they may use, `gate` which addresses `fetch` may open."""
@@ -121,7 +121,7 @@ class Toolbox:
         tools = (*registry.BUILTIN, ExitPlanMode(), *self._optional_tools, *internal_tools)
         self._tools = {tool.spec.name: tool for tool in tools}
         self._one_way = tuple(spec for spec in one_way if spec.name not in self._tools)
-        self.is_offered, self._has_patches = is_offered, has_patches
+        self.is_offered, self._offers_patches = is_offered, offers_patches
         self._nested_instructions = nested
         self._scratch, self._sandbox = scratch, sandbox
         self._settings, self._env, self._shell_settings = settings, env, shell_settings
@@ -137,7 +137,7 @@ class Toolbox:
         `window` is its context window: if the tools of servers are large for it, the model searches them instead.
         """
         specs = (
-            *registry.specs(model if self._has_patches else ""),
+            *registry.specs(model if self._offers_patches else ""),  # without a name, `apply_patch` is not offered
             *(tool.spec for tool in self._optional_tools),
             *self._one_way,
         )
@@ -170,7 +170,7 @@ class Toolbox:
         return self._tools[name].spec
 
     def offered_spec(self, name: str) -> ToolSpec | None:
-        """Return the spec with the parameters of a tool, also of a server, None if there is no such tool."""
+        """Return the spec of a tool with its parameters, even of a server tool; None if there is no such tool."""
         if self.servers is not None and self.servers.has(name):
             return next((spec for spec in self.servers.specs() if spec.name == name), None)
         return self._tools[name].spec if name in self._tools else None
@@ -273,7 +273,7 @@ class Toolbox:
             self.servers.use_folders((root, *added))
 
     def use_servers(self, servers: Servers) -> None:
-        """Offer the tools of these servers; there were none so far."""
+        """Offer the tools of these servers. The toolbox must not have servers yet."""
         from qcode.agent.mcp.mentions import ServerMentions
 
         self.servers = servers
@@ -302,7 +302,7 @@ class Toolbox:
         return self.spec(name).is_backgroundable
 
     async def resolve_call(self, name: str, arguments: JsonObject) -> tuple[str, JsonObject]:
-        """Return the call that a call translates to, such as a command or the tool of a server; otherwise itself."""
+        """Return the call to run instead, such as a shell command or the tool of a server; by default the same call."""
         tool = self._tools.get(name)
         skill_tool, agent = self._skill_tool, self.agent
         if skill_tool is not None and tool is skill_tool and agent is not None and self.is_offered(agent.spec):
@@ -337,15 +337,15 @@ class Toolbox:
         arguments: JsonObject,
         output: Callable[[str], None],
         level: Level | None = None,
-        granted: frozenset[str] | None = None,
+        allowed_targets: frozenset[str] | None = None,
         *,
         background_requested: asyncio.Event | None = None,
         ask: Ask | None = None,
     ) -> ToolOutcome:
-        """Run a call, sandboxed at `level`. After the timeout of the tool it is stopped, and the result says so.
+        """Run a call, sandboxed at `level`. After `tools.tool_timeout_s` the call is stopped and fails.
 
-        See `Workspace.allow_targets` for `granted`. When `background_requested` is set, a command continues in the
-        background and the call ends. `ask` asks the user on behalf of a tool server.
+        See `Workspace.allow_targets` for `allowed_targets`. When `background_requested` is set, a command continues in
+        the background and the call ends. `ask` asks the user on behalf of a tool server.
         """
         max_chars = self.max_output_chars
         context = ToolRunContext(
@@ -366,7 +366,7 @@ class Toolbox:
         limit = self._settings.tool_timeout_s
         try:
             async with asyncio.timeout(limit):
-                with self.workspace.allow_targets(granted), self._accept_changes(granted or frozenset()):
+                with self.workspace.allow_targets(allowed_targets), self._accept_changes(allowed_targets):
                     return await self._run(name, arguments, max_chars, context, ask)
         except TimeoutError:
             text = f"Stopped: the `{name}` call ran longer than {limit:g} s (tools.tool_timeout_s)."
@@ -379,7 +379,7 @@ class Toolbox:
         """Return variables that keep git from reading the home folder, which fails if the sandbox hides it."""
         return {**self._shell_settings(command), **_NO_HOME_SETTINGS}
 
-    def _accept_changes(self, targets: frozenset[str]) -> AbstractContextManager[None]:
+    def _accept_changes(self, targets: frozenset[str] | None) -> AbstractContextManager[None]:
         if self._sandbox is None or not targets:
             return nullcontext()
         return self._sandbox.accept_changes(targets)
@@ -403,12 +403,12 @@ class Toolbox:
             )
         return await self._tools[name].run(arguments, self.workspace, context)
 
-    async def run_line(
+    async def run_user_command(
         self, line: str, output: Callable[[str], None], background_requested: asyncio.Event | None = None
     ) -> ToolOutcome:
         """Run a command line that the user typed, in the environment of the shell tool, without a timeout.
 
-        It needs no approval, because the user runs it. See `run` for `background_requested`.
+        The command needs no approval, because the user runs it. See `run` for `background_requested`.
         """
         context = ToolRunContext(
             output,
@@ -434,7 +434,7 @@ class Toolbox:
         return Confirmed() if ask_hooks is None else await ask_hooks(request)
 
     async def end_servers(self) -> None:
-        """Stop the tool servers gracefully, and the language servers; `close` kills those that are left."""
+        """Stop the tool servers gracefully, and the language servers; `close` kills those that still run."""
         if self.edit_checks is not None:
             await self.edit_checks.close()
         if self.servers is not None:
@@ -460,7 +460,7 @@ class EditChecks:
         self._after_edit: AfterEdit | None = None
 
     async def finish(
-        self, outcome: ToolOutcome, policy: Policy, workspace: Workspace, run: RunLine, ask: Ask | None
+        self, outcome: ToolOutcome, policy: Policy, workspace: Workspace, run: RunCommand, ask: Ask | None
     ) -> ToolOutcome:
         """Return the outcome of a call with the results of checks of its edits, and late results of earlier edits."""
         if not outcome.edits:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 FILE_NAME = "trust.json"
 
-_VERSION, _UNPINNED_VERSION = 2, 1
+_VERSION, _UNPINNED_VERSION = 2, 1  # files of version 1 have no pins
 _IDENTITY = frozenset({"path", "device", "inode"})
 _MAX_DIFF_LINES = 200
 """The lines shown of one difference."""
@@ -247,8 +247,8 @@ PINNED_FOLDERS = (PROJECT_FOLDER, ".agents/skills", *_CLAUDE_FOLDERS, *CLAUDE_SE
 
 _UNPINNED_FOLDERS = (".git", "__pycache__")
 """Folders that programs write to while they run; qcode reads nothing in them."""
-_MAX_FILE_TEXT = 32 * 1024
-_MAX_ALL_TEXTS = 256 * 1024
+_MAX_FILE_TEXT_CHARS = 32 * 1024
+_MAX_ALL_TEXTS_CHARS = 256 * 1024
 _MAX_DEPTH = 16
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -284,7 +284,7 @@ def files_to_pin(root: Path, state_dir: Path, folder: Path | None = None) -> dic
     A `.qcode` that contains `state_dir`, the state folder of qcode, belongs to the user and is not pinned.
     """
     files: dict[str, TrustedFile] = {}
-    text_left, bytes_left = _MAX_ALL_TEXTS, MAX_PINNED_BYTES
+    text_left, bytes_left = _MAX_ALL_TEXTS_CHARS, MAX_PINNED_BYTES
     for name in pinned_folders(root, folder):
         full_path = root / name
         if name == PROJECT_FOLDER and _resolved(state_dir).is_relative_to(_resolved(full_path)):
@@ -295,7 +295,7 @@ def files_to_pin(root: Path, state_dir: Path, folder: Path | None = None) -> dic
                 raise TooLargeToPin(f"{name} and the like contain more than {MAX_PINNED_FILES:,} files")
             file, size = _read_file(file_name, path, root, bytes_left)
             bytes_left -= size
-            if len(file.text) > min(text_left, _MAX_FILE_TEXT):
+            if len(file.text) > min(text_left, _MAX_FILE_TEXT_CHARS):
                 file = TrustedFile(file.hash, "")
             text_left -= len(file.text)
             files[file_name] = file

@@ -89,7 +89,7 @@ def _open_host_run(options: Options, host: Handshake, first_bytes: bytes) -> Ope
         program_skills=host.skills,
         plan_instructions=host.plan_instructions,
         servers_can_ask=True,
-        has_patches=False,
+        offers_patches=False,
     )
     with provider_failures(context.keys):
         selection = select_at_start(context)

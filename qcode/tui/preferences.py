@@ -45,7 +45,7 @@ def pending_mode_notice(mode: ApprovalMode, *, is_trusted: bool) -> str:
 
 def shown_effort(conversation: Conversation) -> str:
     """Return the effort for the status line; empty if none is set or the model does not support reasoning."""
-    effort = conversation.effort if conversation.thinks else None
+    effort = conversation.effort if conversation.supports_reasoning else None
     return "effort none" if effort == "none" else effort or ""  # `none` alone does not say what there is none of
 
 
@@ -67,7 +67,7 @@ class ModelUse:
         self._say = say
         self._on_change = on_change
         self._requested_effort: Effort | None = conversation.effort or agent.models.effort
-        if conversation.thinks:
+        if conversation.supports_reasoning:
             conversation.effort = self._requested_effort
 
     @property
@@ -84,13 +84,13 @@ class ModelUse:
             reason = capitalized(str(refusal).rstrip("."))
             self._say("warning", reason if reason.endswith("?") else f"{reason}.")
             return False
-        conversation.effort = self._requested_effort if conversation.thinks else None
+        conversation.effort = self._requested_effort if conversation.supports_reasoning else None
         lines = [f"Model: {conversation.model}, from the next turn."]
         if conversation.effort is not None:
             lines.append(f"Effort: {conversation.effort}.")
         elif self._requested_effort is not None:
             lines.append(f"Effort {self._requested_effort} is not sent: this model is not known to support reasoning.")
-        if override_note := self._models.keep_model(conversation.model):
+        if override_note := self._models.save_model(conversation.model):
             lines.append(override_note)
         self._on_change()
         self._say("info", "\n".join(lines))
@@ -105,16 +105,16 @@ class ModelUse:
         if effort != self._requested_effort:
             self._save_effort(effort)
             if name == conversation.model:
-                conversation.effort = effort if conversation.thinks else None
+                conversation.effort = effort if conversation.supports_reasoning else None
                 self._on_change()
-                condition = "" if conversation.thinks else " for models known to support reasoning"
+                condition = "" if conversation.supports_reasoning else " for models known to support reasoning"
                 self._say("info", f"Effort: {effort or 'model default'}, from the next turn{condition}.")
         if name != conversation.model:
             self.use(name)
 
     def _save_effort(self, effort: Effort | None) -> None:
         self._requested_effort = effort
-        self._models.keep_effort(effort)
+        self._models.save_effort(effort)
 
     def use_effort(self, effort: Effort | None) -> None:
         """Set the effort from the next turn on; None restores the model's default."""
@@ -122,7 +122,7 @@ class ModelUse:
         conversation.effort = effort
         self._save_effort(effort)
         self._on_change()
-        if effort is not None and not conversation.thinks:
+        if effort is not None and not conversation.supports_reasoning:
             doubt = f"{conversation.model} is not known to support reasoning; the provider may reject it."
             self._say("warning", f"Effort: {effort}. {doubt}")
         else:

@@ -103,7 +103,7 @@ class ShellLines:
     async def _run(self, card_id: str, line: str, show: Callable[[str], None]) -> ToolOutcome:
         """Run a line until it ends, or until the user moves it to the background as a call of the shell tool."""
         with self._agent.conversation.background.track_call(card_id, "shell") as requested:
-            return await self._agent.toolbox.run_line(line, show, requested)
+            return await self._agent.toolbox.run_user_command(line, show, requested)
 
     def stop(self) -> bool:
         """Stop the latest running line; return whether there was one."""

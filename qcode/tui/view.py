@@ -415,7 +415,7 @@ class AppView:
         """Apply a theme and keep it for the next start; `auto` follows the terminal. Return False if it is unknown."""
         if name == AUTO or name in self.app.theme_names:
             self.app.apply_theme(name)
-            self._agent.settings.choices.keep_theme(name)
+            self._agent.settings.choices.save_theme(name)
             return True
         self.notify("warning", unknown(f"theme {quoted(name)}", name, self.app.theme_names, "/theme lists them."))
         return False

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.permissions import KeptRules, Origins, Permissions, judge_with_hook
+from qcode.agent.permissions import FolderRules, Origins, Permissions, judge_with_hook
 from qcode.protocol.approvals import Allow, CallApproval, Decision, Deny
 from qcode.protocol.events import ApprovalRequested, Notice, TurnEvent
 from qcode.safety.policy import Policy
@@ -55,7 +55,7 @@ def permissions(base: Path, rules: Rules | None = None, *, is_trusted: bool = Tr
     work = base / "work"
     work.mkdir(exist_ok=True)
     policy = Policy("default", rules or Rules.of(), is_trusted, work, probes=NO_SANDBOX)
-    return Permissions(policy, Origins({"deny": ("my.toml:3",)}, "the default", KeptRules(base / "state", work)))
+    return Permissions(policy, Origins({"deny": ("my.toml:3",)}, "the default", FolderRules(base / "state", work)))
 
 
 def test_revoked_always_rule_asks_again(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_approval_open_at_the_end_of_the_turn_is_listed_as_unanswered(tmp_path: 
 
 
 def test_folder_rule_applies_in_the_next_session_until_revoked(tmp_path: Path) -> None:
-    origins = Origins(stored_rules=KeptRules(tmp_path / "state", tmp_path / "work"))
+    origins = Origins(stored_rules=FolderRules(tmp_path / "state", tmp_path / "work"))
     (tmp_path / "work").mkdir()
     first = talk(tmp_path, TOUCH, text_reply("1"), origins=origins)
     assert play(first, Allow("folder")) == [1]
@@ -114,7 +114,7 @@ def test_folder_rule_applies_in_the_next_session_until_revoked(tmp_path: Path) -
         later.conversation.permissions.remove(rule.number)
 
     assert play(later, Allow(), undo) == [0, 1]
-    assert KeptRules(tmp_path / "state", tmp_path / "work").read() == ()
+    assert FolderRules(tmp_path / "state", tmp_path / "work").read() == ()
     assert not list((tmp_path / "work").glob(".*"))
 
 
@@ -122,7 +122,7 @@ def test_stored_rules_apply_to_exactly_this_folder(tmp_path: Path) -> None:
     here = permissions(tmp_path)
     here.save_rule(here.add("allow", "shell(make)").number)
     (tmp_path / "other").mkdir()
-    assert KeptRules(tmp_path / "state", tmp_path / "other").read() == ()
+    assert FolderRules(tmp_path / "state", tmp_path / "other").read() == ()
     (tmp_path / "work").rename(tmp_path / "moved")
     (tmp_path / "work").mkdir()
     assert permissions(tmp_path).rules() == ()
@@ -139,7 +139,7 @@ def test_file_writable_by_others_stores_no_rule(tmp_path: Path) -> None:
 def test_answer_that_cannot_be_stored_applies_to_the_session_with_a_notice(tmp_path: Path) -> None:
     (tmp_path / "work").mkdir()
     (tmp_path / "file").write_text("")
-    origins = Origins(stored_rules=KeptRules(tmp_path / "file" / "state", tmp_path / "work"))
+    origins = Origins(stored_rules=FolderRules(tmp_path / "file" / "state", tmp_path / "work"))
     it = talk(tmp_path, TOUCH, text_reply("1"), TOUCH, text_reply("2"), origins=origins)
     notices: list[str] = []
 
@@ -160,10 +160,10 @@ def test_rules_are_stored_only_for_a_trusted_folder(tmp_path: Path) -> None:
     rule = here.add("deny", "shell(make)")
     with pytest.raises(ValueError, match="/trust"):
         here.save_rule(rule.number)
-    assert not here.can_keep
+    assert not here.can_save_rules
     here.trust_folder()
     here.save_rule(rule.number)
-    assert KeptRules(tmp_path / "state", tmp_path / "work").read()[0].text == "shell(make)"
+    assert FolderRules(tmp_path / "state", tmp_path / "work").read()[0].text == "shell(make)"
 
 
 def test_answers_of_one_session_do_not_apply_to_the_next(tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_start_is_first_until_finished_without_prompt_or_session(home: Path) -> 
 def test_theme_question_is_asked_until_one_is_set_or_chosen(home: Path) -> None:
     assert connecting(home).wants_theme
     assert not connecting(home, "--theme", "light").wants_theme
-    Choices(home / "state").keep_theme("dark")
+    Choices(home / "state").save_theme("dark")
     assert not connecting(home).wants_theme
 
 

@@ -97,27 +97,27 @@ def test_each_openai_protocol_offers_its_own_models(home: Path, monkeypatch: pyt
 
 
 def test_choice_is_kept_and_the_setting_that_overrides_it_is_named(home: Path) -> None:
-    assert models_service(home).keep_model("anthropic/x") == ""
+    assert models_service(home).save_model("anthropic/x") == ""
     assert Choices(home / "state").model == "anthropic/x"
-    message = models_service(home, 'model = "openai/y"\n').keep_model("anthropic/z")
+    message = models_service(home, 'model = "openai/y"\n').save_model("anthropic/z")
     assert message == f"The next start uses openai/y again, because {home / 'config.toml'}:1 sets it."
 
 
 def test_model_flag_applies_to_one_run(home: Path) -> None:
     context = run_context(parse(["--trust", "-m", "openai/y"]), home.parent, is_attended=True)
-    assert ModelsService(context).keep_model("anthropic/z") == ""
+    assert ModelsService(context).save_model("anthropic/z") == ""
 
 
 def test_demo_model_is_not_kept_for_the_next_start(home: Path) -> None:
-    models_service(home).keep_model("demo/demo")
+    models_service(home).save_model("demo/demo")
     assert Choices(home / "state").model == ""
 
 
 def test_effort_is_kept_until_it_is_reset(home: Path) -> None:
     found = models_service(home)
-    found.keep_effort("high")
+    found.save_effort("high")
     assert models_service(home).effort == "high"
-    found.keep_effort(None)
+    found.save_effort(None)
     assert found.effort is None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.permissions import KeptRule, KeptRules
+from qcode.agent.permissions import FolderRule, FolderRules
 from qcode.cli.main import main
 from qcode.safety.sandbox.detection import find_sandbox
 
@@ -172,7 +172,7 @@ def test_rules_are_listed_with_their_lines_and_those_of_the_folder(asked: Asked,
     (home / "config.toml").write_text(
         '[permissions]\nmode = "accept-edits"\nallow = [\n  "shell(make test)",\n  "shell(make lint)",\n]\n'
     )
-    KeptRules(home / "state", asked.work).add(KeptRule("allow", "shell(make doc)", 0.0, "shell make doc"))
+    FolderRules(home / "state", asked.work).add(FolderRule("allow", "shell(make doc)", 0.0, "shell make doc"))
     flags = ("-C", str(asked.work), "--trust", "--disallowed-tools", "shell(rm *)")
     for words in ((), ("list",)):
         lines = asked(*words, *flags).splitlines()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from qcode.agent.subagent_kinds import own_kind
+from qcode.agent.subagent_kinds import custom_kind
 from qcode.config.definitions import CustomAgent, CustomAgents, load_custom_agents
 from qcode.protocol.tools import EXPLORE
 from qcode.tools.registry import specs
@@ -65,6 +65,6 @@ def test_invalid_agent_file_is_reported_with_its_path(tmp_path: Path, text: str,
 
 
 def test_custom_agent_has_only_the_tools_that_its_file_names() -> None:
-    kind = own_kind(CustomAgent("x", "p", "Look.", only_reads=True, tools=("read", "agent", "nothing")))
+    kind = custom_kind(CustomAgent("x", "p", "Look.", only_reads=True, tools=("read", "agent", "nothing")))
     assert [spec.name for spec in kind.select_tools(specs())] == ["read"]
-    assert kind.role.endswith("Look.")
+    assert kind.prompt.endswith("Look.")

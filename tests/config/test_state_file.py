@@ -80,7 +80,7 @@ def test_failed_write_keeps_the_file_and_leaves_no_temporary_file(tmp_path: Path
 
 @pytest.mark.usefixtures("full_disk")
 def test_failed_writers_leave_no_temporary_file(tmp_path: Path) -> None:
-    Choices(tmp_path).keep_theme("dark")
+    Choices(tmp_path).save_theme("dark")
     LimitStore(tmp_path).remember("host", "model", HostKnowledge(output=9_000))
     assert not Blobs(tmp_path).store(b"content")
     with pytest.raises(ConfigError, match="cannot write the file"):

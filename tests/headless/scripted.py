@@ -60,8 +60,8 @@ class Scripted(Conversation):
     mode: ApprovalMode = "default"
     messages: tuple[Message, ...] = ()
     tools: tuple[ToolSpec, ...] = (spec_of("read"), spec_of("shell"))
-    takes_images = False
-    thinks = False
+    supports_images = False
+    supports_reasoning = False
     effort: Effort | None = None
     kinds: tuple[SubagentKind, ...] = ()
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from qcode.agent.context.memory import InstructionFiles
 from qcode.agent.offered_tools import OfferedTool, offered_tools
-from qcode.agent.permissions import KeptRules, Origins, Permissions
+from qcode.agent.permissions import FolderRules, Origins, Permissions
 from qcode.protocol.messages import ToolCall
 from qcode.safety.policy import Policy
 from qcode.safety.rules import Rules
@@ -43,7 +43,7 @@ class Project:
         origins = Origins(
             {"allow": ("~/config.toml:4",), "deny": ("~/config.toml:5",)},
             "the default",
-            KeptRules(self.base / "state", self.work),
+            FolderRules(self.base / "state", self.work),
         )
         self.permissions = Permissions(policy, origins, lambda: MORNING)
         call = ToolCall("c1", "shell", '{"command": "make doc"}')

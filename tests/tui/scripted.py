@@ -61,7 +61,7 @@ class ScriptedConversation(Conversation):
     model = ""
     mode: ApprovalMode = "default"
     messages: tuple[Message, ...] = ()
-    takes_images = True
+    supports_images = True
     background: ScriptedBackground
     library: ScriptedLibrary
 
@@ -97,7 +97,7 @@ class ScriptedConversation(Conversation):
         self._cancelled = asyncio.Event()
 
     @property
-    def thinks(self) -> bool:
+    def supports_reasoning(self) -> bool:
         return self.model in self.thinking_models
 
     @property

@@ -55,9 +55,9 @@ class ScriptedModelsService(ModelsService):
         await self.answered.wait()
         return (OfferedModel("qwen/[b]coder", ModelFacts(context_window=131_072)),)
 
-    def keep_model(self, name: str) -> str:
+    def save_model(self, name: str) -> str:
         self.kept.append(name)
         return self.override_note
 
-    def keep_effort(self, effort: Effort | None) -> None:
+    def save_effort(self, effort: Effort | None) -> None:
         self.effort = effort

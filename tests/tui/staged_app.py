@@ -15,7 +15,7 @@ from qcode.agent.context.memory import InstructionFiles
 from qcode.agent.keys.keys import Keys
 from qcode.agent.models.selection import Selection
 from qcode.agent.options import Options, RunContext
-from qcode.agent.permissions import KeptRules, Origins, Permissions
+from qcode.agent.permissions import FolderRules, Origins, Permissions
 from qcode.agent.settings import SettingsService
 from qcode.agent.toolbox import Toolbox
 from qcode.agent.trust import TrustService
@@ -130,19 +130,19 @@ class StagedToolbox(Toolbox):
     def __init__(
         self,
         servers: Any,
-        run_line: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None,
+        run_user_command: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None,
         has_sandbox: Callable[[], bool],
     ) -> None:
         self.servers = servers
-        self._run_line = run_line
+        self._run_user_command = run_user_command
         self._has_sandbox = has_sandbox
         self.jobs = Jobs()
 
-    async def run_line(
+    async def run_user_command(
         self, line: str, output: Callable[[str], None], background_requested: asyncio.Event | None = None
     ) -> ToolOutcome:
-        assert self._run_line is not None, "the test gives no shell"
-        return await self._run_line(line, output)
+        assert self._run_user_command is not None, "the test gives no shell"
+        return await self._run_user_command(line, output)
 
     def has_sandbox(self) -> bool:
         return self._has_sandbox()
@@ -162,7 +162,7 @@ class Services:
     trust: Callable[[], str] = lambda: "Trusted."
     is_trusted: Callable[[], bool] = lambda: True
     has_sandbox: Callable[[], bool] | None = None
-    run_line: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None = None
+    run_user_command: Callable[[str, Callable[[str], None]], Awaitable[ToolOutcome]] | None = None
     toolbox: Toolbox | None = None
     read_picture: Callable[[str], Picture] | None = None
     read_clipboard: Callable[[], Clip] | None = None
@@ -187,11 +187,11 @@ class StagedAgent(Agent):
         self.settings.choices = services.choices or Choices(NOWHERE)
         self.files = services.files or NoFiles()
         self.trust = StagedTrust(services.trust, services.is_trusted)
-        staged = StagedToolbox(services.servers, services.run_line, services.has_sandbox or (lambda: True))
+        staged = StagedToolbox(services.servers, services.run_user_command, services.has_sandbox or (lambda: True))
         self.toolbox = services.toolbox or staged
         policy = Policy("default", Rules.of(), True, NOWHERE, probes=NO_SANDBOX)
         self.permissions = Permissions(
-            policy, Origins({}, "the default", KeptRules(NOWHERE, Path(__file__).parent)), lambda: 0.0
+            policy, Origins({}, "the default", FolderRules(NOWHERE, Path(__file__).parent)), lambda: 0.0
         )
         self.redact = str
         self.memory = InstructionFiles(NOWHERE, NOWHERE, NOWHERE, lambda: True)

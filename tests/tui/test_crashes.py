@@ -186,7 +186,7 @@ def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
     conversation = ScriptedConversation([gate] if group == "leave" else TURN)
     app = make_app(
         conversation,
-        run_line=_line,
+        run_user_command=_line,
         read_clipboard=lambda: Clip(text="copied"),
         warm_up=lambda: None,
         connect=Waiting(),

@@ -119,7 +119,7 @@ def test_path_of_another_file_stays_text() -> None:
 
 def test_model_without_images_is_warned_about_before_sending() -> None:
     conversation = ScriptedConversation()
-    conversation.takes_images = False
+    conversation.supports_images = False
 
     async def test(run: Running) -> None:
         await paste(run, "/tmp/shot.png")

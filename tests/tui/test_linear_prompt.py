@@ -23,7 +23,7 @@ async def shell(line: str, output: Callable[[str], None]) -> ToolOutcome:
 
 def test_shell_command_is_run_printed_and_kept() -> None:
     conversation = ScriptedConversation()
-    output = "\n".join(talk(conversation, "!ls", run_line=shell))
+    output = "\n".join(talk(conversation, "!ls", run_user_command=shell))
     assert "Shell: ls" in output
     assert "a.py" in output
     assert "exit 0" in output

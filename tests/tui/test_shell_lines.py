@@ -69,7 +69,7 @@ def test_shell_command_runs_at_once_and_its_output_is_attached() -> None:
         assert isinstance(block, Text)
         assert split_attached(block.text) == Attachment("shell", "quick one", "quick output\n[exit code 0]", "exit 0")
 
-    drive(test, conversation, run_line=shell)
+    drive(test, conversation, run_user_command=shell)
 
 
 def test_failed_shell_command_shows_its_exit_code_once() -> None:
@@ -86,7 +86,7 @@ def test_failed_shell_command_shows_its_exit_code_once() -> None:
         assert isinstance(block, Text)
         assert "[exit code 127]" in block.text
 
-    drive(test, conversation, run_line=Shell())
+    drive(test, conversation, run_user_command=Shell())
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_output_for_the_next_prompt_is_shown_above_it_and_removed_with_backspace
         await run.until_idle()
         assert "Backspace removes" not in run.screen
 
-    drive(test, conversation, run_line=shell)
+    drive(test, conversation, run_user_command=shell)
 
 
 def test_escape_ends_the_shell_command_before_the_turn_and_keeps_its_output() -> None:
@@ -150,7 +150,7 @@ def test_escape_ends_the_shell_command_before_the_turn_and_keeps_its_output() ->
         gate.open()
         await run.until_idle()
 
-    drive(test, conversation, run_line=shell)
+    drive(test, conversation, run_user_command=shell)
 
 
 class GatedShell:
@@ -180,7 +180,7 @@ def test_prompt_waits_for_the_shell_command_and_goes_with_its_output() -> None:
         await run.until_idle()
         assert "queued" not in run.screen
 
-    drive(test, conversation, run_line=shell)
+    drive(test, conversation, run_user_command=shell)
 
 
 @pytest.mark.parametrize("key", ["up", "escape"])
@@ -199,7 +199,7 @@ def test_prompt_that_waits_for_a_shell_command_can_be_taken_back(key: str) -> No
         assert conversation.prompts == []
         assert "queued" not in run.screen
 
-    drive(test, conversation, run_line=shell)
+    drive(test, conversation, run_user_command=shell)
 
 
 def test_running_shell_command_is_in_the_status_line_until_it_ends() -> None:
@@ -214,7 +214,7 @@ def test_running_shell_command_is_in_the_status_line_until_it_ends() -> None:
         await run.until(lambda: bool(conversation.kept))
         assert "running" not in run.status
 
-    drive(test, conversation, run_line=shell)
+    drive(test, conversation, run_user_command=shell)
 
 
 def test_empty_shell_command_runs_nothing_and_sends_nothing() -> None:
@@ -225,7 +225,7 @@ def test_empty_shell_command_runs_nothing_and_sends_nothing() -> None:
         await run.pilot.pause()
         assert (shell.lines, conversation.prompts) == ([], [])
 
-    drive(test, conversation, run_line=shell)
+    drive(test, conversation, run_user_command=shell)
 
 
 def test_quit_ends_a_running_shell_command() -> None:
@@ -238,7 +238,7 @@ def test_quit_ends_a_running_shell_command() -> None:
         await run.until(lambda: run.app.return_value is not None)
         assert shell.cancelled == 1
 
-    drive(test, run_line=shell)
+    drive(test, run_user_command=shell)
 
 
 def test_output_cannot_end_its_own_block() -> None:
@@ -290,4 +290,4 @@ def test_card_of_a_shell_line_shows_invisible_characters() -> None:
         await run.until(lambda: "exit 0" in run.text)
         assert r"! quick a\u202eb\u200bc" in run.text
 
-    drive(test, ScriptedConversation(), run_line=Shell())
+    drive(test, ScriptedConversation(), run_user_command=Shell())

@@ -308,7 +308,7 @@ async def _shell(line: str, output: Callable[[str], None]) -> ToolOutcome:
 def _ready_to_send(theme: str) -> tuple[QcodeApp, Callable[[Pilot[int]], Awaitable[None]]]:
     """Return an app after a shell line, with an image and a folded paste in its prompt."""
     picture = Picture(Image("image/png", ""), "shot.png", (1200, 800), "/shot.png")
-    app = make_app(ScriptedConversation(), run_line=_shell, read_picture=lambda path: picture, theme=theme)
+    app = make_app(ScriptedConversation(), run_user_command=_shell, read_picture=lambda path: picture, theme=theme)
 
     async def write(pilot: Pilot[int]) -> None:
         await until_ready(app, pilot)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qcode.agent.doctor import Terminal, program_of, terminal_findings
+from qcode.agent.doctor import Terminal, terminal_findings, terminal_program
 from qcode.tui.terminal.clipboard import has_osc52
 
 
@@ -32,7 +32,7 @@ def report(encoding: str = "utf-8", size: tuple[int, int] | None = (80, 24), **e
     ],
 )
 def test_terminal_program_is_the_innermost_one(env: dict[str, str], program: str) -> None:
-    assert program_of(env) == program
+    assert terminal_program(env) == program
 
 
 def test_capable_terminal_has_its_features_listed() -> None:
@@ -67,7 +67,7 @@ def test_tmux_and_ssh_name_their_requirements() -> None:
     [
         ({"TERM": "st-256color"}, "clipboard: OSC 52 is used"),
         ({"TERM": "vt100"}, "clipboard: OSC 52 is used"),
-        ({"TERM": "screen-256color", "STY": "1.pts"}, "screen: copies are sent to the terminal around screen"),
+        ({"TERM": "screen-256color", "STY": "1.pts"}, "screen: copying bypasses screen and uses the terminal"),
         ({"TERM": "linux"}, "copies go to a file"),
         ({}, "copies go to a file"),
     ],

@@ -35,7 +35,7 @@ _WHEN = {
 }
 
 
-RunLine: TypeAlias = Callable[[str, Level | None, float | None, bool], Awaitable[ToolOutcome]]
+RunCommand: TypeAlias = Callable[[str, Level | None, float | None, bool], Awaitable[ToolOutcome]]
 """Runs a line as the shell tool does.
 
 The arguments are the line, its sandbox level (None: no sandbox), its time limit in seconds, and whether changed files
@@ -50,7 +50,7 @@ class CommandScope:
     policy: Policy
     workspace: Workspace
     """The workspace of the call, or of the sub-agent that made the call."""
-    run_line: RunLine
+    run_command: RunCommand
     ask: Ask | None
     """Asks the user; None if no user can answer."""
 
@@ -108,7 +108,7 @@ class EditCommands:
                 self._warnings.append(f"after_edit.{step} did not run: {verdict.reason}{hint}: {label}")
             return None
         level = verdict.confinement if verdict.is_allowed else None
-        outcome = await scope.run_line(line, level, LIMITS_S[step], step == "test")
+        outcome = await scope.run_command(line, level, LIMITS_S[step], step == "test")
         return EditCommandRun(line, outcome.content if outcome.is_error else "")
 
     def take_warnings(self) -> tuple[str, ...]:

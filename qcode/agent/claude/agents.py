@@ -82,7 +82,7 @@ def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None =
         only_reads=mode == "plan",
         tools=tools or frozenset(),
         model=_model(definition),
-        without=without,
+        excluded_tools=without,
         max_turns=_max_turns(definition),
         skills=_skills(definition),
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from qcode.agent.context.instructions import NAMES, OWN_NAME, InstructionFile, Instructions, load_instructions
-from qcode.agent.subagent_kinds import KINDS, SubagentKind, own_kind
+from qcode.agent.subagent_kinds import KINDS, SubagentKind, custom_kind
 from qcode.config.paths import AGENTS_FOLDER, CLAUDE_FOLDER, COMMANDS_FOLDER, SKILL_FOLDERS, may_exist
 from qcode.text.clean import one_line
 from qcode.text.numbers import count_text
@@ -267,7 +267,7 @@ def _kinds_of_files(context: RunContext) -> tuple[tuple[SubagentKind, ...], tupl
     custom = load_custom_agents(
         context.user_folder, context.root, is_trusted=context.reads_project, used_names=used_names
     )
-    kinds = (*KINDS, *map(own_kind, custom.agents))
+    kinds = (*KINDS, *map(custom_kind, custom.agents))
     claude_kinds, problems = load_agents(markdown_folders(folders), {kind.name for kind in kinds})
     return (*kinds, *claude_kinds), (*custom.problems, *problems)
 

@@ -508,9 +508,9 @@ class KeysService:
         `model` is the chosen model and the default of the next start; empty for none.
         """
         self._is_first = False
-        self._choices.keep_set_up()
+        self._choices.save_set_up()
         if model:
-            self._choices.keep_model(model)
+            self._choices.save_model(model)
 
     def _spec(self, name: str) -> ProviderSpec:
         return known_specs(self._context.settings)[name]

@@ -102,7 +102,7 @@ class ModelsService:
         """The effort chosen last."""
         return self._choices.effort
 
-    def keep_model(self, name: str) -> str:
+    def save_model(self, name: str) -> str:
         """Make this model the default of the next start, except the demo model.
 
         Return a line if a setting in a file or a variable overrides the default, otherwise "". With a flag for the
@@ -110,15 +110,15 @@ class ModelsService:
         """
         if name.partition("/")[0] == "demo":
             return ""
-        self._choices.keep_model(name)
+        self._choices.save_model(name)
         settings = self._context.settings
         origin = settings.origin("model")
         if settings.model in (None, name) or origin.kind == "flag":
             return ""
         return f"The next start uses {settings.model} again, because {origin} sets it."
 
-    def keep_effort(self, effort: Effort | None) -> None:
-        self._choices.keep_effort(effort)
+    def save_effort(self, effort: Effort | None) -> None:
+        self._choices.save_effort(effort)
 
     def _offered_provider(
         self, spec: ProviderSpec, learned: Mapping[tuple[str, str], HostKnowledge], *, with_unready: bool

@@ -17,7 +17,7 @@ import typing
 from collections.abc import Callable
 from typing import Any, overload
 
-from qcode.agent.options import SERVER_MARK
+from qcode.agent.options import SERVER_SEPARATOR
 from qcode.agent.programs.hints import accepts_null, schema_of, value_of
 from qcode.protocol.messages import Image
 from qcode.protocol.tools import ToolOutcome, ToolSpec
@@ -64,8 +64,8 @@ class FunctionTool:
         name = name or function.__name__
         if not _NAME.fullmatch(name):
             raise TypeError(f"tool {quoted(name)}: a name has letters, digits, _ and -, at most 64")
-        if SERVER_MARK in name:
-            raise TypeError(f"tool {quoted(name)}: names with {SERVER_MARK} belong to tool servers")
+        if SERVER_SEPARATOR in name:
+            raise TypeError(f"tool {quoted(name)}: names with {SERVER_SEPARATOR} belong to tool servers")
         self._takes_context, self._hints, parameters = _parameters(function, name)
         description = inspect.getdoc(function) or ""
         safety: typing.Literal["harmless"] | None = None if asks else "harmless"

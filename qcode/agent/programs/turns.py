@@ -16,7 +16,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypedDict, TypeVar, get_args
 
-from qcode.agent.options import checked_limits
+from qcode.agent.options import check_limits
 from qcode.agent.outcomes import AnswerSoFar, decision_without_user, exit_code, incomplete_reason, subtype
 from qcode.agent.programs.answer_schema import AnswerSchema
 from qcode.agent.programs.own_tools import is_being_cancelled
@@ -436,7 +436,7 @@ class TurnStream:
             raise UsageError(
                 f"{unknown} is not an option of a turn; the options are {', '.join(TurnFields.__annotations__)}"
             )
-        checked_limits(fields)
+        check_limits(fields)
         budget, max_tokens = fields.get("max_budget_usd"), fields.get("max_output_tokens")
         model = fields.get("model") or ""
         if not isinstance(model, str):

@@ -84,7 +84,8 @@ def _pick_effort(context: CommandContext) -> None:
         PickerRow(level, level, meaning, context.model_use.requested_effort == level)
         for level, meaning in _EFFORT_MEANINGS.items()
     ]
-    title = "Effort" if context.agent.conversation.thinks else "Effort (this model is not known to support reasoning)"
+    is_supported = context.agent.conversation.supports_reasoning
+    title = "Effort" if is_supported else "Effort (this model is not known to support reasoning)"
     context.screen.open_screen(
         Picker(title, rows), lambda level: _effort(context, level) if level is not None else None
     )

@@ -223,7 +223,7 @@ class Command:
 def run_command(context: CommandContext, command: Command, argument: str) -> None:
     """Run a command in the app. If it has a name, add it to the recent commands of the palette."""
     if command.names:
-        context.agent.settings.choices.keep_recent(command.id)
+        context.agent.settings.choices.save_recent_command(command.id)
     run_unrecorded(context, command, argument)
 
 

@@ -261,7 +261,7 @@ def open_palette(context: CommandContext) -> None:
         if command is not None:
             _run_picked(context, command)
 
-    context.screen.open_screen(PalettePicker(context, context.agent.settings.choices.recent), on_pick)
+    context.screen.open_screen(PalettePicker(context, context.agent.settings.choices.recent_commands), on_pick)
 
 
 def _run_picked(context: CommandContext, command: Command) -> None:

@@ -81,7 +81,7 @@ class AttachmentFinder:
         """Warn if the model does not accept images, but not twice in a row about one model."""
         conversation = self._agent.conversation
         model = conversation.model
-        if not conversation.takes_images and model != self._warned_model:
+        if not conversation.supports_images and model != self._warned_model:
             self._warned_model = model
             self._notify("warning", f"{model} does not accept images. /model switches to one that does.")
 

@@ -55,7 +55,7 @@ def test_other_fields_of_a_definition_are_mapped_or_listed_as_unused() -> None:
     )
     kind = found.kind
     assert (kind.model, kind.only_reads, kind.max_turns, found.unused_fields) == ("small", True, 3, ("color",))
-    assert kind.role.endswith("\n\nReview the diff.")
+    assert kind.prompt.endswith("\n\nReview the diff.")
 
 
 @pytest.mark.parametrize("model", ["sonnet", "opus", "fable", "inherit", "claude-x", None])
@@ -120,7 +120,8 @@ def test_files_in_the_forms_of_real_agents_load(tmp_path: Path) -> None:
     assert sorted(found["comma"].tools) == ["fetch", "glob", "grep", "ls", "read", "todo", "web_search"]
     assert sorted(found["list"].tools) == ["read", "shell"]
     assert (sorted(found["block"].tools), found["block"].max_turns) == (["git__", "read"], 5)
-    assert (found["none"].model, found["none"].only_reads, sorted(found["none"].without)) == ("small", True, ["shell"])
+    assert (found["none"].model, found["none"].only_reads) == ("small", True)
+    assert sorted(found["none"].excluded_tools) == ["shell"]
     assert found["none"].purpose == "Use it for none: always"
 
 
@@ -227,7 +228,7 @@ def test_agent_whose_front_matter_is_not_yaml_is_read_by_lines_with_a_warning(tm
     (kind,), (warning,) = load_agents([MarkdownFolder(tmp_path)], ())
     assert (kind.name, sorted(kind.tools), kind.skills) == ("skill-reviewer", ["grep", "read"], ("pdf", "xlsx"))
     assert kind.purpose == 'Use this agent when the user asks to "review my skill". Examples:'
-    assert kind.role.endswith("You review skills.")
+    assert kind.prompt.endswith("You review skills.")
     assert warning.startswith(f"{tmp_path}/a.md:3: not YAML")
     assert warning.endswith("only its lines of the form `name: value` are used")
 

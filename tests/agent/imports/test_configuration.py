@@ -186,8 +186,8 @@ def test_imported_commands_and_agents_are_read_by_qcode(full: Place) -> None:
     assert known["security-auditor"].tools == {"read", "grep"}
     assert known["security-auditor"].max_turns == 10
     assert known["testing-expert"].only_reads
-    assert known["docs"].without == {"shell", "fetch"}
-    assert "write" in known["reviewer"].without
+    assert known["docs"].excluded_tools == {"shell", "fetch"}
+    assert "write" in known["reviewer"].excluded_tools
     assert "silent" not in known
 
 

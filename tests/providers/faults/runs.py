@@ -108,7 +108,7 @@ def run(
             provider = provider_at(protocol, url or server.url, timeouts)
             settings = TurnSettings("", (), retries=RetrySettings(retries))
             turn = Turn(settings, KnownModel(protocol, MODELS[protocol]), [], PromptCounter())
-            driver = Driver(turn, provider, NoServices(), chance=lambda: 0.0)
+            driver = Driver(turn, provider, NoServices(), random_fraction=lambda: 0.0)
             ran = Ran()
             try:
                 await _follow(driver, server, ran, cancels=cancels)

@@ -326,14 +326,14 @@ def test_long_list_begins_with_recent_and_recommended_models() -> None:
 def test_models_chosen_last_are_remembered(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
     for name in ("a/1", "a/2", "a/1", "a/3", "a/4", "a/5", "a/6"):
-        choices.keep_model(name)
+        choices.save_model(name)
     assert choices.recent_models == ("a/6", "a/5", "a/4", "a/3", "a/1")
 
 
 def test_damaged_list_of_chosen_models_is_empty(tmp_path: Path) -> None:
     choices = Choices(tmp_path)
     assert choices.recent_models == ()
-    choices.keep_theme("dark")
+    choices.save_theme("dark")
     choices.path.write_text('{"models": "x", "model": 3}')
     assert choices.recent_models == ()
 

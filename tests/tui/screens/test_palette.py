@@ -60,7 +60,7 @@ def test_recent_commands_come_first_in_the_next_run(tmp_path: Path) -> None:
         assert [row.id for row in picker.rows[:2]] == ["clear", "copy"]
         await run.pilot.press("down", "enter")
         await run.until(lambda: "No reply to copy" in run.text)
-        assert usage.recent == ("copy", "clear")
+        assert usage.recent_commands == ("copy", "clear")
 
     drive(use, choices=usage)
     drive(look, choices=usage)
