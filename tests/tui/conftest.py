@@ -26,7 +26,7 @@ from textual.screen import Screen
 from textual.theme import Theme
 
 from qcode.tui import theme
-from qcode.tui.panels import approval
+from qcode.tui.panels import draft
 
 TICK_S = 0.001
 """Seconds that threads and files get before the loop counts as idle."""
@@ -60,8 +60,12 @@ def paint() -> None:
 
 @pytest.fixture(autouse=True)
 def _letters_answer_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let a letter answer a question at once. Tests of the pause before that set `HOLD_SECONDS` themselves."""
-    monkeypatch.setattr(approval, "HOLD_SECONDS", 0.0)
+    """Let a letter answer a question at once. Tests of the pause before that set `HOLD_SECONDS` themselves.
+
+    The keys of a test come as fast as those of a paste, so a test of a pasted text sets `BURST_SECONDS`, too.
+    """
+    monkeypatch.setattr(draft, "HOLD_SECONDS", 0.0)
+    monkeypatch.setattr(draft, "BURST_SECONDS", 0.0)
 
 
 @pytest.fixture(scope="session", autouse=True)

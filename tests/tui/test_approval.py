@@ -42,7 +42,7 @@ from qcode.protocol.tools import ToolOutcome
 from qcode.text.clean import visible_lines
 from qcode.text.diff import unified_diff
 from qcode.tui.app import QcodeApp
-from qcode.tui.panels import approval as panel
+from qcode.tui.panels import draft as typing
 from qcode.tui.panels.choices import form_of
 from qcode.tui.panels.draft import GUARD_SECONDS, draft_spans
 from qcode.tui.panels.preview import ApprovalDetail, Format
@@ -204,12 +204,12 @@ def test_text_typed_while_an_approval_opens_goes_to_the_draft() -> None:
             await run.pilot.press(key)
             run.clock.now += 0.1
         assert conversation.answers == []
-        assert run.app.widgets.prompt.text == "any way"
+        assert run.app.widgets.prompt.text == "any w\nay"
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("y")
         await run.until_idle()
         assert conversation.answers == [("c1", Allow())]
-        assert run.app.widgets.prompt.text == "any way"
+        assert run.app.widgets.prompt.text == "any w\nay"
         assert run.app.widgets.prompt.region.height > 0
 
     drive(test, conversation)
@@ -227,11 +227,11 @@ def test_text_typed_at_a_question_is_shown_and_never_answers() -> None:
 
         await run.send("look")
         await run.until(lambda: run.app.widgets.approval.request is not None)
-        await type_slowly("w", "h", "y", "space", "1", "enter")
+        await type_slowly("w", "h", "y", "space", "1")
         assert conversation.answers == []
         assert run.app.widgets.prompt.text == "why 1"
-        await run.until(lambda: "Typing your next message: why 1" in run.screen)
-        assert "typing your next message · Esc" in run.screen
+        await run.until(lambda: "Typing a reason for No: why 1  Enter use it · ↑↓ choose" in run.screen)
+        assert "typing a reason for No · Esc" in run.screen
         assert "›" not in "\n".join(_choices(run))
         await type_slowly("down", "enter")
         await run.until_idle()
@@ -243,7 +243,7 @@ def test_text_typed_at_a_question_is_shown_and_never_answers() -> None:
 
 @pytest.mark.parametrize("text", ["yes but call it q2", "also do x", "no wait, use another name", "this is wrong"])
 def test_letter_answers_nothing_if_text_follows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panel, "HOLD_SECONDS", 600.0)
+    monkeypatch.setattr(typing, "HOLD_SECONDS", 600.0)
     conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
@@ -251,11 +251,9 @@ def test_letter_answers_nothing_if_text_follows(text: str, monkeypatch: pytest.M
         run.clock.now += GUARD_SECONDS
         await run.pilot.press(*("space" if letter == " " else letter for letter in text))
         run.clock.now += GUARD_SECONDS
-        await run.pilot.press("enter")
         assert conversation.answers == []
         assert run.app.widgets.prompt.text == text
-        await run.until(lambda: f"{text[-10:]}  ↑ or ↓" in run.screen)
-        run.clock.now += GUARD_SECONDS
+        await run.until(lambda: f"{text[-10:]}  Enter use it" in run.screen)
         await run.pilot.press("down", "enter")
         await run.until_idle()
         assert conversation.answers == [("c1", Allow())]
@@ -264,7 +262,7 @@ def test_letter_answers_nothing_if_text_follows(text: str, monkeypatch: pytest.M
 
 
 def test_letter_is_shown_as_the_choice_and_answers_with_enter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panel, "HOLD_SECONDS", 600.0)
+    monkeypatch.setattr(typing, "HOLD_SECONDS", 600.0)
     conversation = ScriptedConversation(_asking(_request()))
 
     async def test(run: Running) -> None:
@@ -281,7 +279,7 @@ def test_letter_is_shown_as_the_choice_and_answers_with_enter(monkeypatch: pytes
 
 
 def test_letter_answers_after_a_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panel, "HOLD_SECONDS", 0.001)
+    monkeypatch.setattr(typing, "HOLD_SECONDS", 0.001)
     conversation = ScriptedConversation(_asking(_request()))
     drive(lambda run: _answer(run, "a"), conversation)
     assert conversation.answers == [("c1", Allow("session"))]
@@ -294,9 +292,9 @@ def test_enter_answers_again_after_the_typed_text_is_deleted() -> None:
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("x")
-        await run.until(lambda: "Typing your next message: x" in run.screen)
+        await run.until(lambda: "Typing a reason for No: x" in run.screen)
         await run.pilot.press("backspace")
-        await run.until(lambda: "your next message" not in run.screen)
+        await run.until(lambda: "a reason for No" not in run.screen)
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("enter")
         await run.until_idle()
@@ -324,9 +322,9 @@ def test_draft_is_shown_as_the_question_opens_and_backspace_begins_typing() -> N
         assert "› 1 Yes (y)" in run.screen
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("backspace")
-        await run.until(lambda: "Typing your next message: also d  ↑ or ↓ to answer" in run.screen)
+        await run.until(lambda: "Typing a reason for No: also d  Enter use it · ↑↓ choose" in run.screen)
         run.clock.now += GUARD_SECONDS
-        await run.pilot.press("y", "1", "enter")
+        await run.pilot.press("y", "1")
         assert conversation.answers == []
         assert run.app.widgets.prompt.text == "also dy1"
         await run.pilot.press("down")
@@ -352,13 +350,13 @@ def test_editing_keys_of_the_prompt_edit_the_draft_at_a_question() -> None:
         await run.pilot.press("alt+backspace")
         assert prompt.text == "xwords to "
         await run.pilot.press("ctrl+j", "e", "n", "d", "ctrl+a", "left", "left")
-        await run.until(lambda: "Typing your next message: xwords to▏ ⏎end" in run.screen)
+        await run.until(lambda: "Typing a reason for No: xwords to▏ ⏎end" in run.screen)
         await run.pilot.press("home", "delete", "ctrl+z", "ctrl+k")
-        await run.until(lambda: "Typing your next message: ▏⏎end" in run.screen)
+        await run.until(lambda: "Typing a reason for No: ▏⏎end" in run.screen)
         await run.pilot.press("ctrl+y", "ctrl+end", "1")
         assert prompt.text.startswith("xwords to 1")
         await run.pilot.press("ctrl+u", "delete", "ctrl+k")
-        await run.until(lambda: "your next message" not in run.screen)
+        await run.until(lambda: "a reason for No" not in run.screen)
         run.clock.now += GUARD_SECONDS
         assert conversation.answers == []
         await run.pilot.press("1")
@@ -424,9 +422,10 @@ def test_words_typed_for_the_prompt_do_not_answer() -> None:
             await run.pilot.press(key)
             run.clock.now += 0.1
         assert conversation.answers == []
-        assert run.app.widgets.prompt.text == "use yarn"
-        await run.pilot.press("escape")
+        assert run.app.widgets.approval.answer_text == "use yarn"
+        await run.pilot.press("escape", "escape")
         await run.until_idle()
+        assert run.app.widgets.prompt.text == "use yarn"
 
     drive(test, conversation)
 
@@ -593,11 +592,11 @@ def test_paste_and_the_enter_after_it_are_never_an_answer() -> None:
         await _until_asked(run)
         run.clock.now += GUARD_SECONDS
         run.app.widgets.approval.post_message(events.Paste("y"))
-        await run.until(lambda: run.app.widgets.prompt.text == "y")
-        await run.pilot.press("enter")
+        await run.until(lambda: "Typing a reason for No: y" in run.screen)
+        await run.pilot.press("enter", "enter")
         assert conversation.answers == []
-        assert "Typing your next message: y" in run.screen
-        await run.pilot.press("escape")
+        assert run.app.widgets.approval.answer_text == "y"
+        await run.pilot.press("escape", "escape")
         await run.until_idle()
 
     drive(test, conversation)
@@ -1044,7 +1043,7 @@ def test_keys_pressed_as_a_question_opens_do_not_choose_an_answer() -> None:
         run.clock.now += GUARD_SECONDS
         await run.pilot.press("1")
         assert conversation.answers == []
-        assert run.app.widgets.prompt.text == "1nyny1"
+        assert run.app.widgets.prompt.text == "1\nnyny1"
         await run.pilot.press("up", "1")
         await run.until_idle()
         assert conversation.answers == [("c1", Answer("Red"))]

@@ -18,6 +18,7 @@ from qcode.protocol.approvals import (
     Choice,
     Decision,
     Deny,
+    Draft,
     PlanApproval,
     Question,
     ToolApproval,
@@ -26,7 +27,7 @@ from qcode.protocol.events import ApprovalRequested, ReplyFinished, ToolFinished
 from qcode.protocol.reply import StopReason
 from qcode.protocol.tools import ToolOutcome
 from qcode.tui.app import QcodeApp
-from qcode.tui.panels import approval as panel
+from qcode.tui.panels import draft as typing
 from qcode.tui.panels.draft import GUARD_SECONDS
 from qcode.tui.panels.question_view import AnswerField
 from qcode.tui.screens.pager import PagerScreen
@@ -178,7 +179,7 @@ def test_text_typed_at_a_plan_says_what_to_change() -> None:
 
 
 def test_answer_that_begins_with_a_number_is_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(panel, "HOLD_SECONDS", 600.0)
+    monkeypatch.setattr(typing, "HOLD_SECONDS", 600.0)
     conversation = _script(CHOICES)
 
     async def test(run: Running) -> None:
@@ -223,7 +224,7 @@ def test_burst_that_begins_as_a_question_opens_stays_in_the_draft() -> None:
         await _press_slowly(run, "enter")
         assert conversation.answers == []
         assert not run.app.widgets.approval.is_writing_text
-        assert run.app.widgets.prompt.text == "abc"
+        assert run.app.widgets.prompt.text == "ab\nc"
 
     drive(test, conversation)
 
@@ -265,16 +266,72 @@ def test_typed_text_returns_to_the_prompt_if_a_choice_answers() -> None:
     drive(test, conversation)
 
 
-def test_text_typed_at_an_approval_is_still_the_next_message() -> None:
+def test_text_typed_at_an_approval_becomes_the_reason_for_no() -> None:
     conversation = _script(COMMAND)
 
     async def test(run: Running) -> None:
         await _until_asked(run)
         await run.pilot.press(*"use it")
+        await run.until(lambda: "Typing a reason for No: use it  Enter use it · ↑↓ choose" in run.screen)
         await _press_slowly(run, "enter")
         assert conversation.answers == []
-        assert not run.app.widgets.approval.is_writing_text
+        assert _field(run).text == "use it"
+        assert run.app.widgets.prompt.is_empty
+        assert "› 4 No, and say why" in run.screen
+        assert "writing a reason · Enter send · Esc back" in run.status
+        await _press_slowly(run, "enter")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Deny("use it"))]
+
+    drive(test, conversation)
+
+
+def test_reason_typed_at_an_approval_returns_to_the_prompt_after_a_yes() -> None:
+    conversation = _script(COMMAND)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press(*"use it")
+        await _press_slowly(run, "enter", "escape", "y")
+        await run.until_idle()
+        assert conversation.answers == [("c1", Allow())]
         assert run.app.widgets.prompt.text == "use it"
+
+    drive(test, conversation)
+
+
+@pytest.mark.parametrize("first", ["y", "1", "run x"])
+def test_burst_of_lines_at_an_approval_keeps_its_line_breaks_and_never_answers(
+    first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(typing, "HOLD_SECONDS", 600.0)
+    monkeypatch.setattr(typing, "BURST_SECONDS", 600.0)
+    conversation = _script(COMMAND)
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press(*first, "enter", *"2 b", "enter", "enter", "y", "enter")
+        await run.until(lambda: _field(run).text == f"{first}\n2 b\n\ny")
+        assert conversation.answers == []
+        await run.pilot.press("escape", "escape")
+        await run.until_idle()
+        assert run.app.widgets.prompt.text == f"{first}\n2 b\n\ny"
+
+    drive(test, conversation)
+
+
+def test_ctrl_g_edits_the_call_also_if_a_reason_is_typed() -> None:
+    draft = Draft("ls -la", "command.sh")
+    conversation = _script(replace(COMMAND, draft=draft))
+
+    async def test(run: Running) -> None:
+        await _until_asked(run)
+        await run.pilot.press(*"use it")
+        assert not run.app.widgets.approval.open_answer()
+        assert run.app.widgets.approval.draft == draft
+        await _press_slowly(run, "enter")
+        assert run.app.widgets.approval.open_answer()
+        await _stop(run)
 
     drive(test, conversation)
 

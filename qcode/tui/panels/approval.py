@@ -1,9 +1,9 @@
 """The approval panel: a question with the whole change, then the choices. While it is open, it replaces the prompt.
 
 `ApprovalDetail` has the content, `form_of` the choices, `question_layout` the rows; `draft` tells answers from text.
-The panel posts `ApprovalDecided` and stores no decision. A letter alone answers only after `HOLD_SECONDS` or with
-Enter. The panel shows whether keys are text or answers, and marks a choice only if Enter chooses it. If the form has
-words for `typing`, Enter moves the typed text into the text field, and the next Enter of another burst sends it.
+The panel posts `ApprovalDecided` and stores no decision. It shows whether keys are text or answers, and marks a choice
+only if Enter chooses it. If the form has words for `typing`, Enter moves the typed text into the text field, and the
+next Enter of another burst sends it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from qcode.tui.panels.choices import (
     question_with_asker,
     reason_list,
 )
-from qcode.tui.panels.draft import GUARD_SECONDS, TypedDraft
+from qcode.tui.panels.draft import GUARD_SECONDS, HeldKeys, TypedDraft
 from qcode.tui.panels.preview import ApprovalDetail
 from qcode.tui.panels.question_layout import QuestionText, title_spans
 from qcode.tui.panels.question_view import AnswerField, Page, QuestionView, key_after_escape
@@ -56,8 +56,6 @@ if TYPE_CHECKING:
 
     from qcode.tui.prompt.prompt import Prompt
 
-HOLD_SECONDS = 0.3
-"""The time after which the letter of a choice answers, if no other key follows."""
 _PAGE_KEYS: dict[str, Page] = {"pageup": "page_up", "pagedown": "page_down", "home": "home", "end": "end"}
 _STEPS = {"up": -1, "down": 1, "shift+up": -1, "shift+down": 1}
 _STATUS_ROWS = 1
@@ -88,8 +86,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._form = Form(())
         self._shown_detail = ApprovalDetail.of("text", "")
         self._index = 0
-        self._held: tuple[str, Option, int] | None = None  # a letter, its option, and the index highlighted before it
-        self._hold_timer: Timer | None = None
+        self._held_keys = HeldKeys(self.set_timer, self._choose)
         self._pause_timer: Timer | None = None
         self._is_answering = False  # the text field is open
         self._text_field_id = ""  # the id of the approval to which the text in the field belongs
@@ -244,7 +241,12 @@ class ApprovalPanel(Vertical, can_focus=True):
         )
 
     def open_answer(self) -> bool:
-        """Open the text field if the question takes a typed text; return whether the field is open."""
+        """Open the text field if the question takes a typed text; return whether the field is open.
+
+        The editor opens a call that can be edited, not the reason for a No.
+        """
+        if self.draft is not None:
+            return self.is_writing_text
         if self._takes_typed_answer:
             self._move_draft_to_answer()
         elif self.request is not None and self._form.typing and not self._is_answering:
@@ -253,7 +255,7 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def go_back(self) -> bool:
         """Return from the text field or a warning to the choices; return False if neither is open."""
-        self._end_hold()
+        self._held_keys.end()
         if self.request is not None and BACK in self.options:
             self._choose(BACK)
             return True
@@ -296,16 +298,21 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._press(event)
 
     def _end_hold_by(self, event: events.Key) -> bool:
-        """End the hold of a letter: Enter chooses its option, a character makes it text. Return whether one did."""
-        held = self._end_hold()
+        """End the hold of a key: Enter chooses its option, a character makes it text. Return whether one did.
+
+        An Enter that came at the same time is part of a pasted text, such as `y` and a line break.
+        """
+        held = self._held_keys.end()
         if held is None or not (event.key == "enter" or event.is_printable):
             return False
-        letter, option, index = held
-        if event.key == "enter":
-            self._choose(option)
+        if event.key == "enter" and not held.is_in_burst_with(event):
+            self._choose(held.option)
+            return True
+        self._index = held.index_before
+        self._typed.insert(held.key)
+        if event.key == "enter" and self._takes_typed_answer:
+            self._move_draft_to_answer()
         else:
-            self._index = index
-            self._typed.insert(letter)
             self._draft(event)
         return True
 
@@ -318,8 +325,6 @@ class ApprovalPanel(Vertical, can_focus=True):
         belongs_to_draft = (
             self._typed.is_changed if event.key == "enter" else self._typed.is_writing and event.is_printable
         )
-        # "2 of them" may be an answer; at other questions a number answers at once.
-        is_number_of_text = event.key.isdigit() and bool(self._form.typing)
         ends_typing = self._typed.is_changed and event.key in ("up", "down")
         if not ends_typing and (self._is_guarded() or not is_choice or belongs_to_draft):
             self._draft(event)
@@ -331,8 +336,8 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._move(_STEPS[event.key])
         elif event.key in _STEPS:
             self.view.scroll_by(_STEPS[event.key])
-        elif option is not None and HOLD_SECONDS and (event.key == option.letter or is_number_of_text):
-            self._hold(event.key, option)
+        elif option is not None and event.is_printable:
+            self._hold(event, option)
         else:
             self._choose(option or self.highlighted)
 
@@ -343,9 +348,9 @@ class ApprovalPanel(Vertical, can_focus=True):
             self._draft_paste(event.text)
 
     def _draft_paste(self, text: str) -> None:
-        if held := self._end_hold():
-            letter, _, self._index = held
-            self._typed.insert(letter)
+        if held := self._held_keys.end():
+            self._index = held.index_before
+            self._typed.insert(held.key)
         self._typed.paste(text)
         self._paint()
 
@@ -377,7 +382,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Choose the clicked option, unless answers are still guarded."""
         event.stop()
         if not self._is_guarded() and event.index < len(self.options):
-            self._end_hold()
+            self._held_keys.end()
             self._choose(self.options[event.index])
 
     def on_resize(self) -> None:
@@ -418,27 +423,15 @@ class ApprovalPanel(Vertical, can_focus=True):
         elif self.request is not None:
             self._paint()
 
-    def _hold(self, letter: str, option: Option) -> None:
-        """Highlight `option` and choose it after `HOLD_SECONDS`. If more keys follow, as in "yes, but", it is text."""
-        self._held = (letter, option, self._index)
-        self._index = self.options.index(option)
-        self._hold_timer = self.set_timer(HOLD_SECONDS, self._choose_held)
-        self._paint()
-
-    def _choose_held(self) -> None:
-        if held := self._end_hold():
-            self._choose(held[1])
-
-    def _end_hold(self) -> tuple[str, Option, int] | None:
-        """Stop holding a letter; return it with its option and the index highlighted before, None if none was held."""
-        held, self._held = self._held, None
-        if self._hold_timer is not None:
-            self._hold_timer.stop()
-            self._hold_timer = None
-        return held
+    def _hold(self, event: events.Key, option: Option) -> None:
+        """Highlight `option` and choose it after a pause, if no other key follows."""
+        self._held_keys.hold(event, option, self._index)
+        if self._held_keys.is_holding:
+            self._index = self.options.index(option)
+            self._paint()
 
     def _open(self) -> None:
-        self._end_hold()
+        self._held_keys.end()
         approval = self.request
         self.display = approval is not None
         if self.is_attached:
@@ -559,7 +552,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             purpose=self._form.typing if self._takes_typed_answer else "",
             has_choices=not form.is_text_only,
         )
-        is_marked = self._held is not None or not self._typed.is_changed
+        is_marked = self._held_keys.is_holding or not self._typed.is_changed
         return QuestionText(
             self._title_spans(width),
             tuple(filter(None, (why, draft))),

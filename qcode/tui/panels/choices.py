@@ -110,6 +110,7 @@ BACK = Option("Back", "n")
 """Returns from a warning to the choices."""
 _NO = Option("No", "n", Deny(), "stops the turn", key="Esc")
 _SAY_WHY = Option("No, and say why", "t")
+_TYPING_REASON = "typing a reason for No"
 _REPEAT_OPTIONS = (
     Option("Yes, run it again", "y", Allow()),
     Option("No, change the approach", "n", Deny(CHANGE_APPROACH)),
@@ -155,11 +156,12 @@ def form_of(approval: PanelQuestion) -> Form:
     """Return the form of an approval, for the app and the linear mode."""
     match approval:
         case ToolApproval(kind=kind, why=why, reasons=reasons):
-            return Form(_tool_options(approval), "call" if kind == "other" else kind, why=why, reasons=reasons)
+            format = "call" if kind == "other" else kind
+            return Form(_tool_options(approval), format, why=why, reasons=reasons, typing=_TYPING_REASON)
         case RepeatedCall():
-            return Form(_REPEAT_OPTIONS)
+            return Form(_REPEAT_OPTIONS, typing=_TYPING_REASON)
         case ImpossibleCall():
-            return Form(_IMPOSSIBLE_OPTIONS, "text")
+            return Form(_IMPOSSIBLE_OPTIONS, "text", typing=_TYPING_REASON)
         case Question():
             return Form(
                 _answers_to(approval),

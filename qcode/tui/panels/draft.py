@@ -2,8 +2,8 @@
 
 A user who is typing when a question opens must not answer it by accident. So keys of the first `GUARD_SECONDS`, and
 every key of a burst that began then, are added to the draft in the prompt, which the panel shows; after a pause keys
-answer. A key that edits, a paste, a key without a choice, or a letter quickly followed by another key starts typing:
-from then on every key is text, until an arrow key.
+answer. A key that edits, a paste, a key without a choice, or a letter or number quickly followed by another key starts
+typing: from then on every key is text, until an arrow key.
 """
 
 from __future__ import annotations
@@ -16,18 +16,76 @@ from qcode.text.sentences import capitalized
 from qcode.tui.prompt.editing import EDITING_ACTIONS
 from qcode.tui.prompt.prompt import NEW_LINE_KEYS
 from qcode.tui.transcript.line import Span, style_of
+from qcode.values import dataclass
 
 if TYPE_CHECKING:
     from textual import events
+    from textual.timer import Timer
 
+    from qcode.tui.panels.choices import Option
     from qcode.tui.prompt.prompt import Prompt
 
 GUARD_SECONDS = 0.3
 """For this time after a question has opened, and after each key typed for the draft, keys do not answer."""
+HOLD_SECONDS = 0.3
+"""The time after which the letter or number of a choice answers, if no other key follows."""
+BURST_SECONDS = 0.02
+"""An Enter that follows a held key sooner was not pressed by a user: both belong to a pasted text."""
 _MIN_DRAFT_CELLS = 20
 """If less is left for the draft, its label and its hint are shortened."""
 _CURSOR = "▏"
 """The cursor in the row of the draft."""
+
+
+@dataclass(frozen=True, slots=True)
+class HeldKey:
+    """The letter or number of a choice, which answers after `HOLD_SECONDS` unless more text follows."""
+
+    key: str
+    time: float
+    option: Option
+    index_before: int
+    """The index of the choice that was highlighted before the key."""
+
+    def is_in_burst_with(self, event: events.Key) -> bool:
+        """Return whether a key came at the same time, as in a paste without brackets: `y` and a line break."""
+        return event.time - self.time < BURST_SECONDS
+
+
+class HeldKeys:
+    """Holds one key at a time; `choose` gets its option after `HOLD_SECONDS`."""
+
+    def __init__(
+        self, set_timer: Callable[[float, Callable[[], None]], Timer], choose: Callable[[Option], None]
+    ) -> None:
+        self._set_timer = set_timer
+        self._choose = choose
+        self._held: HeldKey | None = None
+        self._timer: Timer | None = None
+
+    @property
+    def is_holding(self) -> bool:
+        return self._held is not None
+
+    def hold(self, event: events.Key, option: Option, index_before: int) -> None:
+        """Hold a key; choose `option` at once if `HOLD_SECONDS` is 0."""
+        self._held = HeldKey(event.key, event.time, option, index_before)
+        if HOLD_SECONDS:
+            self._timer = self._set_timer(HOLD_SECONDS, self._choose_held)
+        else:
+            self._choose_held()
+
+    def end(self) -> HeldKey | None:
+        """Stop holding the key and return it; return None if none was held."""
+        held, self._held = self._held, None
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        return held
+
+    def _choose_held(self) -> None:
+        if held := self.end():
+            self._choose(held.option)
 
 
 class TypedDraft:
@@ -39,6 +97,7 @@ class TypedDraft:
         self._guarded_until = 0.0
         self._text_before = ""  # the prompt before the first change
         self._kept_text = ""  # the prompt before the first change that came after the guard
+        self._pending_breaks = 0  # the Enter keys of the current burst, before text that may follow
         self.is_changed = False
         """The draft was changed since the question opened. Enter must not answer then."""
         self.is_writing = False
@@ -87,22 +146,27 @@ class TypedDraft:
         return text[len(kept) :]
 
     def type_key(self, event: events.Key, *, is_early: bool) -> None:
-        """Type a key into the prompt. `is_early`: the key came too early to be an answer."""
+        """Type a key into the prompt. `is_early`: the key came too early to be an answer.
+
+        An Enter between the keys of one burst is a line break of a pasted text.
+        """
+        breaks = self._pending_breaks if self.is_in_burst else 0
+        self._pending_breaks = breaks + 1 if event.key == "enter" and self.is_in_burst else 0
         is_writing = self.is_writing or not is_early
         if not self.is_writing:
             self._kept_text = self._prompt.text
         self.guard()
         if event.is_printable and event.character:
-            self.insert(event.character)
+            self.insert("\n" * breaks + event.character)
             self.is_writing = is_writing
         elif self._edit(event.key):
             self.is_changed = self._prompt.text not in ("", self._text_before)
             self.is_writing = is_writing and self.is_changed
 
-    def insert(self, character: str) -> None:
-        """Add a character, after which every key is text."""
+    def insert(self, text: str) -> None:
+        """Add typed text, after which every key is text."""
         self._begin()
-        self._prompt.insert(character)
+        self._prompt.insert(text)
 
     def paste(self, text: str) -> None:
         """Add a paste, after which every key is text."""
