@@ -62,10 +62,10 @@ types: $(VENV)/.test
 
 arch: $(VENV)/.test
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n 0 -m "not perf" tests/arch
+	$(BIN)/python -m pytest -m "arch and not broad" tests/arch
 
 snap-update: $(VENV)/.test
-	$(BIN)/python -m pytest tests/tui --snapshot-update $(ARGS)
+	$(BIN)/python -m pytest -m "not perf" tests/tui --snapshot-update $(ARGS)
 
 pin-update: $(VENV)/.test
 	$(BIN)/python -m pytest tests/pins -m "not perf" --accept-pins $(ARGS)

@@ -68,9 +68,14 @@ def pytest_collection(session: pytest.Session) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the rows of each table that is `sampled(n)` as broad, except every n-th of those that are not yet broad."""
+    """Mark the tests of `tests/arch`, and the rows of each table that is `sampled(n)`.
+
+    Every n-th row that is not yet broad runs in `make test`, the others are marked as broad.
+    """
     rows: Counter[str] = Counter()
     for item in items:
+        if item.nodeid.startswith("tests/arch/"):
+            item.add_marker(pytest.mark.arch)
         sampled = item.get_closest_marker("sampled")
         if sampled is not None and item.get_closest_marker("broad") is None:
             table = item.nodeid.partition("[")[0]

@@ -245,6 +245,7 @@ FORMS: dict[str, object] = {"elicitation": {"form": {}}}
 COLOR = {"message": "Which color?", "requestedSchema": {"type": "object", "properties": {"color": {"type": "string"}}}}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("reply", "answer"),
     [
@@ -270,6 +271,7 @@ def test_question_of_a_server_is_a_form_of_the_client(
     assert asked[0]["message"].startswith("The tool server Their-server asks:\n\nWhich color?")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("chosen", "action"), [("choice-1", "accept"), ("choice-2", "decline"), ("skip", "cancel"), ("made-up", "cancel")]
 )
@@ -385,6 +387,7 @@ def test_variables_in_a_server_of_the_client_are_not_filled_in(
 # A hostile client
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "params",
     [

@@ -125,6 +125,7 @@ def fuzz(seed: int, seconds: float, folder: Path) -> int:
     return count
 
 
+@pytest.mark.broad
 def test_random_input_gets_one_answer_for_each_request(tmp_path: Path, home: Path) -> None:
     assert fuzz(1, 2.0, tmp_path / "w") > 20
 

@@ -242,6 +242,7 @@ def test_reader_that_goes_away_ends_the_process(env: dict[str, str], work: Path)
     process.stdin.close()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("flags", [["--login"], ["acp", "--login"]])
 def test_login_asks_for_a_provider_as_auth_login_does(flags: list[str], env: dict[str, str]) -> None:
     import subprocess
@@ -257,6 +258,7 @@ def test_login_asks_for_a_provider_as_auth_login_does(flags: list[str], env: dic
     assert b"name the provider" in output
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("flags", [["hello"], ["-p", "x"], ["-r", "x"], ["-C", "/tmp"], ["-o", "json"]])
 def test_flags_of_a_prompt_are_refused(flags: list[str], env: dict[str, str]) -> None:
     with InProcess(Editor(), env, *flags) as run:

@@ -264,6 +264,7 @@ def check_seen(seen: dict[str, Any]) -> None:
 # Their recorded messages
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["python_sdk", "typescript_sdk", "zed_sdk", "acpx", "toad"])
 def test_recorded_client_gets_the_same_conversation(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [json.loads(line) for line in (RECORDED / f"{name}.jsonl").read_text("utf-8").splitlines()]

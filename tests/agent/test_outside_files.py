@@ -46,6 +46,7 @@ def results(it: Talk, decision: Decision) -> tuple[int, list[ToolFinished]]:
     return asked, [event for event in events if isinstance(event, ToolFinished)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("tool", CALLS)
 @pytest.mark.parametrize("mode", ["default", "bypass"])
 def test_approved_call_outside_the_workspace_runs(tmp_path: Path, tool: str, mode: str) -> None:

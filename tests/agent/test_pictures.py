@@ -72,7 +72,7 @@ def with_chunk(image: bytes, kind: bytes, data: bytes, *, has_bad_checksum: bool
     return image[:33] + struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum) + image[33:]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("side", [4, 2_500], ids=["as it is", "scaled down"])
 @pytest.mark.parametrize(
     ("kind", "data", "has_bad_checksum"),

@@ -77,7 +77,7 @@ def run(request: pytest.FixtureRequest, home: Path) -> Run:
     return run
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("place", ["work", "home/project", "a folder with spaces", "linked"])
 def test_daily_commands_give_the_same_output_in_the_sandbox(run: Run, place: str, tmp_path: Path) -> None:
     root = tmp_path / place
@@ -90,6 +90,7 @@ def test_daily_commands_give_the_same_output_in_the_sandbox(run: Run, place: str
     assert run(root, together).content == outside
 
 
+@pytest.mark.sampled(2)
 def test_masked_file_reads_as_empty(run: Run, tmp_path: Path) -> None:
     make_workspace(tmp_path / "work")
     done = run(tmp_path / "work", "cat .env && grep -c . a.txt && grep -rn CANARY .; echo $?", "read-only")
@@ -130,11 +131,13 @@ def test_folder_without_repository_and_denied_file_are_read(run: Run, tmp_path: 
     assert (tmp_path / "work/locked.txt").stat().st_mode & 0o777 == 0
 
 
+@pytest.mark.sampled(2)
 def test_processes_are_not_mentioned_if_none_is_left(run: Run, tmp_path: Path) -> None:
     texts = [run(tmp_path, "true").content for _ in range(10)]
     assert texts == ["[no output]\n[exit code 0]"] * 10
 
 
+@pytest.mark.sampled(2)
 def test_time_limit_ends_a_sandboxed_command(run: Run, tmp_path: Path) -> None:
     done = run(tmp_path, "echo begun; exec sleep 60", timeout_s=1)
     assert done.is_error

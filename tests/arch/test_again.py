@@ -7,8 +7,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
 AGAIN = Path(__file__).parents[2] / ".ci" / "again.py"
 
 
@@ -21,7 +19,6 @@ def again(folder: Path, tests: str, failed: list[str]) -> subprocess.CompletedPr
     return subprocess.run([sys.executable, AGAIN], cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.broad
 def test_failed_test_that_passes_alone_is_reported(tmp_path: Path) -> None:
     done = again(tmp_path, "def test_one(): pass\ndef test_two(): assert False\n", ["test_some.py::test_one"])
     assert done.returncode == 0
@@ -30,7 +27,6 @@ def test_failed_test_that_passes_alone_is_reported(tmp_path: Path) -> None:
     assert "They passed alone" in done.stdout
 
 
-@pytest.mark.broad
 def test_test_that_fails_again_is_a_failure(tmp_path: Path) -> None:
     done = again(tmp_path, "def test_one(): assert False\n", ["test_some.py::test_one"])
     assert done.returncode == 1

@@ -49,7 +49,6 @@ def test_contracts_cover_every_room() -> None:
     assert packages <= set(ROOMS)
 
 
-@pytest.mark.broad
 @pytest.mark.parametrize(
     "line",
     ["import qcode.tui", "import qcode.engine", "import asyncio"],

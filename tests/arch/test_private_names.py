@@ -54,7 +54,6 @@ def may_use(text: str) -> bool:
     return not private_names().isdisjoint(NOT_OWN.findall(text))
 
 
-@pytest.mark.broad
 def test_no_test_uses_a_private_member_of_the_product() -> None:
     found = {}
     for path in sorted((ROOT / "tests").rglob("*.py")):
@@ -65,7 +64,6 @@ def test_no_test_uses_a_private_member_of_the_product() -> None:
     assert found == {}
 
 
-@pytest.mark.broad
 @pytest.mark.parametrize(
     "code",
     [
@@ -81,6 +79,5 @@ def test_use_of_a_private_member_is_found(code: str) -> None:
     assert list(uses(ast.parse(code)))
 
 
-@pytest.mark.broad
 def test_own_members_of_a_test_class_are_not_those_of_the_product() -> None:
     assert not list(uses(ast.parse("class Fake:\n    def _run(self): self._counter = 1\nFake()._run()._counter")))

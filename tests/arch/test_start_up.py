@@ -242,12 +242,10 @@ def warmed_up(models: tuple[str, ...], proxy: str, home: Path) -> set[str]:
     return among(loaded_after(program), *SDKS)
 
 
-@pytest.mark.broad
 def test_warm_up_loads_no_sdk_without_a_proxy(tmp_path: Path) -> None:
     assert warmed_up(("openai/x", "anthropic/x", "gemini/x", "demo/demo"), "", tmp_path) == set()
 
 
-@pytest.mark.broad
 @pytest.mark.parametrize("sdk", ["openai", "anthropic"])
 def test_warm_up_loads_only_the_sdk_that_is_needed(sdk: str, tmp_path: Path) -> None:
     assert warmed_up((f"{sdk}/x",), PROXY, tmp_path) == {sdk}

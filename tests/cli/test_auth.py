@@ -61,7 +61,7 @@ def auth(cli: CliRunner) -> Auth:
     return Auth(cli)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_stored_key_is_used_for_a_prompt(protocol: ProtocolName, auth: Auth) -> None:
     with FakeServer(protocol, [Turn(text="hello there")], api_key=KEY) as server:
@@ -75,6 +75,7 @@ def test_stored_key_is_used_for_a_prompt(protocol: ProtocolName, auth: Auth) -> 
     assert auth.files_with_key() == ["keys.json"]
 
 
+@pytest.mark.broad
 def test_login_stores_the_key_in_the_keyring_if_there_is_one(auth: Auth) -> None:
     ring = auth.use_keyring()
     with FakeServer("openai", [Turn(text="hello there")], api_key=KEY) as server:
@@ -211,6 +212,7 @@ def test_stored_key_stays_out_of_logs_sessions_and_reports(auth: Auth) -> None:
     assert auth.files_with_key() == ["keys.json"]
 
 
+@pytest.mark.broad
 def test_login_at_a_terminal_hides_the_key_and_asks_again_if_it_is_invalid(auth: Auth) -> None:
     with FakeServer("openai", [], api_key=KEY) as server:
         auth.at(server, "openai")

@@ -109,6 +109,7 @@ def test_jobs_run_side_by_side(work: Path) -> None:
 PROGRAM = "import sys; from qcode.cli.main import main; sys.exit(main(sys.argv[1:]))"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -9)])
 def test_stopped_batch_is_continued_by_the_same_command(work: Path, number: int, code: int) -> None:
     write_tasks(work, *({"id": str(number), "prompt": "x"} for number in range(3)))

@@ -58,6 +58,7 @@ def sdist(version: str) -> str:
     return f"qcode_cli-{version}.tar.gz"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("status", "body", "text"),
     [
@@ -80,7 +81,7 @@ def test_check_reports_the_newest_version_of_the_index(status: int, body: bytes,
     assert ("To update: " in done.out) is ("current" not in text)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("status", "body", "code", "text"),
     [

@@ -91,7 +91,7 @@ def run(cli: CliRunner, name: str, form: str) -> Finished:
         return cli.run(*given, "-p", "hi", "-o", form, *flags, env=env)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", RUNS)
 def test_lines_of_a_run_are_valid(cli: CliRunner, name: str) -> None:
     script, flags, config = RUNS[name]

@@ -20,6 +20,7 @@ SHOWN = (
 """A pattern of the output of each example."""
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("example", "shown"), zip(EXAMPLES, SHOWN, strict=True), ids=("answer", "failure", "events"))
 def test_typescript_example_runs_under_node(example: str, shown: str, tmp_path: Path) -> None:
     if shutil.which("node") is None:

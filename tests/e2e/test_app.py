@@ -72,6 +72,7 @@ def test_exit_prints_the_usage_and_how_to_resume(cli: CliRunner, keeps_reply: bo
     assert ("The **last** words." in after) is keeps_reply
 
 
+@pytest.mark.broad
 def test_session_is_picked_on_a_screen_and_keeps_its_mode(cli: CliRunner) -> None:
     for prompt in ("the first one", "the second one"):
         with Terminal(cli, "-m", "demo/demo", "--trust", prompt) as terminal:
@@ -312,7 +313,7 @@ def test_app_exits_if_its_terminal_disappears_without_a_signal(cli: CliRunner) -
     assert app.wait(20) == 143
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.broad
 @pytest.mark.parametrize("ending", ["quit", "kill"])
 def test_output_of_a_command_that_was_not_sent_is_restored_at_the_next_start(cli: CliRunner, ending: str) -> None:
     flags = ("--model", "demo/demo", "--trust")
@@ -339,6 +340,7 @@ def test_output_of_a_command_that_was_not_sent_is_restored_at_the_next_start(cli
         assert "kept-42" not in terminal.text
 
 
+@pytest.mark.broad
 def test_linear_mode_has_every_command_without_a_screen(cli: CliRunner) -> None:
     exported = cli.work / "talk.md"
     typed = {

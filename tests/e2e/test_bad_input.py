@@ -127,6 +127,7 @@ def test_unreadable_standard_input_is_refused(cli: CliRunner) -> None:
     assert done.stderr.startswith("qcode: cannot read standard input")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("flags", "code", "part"),
     [(("-m", "demo/demo"), 52, "config.toml:2"), (("-m", "nosuch/model"), 2, 'unknown provider "nosuch"')],
@@ -189,7 +190,7 @@ def in_bash(cli: CliRunner, command: str) -> Finished:
     return Finished(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", ["-p hello -m demo/demo", "-p hello -m demo/demo -o json", "themes", "--help"])
 @pytest.mark.parametrize(("target", "why"), [("/dev/full", "No space left on device"), ("&-", "Bad file descriptor")])
 def test_failed_write_of_the_answer_is_one_line_and_a_failure(
@@ -199,6 +200,7 @@ def test_failed_write_of_the_answer_is_one_line_and_a_failure(
     assert (done.code, done.err) == (1, f"qcode: cannot write to standard output: {why}\n")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("target", ["/dev/full", "&-"])
 def test_unwritable_stderr_does_not_change_the_answer(target: str, cli: CliRunner) -> None:
     done = in_bash(cli, f"qcode -p hello -v -m demo/demo 2>{target}")
@@ -263,7 +265,7 @@ def test_prompt_larger_than_the_window_is_refused_with_the_figures(cli: CliRunne
     assert "200,000" in one_line(done)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("flags", "code", "why"),
     [
@@ -296,7 +298,7 @@ def test_mentioned_file_that_does_not_exist_is_reported(cli: CliRunner) -> None:
     assert (done.code, done.out, done.err) == (0, "ok\n", "qcode: nope.txt not found, not attached\n")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("protocol", "path", "hint"),
     [

@@ -62,6 +62,7 @@ def test_terminal_of_16_colors_gets_its_own_palette(cli: CliRunner) -> None:
         assert it.colors_of("qcode 0")[1] == "default"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("theme", ["light", "tokyo-night"])
 def test_theme_of_other_colors_keeps_the_ground_of_a_terminal_of_16_colors(cli: CliRunner, theme: str) -> None:
     env = {"TERM": "xterm", "NO_COLOR": "", "COLORTERM": "", "COLORFGBG": "", "QCODE_HOME": str(cli.home / "q")}
@@ -122,6 +123,7 @@ def _colors_written(output: str) -> set[int]:
     return numbers & {*range(30, 39), *range(40, 49), *range(90, 108)}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("theme", ["terminal", "light"])
 def test_message_of_the_user_has_a_band_in_16_colors(cli: CliRunner, theme: str) -> None:
     env = {"TERM": "xterm", "NO_COLOR": "", "COLORTERM": "", "COLORFGBG": "", "QCODE_HOME": str(cli.home / "q")}
@@ -135,6 +137,7 @@ def test_message_of_the_user_has_a_band_in_16_colors(cli: CliRunner, theme: str)
         assert terminal.colors_of("qcode 0")[1] != "brightblack"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("term", ["xterm-256color", "xterm"])
 def test_the_mark_of_a_chosen_card_is_seen_in_few_colors(cli: CliRunner, term: str) -> None:
     (cli.work / "cart.py").write_text("old = 1\n")

@@ -64,6 +64,7 @@ def test_text_with_a_gap_is_reported_if_the_second_stream_is_damaged_too(
     assert done.result["metrics"]["damaged_events"] == {f"{protocol}/{MODELS[protocol]}": 1}
 
 
+@pytest.mark.sampled(2)
 @each_protocol
 def test_text_with_a_gap_is_reported_without_retries(protocol: ProtocolName, cli: CliRunner) -> None:
     settings = cli.home / "settings.toml"
@@ -73,6 +74,7 @@ def test_text_with_a_gap_is_reported_without_retries(protocol: ProtocolName, cli
     assert (done.code, done.result["result"], len(notices(done))) == (0, GAP, 1)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("protocol", [item for item in PROTOCOLS if item != "gemini"])
 def test_call_with_a_gap_in_its_arguments_never_runs(protocol: ProtocolName, cli: CliRunner) -> None:
     """The first damaged stream is requested again, the second call is rejected, the third is whole."""

@@ -249,7 +249,7 @@ FAILURES = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("kind", "on_failure"),
     [

@@ -102,7 +102,7 @@ def test_provider_commands_do_not_list_logins(cli: CliRunner, server: OAuthServe
     assert "mcp:" not in cli.run("auth", "status").out
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

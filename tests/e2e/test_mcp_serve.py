@@ -79,6 +79,7 @@ def test_caller_can_neither_leave_the_folder_nor_change_files_of_an_untrusted_on
     assert verdict.structured_content["verdict"] == "ask"
 
 
+@pytest.mark.broad
 def test_cancelled_ask_ends_and_the_server_continues(cli: CliRunner) -> None:
 
     async def body(session: ClientSession) -> Any:

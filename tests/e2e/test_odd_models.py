@@ -91,6 +91,7 @@ def test_sub_agent_type_has_its_own_output_limits(cli: CliRunner) -> None:
 NOTHING = Turn(calls=[Call("search_files", '{"q": "x"}')])
 
 
+@pytest.mark.sampled(2)
 @each_protocol
 def test_unknown_tools_end_the_turn_after_four_requests(protocol: ProtocolName, cli: CliRunner) -> None:
     with FakeServer(protocol, lambda _: NOTHING) as server:
@@ -145,6 +146,7 @@ def one_way(cli: CliRunner) -> str:
     return str(file)
 
 
+@pytest.mark.sampled(2)
 @each_protocol
 def test_signals_are_reported_and_left_out_of_the_next_request(protocol: ProtocolName, cli: CliRunner) -> None:
     (cli.work / "a.txt").write_text("one")
@@ -207,6 +209,7 @@ def test_tool_that_is_not_offered_cannot_be_called(cli: CliRunner) -> None:
     assert list(cli.work.iterdir()) == []
 
 
+@pytest.mark.sampled(2)
 @each_protocol
 def test_last_message_ends_with_the_remaining_limits(protocol: ProtocolName, cli: CliRunner) -> None:
     script = [Turn(calls=[Call("ls", "{}")]), Turn(text="Done."), Turn(text="Again.")]

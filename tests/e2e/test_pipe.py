@@ -23,6 +23,7 @@ DOCSTRING_FLAGS = ("-p", "add a docstring to hello.py", "--trust", "--permission
 each_protocol = pytest.mark.parametrize("protocol", PROTOCOLS)
 
 
+@pytest.mark.sampled(2)
 @each_protocol
 def test_docstring_is_added_end_to_end(protocol: ProtocolName, cli: CliRunner) -> None:
     (cli.work / "hello.py").write_text(HELLO)
@@ -36,6 +37,7 @@ def test_docstring_is_added_end_to_end(protocol: ProtocolName, cli: CliRunner) -
     assert changed.replace(" ", "").endswith('returnf"Hello,{name}"\n')
 
 
+@pytest.mark.sampled(2)
 @each_protocol
 def test_stream_json_shows_every_step_and_one_result(protocol: ProtocolName, cli: CliRunner) -> None:
     (cli.work / "hello.py").write_text(HELLO)

@@ -110,6 +110,7 @@ def test_blocks_keep_their_order(cli: CliRunner) -> None:
     assert sent[1]["source"]["media_type"] == "image/png"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("line", "message"),
     [

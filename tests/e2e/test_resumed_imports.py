@@ -18,7 +18,7 @@ def imported(cli: CliRunner, program: str) -> str:
     return done.out.split()[0]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("program", RECORDS)
 def test_strict_host_accepts_the_next_request_of_an_imported_session(

@@ -28,6 +28,7 @@ def test_pipe_mode_sends_a_typed_skill_with_its_arguments(cli: CliRunner, own: P
     assert sent == f'<skill name="pdf" dir="{own}/pdf">\nFill form.pdf now from form.pdf.\n</skill>'
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("flags", "asked"), [((), "other"), (("-m", "openai/named"), "named")])
 def test_pipe_mode_uses_the_model_of_a_command_unless_a_flag_names_one(
     flags: tuple[str, ...], asked: str, cli: CliRunner
@@ -116,6 +117,7 @@ def test_app_runs_a_skill_by_name_and_lists_it(cli: CliRunner, own: Path) -> Non
         assert "Of the skill." in server.requests[1].messages[-1].text
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_allowed", [True, False])
 def test_app_asks_before_a_command_of_a_skill(cli: CliRunner, own: Path, is_allowed: bool) -> None:
     put(own, "pdf", body="Made: !`touch made && ls`")

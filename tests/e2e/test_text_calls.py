@@ -127,7 +127,7 @@ def ask(cli: CliRunner, server: FakeServer, *flags: str, prompt: str = "read it"
     return cli.ask(server, "-p", prompt, "--trust", "-o", "json", *flags)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("text", "size"), sampled(RUN, [1, 7, 10_000]))
 def test_text_call_runs_and_becomes_a_native_call(text: str, size: int, cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text=pieces(text, size)), Turn(text="Done.")]) as server:
@@ -144,7 +144,7 @@ def test_text_call_runs_and_becomes_a_native_call(text: str, size: int, cli: Cli
     assert "read" in second.tools, "the tools are still sent as tools"
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("text", "size"), sampled(TEXT, [1, 3, 10_000]))
 def test_text_without_a_call_is_unchanged(text: str, size: int, cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text=pieces(text, size))]) as server:
@@ -153,6 +153,7 @@ def test_text_without_a_call_is_unchanged(text: str, size: int, cli: CliRunner) 
     assert (done.code, done.result["result"], done.err) == (0, text, "")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", NEAR.values(), ids=NEAR.keys())
 def test_nearly_valid_text_call_never_runs_and_is_corrected_once(text: str, cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text=pieces(text)), Turn(text="Sorry.")]) as server:
@@ -170,6 +171,7 @@ def test_repeated_nearly_valid_text_call_ends_the_turn(cli: CliRunner) -> None:
     assert (done.code, done.result["error"]["kind"]) == (1, "unreadable_call")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", [TAGGED, BODY, f"```json\n{BODY}\n```", f"<tool_call>{BODY}</tool_call>"])
 def test_text_call_quoted_from_the_user_or_a_file_never_runs(text: str, cli: CliRunner) -> None:
     with FakeServer("openai", [Turn(text=text)]) as server:
@@ -283,6 +285,7 @@ def test_text_calls_are_not_read_from_the_official_host(cli: CliRunner) -> None:
     assert opaque_origin("http://127.0.0.1:8000/v1") != ""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("is_text", [True, False])
 def test_the_card_of_a_text_call_says_so_live_and_after_a_resume(cli: CliRunner, is_text: bool) -> None:
     (cli.work / "a.txt").write_text("content\n")

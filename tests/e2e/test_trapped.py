@@ -86,6 +86,7 @@ def test_exploring_model_triggers_no_trap(tmp_path: Path, by: str, is_trusted: b
     assert "git" in cli.watch.started() or not is_trusted
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("by", "is_trusted"), [("strace", False), ("audit", True)])
 def test_start_of_the_app_triggers_no_trap_and_names_cannot_steer_the_terminal(
     tmp_path: Path, by: str, is_trusted: bool

@@ -63,6 +63,7 @@ def test_signal_ends_the_turn_within_a_second_and_keeps_the_text(script: str, nu
     assert time.monotonic() - began < 3
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("script", ["waiting", "deaf"])
 def test_json_has_its_result_after_a_signal(script: str) -> None:
     with program(script, "stream-json") as process:

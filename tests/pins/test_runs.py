@@ -55,7 +55,7 @@ def places(tmp_path: Path, name: str) -> PinRunner:
     return PinRunner(base)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=() if name in CORE else (pytest.mark.broad,)) for name in OUTCOMES]
 )
@@ -67,6 +67,7 @@ def test_outcome_in_every_format(name: str, tmp_path: Path, golden: Golden) -> N
     golden.check_text(f"runs/{name}.txt", "\n".join(sections))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", LINES)
 def test_lines_of_input(name: str, cli: PinRunner, golden: Golden) -> None:
     flags = ("--input-format", "stream-json", "-o", "stream-json")

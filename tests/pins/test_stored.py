@@ -29,6 +29,7 @@ def sessions() -> Iterator[object]:
         yield pytest.param(name, marks=() if name in SAMPLE else (pytest.mark.broad,))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", sessions())
 def test_stored_session_is_shown_and_exported(name: str, cli: PinRunner, golden: Golden) -> None:
     commands = []
@@ -40,6 +41,7 @@ def test_stored_session_is_shown_and_exported(name: str, cli: PinRunner, golden:
     assert records(cli) == before, "reading a session changed it"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", sessions())
 def test_stored_session_is_continued(name: str, cli: PinRunner, golden: Golden) -> None:
     protocol = PROTOCOL_OF.get(name, "openai")

@@ -53,13 +53,14 @@ def play(conversation: Conversation, protocol: str, cli: PinRunner, model: str =
     return server, "".join(endings)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("protocol", "name"), cases())
 def test_requests_of_a_conversation(protocol: str, name: str, cli: PinRunner, golden: Golden) -> None:
     server, _ = play(CONVERSATIONS[name], protocol, cli)
     golden.check_requests(f"wire/{protocol}/{name}.json", cli.recorded(server.requests))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name",
     [
@@ -73,6 +74,7 @@ def test_requests_under_a_setting(name: str, cli: PinRunner, golden: Golden) -> 
     golden.check_requests(f"wire/settings/{name}.json", cli.recorded(server.requests))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=() if name in ("deepseek", "mistral") else (pytest.mark.broad,)) for name in HOSTS],

@@ -59,6 +59,7 @@ def test_redrawn_line_is_the_row_of_a_terminal(pieces: list[str]) -> None:
     assert shown.rstrip() == screen.display[0].rstrip()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("sequence", ["\r", "\rx", "\x1b[2K", "\x1b[1K", "\x1b[900Cx\r"])
 def test_redrawn_line_takes_linear_time(sequence: str) -> None:
     def seconds(count: int) -> float:

@@ -166,6 +166,7 @@ def test_provider_from_the_page_runs_a_turn_with_tools_and_a_continuation(copy: 
     assert requests[0]["tools"]
 
 
+@pytest.mark.broad
 def test_failures_of_the_provider_from_the_page_are_classified_as_usual(copy: Path) -> None:
     failures = run_in(copy, "meet_failures")
     assert {name: kind for name, (kind, _) in failures.items()} == {

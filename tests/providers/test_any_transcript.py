@@ -107,6 +107,7 @@ def _example(messages: tuple[Message, ...]) -> ModelRequest:
     return ModelRequest(model="", system="", messages=messages, tools=(READ_FILE,), max_tokens=8000)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @example(request=_example(_ONE_ID_IN_TWO_REPLIES), data=None)

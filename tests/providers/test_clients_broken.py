@@ -108,6 +108,7 @@ def test_truncated_compressed_stream_is_a_broken_connection(protocol: str) -> No
     assert error.kind is ErrorKind.CONNECTION
 
 
+@pytest.mark.sampled(5)
 @each_protocol
 @pytest.mark.parametrize("stage", ["headers", "first event", "middle"])
 def test_silent_stream_times_out(protocol: str, stage: str) -> None:

@@ -38,7 +38,7 @@ def _no_proxy_of_the_machine(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name)
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("proxies", PROXIES, ids=lambda proxies: ",".join(proxies))
 @pytest.mark.parametrize("spelling", ["NO_PROXY", pytest.param("no_proxy", marks=pytest.mark.broad)])
 def test_proxy_variable_follows_the_rules_of_httpx2(

@@ -295,6 +295,7 @@ def test_provider_loads_only_its_own_client() -> None:
     assert not loaded & {"qcode.providers.anthropic.client", "qcode.providers.gemini.client", "qcode.providers.demo"}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("protocol", "own"),
     [

@@ -129,6 +129,7 @@ def signed_in(path: Path, monkeypatch: pytest.MonkeyPatch, token_uri: str, refre
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(path))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "wire", "model"), CASES, ids=["gemini", "claude"])
 def test_reply_is_read_with_the_credentials_of_the_machine(
     name: str, wire: Wire, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token_uri: str
@@ -138,6 +139,7 @@ def test_reply_is_read_with_the_credentials_of_the_machine(
         assert ask(name, f"{origin(server)}/{PLACE}", model) == "ok"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("name", "wire", "model"), CASES, ids=["gemini", "claude"])
 def test_refused_credentials_are_one_line(
     name: str, wire: Wire, model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, token_uri: str

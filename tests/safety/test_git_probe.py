@@ -208,6 +208,7 @@ def in_packed_refs(root: Path) -> None:
     git(root, "gc", "-q")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "make",
     [

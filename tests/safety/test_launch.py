@@ -75,6 +75,7 @@ def test_plain_repository_is_clean(repo: Path) -> None:
     assert (seen.problem, seen.has_submodules, seen.has_credentials) == ("", False, False)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("name", "value"),
     [

@@ -128,6 +128,7 @@ def assert_same(session_folders: SessionFolders, prefix: str, names: list[str]) 
     return decided
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "root", [pytest.param(root, marks=() if root in QUICK_ROOTS else pytest.mark.broad) for root in ROOTS]
 )

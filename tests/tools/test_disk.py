@@ -197,6 +197,7 @@ workspace.write(place, b"new\\n" * 100_000, loaded)
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("call", ["write", "fsync", "link"])
 @pytest.mark.parametrize("is_there", [True, False])
 def test_killed_write_leaves_no_temporary_file(runner: ToolRunner, call: str, is_there: bool) -> None:

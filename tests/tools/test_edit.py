@@ -24,6 +24,7 @@ MARKS = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("endings", "mark", "has_final", "mode", "kind"),
     list(product(ENDINGS, MARKS, [True, False], [0o644, 0o755, 0o600], ["file", "link"])),
@@ -269,6 +270,7 @@ def test_missing_passage_in_one_long_line_is_reported_in_reasonable_time(runner:
     assert "Nothing was changed" in outcome.content
 
 
+@pytest.mark.broad
 def test_many_occurrences_are_replaced_in_reasonable_time(runner: ToolRunner) -> None:
     target = runner.have_read("a.txt", "a\n" * 200_000)
     outcome = runner.run("edit", path="a.txt", old_text="a", new_text="b", replace_all=True)

@@ -62,6 +62,7 @@ def test_diff_of_equal_lines_takes_seconds() -> None:
     assert count_changes(diff).startswith("+")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("present", "old"),
     [

@@ -241,6 +241,7 @@ def test_text_typed_at_a_question_is_shown_and_never_answers() -> None:
     drive(test, conversation)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["yes but call it q2", "also do x", "no wait, use another name", "this is wrong"])
 def test_letter_answers_nothing_if_text_follows(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(typing, "HOLD_SECONDS", 600.0)
@@ -544,6 +545,7 @@ def test_refused_edit_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     drive(test, conversation)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("script", ["exit 0", "exit 3"])
 def test_unchanged_or_failed_edit_keeps_the_approval_open(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str

@@ -218,6 +218,7 @@ def test_question_and_help_take_the_place_of_the_panel(tmp_path: Path) -> None:
     drive(tmp_path, test, text_reply("An answer."), call_reply("write", {"path": "a", "content": "b"}))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [(80, 24), (40, 12), (160, 50)])
 def test_long_answer_leaves_room_for_the_prompt_and_is_read_from_its_beginning(
     tmp_path: Path, size: tuple[int, int]

@@ -132,6 +132,7 @@ def test_turn_looks_as_recorded(
     assert_shows(rows, first if place == "start" else last, size)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("theme", "size"), LOOKS)
 def test_resumed_turn_looks_as_recorded(snap_compare: Callable[..., bool], theme: str, size: tuple[int, int]) -> None:
     conversation = Resumed([])

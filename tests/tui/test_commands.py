@@ -75,7 +75,7 @@ def test_command_without_arguments_refuses_one_and_keeps_the_text() -> None:
     drive(test, conversation)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "command",
     [
@@ -112,6 +112,7 @@ def test_command_with_a_refused_argument_stays_in_the_prompt_with_its_reason(com
     drive(test, conversation, models=ScriptedModelsService(), project=Project(tmp_path))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("reason", "shown"),
     [

@@ -228,6 +228,7 @@ def crash(group: str, at: int, capsys: pytest.CaptureFixture[str]) -> bool:
     return worker.has_broken
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "group", [pytest.param(group, marks=() if group in QUICK_WORKERS else pytest.mark.broad) for group in WORKERS]
 )

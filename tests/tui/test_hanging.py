@@ -53,6 +53,7 @@ def test_one_long_left_side_does_not_move_the_other_right_columns() -> None:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("width", [40, 80])
 def test_help_scrolls_to_its_end_at_every_width(width: int) -> None:
     async def test(run: Running) -> None:
@@ -71,6 +72,7 @@ def test_help_scrolls_to_its_end_at_every_width(width: int) -> None:
     drive(test, size=(width, 24))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("size", "rows"), [((80, 24), 16), ((120, 40), 32), ((40, 16), 12)])
 def test_help_uses_the_rows_of_the_screen(size: tuple[int, int], rows: int) -> None:
     async def test(run: Running) -> None:

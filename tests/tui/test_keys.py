@@ -203,6 +203,7 @@ def test_typing_between_two_presses_makes_the_second_one_the_first(key: str) -> 
     drive(test, ScriptedConversation(messages=said("before")))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("key", ["ctrl+c", "escape"])
 @pytest.mark.parametrize("other", ["f1", "pageup", "ctrl+o"])
 def test_another_key_ends_the_hint_for_a_second_press(key: str, other: str) -> None:

@@ -501,6 +501,7 @@ def test_linear_session_works_in_a_real_dumb_terminal(tmp_path: Path) -> None:
     assert "\x1b" not in child.before
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("leave", ["sendintr", "sendeof"])
 def test_ctrl_c_and_ctrl_d_at_a_question_return_to_the_prompt(leave: str, tmp_path: Path) -> None:
     child = spawn(tmp_path)

@@ -56,6 +56,7 @@ class Planned(ScriptedConversation):
         return tuple(found)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("width", [40, 80, 120])
 def test_approved_plan_is_shown_whole_as_markdown_under_its_heading(width: int) -> None:
     async def test(run: Running) -> None:

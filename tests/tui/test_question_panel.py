@@ -138,6 +138,7 @@ async def _press_slowly(run: Running, *keys: str) -> None:
         await run.pilot.press(key)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("key", ["enter", "tab"])
 def test_text_typed_at_a_question_with_choices_becomes_the_answer(key: str) -> None:
     conversation = _script(CHOICES)
@@ -409,6 +410,7 @@ def test_click_on_the_question_does_not_end_the_writing_of_a_reason() -> None:
     drive(test, conversation)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("key", ["tab", "shift+tab", "up"])
 def test_tab_moves_between_the_choices_and_the_text(key: str) -> None:
     conversation = _script(CHOICES)
@@ -650,7 +652,7 @@ SMALL: dict[str, tuple[CallApproval, str]] = {
 }
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", SMALL)
 @pytest.mark.parametrize("size", [(20, 5), (20, 12), (30, 14), (40, 14)])
 def test_small_screen_shows_the_subject_the_choices_and_the_status(size: tuple[int, int], name: str) -> None:

@@ -63,6 +63,7 @@ def test_typing_searches_and_escape_returns(size: tuple[int, int]) -> None:
     drive(test, conversation(), size=size)
 
 
+@pytest.mark.broad
 def test_typed_letters_are_shown_before_the_search_lays_out_anything(monkeypatch: pytest.MonkeyPatch) -> None:
     shown_at_start: list[str] = []
     laid_out: list[int] = []

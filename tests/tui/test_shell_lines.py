@@ -262,6 +262,7 @@ def test_resumed_session_shows_the_shell_command_as_a_card_with_only_typed_text(
     drive(test, ScriptedConversation(messages=messages))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("result", "mark"),
     [

@@ -206,7 +206,7 @@ STATES = {
 }
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(3)
 @pytest.mark.frames
 @pytest.mark.parametrize(("theme", "size"), LOOKS)
 @pytest.mark.parametrize("name", STATES)

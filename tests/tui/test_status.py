@@ -155,6 +155,7 @@ BUSY = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("activity", BUSY)
 def test_status_line_keeps_the_interrupt_key_and_whole_words_at_every_width(activity: Activity) -> None:
     widest = render_status(Status(activity=activity), 200, 100.5).plain

@@ -347,6 +347,7 @@ def test_notification_cannot_end_its_escape_sequence_or_start_another() -> None:
     assert driver.notify("4;1;50") == "\x1b]9;\x07"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("has_bell", "is_focused", "rings", "notifies"),
     [

@@ -27,6 +27,7 @@ def notices(editing: Editing) -> list[str]:
     return [event.text for event in editing.events if isinstance(event, Notice)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", [(), ("pull",), ("unversioned",), ("chatty",), ("busy",)])
 def test_new_problems_are_appended_to_the_result(tmp_path: Path, options: tuple[str, ...]) -> None:
     editing = Editing(tmp_path, write(TWO), DONE, server=fake_server(*options))

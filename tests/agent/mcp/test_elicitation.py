@@ -264,6 +264,7 @@ def test_tool_that_asks_while_it_runs_is_restarted_with_the_older_protocol_once(
     asyncio.run(body())
 
 
+@pytest.mark.broad
 def test_result_that_requires_input_is_requested_again_with_the_answer(folders: ServerFolders) -> None:
     async def body() -> None:
         async with open_servers(folders.servers(folders.sdk_spec())) as servers:

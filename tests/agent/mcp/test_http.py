@@ -83,6 +83,7 @@ def test_unusable_address_is_named_with_its_reason(folders: ServerFolders) -> No
         asyncio.run(body(server))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("refuses", "transport"), [(405, None), (404, None), (400, None), (0, "sse")])
 def test_older_transport_is_used_if_the_server_asks_for_it(
     refuses: int, transport: str | None, folders: ServerFolders

@@ -104,6 +104,7 @@ def test_declined_request_is_not_sent(folders: ServerFolders) -> None:
     assert provider.requests[1].system != "One word."
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("changes", "says"),
     [

@@ -47,6 +47,7 @@ def peak_mb(host: Host) -> int:
     return int(status.split("VmHWM:")[1].split()[0]) // 1024
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "line",
     [

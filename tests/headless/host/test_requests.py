@@ -176,6 +176,7 @@ def test_folders_are_added_and_removed_by_an_answer(tmp_path: Path) -> None:
     assert f"Added folder: {outside}" not in system[4]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("folder", ["/nonexistent", "a.txt"])
 def test_folder_that_cannot_be_added_is_a_notice(folder: str, tmp_path: Path) -> None:
     update = {"type": "addDirectories", "directories": [folder], "destination": "localSettings"}
@@ -279,6 +280,7 @@ def test_permission_prompts_none_denies_calls_that_would_ask(tmp_path: Path) -> 
 # Questions of tool servers
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("reply", "answer"),
     [

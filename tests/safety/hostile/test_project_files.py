@@ -79,6 +79,7 @@ def sent(canaries: CanaryFolders, command: CustomCommand, typed: str) -> tuple[s
     return guidance, [text for text in notices if "not attached" in text]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("prompt", LEADING_OUT)
 def test_project_command_attaches_no_file_that_the_model_may_not_read(prompt: str, canaries: CanaryFolders) -> None:
     guidance, warnings = sent(canaries, command_of(canaries, prompt), LEADING_OUT[prompt])

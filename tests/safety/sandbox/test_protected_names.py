@@ -151,6 +151,7 @@ def test_new_repository_is_kept_if_its_configuration_runs_nothing(full: Box, lev
     assert "protected" not in done.text
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
     "evil",
@@ -195,6 +196,7 @@ HOME = {
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("way", HOME)
 def test_protected_files_of_the_home_stay_unchanged_at_the_protect_level(bubble: Box, way: str) -> None:
     state = bubble.home / ".local/state/qcode"

@@ -141,6 +141,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", BREAKING)
 def test_command_that_does_more_is_detected_and_not_understood(
     command: str, scratch: GitScratch, broken: dict[str, list[str]]

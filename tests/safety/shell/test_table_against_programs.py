@@ -338,6 +338,7 @@ QUICK = ("a flag that takes a value", "an option that writes", "an option that r
 """The wrong rows that `make test` tries: one for each kind of proof."""
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     "program",
     [

@@ -344,6 +344,7 @@ def test_failed_check_is_a_line_and_does_not_end_the_app(tmp_path: Path) -> None
     go(Project(tmp_path, examine=examine), test)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("typed", "answer"),
     [

@@ -134,6 +134,7 @@ def test_closing_runs_nothing(key: str) -> None:
     drive(test)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("typed", "first"), [("mo", "model"), ("th", "theme"), ("/di", "diff"), ("exp", "export"), ("back", "background")]
 )

@@ -233,6 +233,7 @@ def test_replaced_rows_keep_the_highlight_on_the_same_row() -> None:
     play(scene)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [(80, 24), (40, 24), (40, 12), (30, 10)])
 def test_rows_fit_the_width_and_brackets_are_text(size: tuple[int, int]) -> None:
     async def scene(app: PickerApp, pilot: Pilot[None]) -> None:

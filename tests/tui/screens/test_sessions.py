@@ -51,6 +51,7 @@ def played(base: Path, test: Callable[[Running, Talk], Awaitable[None]], size: t
     asyncio.run(body())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [(80, 24), (40, 20)])
 def test_double_escape_on_an_empty_prompt_rewinds_to_a_message(tmp_path: Path, size: tuple[int, int]) -> None:
     async def test(run: Running, it: Talk) -> None:
@@ -126,6 +127,7 @@ def test_rewind_without_changed_files_offers_only_the_conversation_and_tells_equ
     asyncio.run(body())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", ["/undo", "/redo"])
 def test_undo_and_redo_are_refused_while_a_turn_runs(tmp_path: Path, command: str) -> None:
     it = talk(tmp_path, [*begun(), Hang()])
@@ -174,6 +176,7 @@ def test_rewind_asks_about_externally_changed_file_and_skips_it_by_default(tmp_p
     played(tmp_path, test)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [(80, 24), (40, 20)])
 def test_question_about_an_externally_changed_file_says_what_each_answer_does(
     tmp_path: Path, size: tuple[int, int]
@@ -204,6 +207,7 @@ REASON = "changed while a command ran, possibly not by the command"
 LONG_PATH = "src/components/checkout/summary/deeply/nested/folders/cart_summary_of_the_customer.tsx"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("width", [40, 80])
 def test_question_about_a_long_path_keeps_the_file_name_and_the_whole_reason(tmp_path: Path, width: int) -> None:
     plan = RewindPlan(1, "Undo: removes 20 turns", (FilePlan(LONG_PATH, "restore", REASON),), 40, 20)
@@ -269,6 +273,7 @@ def test_diff_preview_says_how_many_rows_it_hides(tmp_path: Path) -> None:
     played(tmp_path, test)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("turns", "files", "size"), [(3, 4, (80, 24)), (1, 12, (80, 24)), (3, 4, (80, 16))])
 def test_diff_always_shows_its_keys_and_the_end_of_its_preview(turns: int, files: int, size: tuple[int, int]) -> None:
     diff = "--- a\n+++ b\n@@ -0,0 +1,9 @@\n" + "".join(f"+line {number}\n" for number in range(9))
@@ -429,6 +434,7 @@ def test_sessions_are_found_by_their_content(tmp_path: Path) -> None:
     played(tmp_path, test)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("command", ["/sessions written nowhere-else", "/sessions written"])
 def test_words_after_sessions_are_searched_in_all_of_them(tmp_path: Path, command: str) -> None:
     async def test(run: Running, it: Talk) -> None:
@@ -540,6 +546,7 @@ class SessionRows(Picker):
     COLUMNS = SessionPicker.COLUMNS
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(
     ("size", "facts"),
     [
@@ -613,6 +620,7 @@ def test_rename_and_delete_of_a_session_that_is_open_elsewhere_name_no_flag(tmp_
     played(tmp_path, test)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("answer", ["copy", "new"])
 def test_start_with_a_session_that_is_open_elsewhere_offers_a_copy_or_a_new_one(tmp_path: Path, answer: str) -> None:
     it = talk(tmp_path, text_reply("First."), text_reply("Second."))

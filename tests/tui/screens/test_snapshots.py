@@ -45,6 +45,7 @@ def opened(command: str, seen: list[Any], *keys: str) -> Callable[[Pilot[int]], 
     return run
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
 def test_palette_looks_as_recorded(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     app = make_app(ScriptedConversation(), **changes)
@@ -73,6 +74,7 @@ class _Settings(SettingsService):
         raise ValueError(f"{name} must be true or false")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
 def test_settings_look_as_recorded(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     app = make_app(ScriptedConversation(), settings=_Settings(), **changes)
@@ -90,6 +92,7 @@ def test_setting_typed_and_refused_looks_as_recorded(snap_compare: Compare) -> N
     assert [row.id for row in seen] == ["ui.bell", "permissions.allow", "model"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("changes", "size"), LOOKS)
 def test_model_picker_looks_as_recorded(snap_compare: Compare, changes: dict[str, Any], size: tuple[int, int]) -> None:
     conversation = ScriptedConversation(model="anthropic/claude-sonnet-4-5")

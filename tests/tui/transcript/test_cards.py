@@ -274,6 +274,7 @@ def test_text_in_its_background_color_stays_legible() -> None:
     assert slots == [("output", "sgr-31"), ("output", "sgr-38;2;1;2;3")]
 
 
+@pytest.mark.broad
 def test_output_full_of_sequences_takes_linear_time() -> None:
     card = running(Clock())
     card.change(CardUpdate(append="\x1b[31mx\x1b[m" * 200_000))

@@ -106,6 +106,7 @@ def test_block_that_is_not_a_paragraph_is_shown_whole() -> None:
     assert shown_text(stream.lines) == shown_text(lines_of(text, 60))
 
 
+@pytest.mark.broad
 def test_block_with_unclosed_marks_is_still_divided() -> None:
     text = "a * b ` c [ " * 1_500
     frames = live(text, 240)

@@ -162,6 +162,7 @@ def test_page_up_through_estimated_rows_misses_none() -> None:
     play(scene)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("size", [(30, 12), (90, 12), (60, 7), (24, 30)])
 def test_resize_keeps_the_text_at_the_top_of_the_view(size: tuple[int, int]) -> None:
     async def scene(app: TranscriptApp, pilot: Pilot[None]) -> None:

@@ -13,7 +13,7 @@ from functools import cache
 
 import pytest
 
-from tests.limits.patterns import Found, collected, hostile, is_repeating
+from tests.arch.patterns import Found, collected, hostile, is_repeating
 
 TINY, SHORT, LONG = 20, 1_600, 9_600
 """Lengths in characters. A pattern of exponential time takes a million steps for the first. From the second to the
