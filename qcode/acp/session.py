@@ -32,7 +32,6 @@ from qcode.protocol.events import (
     ApprovalRequested,
     LimitReached,
     Notice,
-    ReplyFinished,
     ToolFinished,
     TurnEnded,
     TurnEvent,
@@ -299,7 +298,7 @@ class EditorSession:
         self, events: AsyncGenerator[TurnEvent, None], prompt: PendingPrompt, notices: tuple[str, ...]
     ) -> None:
         """Send the events of a turn and answer its prompt at the last one."""
-        conversation, note, has_run = self.agent.conversation, "", False
+        conversation, has_run = self.agent.conversation, False
         spent = self._session_cost()
         before = turn = conversation.session.history.latest
         is_refused = False
@@ -316,7 +315,6 @@ class EditorSession:
                     if prompt.is_cancelled:
                         conversation.cancel()
                 has_run = has_run or (isinstance(event, ToolFinished) and event.state in ("done", "failed"))
-                note = event.note if isinstance(event, ReplyFinished) else note
                 if self._view is not None:
                     self._handle_event(event, prompt)
                 if isinstance(event, TurnEnded):
@@ -324,7 +322,7 @@ class EditorSession:
                     self._view = None
                     self._stop_asking()
                     self._sync()
-                    prompt.finish(self._answer(event, note, warned))
+                    prompt.finish(self._answer(event, warned))
                     is_refused = event.outcome is Outcome.REFUSAL and not has_run
                 await self._client.wire.wait_until_writable()
         finally:
@@ -381,14 +379,14 @@ class EditorSession:
 
     def _without_turn(self, outcome: Outcome) -> JsonObject | WireError:
         """Return the answer to a prompt that did not begin a turn, or whose turn did not end in time."""
-        return self._answer(TurnEnded(outcome, None, "", "", 0, Usage(), Decimal(0), ApiCalls()), "", [])
+        return self._answer(TurnEnded(outcome, None, "", "", 0, Usage(), Decimal(0), ApiCalls()), [])
 
-    def _answer(self, ended: TurnEnded, note: str, notices: list[str]) -> JsonObject | WireError:
+    def _answer(self, ended: TurnEnded, notices: list[str]) -> JsonObject | WireError:
         model = self.agent.conversation.model
         if self.agent.context.options.verbose:
             sys.stderr.write(f"qcode: {self.session_id}: {ended.outcome}, {summary(ended)}\n")
         if ended.outcome is Outcome.ERROR:
-            return _failure(ended.error, incomplete_reason(ended, note))
+            return _failure(ended.error, incomplete_reason(ended))
         provider, _, name = model.partition("/")
         metadata: JsonObject = {
             "rawStopReason": ended.raw_stop,
@@ -411,7 +409,7 @@ class EditorSession:
         }
         if ended.signals:
             metadata["signals"] = [{"name": signal.name, "arguments": signal.arguments} for signal in ended.signals]
-        why = incomplete_reason(ended, note)
+        why = incomplete_reason(ended)
         if why:
             metadata["shortfall"] = one_line(why, 1_000)
         if notices:

@@ -208,20 +208,17 @@ def restored_text(restored: PartialRestored) -> str:
     return f"retry {'interrupted' if restored.is_interrupted else 'failed'}; first text kept"
 
 
-def incomplete_reason(ended: TurnEnded, note: str) -> str:
-    """Return why the turn has no complete answer, for the user; empty if it has one.
-
-    `note` is the notice about its last reply, empty if there was none.
-    """
+def incomplete_reason(ended: TurnEnded) -> str:
+    """Return why the turn has no complete answer, for the user; empty if it has one."""
     match ended.outcome:
         case Outcome.ERROR:
             return _failure_text(ended)
         case Outcome.CANCELLED:
             return "interrupted; the text so far was kept" if ended.text else "interrupted before there was any text"
         case Outcome.MAX_TOKENS:
-            return note or _truncation_text(ended)
+            return ended.note or _truncation_text(ended)
         case Outcome.REFUSAL:
-            return note or f"the model refused, or its reply was filtered ({ended.raw_stop or 'no reason given'})"
+            return ended.note or f"the model refused, or its reply was filtered ({ended.raw_stop or 'no reason given'})"
         case Outcome.MAX_TURN_REQUESTS:
             return _limit_text(ended)
         case Outcome.END_TURN:
@@ -310,10 +307,9 @@ def _limit_end_text(error: ErrorInfo) -> str:
 
 
 def _truncation_text(ended: TurnEnded) -> str:
-    """Return why the answer is incomplete if the last reply ended in a truncated tool call."""
+    """Return the reason for a truncated answer without a note."""
     where = f"after {ended.api_calls.total} API calls" if ended.api_calls.total > 1 else "by the output limit"
-    advice = "raise --max-output-tokens, or ask for smaller steps"  # only text is continued, not a call
-    return f"the answer is incomplete: still truncated {where}; {advice}"
+    return f"the answer is incomplete: still truncated {where}; raise --max-output-tokens, or ask for smaller steps"
 
 
 def _denial_text(ended: TurnEnded) -> str:
@@ -346,12 +342,12 @@ def ending_notice(event: TurnEnded, *, is_explained: bool) -> Notice | None:
                 "The reply is still truncated at the output limit; the text so far is kept. Ask for the rest, "
                 "or for a shorter reply."
             )
-            return None if is_explained else Notice("warning", text)
+            return None if is_explained or event.note else Notice("warning", text)
         case Outcome.REFUSAL:
             text = (
                 "The model or its provider refused to continue. Rephrase the request, or try another model with /model."
             )
-            return None if is_explained else Notice("warning", text)
+            return None if is_explained or event.note else Notice("warning", text)
         case Outcome.MAX_TURN_REQUESTS:
             reason = "a limit was reached"
             if event.limit is not None:

@@ -45,6 +45,7 @@ _PROBLEMS: dict[CallState, str] = {
     "damaged": "was damaged in transit",
 }
 """The fault of a call, in the note that ends the turn."""
+_ADVICE_AFTER_CUT = "Ask for smaller steps, or set a higher --max-output-tokens."
 
 
 @dataclass(slots=True)
@@ -121,7 +122,8 @@ class CallLimits:
         if self.rejections >= MAX_SAME_REJECTIONS:
             self.end = "cut"
             self.note = (
-                f"The model sent the same truncated `{name}` call {self.rejections} times, so qcode stopped the turn."
+                f"The model sent the same truncated `{name}` call {self.rejections} times, so qcode stopped the turn. "
+                f"{_ADVICE_AFTER_CUT}"
             )
         return self.rejections
 
@@ -133,6 +135,8 @@ class CallLimits:
         self.end = "cut" if state == "incomplete" else "malformed"
         problem = _PROBLEMS.get(state, "had arguments that are not valid JSON")
         self.note = f"The model's `{name}` call {problem} {self.repairs} times in a row, so qcode stopped the turn."
+        if self.end == "cut":
+            self.note += f" {_ADVICE_AFTER_CUT}"
 
     def deny(self, call: ToolCall, *, is_repeated: bool) -> int:
         """Count a denied call and return how often it was denied; more than `MAX_SAME_CALLS` ends the turn.

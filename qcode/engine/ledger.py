@@ -214,6 +214,7 @@ class Tally:
         is_answered: bool,
         limit: Limit | None,
         error: ErrorInfo | None,
+        note: str,
     ) -> TurnEnded:
         """Return the last event of the turn. `result` is its last reply, `text` its answer."""
         ledger = self.ledger
@@ -235,4 +236,5 @@ class Tally:
             error=error,
             is_answered=is_answered,
             by_model=ledger.by_model,
+            note=note,
         )

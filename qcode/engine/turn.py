@@ -366,9 +366,9 @@ class Turn:
                 return self._end_reply(result)
             case "cut":
                 outcome = Outcome.MAX_TOKENS if result.limit is None else Outcome.MAX_TURN_REQUESTS
-                return [Emit(Notice("warning", result.note)), *self._end(outcome, result, limit=result.limit)]
+                return self._end_with_note(result.note, outcome, result, limit=result.limit)
             case "refused":
-                return [Emit(Notice("warning", result.note)), *self._end(Outcome.REFUSAL, result)]
+                return self._end_with_note(result.note, Outcome.REFUSAL, result)
             case "cancelled":
                 return self._end(Outcome.CANCELLED, result)
             case "failed":
@@ -504,14 +504,13 @@ class Turn:
         limits = self.tally.limits
         if limits.end == "tool_calls":
             return self._end(Outcome.MAX_TURN_REQUESTS, result, limit=Limit.TOOL_CALLS)
-        notice = Emit(Notice("warning", limits.note))
         if limits.end == "cut":
-            return [notice, *self._end(Outcome.MAX_TOKENS, result)]
+            return self._end_with_note(limits.note, Outcome.MAX_TOKENS, result)
         if limits.end == "stopped":
-            return [notice, *self._end(Outcome.END_TURN, result)]
+            return self._end_with_note(limits.note, Outcome.END_TURN, result)
         if limits.end == "denied":
             self._is_answered = False  # the text before the denied calls is not an answer
-            return [notice, *self._end(Outcome.END_TURN, result)]
+            return self._end_with_note(limits.note, Outcome.END_TURN, result)
         kind = ErrorKind.TOOL_FAILURE if limits.end == "impossible" else ErrorKind.UNREADABLE_CALL
         return self._end(Outcome.ERROR, result, error=ErrorInfo(kind, limits.note))
 
@@ -549,6 +548,11 @@ class Turn:
             case _:
                 return self._end(Outcome.CANCELLED, None)
 
+    def _end_with_note(
+        self, note: str, outcome: Outcome, result: ReplyResult, *, limit: Limit | None = None
+    ) -> list[Effect]:
+        return [Emit(Notice("warning", note)), *self._end(outcome, result, limit=limit, note=note)]
+
     def _end(
         self,
         outcome: Outcome,
@@ -556,9 +560,10 @@ class Turn:
         *,
         limit: Limit | None = None,
         error: ErrorInfo | None = None,
+        note: str = "",
     ) -> list[Effect]:
         ended = self.tally.end_event(
-            outcome, result, self._text, is_answered=self._is_answered, limit=limit, error=error
+            outcome, result, self._text, is_answered=self._is_answered, limit=limit, error=error, note=note
         )
         self.phase = Ended(ended.outcome)
         return [Emit(replace(ended, whole_text="\n\n".join(self._reply_texts))), EndTurn()]

@@ -97,13 +97,11 @@ def result_line(
     api_ms: int = 0,
     metrics: JsonObject | None = None,
     models: JsonObject | None = None,
-    note: str = "",
     is_in_tools: bool = False,
 ) -> JsonObject:
     """Return the `result` object: the complete json output, and the last line of stream-json.
 
-    `models` is the usage by model, `note` the note about a problem of the last reply. `is_in_tools`: a call was
-    running when the turn ended.
+    `models` is the usage by model. `is_in_tools`: a call was running when the turn ended.
     """
     kind, error = subtype(ended), reported_error(ended)
     structured = structured_answer(ended, schema)
@@ -128,7 +126,7 @@ def result_line(
         "metrics": metrics or {},
         **({} if schema is None else {"structured_output": structured.value if structured else None}),
         "error": None if error is None else _error(error),
-        "errors": [] if kind == "success" else [incomplete_reason(ended, note)],
+        "errors": [] if kind == "success" else [incomplete_reason(ended)],
         "terminal_reason": terminal_reason(ended, is_in_tools=is_in_tools),
         "api_error_status": None if error is None else error.status,
         "modelUsage": models or {},

@@ -210,7 +210,6 @@ class Run:
         self._denied_calls: list[ToolCall] = []
         self._is_in_tools = False
         """The calls of the current step are being approved or run."""
-        self._note = ""  # about a problem of the last reply
         self._notice_texts: set[str] = set()
         self._replies = 0
         self._latest_usage = UsageUpdated(Usage(), None, 0, 0)
@@ -335,7 +334,6 @@ class Run:
                 self._conversation.answer(LIMIT_ID, Deny())
             case ReplyFinished():
                 self._replies += 1
-                self._note = event.note
             case UsageUpdated():
                 self._latest_usage = event
             case _:
@@ -378,7 +376,7 @@ class Run:
                 arguments = json.dumps(signal_arguments(sent), ensure_ascii=False)
                 await self._stderr.write_line(f"signal {sent.name}: {arguments}")
             await self._stderr.write_line(summary(ended))
-        if (text := incomplete_reason(ended, self._note)) and text not in self._notice_texts:
+        if (text := incomplete_reason(ended)) and text not in self._notice_texts:
             await self._stderr.write_line(text)
         if self._denied_calls:
             from qcode.agent.permissions import flags_allowing
@@ -409,7 +407,6 @@ class Run:
                 api_ms=meter.api_ms,
                 metrics=self._conversation.metrics.as_json(),
                 models=self._spending.as_json(),
-                note=self._note,
                 is_in_tools=self._is_in_tools,
             )
             return self.encode(self.result(line))

@@ -445,6 +445,8 @@ class TurnEnded:
     """The text of all replies, joined with blank lines, so it also has the text before tool calls."""
     by_model: tuple[ModelUsage, ...] = ()
     """The usage of each model that the turn used, sub-agents and summaries included."""
+    note: str = ""
+    """Explains to the user why the answer is truncated or refused, or why qcode stopped the turn; or empty."""
 
 
 TurnEvent: TypeAlias = (

@@ -45,7 +45,6 @@ class Chat:
         self._lines = lines
         self._write = write
         self._reply = ""
-        self._note = ""
 
     async def run(self) -> None:
         """Talk until there are no more lines."""
@@ -92,7 +91,6 @@ class Chat:
                 self._write("! the reply was truncated and is continued")
             case ReplyFinished():
                 self._flush()
-                self._note = event.note
             case ToolStarted(call=call):
                 self._write(f"* {call.name} {single_spaced(call.arguments)}")
             case ToolFinished(state=state, outcome=outcome):
@@ -105,7 +103,7 @@ class Chat:
                 self._write(f"! waiting {seconds:.0f} s: {single_spaced(why)}")
             case TurnEnded():
                 self._flush()
-                if line := incomplete_reason(event, self._note):
+                if line := incomplete_reason(event):
                     self._write(f"! {line}")
             case _:
                 pass

@@ -214,3 +214,16 @@ def test_exit_code_follows_the_outcome(script: Sequence[Turn], code: int, cli: C
 def test_error_is_printed_once(cli: CliRunner) -> None:
     finished, _ = _ask(cli, "openai", [cut(), cut()])
     assert finished.err.count("\n") == 1
+
+
+@pytest.mark.parametrize("format", ["json", "stream-json"])
+def test_reason_for_a_call_that_stays_truncated_is_in_errors_and_printed_once(format: str, cli: CliRunner) -> None:
+    call = cut_call("shell", '{"command": "ec')
+    finished, _ = _ask(cli, "openai", [call, call], "--max-output-tokens", "500", "-o", format)
+    reason = (
+        "The model's `shell` call was truncated by the output limit 2 times in a row, so qcode stopped the turn. Ask "
+        "for smaller steps, or set a higher --max-output-tokens."
+    )
+    assert finished.code == 56
+    assert finished.result["errors"] == [reason]
+    assert finished.err == f"qcode: t{reason[1:]}\n"

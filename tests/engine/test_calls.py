@@ -68,7 +68,8 @@ def test_repair_budget_is_configurable(attempts: int) -> None:
     played = play(*[cut_call("shell", '{"command": "ec')] * (attempts + 1), output=output)
     assert played.end.outcome is Outcome.MAX_TOKENS
     assert len(played.requests) == attempts + 1
-    assert any(isinstance(event, Notice) and "truncated by the output limit" in event.text for event in played.events)
+    assert "truncated by the output limit" in played.end.note
+    assert Notice("warning", played.end.note) in played.events
 
 
 def test_call_truncated_inside_its_name_counts_as_a_repair() -> None:

@@ -29,10 +29,10 @@ def test_final_newline_is_added_only_if_missing(text: str, printed: str) -> None
 def test_notice_is_not_repeated_at_the_end() -> None:
     note = "The reply is incomplete."
     expected = "qcode: the reply is incomplete.\n"
-    cut = reply("ab", note=note)
-    ran = run(Scripted(cut, ev.Notice("warning", note), ended("ab", outcome=Outcome.MAX_TOKENS)))
+    cut = ended("ab", outcome=Outcome.MAX_TOKENS, note=note)
+    ran = run(Scripted(ev.Notice("warning", note), cut))
     assert (ran.code, ran.stderr) == (56, expected)
-    assert run(Scripted(cut, ended("ab", outcome=Outcome.MAX_TOKENS))).stderr == expected
+    assert run(Scripted(cut)).stderr == expected
 
 
 def test_withdrawn_text_is_never_printed() -> None:
@@ -110,8 +110,8 @@ def test_incomplete_answer_keeps_its_text_with_one_line_of_reason(
     assert ran.stderr.count("\n") == 1
 
 
-def test_note_of_the_last_reply_explains_a_truncation() -> None:
-    ran = run(Scripted(reply("t", note="cut after 64,000 tokens"), ended("t", outcome=Outcome.MAX_TOKENS)))
+def test_note_of_the_turn_explains_a_truncation() -> None:
+    ran = run(Scripted(ended("t", outcome=Outcome.MAX_TOKENS, note="cut after 64,000 tokens")))
     assert ran.stderr == "qcode: cut after 64,000 tokens\n"
 
 

@@ -323,6 +323,10 @@ def test_note_of_a_reply_is_shown_once() -> None:
     assert present(cut, ended(Outcome.MAX_TOKENS)).of("notice") == once
     repeated = Notice("warning", "Still cut after 5 requests.")
     assert present(cut, repeated, ended(Outcome.MAX_TOKENS)).of("notice") == once
+    of_call = Notice("warning", "The call was truncated twice.")
+    assert present(of_call, replace(ended(Outcome.MAX_TOKENS), note=of_call.text)).of("notice") == [
+        ("notice", "warning", "The call was truncated twice.")
+    ]
     interrupted = ReplyFinished(StopReason.UNKNOWN, "", 1, None, note="Interrupted.")
     assert present(interrupted, ended(Outcome.CANCELLED)).of("notice") == []
 

@@ -289,7 +289,6 @@ class TurnStream:
         self._diffs: list[str] = []
         self._latest_usage = UsageUpdated(Usage(), None, 0, 0)
         self._reply_count = 0
-        self._reply_note = ""
         self._end_event: TurnEnded | None = None
         self._result: Result[Any] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -319,7 +318,7 @@ class TurnStream:
     @property
     def note(self) -> str:
         """Why the turn has no complete answer, in one line; empty if it has one."""
-        return "" if self._end_event is None else incomplete_reason(self._end_event, self._reply_note)
+        return "" if self._end_event is None else incomplete_reason(self._end_event)
 
     def steer(self, text: str) -> None:
         """Add a message to the turn before its next step; ignored once the turn is over."""
@@ -466,9 +465,8 @@ class TurnStream:
                 self._conversation.answer(LIMIT_ID, Deny())
             case ToolFinished(outcome=outcome) if outcome.diff:
                 self._diffs.append(outcome.diff)
-            case ReplyFinished(note=note):
+            case ReplyFinished():
                 self._reply_count += 1
-                self._reply_note = note
             case UsageUpdated():
                 self._latest_usage = event
             case TurnEnded():

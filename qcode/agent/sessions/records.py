@@ -504,6 +504,8 @@ def _turn_to_json(ended: TurnEnded, redact: Callable[[str], str]) -> JsonObject:
         row["discarded"] = ended.discarded_output_tokens
     if ended.limit is not None:
         row["limit"] = ended.limit
+    if ended.note:
+        row["note"] = redact(ended.note)
     if ended.error is not None:
         row["error"] = {"kind": ended.error.kind, "message": redact(ended.error.message)}
     return row
@@ -529,6 +531,7 @@ def _turn_from(value: JsonObject) -> TurnEnded:
         limit=Limit(limit) if isinstance(limit, str) else None,
         error=ErrorInfo(text_in(error.get("kind")), text_in(error.get("message"))) if isinstance(error, dict) else None,
         seconds=float(seconds) if isinstance(seconds, (int, float)) else None,
+        note=text_in(value.get("note")),
     )
 
 
