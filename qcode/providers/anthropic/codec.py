@@ -364,6 +364,7 @@ class AnthropicDecoder(EndState):
     def _message_delta(self, event: JsonObject) -> list[ReplyEvent]:
         delta = object_in(event.get("delta"))
         if raw := text_in(delta.get("stop_reason")):
+            # Sent after the last block, so the reply is complete even if `message_stop`, which has no content, is lost.
             self._raw_stop = raw
             if raw not in STOPS:
                 _log.info("unknown stop_reason %r", raw)
