@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from qcode.engine.caps import OutputSettings
 from qcode.engine.effects import CancelRequested, TurnSettings, UserSubmitted
 from qcode.protocol import events as ev
@@ -249,6 +251,24 @@ def test_message_is_stored_once_with_its_attempts() -> None:
 
 
 # The reason, told truly
+
+
+@pytest.mark.parametrize(
+    "later",
+    [
+        [refused("no")],
+        [broken(TextDelta(0, "One two")), *[refused("busy", ErrorKind.OVERLOADED)] * 6],
+        [cut("two "), [TextDelta(0, "same line\n" * 400), ReplyEnded(StopReason.END_TURN, "stop")]],
+    ],
+    ids=["refused", "broken", "repetition"],
+)
+@pytest.mark.parametrize("output", [OutputSettings(), SMALL_MODEL], ids=["escalated", "continued"])
+def test_truncated_text_has_the_stop_reason_of_its_attempt_whatever_fails_later(
+    later: list[Script], output: OutputSettings
+) -> None:
+    played = play(cut("One "), *later, output=output)
+    assert played.end.stop is StopReason.MAX_TOKENS
+    assert played.end.raw_stop == finished(played).raw_stop == "max_tokens"
 
 
 def test_truncated_call_reported_as_tool_use_ends_as_truncated() -> None:

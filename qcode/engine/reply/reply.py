@@ -252,9 +252,9 @@ class Reply:
         effects += state.restore_superseded()
         attempt.assembler.drafts = []
         attempt.assembler.usage = Usage()
-        keeps_stop = _is_stopped(shape) or shape.stop is StopReason.MALFORMED_CALL or not state.was_cut
-        stop = shape.stop if keeps_stop else StopReason.MAX_TOKENS
-        return replace(shape, stop=stop, output_tokens=None, has_text=True, has_reasoning=False, last="text", calls=())
+        if not (_is_stopped(shape) or shape.stop is StopReason.MALFORMED_CALL or not state.was_cut):
+            shape = replace(shape, stop=StopReason.MAX_TOKENS, raw_stop=state.cut_raw_stop)
+        return replace(shape, output_tokens=None, has_text=True, has_reasoning=False, last="text", calls=())
 
     def _budget(self, attempt: Attempt, shape: ReplyShape) -> Budget:
         state = self._state
@@ -307,13 +307,13 @@ class Reply:
             case Escalate():
                 return self._escalate(attempt, shape, decision.cap)
             case Continue():
-                return self._continue(attempt, decision.cap)
+                return self._continue(attempt, shape, decision.cap)
             case AskForAnswer():
-                return self._ask_for_answer(attempt)
+                return self._ask_for_answer(attempt, shape)
             case RepairCall():
                 return self._repair(attempt)
             case ResumeCall():
-                state.was_cut = True
+                state.mark_cut(shape.raw_stop)
                 state.absorb(attempt)
                 return failures.ask_for_arguments(state)
             case RunCalls():
@@ -333,7 +333,7 @@ class Reply:
         cap = attempt.request.max_tokens
         if not shape.arguments_incomplete:
             return state.finish("calls", shape.stop, shape.raw_stop, cap=cap)
-        state.was_cut = True
+        state.mark_cut(shape.raw_stop)
         escalates = decision.escalates_next
         return state.finish(
             "calls", StopReason.MAX_TOKENS, shape.raw_stop, why="retry_limit", cap=cap, escalates_next=escalates
@@ -341,7 +341,8 @@ class Reply:
 
     def _escalate(self, attempt: Attempt, shape: ReplyShape, cap: int) -> list[Effect]:
         state = self._state
-        state.was_cut = state.has_escalated = True
+        state.mark_cut(shape.raw_stop)
+        state.has_escalated = True
         state.supersede(attempt, shape)
         return [
             state.start_over("max_tokens", 1, cap),
@@ -349,9 +350,9 @@ class Reply:
             *state.send("escalated", replace(attempt.request, max_tokens=cap), "escalations"),
         ]
 
-    def _continue(self, attempt: Attempt, cap: int) -> list[Effect]:
+    def _continue(self, attempt: Attempt, shape: ReplyShape, cap: int) -> list[Effect]:
         state = self._state
-        state.was_cut = True
+        state.mark_cut(shape.raw_stop)
         state.absorb(attempt)
         state.continuations += 1
         state.parts += 1
@@ -362,10 +363,10 @@ class Reply:
             *state.send_continuation(cap, "continuations", is_broken=False),
         ]
 
-    def _ask_for_answer(self, attempt: Attempt) -> list[Effect]:
+    def _ask_for_answer(self, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         """Ask once for the answer itself, after reasoning used up the cap."""
         state = self._state
-        state.was_cut = True
+        state.mark_cut(shape.raw_stop)
         state.repairs_left -= 1
         state.supersede(attempt)
         request = requests.nudging_request(state.plan, state.model, state.caps.continuation)
@@ -412,7 +413,7 @@ class Reply:
         continuing = self._continuation_request(attempt)
         state.absorb(attempt)
         if decision.is_cut:
-            state.was_cut = True
+            state.mark_cut(shape.raw_stop)
             has_room = (
                 decision.why != "budget_exhausted" or state.fit_cap(continuing, continuing.max_tokens) is not None
             )
@@ -440,7 +441,7 @@ class Reply:
     def _fail(self, decision: Fail, attempt: Attempt, shape: ReplyShape) -> list[Effect]:
         state = self._state
         if decision.why in ("thinking_only", "empty"):
-            state.was_cut = True
+            state.mark_cut(shape.raw_stop)
             is_empty = decision.why == "empty"
             note = (
                 describe_empty(state.records)

@@ -93,6 +93,8 @@ class ReplyState:
         """The number of attempts from which the text is joined."""
         self.was_cut = False
         """An output limit truncated an attempt of this reply."""
+        self.cut_raw_stop = ""
+        """The stop reason of the last truncated attempt, as the provider sent it."""
         self.has_escalated = False
         self.continuations = 0
         """How often a truncated text was continued; limited by `OutputSettings.max_continuations`."""
@@ -136,6 +138,10 @@ class ReplyState:
         self.failures = self.breaks = 0
         self.relearned.clear()
         self.ledger.price = model.facts.price
+
+    def mark_cut(self, raw_stop: str) -> None:
+        """Record that an output limit truncated an attempt."""
+        self.was_cut, self.cut_raw_stop = True, raw_stop
 
     @property
     def is_affordable(self) -> bool:
@@ -309,6 +315,8 @@ class ReplyState:
     ) -> list[Effect]:
         """Commit `base` as the reply, and end it."""
         assert not isinstance(self.phase, Finished), "a reply ends only once"
+        if stop is StopReason.MAX_TOKENS:
+            raw_stop = raw_stop or self.cut_raw_stop  # a later attempt may have failed without a stop reason
         blocks = stored_blocks(self.base)
         is_worth_storing = any(is_call_or_text(block) for block in blocks)
         message = Message("assistant", blocks) if is_worth_storing else None
