@@ -13,7 +13,7 @@ from typing import Any, NoReturn, get_args
 from qcode.agent.options import CHOOSE, LATEST, Options, OutputFormat, split_rules
 from qcode.cli.flags import FLAGS, REFUSED, SUBCOMMANDS, Flag
 from qcode.protocol.errors import UsageError
-from qcode.text.numbers import seconds_of
+from qcode.text.numbers import seconds_of, whole_number
 
 _CONSTANTS = {name: flag.const for flag in FLAGS if flag.kind == "joined" for name in flag.names}
 """The values of flags given without `=`. argparse would read the next word, the prompt, as the value."""
@@ -77,9 +77,9 @@ class _Parser(argparse.ArgumentParser):
         prefix = "unrecognized arguments: "
         if not message.startswith(prefix):
             return message
-        unknown = message.removeprefix(prefix).split(" ")[0].split("=")[0]
+        unknown = _cut(message.removeprefix(prefix).split(" ")[0].split("=")[0])
         if not unknown.startswith("-"):
-            return f'more than one prompt was given ("{unknown}"): put the prompt in quotes'
+            return f"more than one prompt was given ({_quoted(unknown)}): put the prompt in quotes"
         if not unknown.startswith("--") and len(unknown) > 2:
             return f'unknown flag {unknown}; to send a prompt that starts with "-", put it last, after --'
         if any(unknown in flag.names for flag in FLAGS):  # `--login`, with something else on the command line
@@ -114,8 +114,20 @@ def _rephrase(message: str, words: Sequence[str]) -> str:
         return f"{name} takes no value"
     if invalid_choice := _CHOICE.fullmatch(problem):
         choices = invalid_choice[3].replace("'", "")
-        return f'{name}: "{invalid_choice[2]}" is not one of {choices}'
+        return f"{name}: {_quoted(invalid_choice[2])} is not one of {choices}"
     return f"{name}: {problem}"
+
+
+_MAX_SHOWN = 80
+"""The longest value that a message repeats in full."""
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
+
+
+def _quoted(text: str) -> str:
+    return f'"{_cut(text)}"'
 
 
 def _is_typed_as(name: str, word: str) -> bool:
@@ -359,15 +371,17 @@ def _split_at_dashes(argv: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def _positive(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number of at least 1')
-    return int(text)
+    number = whole_number(text)
+    if not number:
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is not a whole number of at least 1")
+    return number
 
 
 def _non_negative(text: str) -> int:
-    if not text.isascii() or not text.isdigit():
-        raise argparse.ArgumentTypeError(f'"{text}" is not a whole number of at least 0')
-    return int(text)
+    number = whole_number(text)
+    if number is None:
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is not a whole number of at least 0")
+    return number
 
 
 def _money(text: str) -> Decimal:
@@ -376,14 +390,14 @@ def _money(text: str) -> Decimal:
     except InvalidOperation:
         amount = Decimal(-1)
     if not 0 < float(amount) < float("inf"):
-        raise argparse.ArgumentTypeError(f'"{text}" is not an amount in USD greater than 0')
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is not an amount in USD greater than 0")
     return amount
 
 
 def _duration(text: str) -> float:
     seconds = seconds_of(f"{text}s" if text[-1:].isdigit() else text)
     if seconds is None:
-        raise argparse.ArgumentTypeError(f'"{text}" is not a duration such as 90s, 30m, 2h or 1d')
+        raise argparse.ArgumentTypeError(f"{_quoted(text)} is not a duration such as 90s, 30m, 2h or 1d")
     return seconds
 
 

@@ -45,7 +45,7 @@ from qcode.config.settings import (
 )
 from qcode.protocol.errors import ConfigError
 from qcode.protocol.usage import Price
-from qcode.text.pattern import lazy_pattern
+from qcode.text.numbers import whole_number
 from qcode.values import dataclass
 
 
@@ -549,7 +549,6 @@ _VARIABLES: tuple[tuple[str, KeyPath], ...] = (
     ("ANTHROPIC_BASE_URL", ("providers", "anthropic", "base_url")),
     ("GOOGLE_GEMINI_BASE_URL", ("providers", "gemini", "base_url")),
 )
-_DIGITS = lazy_pattern(r"[0-9]{1,18}")
 
 
 def environment_layer(env: Mapping[str, str]) -> Layer:
@@ -575,8 +574,8 @@ def output_cap_layer(env: Mapping[str, str]) -> tuple[Layer, tuple[str, ...]]:
         text = env.get(variable, "").strip()
         if not text:
             continue
-        if _DIGITS.fullmatch(text) and int(text) > 0:
-            layer.values[("output", "max_tokens")] = Value(int(text), Origin("env", variable))
+        if cap := whole_number(text):
+            layer.values[("output", "max_tokens")] = Value(cap, Origin("env", variable))
             break
         warnings.append(f"{variable} is not a positive whole number and is ignored")
     return layer, tuple(warnings)

@@ -48,6 +48,18 @@ def duration_text(seconds: float) -> str:
     return f"{whole // 3_600} h {whole % 3_600 // 60:02d} min"
 
 
+MAX_WHOLE_NUMBER = 10**18
+"""Larger limits have the same effect, and `int` refuses a text of thousands of digits."""
+
+
+def whole_number(text: str) -> int | None:
+    """Parse a number in plain digits, at most `MAX_WHOLE_NUMBER`; None for other text."""
+    if not text.isascii() or not text.isdigit():
+        return None
+    digits = text.lstrip("0")
+    return MAX_WHOLE_NUMBER if len(digits) > 18 else int(digits or "0")
+
+
 def seconds_of(text: str) -> float | None:
     """Parse a duration such as `90s`, `30m`, `2h`, `1d` or `1.5h`; None for other text, and for a duration of 0."""
     number, unit = text[:-1], text[-1:]

@@ -16,6 +16,7 @@ from qcode.cli.arguments import (
     split_subcommand,
 )
 from qcode.cli.flags import help_text
+from qcode.text.numbers import MAX_WHOLE_NUMBER
 
 
 @pytest.mark.parametrize(
@@ -271,6 +272,19 @@ def test_error_names_the_typed_flag_and_what_to_type_instead(argv: list[str], wh
     with pytest.raises(CommandLineError) as caught:
         parse(argv)
     assert str(caught.value) == why
+
+
+@pytest.mark.parametrize("digits", [23, 5_000])
+def test_huge_number_is_read_as_the_largest_one(digits: int) -> None:
+    assert parse(["-p", "hi", "--max-output-tokens", "9" * digits]).max_output_tokens == MAX_WHOLE_NUMBER
+
+
+@pytest.mark.parametrize("flag", ["--max-turns", "--max-budget-usd", "--timeout", "--effort", "--no-such-flag", "--x"])
+def test_error_repeats_only_the_start_of_a_long_value(flag: str) -> None:
+    for argv in ([flag, "x" * 100_000], [f"{flag}={'x' * 100_000}"], [f"{flag}{'x' * 100_000}"]):
+        with pytest.raises(CommandLineError) as caught:
+            parse(argv)
+        assert len(str(caught.value)) < 250
 
 
 @pytest.mark.parametrize(("word", "meant"), [("exec", "qcode -p TEXT"), ("completion", "qcode --completion bash")])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from qcode.config.settings import Settings
+from qcode.text.numbers import MAX_WHOLE_NUMBER
 from tests.config.folders import Folders
 
 MODEL = "local/qwen"
@@ -47,11 +48,17 @@ def test_cap_is_unset_by_default(folders: Folders) -> None:
     assert cap(folders.load(), MODEL) is None
 
 
-@pytest.mark.parametrize("text", ["8k", "-1", "0", "000", "+5", "1_000", "8e3", "8000.0", "0x10", "٨٠٠", "9" * 5000])
+@pytest.mark.parametrize("text", ["8k", "-1", "0", "000", "+5", "1_000", "8e3", "8000.0", "0x10", "٨٠٠"])
 def test_bad_variable_is_ignored_with_one_warning(folders: Folders, text: str) -> None:
     settings = folders.load({"QCODE_MAX_OUTPUT_TOKENS": text})
     assert cap(settings, MODEL) is None
     assert settings.warnings == ("QCODE_MAX_OUTPUT_TOKENS is not a positive whole number and is ignored",)
+
+
+@pytest.mark.parametrize("text", ["10000000000000000000000", "9" * 5000])
+def test_huge_cap_is_used_as_the_largest_one(folders: Folders, text: str) -> None:
+    settings = folders.load({"QCODE_MAX_OUTPUT_TOKENS": text})
+    assert (cap(settings, MODEL), settings.warnings) == (MAX_WHOLE_NUMBER, ())
 
 
 @pytest.mark.parametrize("text", ["", "  ", "\t\n"])
