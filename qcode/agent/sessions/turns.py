@@ -25,8 +25,8 @@ from qcode.protocol.messages import MARKER_KEY, Image, Message, Text, ToolCall, 
 from qcode.protocol.reply import Outcome
 from qcode.protocol.tools import SandboxUse
 from qcode.protocol.usage import Price, Usage
-from qcode.text.clean import plain_line, single_spaced
-from qcode.text.json import Json, JsonObject, parse_object
+from qcode.text.clean import one_line, plain_line, single_spaced
+from qcode.text.json import Json, JsonObject, parse_object, text_in
 from qcode.text.numbers import cost_text, count_text, duration_text, tokens_text
 from qcode.text.redrawn import redrawn
 from qcode.tools.dialog import plan_of
@@ -92,12 +92,16 @@ class CallView:
     def details(self) -> tuple[tuple[str, str, str], ...]:
         """The arguments that nothing else shows in full: name, text, and language for highlighting."""
         return tuple(
-            (name, value, "bash" if name == "command" else "")
-            if isinstance(value, str)
-            else (name, json.dumps(value, ensure_ascii=False, indent=1), "json")
-            for name, value in self.arguments.items()
-            if not self._shows(name, value)
+            (name, *self._detail(name, value)) for name, value in self.arguments.items() if not self._shows(name, value)
         )
+
+    def _detail(self, name: str, value: Json) -> tuple[str, str]:
+        """Return an argument as text, and its language for highlighting."""
+        if isinstance(value, str):
+            return value, "bash" if name == "command" else ""
+        if self.name == "ask_person" and name == "choices" and (choices := _choice_lines(value)):
+            return choices, ""
+        return json.dumps(value, ensure_ascii=False, indent=1), "json"
 
     def _shows(self, name: str, value: Json) -> bool:
         """Return whether the main argument, the plan or the output shows an argument in full."""
@@ -105,6 +109,14 @@ class CallView:
         # The output of `todo` is its list, as `[x] read the file`.
         is_list = self.name == "todo" and name == "items" and bool(self.output) and not self.state
         return is_plan or is_list or is_in_title(self.name, name, value, self.argument)
+
+
+def _choice_lines(value: Json) -> str:
+    """Return the choices of a question, one numbered line each; empty if they are not in the form of `ask_person`."""
+    items = [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
+    choices = [(text_in(item.get("label")), text_in(item.get("detail"))) for item in items]
+    lines = [f"{number}. {label}{f': {detail}' if detail else ''}" for number, (label, detail) in enumerate(choices, 1)]
+    return "\n".join(map(one_line, lines)) if all(label for label, _ in choices) else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from qcode.protocol.reply import Outcome
 from qcode.protocol.usage import Price, Usage
 from qcode.safety.redaction import Redactor
 from qcode.text.fences import fenced
+from qcode.text.json import Json
 
 ABOUT = ExportHeading("s1", "<b>Title</b> & more", "m/m")
 NASTY = '</pre><script>alert(1)</script> <img src=x onerror="x"> ``` \x1b[31mred'
@@ -200,6 +201,16 @@ def test_todo_list_is_shown_as_json_only_if_the_call_failed(form: ExportForm, is
     text = written(form, user("a"), assistant(asked), Message("user", (told,)))
     assert text.count("read it") == 1
     assert ("[x] read it" in text) is not is_error
+
+
+@pytest.mark.parametrize("form", ["md", "html"])
+def test_choices_of_a_question_are_a_numbered_list(form: ExportForm) -> None:
+    choices: list[Json] = [{"label": "Red"}, {"label": "Blue", "detail": "as now"}]
+    arguments = {"question": "Which color?", "choices": choices}
+    call = assistant(ToolCall("c1", "ask_person", json.dumps(arguments)))
+    text = written(form, user("look"), call, Message("user", (ToolResult("c1", "ask_person", "Red"),)))
+    assert "1. Red\n2. Blue: as now" in text
+    assert "label" not in text.partition("Which color?")[2]
 
 
 def test_page_passes_a_strict_html_parser() -> None:
