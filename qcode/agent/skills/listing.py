@@ -16,7 +16,7 @@ from qcode.text.numbers import count_text
 if TYPE_CHECKING:
     from qcode.agent.options import RunContext
 
-_DESCRIPTION = 70
+_MAX_DESCRIPTION = 240
 _NO_SKILLS = "No skills. A skill is a folder with a SKILL.md in ~/.claude/skills, ~/.agents/skills or .qcode/skills."
 _RESTRICTED = "This folder is not trusted: trust it with /trust or --trust to use its skills."
 _TURNED_OFF = "No skills: --no-skills was given."
@@ -63,7 +63,7 @@ def _rows(skills: SkillLibrary) -> Iterator[str]:
     width = max((len(skill.handle) for skill in discovered.skills), default=0)
     for skill in sorted(discovered.skills, key=lambda listed: listed.handle):
         state = _state(skills, skill)
-        description = cut(one_line(skill.description), _DESCRIPTION)
+        description = cut(one_line(skill.description), _MAX_DESCRIPTION)
         yield f"{skill.handle:<{width}}  {visible(skill.folder_label)}, {skill.tokens:,} tokens{state}"
         yield f"    {description}"
     for hidden, used in discovered.name_clashes:
