@@ -9,7 +9,8 @@ from qcode.protocol.events import ToolFinished
 from qcode.protocol.messages import Message, Text, ToolCall, ToolResult, assistant, user
 from qcode.protocol.tools import ToolOutcome
 from qcode.tools.dialog import TodoItem, TodoState
-from qcode.tui.panels.todos import todo_changes, todo_summary, todos_in
+from qcode.tui.panels.todos import todo_changes, todo_lines, todo_summary, todos_in, todos_of
+from qcode.tui.shared_widgets import hanging_rows
 from tests.tui.harness import Running, drive
 from tests.tui.scripted import Gate, Script, ScriptedConversation, ended, says
 
@@ -226,6 +227,13 @@ def test_finished_list_leaves_the_screen_and_can_still_be_shown() -> None:
         await run.pilot.press("ctrl+t")
         await run.until(lambda: "To-do list: 2/2 · all done. /todos all shows it." in run.text)
         await run.send("/todos all")
-        await run.until(lambda: "done: fix it" in run.screen)
+        await run.until(lambda: "done:  fix it" in run.screen)
 
     drive(test, ScriptedConversation(messages=messages))
+
+
+def test_full_list_aligns_the_tasks_and_indents_their_further_rows() -> None:
+    first, second = todos_of(todo(("read " + "the code " * 8, "done"), ("fix it", "pending"))) or ()
+    _, done, to_do = todo_lines([first, second]).split("\n")
+    assert to_do == "to do:  fix it"
+    assert [row[:8] for row in hanging_rows(done, 40)] == ["done:   ", " " * 8, " " * 8]

@@ -206,8 +206,11 @@ def todo_summary(items: Sequence[TodoItem]) -> str:
 
 
 def todo_lines(items: Sequence[TodoItem]) -> str:
-    """Return the whole list, one line for each item, preceded by its state in words."""
-    return "\n".join([todo_summary(items), *(f"{_STATE_WORDS[item.state]}: {one_line(item.task)}" for item in items)])
+    """Return the whole list, one line for each item: its state in words, then the task in a second column."""
+    states = [f"{_STATE_WORDS[item.state]}:" for item in items]
+    width = max(map(len, states), default=0)
+    rows = [f"{state:<{width}}  {one_line(item.task)}" for state, item in zip(states, items, strict=True)]
+    return "\n".join([todo_summary(items), *rows])
 
 
 def todo_changes(before: Sequence[TodoItem], after: Sequence[TodoItem]) -> str:
