@@ -257,6 +257,7 @@ class AppView:
     def show_background_key(self, key: str) -> None:
         """Show on cards that `key`, such as `Ctrl+B`, moves their command to the background; empty: no key does."""
         hint = f"{key} to run in background" if key else ""
+        self.jobs.background_key = key
         self.turns.show_background_hint(hint)
         self._shell.hint = " · ".join(filter(None, (INTERRUPT_HINT, hint)))
 

@@ -263,8 +263,15 @@ def test_jobs_command_without_jobs_says_how_to_start_one() -> None:
         await run.until(lambda: "No background jobs." in run.screen)
         await run.send("/jobs 1")
         await run.until(lambda: "No background jobs." in run.text)
+        assert "Ctrl+B moves a running command" in " ".join(run.text.split())
 
     drive(test)
+
+
+def test_jobs_command_of_the_linear_mode_names_no_key(tmp_path: Path) -> None:
+    output = talk(tmp_path, "/jobs", "/quit")
+    assert "No background jobs. The model starts them.\n" in output
+    assert "Ctrl+B" not in output
 
 
 @pytest.mark.parametrize("keys", [("ctrl+d",), ("ctrl+c", "ctrl+c"), ("/", "e", "x", "i", "t", "enter")])

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from qcode.agent.agent import Agent
     from qcode.tools.jobs import Job
 
-NO_JOBS = "No background jobs. The model starts them, or Ctrl+B moves a running command to the background."
+_NO_JOBS = "No background jobs. The model starts them"
 _COMMAND_CELLS = 60
 
 
@@ -42,6 +42,8 @@ class JobWatch:
         self._clock = clock
         self._say = say
         self._show_count = show_count
+        self.background_key = ""
+        """The key that moves a running command to the background, such as `Ctrl+B`; empty if there is none."""
         self.update_card: Callable[[str, CardUpdate], None] = lambda call_id, update: None
         """Updates the card of a call; set by the app, which shows the state of a job on the card of its command."""
         # All by the number of a job: the id of the call whose card shows it, its start in seconds, `Job.total` when its
@@ -50,6 +52,12 @@ class JobWatch:
         self._started_at: dict[int, float] = {}
         self._sent_totals: dict[int, int] = {}
         self._silent_stops: set[int] = set()
+
+    @property
+    def empty_text(self) -> str:
+        """The text in place of an empty list of jobs."""
+        by_key = f", or {self.background_key} moves a running command to the background" if self.background_key else ""
+        return f"{_NO_JOBS}{by_key}."
 
     @property
     def all(self) -> tuple[Job, ...]:
@@ -102,7 +110,7 @@ class JobWatch:
             if str(job.number) == number:
                 return job
         numbers = ", ".join(str(job.number) for job in self.all)
-        raise ValueError(f"There is no job {number}. Jobs: {numbers}." if numbers else NO_JOBS)
+        raise ValueError(f"There is no job {number}. Jobs: {numbers}." if numbers else self.empty_text)
 
     async def stop(self, job: Job, *, is_shown: bool = False) -> str:
         """Stop a job, or return a sentence that it has already ended.
@@ -145,7 +153,7 @@ class JobWatch:
     def listing(self) -> str:
         """Return all jobs as text, one line each."""
         if not self.all:
-            return NO_JOBS
+            return self.empty_text
         rows = [f"{job.number}  {self.state_of(job)}  {command_of(job)}" for job in self.all]
         hint = "/jobs NUMBER shows the output, /jobs stop NUMBER stops it, /jobs send NUMBER sends it to the model."
         return "\n".join([*rows, "", hint])

@@ -15,7 +15,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from qcode.text.clean import shown_line
-from qcode.tui.panels.jobs import NO_JOBS, JobWatch, command_of, commands_of, leaving_question, missing_output
+from qcode.tui.panels.jobs import JobWatch, command_of, commands_of, leaving_question, missing_output
 from qcode.tui.panels.picker_list import Column, PickerRow
 from qcode.tui.panels.preview import Rows
 from qcode.tui.screens.pager import PagerScreen
@@ -48,7 +48,7 @@ class JobsScreen(ListScreen[None]):
         self._jobs = jobs
         self._painted_content: tuple[object, ...] = ()
         self._note = ""
-        super().__init__("Background jobs", self._read(), empty=NO_JOBS)
+        super().__init__("Background jobs", self._read(), empty=jobs.empty_text)
 
     def rows_below(self) -> int:
         return 1 + _PREVIEW_ROWS
