@@ -108,13 +108,13 @@ def test_rejected_text_can_be_sent_as_the_reason() -> None:
     assert 'Enter alone sends "please use rg".' in output
 
 
-def test_reasons_that_the_line_counts_are_listed() -> None:
-    approval = ToolApproval(
-        call(), "Run it?", "ls", kind="command", why="Asks because a; and 1 more", reasons=("a", "b")
-    )
+def test_list_of_all_reasons_replaces_the_line_that_counts_them() -> None:
+    why = "Asks because a; and 1 more · runs outside the sandbox"
+    approval = ToolApproval(call(), "Run it?", "ls", kind="command", why=why, reasons=("a", "b"))
     output = answers(approval, "y")[1]
-    at = output.index("Asks because a; and 1 more")
-    assert output[at + 1 : at + 4] == ["All reasons, the worst first:", "- a", "- b"]
+    at = output.index("All reasons, the worst first:")
+    assert output[at + 1 : at + 4] == ["- a", "- b", "Runs outside the sandbox."]
+    assert not any("Asks because" in line for line in output)
 
 
 @pytest.mark.parametrize("width", WIDTHS)

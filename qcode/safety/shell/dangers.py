@@ -431,8 +431,11 @@ def _is_generic(verdict: Verdict) -> bool:
 
 
 def _with_reasons(verdict: Verdict, reasons: Sequence[str], *, is_restricted: bool) -> Verdict:
-    line = joined_reasons(reasons, RESTRICTED_HERE if is_restricted else "")
-    return replace(verdict, reason=line, all_reasons=omitted_reasons(reasons))
+    circumstance = RESTRICTED_HERE if is_restricted else ""
+    all_reasons = omitted_reasons(reasons)
+    if all_reasons and circumstance:
+        all_reasons = (*all_reasons, circumstance)
+    return replace(verdict, reason=joined_reasons(reasons, circumstance), all_reasons=all_reasons)
 
 
 __all__ = ["Danger", "dangers_in", "dangers_of", "with_dangers", "with_dangers_of_parts", "without_text"]

@@ -28,6 +28,7 @@ from qcode.tui.panels.choices import (
     confirmation_form,
     form_of,
     option_of,
+    place_sentence,
     question_line,
     question_with_asker,
     reason_list,
@@ -91,7 +92,10 @@ class LinearQuestions:
                     view.say(rows)
             case "call":
                 view.say(detail)
-        for line in (risk_line(detail) if form.format == "command" else "", form.why, reason_list(form.reasons)):
+        risks = risk_line(detail) if form.format == "command" else ""
+        # The list of all reasons repeats the line with the first ones, but not where the command runs.
+        reasons = (reason_list(form.reasons), place_sentence(form)) if form.reasons else (form.why,)
+        for line in (risks, *reasons):
             if line:
                 view.say(line)
 

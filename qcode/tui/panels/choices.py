@@ -29,6 +29,7 @@ from qcode.protocol.approvals import (
 from qcode.safety.rules import rule_in_words
 from qcode.safety.shell.risks import risky_words
 from qcode.text.clean import LINE_BREAK, cut, ensure_visible, quoted, visible
+from qcode.text.sentences import capitalized
 from qcode.values import dataclass
 
 _MAX_QUESTION = 400
@@ -220,6 +221,12 @@ def choice_line(number: int, option: Option) -> str:
 def reason_list(reasons: Sequence[str]) -> str:
     """Return a heading and every reason for asking on a separate line; empty without reasons."""
     return "\n".join(["All reasons, the worst first:", *(f"- {reason}" for reason in reasons)]) if reasons else ""
+
+
+def place_sentence(form: Form) -> str:
+    """Return where the command of a form runs, from the end of its `why`; empty for other calls."""
+    place = form.why.rpartition(" · ")[2] if form.format == "command" and " · " in form.why else ""
+    return f"{capitalized(place)}." if place else ""
 
 
 def risk_line(command: str) -> str:

@@ -181,6 +181,7 @@ def test_reasons_left_out_of_the_line_are_kept_worst_first(is_trusted: bool) -> 
         "kill -9 ends a process at once",
         "mv can replace files",
         "a, b, c and d may do more than read",
+        *(() if is_trusted else ("this folder is restricted",)),
     )
 
 
