@@ -104,13 +104,13 @@ def test_local_server_is_found_before_the_demo(monkeypatch: pytest.MonkeyPatch) 
     ],
 )
 def test_last_connected_model_is_preferred_while_it_has_a_key(connected: str, env: dict[str, str], chosen: str) -> None:
-    found = choose(Settings(), Keys(env), None, None, has_demo=True, connected=connected)
+    found = choose(Settings(), Keys(env), None, None, has_demo=True, last_used=connected)
     assert found.name.startswith(chosen)
 
 
 def test_named_model_takes_precedence_over_the_connected_one() -> None:
     settings = Settings(model="openai/x")
-    assert choose(settings, Keys({}), None, None, has_demo=True, connected="ollama/y").name == "openai/x"
+    assert choose(settings, Keys({}), None, None, has_demo=True, last_used="ollama/y").name == "openai/x"
 
 
 ANTHROPIC_KEY = {"ANTHROPIC_API_KEY": "a"}

@@ -1,7 +1,7 @@
-"""Tool servers (Model Context Protocol): started, asked for their tools, called, and stopped with the session.
+"""The client of tool servers (Model Context Protocol): starts them, lists and calls their tools, and stops them.
 
-`servers` is the interface for the rest of qcode, `connection` the life cycle of one server, `tools` the tools that a
-model is offered, `pins` the approvals of the user. Text of a server is untrusted and grants no permission.
+`servers` is the interface for other packages, `connection` the life cycle of one server, `tools` the conversion of
+tools and results, `pins` the approvals of the user. Text of a server is untrusted and grants no permission.
 The `mcp` package is imported only in the functions that connect.
 """
 

@@ -1,6 +1,6 @@
 """Completions for `@server:uri` and for the arguments of `/server:prompt`, from the lists and answers of servers.
 
-A server is asked in the background (`completion/complete`), and its answer is cached. Separate from `mentions`, because
+qcode asks a server in the background (`completion/complete`) and caches the answer. Separate from `mentions`, because
 only the app offers completions.
 """
 
@@ -22,14 +22,16 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.servers import Servers
 
 MAX_ROWS = 50
+"""The maximum number of completions that are offered at once."""
 _MAX_CACHED = 500
+"""The maximum number of cached answers; one more clears the cache."""
 _TIMEOUT_S = 5.0
 _PLACEHOLDER = re.compile(r"\{[^{}]*\}")
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceRow:
-    """A completion of a mention."""
+    """One completion of a mention."""
 
     text: str
     """The text after `@`."""
@@ -49,7 +51,10 @@ class ServerCompletion:
         self._request_task: asyncio.Task[None] | None = None
 
     def resources(self, query: str) -> tuple[ResourceRow, ...]:
-        """Return the completions of the text after `@`; empty unless it begins the name of a server."""
+        """Return the completions of `query`, the text after `@`: names of running servers, then URIs after `server:`.
+
+        An empty query has no completions.
+        """
         server, has_uri, typed = query.partition(":")
         ready = self._servers.ready()
         if not has_uri:
@@ -80,7 +85,7 @@ class ServerCompletion:
         return tuple(rows[:MAX_ROWS])
 
     def _template_rows(self, server: str, template: ListedResource, typed: str) -> list[ResourceRow]:
-        """Return the template up to its first placeholder, or the values that the server offers for it."""
+        """Return the template up to its first placeholder, or a row for each value that the server offers there."""
         placeholders = list(_PLACEHOLDER.finditer(template.uri))
         if not placeholders:
             return []
@@ -99,7 +104,7 @@ class ServerCompletion:
         return [ResourceRow(f"{server}:{prefix}{value}{suffix}", _resource_label(template)) for value in values]
 
     def arguments(self, prompt: ServerPrompt, typed: str) -> tuple[str, ...]:
-        """Return completions of the typed arguments: each is the whole text with a value for the last argument."""
+        """Return completions of the typed arguments: each is the typed text with a value for the last argument."""
         names = [argument.name for argument in prompt.prompt.arguments]
         head, _, last = typed.rpartition(" ")
         name, has_value, value = last.partition("=")
@@ -122,8 +127,8 @@ class ServerCompletion:
     def _values(self, request: tuple[str, ...], earlier: Mapping[str, str]) -> tuple[str, ...]:
         """Return the cached answer to a request; if there is none, ask the server and return no values.
 
-        `request` has the server, "prompt" or "template", its name or URI, the argument, and its value so far; `earlier`
-        has the values of the arguments before it.
+        `request` is (server, "prompt" or "template", name or URI, argument, value so far); `earlier` are the values of
+        the arguments before this argument.
         """
         cache_key = (*request, *(f"{name}={value}" for name, value in sorted(earlier.items())))
         if cache_key not in self._answers:
@@ -133,6 +138,7 @@ class ServerCompletion:
         return self._answers.get(cache_key, ())
 
     async def _ask(self, cache_key: tuple[str, ...], request: tuple[str, ...], earlier: dict[str, str]) -> None:
+        """Ask the server and cache its answer; an error is cached as an empty answer."""
         server, kind, name, argument, value = request
         ready = self._servers.ready().get(server)
         values: tuple[str, ...] = ()

@@ -69,15 +69,18 @@ STABLE_S = 60.0
 """A connection that lasted this many seconds may always be restarted; a shorter one is restarted only once."""
 
 _LIST_INTERVAL_S = 1.0
+"""The minimum number of seconds between two refreshes of the lists."""
 _CANCEL_WAIT_S = 0.3
+"""The maximum number of seconds that a cancelled call waits for its server."""
 _SSE_STATUSES = (400, 404, 405)
 """The statuses with which a server of the older SSE transport refuses the first request of the newer one."""
-# A subscription that ends within `_SHORT_SUBSCRIPTION_S` is reopened `_MAX_SHORT_SUBSCRIPTIONS` times in a row.
+# A subscription that ends within `_SHORT_SUBSCRIPTION_S` is reopened at most `_MAX_SHORT_SUBSCRIPTIONS` times in a row.
 _SHORT_SUBSCRIPTION_S = 10.0
 _MAX_SHORT_SUBSCRIPTIONS = 3
 _MAX_SUBSCRIPTIONS_PER_HOUR = 5
 _MAX_INPUT_ROUNDS = 10
 """The maximum number of times that a server may require input for one request."""
+# The pause before a request is repeated whose result requires no input; it doubles each time.
 _MIN_PAUSE_S, _MAX_PAUSE_S = 0.05, 0.25
 # The server's SDK fails with this if a tool asks the user while it runs, which protocol 2026-07-28 does not allow.
 _NO_BACK_CHANNEL = "no back-channel for server-initiated requests"
@@ -108,7 +111,7 @@ class RunningRequest:
     """The questions of the server that are not answered yet."""
 
     async def answer_or_default(self, question: Awaitable[ValueT], default: ValueT) -> ValueT:
-        """Return the result of a question of the server, `default` if this request ends before its answer."""
+        """Return the answer to a question of the server, `default` if this request ends before the answer."""
         task = asyncio.ensure_future(question)
         self.questions.add(task)
         try:
@@ -122,7 +125,7 @@ class RunningRequest:
             self.questions.discard(task)
 
     def close_questions(self) -> None:
-        """Withdraw the open questions: without this, the next question of the server would wait behind them."""
+        """Withdraw the open questions, so that the next question of the server does not wait behind them."""
         questions, self.questions = self.questions, set()
         for question in questions:
             question.cancel()
@@ -180,7 +183,10 @@ class ServerConnection:
         self._question_lock = asyncio.Lock()
 
     async def run(self) -> None:
-        """Run the server until cancelled; raise `ServerError` if it fails for good."""
+        """Run the server until cancelled; raise `ServerError` if it fails and is not restarted.
+
+        Raise `NotApprovedError` if it must not start.
+        """
         await self._check_approval()
         await asyncio.to_thread(load_sdk)
         is_retry = False
@@ -222,7 +228,7 @@ class ServerConnection:
             raise LoginNeededError(self._auth.problem)
 
     async def call(self, tool: str, arguments: JsonObject, timeout_s: float, running: RunningRequest) -> CallToolResult:
-        """Call a tool; raise `ServerError`. Cancelling notifies the server and does not wait for it."""
+        """Call a tool; raise `ServerError`. Cancelling notifies the server and waits for it only briefly."""
         task = asyncio.ensure_future(self._call(tool, arguments, timeout_s, running))
         try:
             return await asyncio.shield(task)
@@ -239,12 +245,12 @@ class ServerConnection:
     ) -> CallToolResult:
         import mcp_types as types
 
-        async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        async def report_progress(progress: float, total: float | None, message: str | None) -> None:
             running.output(f"{progress:g}{f'/{total:g}' if total else ''}{f' {message}' if message else ''}\n")
 
         async def send(session: ClientSession, answers: Answers) -> object:
             return await session.call_tool(
-                tool, arguments, None, progressed, allow_input_required=True, allow_claimed=True, **answers
+                tool, arguments, None, report_progress, allow_input_required=True, allow_claimed=True, **answers
             )
 
         result = await self.request(send, timeout_s, running)
@@ -273,9 +279,10 @@ class ServerConnection:
     async def complete(
         self, kind: str, name: str, argument: str, value: str, arguments: dict[str, str]
     ) -> tuple[str, ...]:
-        """Return the values that the server offers for an argument of a prompt or template; raise `ServerError`.
+        """Return the values that the server offers for `argument`, whose `value` is incomplete; raise `ServerError`.
 
-        `kind` is "prompt" or "template", `arguments` are the other arguments. Empty if it offers no completions.
+        `kind` is "prompt" or "template", `name` its name or URI, and `arguments` the other arguments. The result is
+        empty if the server offers no completions.
         """
         import mcp_types as types
 
@@ -290,9 +297,10 @@ class ServerConnection:
         return tuple(result.completion.values) if result is not None else ()
 
     async def request(self, send: Send, timeout_s: float, running: RunningRequest) -> object:
-        """Send a request, again with answers while the server requires input; raise `ServerError`.
+        """Send a request and return its final result; raise `ServerError`.
 
-        The time that the user takes for an answer does not count.
+        If the server requires input, the user is asked and the request is sent again. The time limit pauses while the
+        user answers.
         """
         from mcp import MCPError
 
@@ -329,7 +337,10 @@ class ServerConnection:
         return result
 
     async def _restart_with_handshake(self, session: ClientSession) -> str:
-        """Restart the server with the older protocol, the only one in which a tool can ask while it runs."""
+        """Restart the server with the older protocol, the only one in which a tool can ask while it runs.
+
+        Return a line for the model.
+        """
         if session is self._session:
             self._uses_handshake = True
             self._is_ready.clear()
@@ -345,7 +356,11 @@ class ServerConnection:
         send: Send,
         running: RunningRequest,
     ) -> object:
-        """Send a request until its result is final: collect the input it requires, and send it with the same state."""
+        """Send a request until its result is final.
+
+        If a result requires input, collect the input, and send the request again with it and with the server's
+        `request_state`.
+        """
         import mcp_types as types
         from mcp import MCPError
 
@@ -468,7 +483,7 @@ class ServerConnection:
             yield session, listed.ttl_s
 
     async def _negotiate(self, session: ClientSession, *, probes: bool) -> None:
-        """Negotiate the protocol. A refusal may mean the older SSE transport: then select it for the next attempt.
+        """Negotiate the protocol. If the refusal may come from a server of the older SSE transport, select that next.
 
         Specification: https://modelcontextprotocol.io/specification/2025-11-25/basic/transports
         """
@@ -480,8 +495,8 @@ class ServerConnection:
         except MCPError as error:
             is_modern = types.UNSUPPORTED_PROTOCOL_VERSION <= error.code <= types.HEADER_MISMATCH
             config = self._spec.config
-            is_choosable = config.url is not None and config.transport is None and not self._uses_sse
-            if is_choosable and not is_modern and self.log.status in _SSE_STATUSES:
+            can_switch = config.url is not None and config.transport is None and not self._uses_sse
+            if can_switch and not is_modern and self.log.status in _SSE_STATUSES:
                 self._uses_sse = True
                 self.log.note("[answers as a server of the older SSE transport, which is deprecated; trying that]")
             raise
@@ -508,7 +523,7 @@ class ServerConnection:
         return self._auth
 
     async def _serve(self, session: ClientSession, ttl_s: float | None) -> None:
-        """List everything again if the server reports a change or its list expires; return when the connection ends."""
+        """Refresh the lists when the server reports a change or they expire; return when the connection ends."""
         watching = asyncio.ensure_future(_watch(session, self._lists_changed.set))
         try:
             while True:
@@ -525,7 +540,7 @@ class ServerConnection:
                     listed = await list_all(session, self._rejected)
                     ttl_s = listed.ttl_s
                     self._on_listed(listed)
-                except connection_errors() as error:  # keep the previous lists; a lost connection is noticed above
+                except connection_errors() as error:  # keep the previous lists; the loop ends if the connection is lost
                     self.log.note(f"[its lists cannot be refreshed: {explain(error)}]")
                 await asyncio.sleep(_LIST_INTERVAL_S)
         finally:
@@ -534,7 +549,7 @@ class ServerConnection:
             await asyncio.gather(watching, *self._cancelled_calls, return_exceptions=True)
 
     def _note_message(self, line: str) -> None:
-        """Keep a log message of the server, and pass it to the debug log and `-v`."""
+        """Add a log message of the server to its log, to the debug log and to the output of `-v`."""
         self.log.note(line)
         logging.getLogger(SERVER_LOG).info("%s: %s", self._spec.name, visible(line))
 

@@ -45,7 +45,10 @@ class ServerContext:
     """Requests a reply from the model for a server with `sampling`; None if that is not possible."""
 
     def credentials_of(self, spec: ServerSpec, config: McpServer) -> Credentials | None:
-        """Return the stored login of a server, None if it cannot have one. `config` has its variables expanded."""
+        """Return the storage for the login of a server; None if the server supports no login, or there is no store.
+
+        `config` has its variables expanded.
+        """
         from qcode.agent.mcp.credentials import Credentials
         from qcode.agent.mcp.login import supports_login
 
@@ -53,7 +56,7 @@ class ServerContext:
         return None if store is None or config.url is None else Credentials(spec, config.url, store)
 
     def files_of(self, spec: ServerSpec) -> dict[str, TrustedFile]:
-        """Return the files that a server would start now; raise `ServerError`. Blocking."""
+        """Return the files that a server would start now, by display name; raise `ServerError`. Blocking."""
         from qcode.agent.mcp.identity import files_of  # loads with the first server that starts
 
         return files_of(spec.expanded(self.env), self.cwd, self.env, (self.cwd, *self.roots))
@@ -64,4 +67,4 @@ class NotApprovedError(Exception):
 
     def __init__(self, files: Mapping[str, TrustedFile]) -> None:
         super().__init__("the files that it runs are not approved")
-        self.files = files
+        self.files = files  # the current contents, by display name

@@ -1,7 +1,7 @@
-"""The logins of tool servers (OAuth), stored as API keys are: the tokens, and everything needed to refresh them.
+"""The logins of tool servers (OAuth) in the key store: the tokens, and all data that a refresh needs.
 
-A login belongs to exactly one server of one configuration and one address: with another address it is not found. All
-functions block, except `locked`.
+A login belongs to one configured server at one address: after a change of the address, it is not found. All functions
+block, except `locked`.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from qcode.agent.keys.store import KeyStore, StoredKey
 
 _MAX_LOGIN_CHARS = 32 * 1024
+"""The maximum size of a stored login; more cannot be a real one."""
 _LOCK_TIMEOUT_S = 30.0
 _LOCK_RETRY_S = 0.05
 _SECRETS = ("access_token", "refresh_token", "client_secret", "registration_access_token")
@@ -70,11 +71,12 @@ class Login:
 
 
 class Credentials:
-    """The stored login of one server at one address."""
+    """The storage for the login of one server at one address."""
 
     def __init__(self, spec: ServerSpec, url: str, store: KeyStore) -> None:
         self.url = url
         self._store = store
+        # The name of the entry in the key store.
         self.name = f"{LOGIN_PREFIX}{spec.name}:{digest([spec.key, url])[:16]}"
 
     @property
@@ -83,7 +85,10 @@ class Credentials:
         return self.name in self._store.locations()
 
     def load(self) -> Login | None:
-        """Read the login, which another process may have changed; raise `KeyStoreError` or `KeyringError`."""
+        """Read the login, which another process may have changed; None if there is none or it is invalid.
+
+        Raise `KeyStoreError` or `KeyringError`.
+        """
         stored = self._store.get(self.name, skips_cache=True)
         row = parse_object(stored.reveal()) if stored is not None else None
         if row is None or row.get("url") != self.url:
@@ -104,7 +109,7 @@ class Credentials:
         return login
 
     def save(self, login: Login) -> StoredKey:
-        """Store a login; raise `KeyStoreError`, also for one that is too large to be real."""
+        """Store a login and report the location; raise `KeyStoreError`, also for a login that is too large."""
         self.redact_secrets(login)
         row = {
             "url": login.url,
@@ -137,7 +142,7 @@ class Credentials:
 
     @asynccontextmanager
     async def locked(self) -> AsyncIterator[None]:
-        """Hold the lock of all logins against other processes; raise `TimeoutError` or `OSError`."""
+        """Hold the file lock that all processes share for all logins; raise `TimeoutError` or `OSError`."""
         folder: Path = self._store.file.folder
         handle = os.open(folder / ".logins.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         deadline = time.monotonic() + _LOCK_TIMEOUT_S

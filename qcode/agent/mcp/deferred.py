@@ -21,9 +21,11 @@ from qcode.tools.tool import Preview, ToolRunContext, failed
 from qcode.tools.workspace import Workspace
 
 MAX_HITS = 8
+"""The maximum number of tools that `find_tools` returns."""
 MAX_HIT_CHARS = 6_000
+"""The maximum length of one tool in a result; a longer one is truncated."""
 MAX_INDEX_TOKENS = 2_000
-"""The estimated size of the list of servers and tools in the description of `find_tools`."""
+"""The maximum estimated size of the list of servers and tools in the description of `find_tools`."""
 DEFER_SHARE = 0.1
 """Tools are deferred if they take more than this share of the context window."""
 
@@ -64,18 +66,18 @@ _USE = ToolSpec(
 
 
 def estimate_tokens(specs: Sequence[ToolSpec]) -> int:
-    """Return the estimated tokens of tools in a request."""
+    """Return the estimated number of tokens that tools take in a request."""
     return sum(map(size_of_tool, specs))
 
 
 def search_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec]:
-    """Return `find_tools` and `use_tool`; `tools` are the names of the deferred tools of each server."""
+    """Return `find_tools` and `use_tool`; `tools` has the names of the deferred tools by server."""
     lines, remaining = [], MAX_INDEX_TOKENS
     for server, names in tools.items():
         line = f"{server} ({count_text(len(names), 'tool')}): {', '.join(names)}"
         size = estimate_text(line)
         if size > remaining:
-            # The estimate is four bytes a token; three characters leave room for the ", ...".
+            # A token is estimated as four bytes; with three characters a token, the ", ..." fits too.
             name_list = line[: remaining * 3].rpartition(", ")[0]
             line = f"{name_list}, ..." if name_list else f"{server} ({count_text(len(names), 'tool')})"
         remaining = max(0, remaining - estimate_text(line))
@@ -84,7 +86,7 @@ def search_specs(tools: Mapping[str, Sequence[str]]) -> tuple[ToolSpec, ToolSpec
 
 
 def rank_tools(query: str, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
-    """Return up to `MAX_HITS` tools with words of the query in name or description, the best first.
+    """Return up to `MAX_HITS` tools that have words of the query in name or description, the best first.
 
     A match in the name counts three times as much as one in the description. A whole word counts more than a part of a
     word: 7 finds `page7` before `page17`.
@@ -147,7 +149,7 @@ def _description_json(spec: ToolSpec) -> str:
 
 
 class UseTool:
-    """The `use_tool` tool. A call that `resolve` accepts runs as the tool it names, so `run` only gets the others."""
+    """The `use_tool` tool. qcode replaces a call that `resolve` accepts, so `run` gets only calls to reject."""
 
     spec = _USE
 
@@ -155,7 +157,10 @@ class UseTool:
         self._tools = tools
 
     def resolve(self, arguments: JsonObject) -> tuple[str, JsonObject]:
-        """Return the name and arguments of the tool; raise `Refused` if it does not exist or arguments are missing."""
+        """Return the name and arguments of the tool to call.
+
+        Raise `Refused` if the tool does not exist or arguments are missing.
+        """
         name, tool_arguments = arguments.get("name"), arguments.get("arguments") or {}
         if not isinstance(name, str) or not isinstance(tool_arguments, dict):
             raise Refused(f"{USE}: name must be a string and arguments must be an object, as {FIND} returned them.")

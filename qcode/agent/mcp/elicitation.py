@@ -1,8 +1,8 @@
 """Questions of servers to the user (elicitation): the fields of a form, its answers, and addresses to visit.
 
-A form is asked for one field at a time, as a question of the turn that called the server, so that every front end can
-show it. Pure except for `ask`; untrusted text is cleaned here. Specification: client/elicitation, 2025-11-25 and
-2026-07-28.
+The user is asked for one field of a form at a time, as a question of the turn that called the server: every front end
+can show that. Pure except for the calls of `ask`; untrusted text is cleaned here. Specification: client/elicitation,
+2025-11-25 and 2026-07-28.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ MAX_SCHEMA_BYTES = 8 * 1024
 DECLINE = "Decline"
 SEND = "Send"
 LEAVE_OUT = "Leave it out"
-VISITED = "I will open it"
+WILL_OPEN = "I will open it"
 
-_MAX_MESSAGE = 2_000
-_MAX_LABEL = 120
+_MAX_MESSAGE_CHARS = 2_000
+_MAX_LABEL_CHARS = 120
 _MAX_ATTEMPTS = 5
-"""How often a field is asked for; after so many invalid answers the form is cancelled."""
+"""The number of invalid answers for one field after which the form is cancelled."""
 _KINDS = ("string", "number", "integer", "boolean", "array")
 _SECRET = lazy_pattern(r"passw|passphrase|secret|token|api.?key|credential|private.?key|\bpin\b|cvv|card.?number", re.I)
 _EMAIL = lazy_pattern(r"[^@\s]+@[^@\s.]+(?:\.[^@\s.]+)+")
@@ -121,7 +121,7 @@ class FormField:
             return self.checked_list([self._choice(text) for text in typed.split(",") if text.strip()])
 
     def checked_list(self, values: list[str]) -> list[str]:
-        """Return the values without duplicates; raise `ValueError` if there are too few or too many."""
+        """Return the values without duplicates; raise `ValueError` if their number breaks `minItems` or `maxItems`."""
         unique = list(dict.fromkeys(values))
         low, high = self.schema.get("minItems"), self.schema.get("maxItems")
         if isinstance(low, int) and len(unique) < low:
@@ -165,7 +165,7 @@ def _is_date_time(text: str) -> bool:
 
 def _label(text: str) -> str:
     """Return a title as the label of a choice."""
-    return visible(single_spaced(text, _MAX_LABEL))
+    return visible(single_spaced(text, _MAX_LABEL_CHARS))
 
 
 def parse_form(schema: Mapping[str, Json]) -> tuple[FormField, ...]:
@@ -177,8 +177,10 @@ def parse_form(schema: Mapping[str, Json]) -> tuple[FormField, ...]:
         raise ValueError("its form is not a flat object")
     if len(properties) > MAX_FIELDS:
         raise ValueError(f"its form has more than {MAX_FIELDS} fields")
-    needed = required if isinstance(required, list) else []
-    return tuple(_field(name, field_schema, is_required=name in needed) for name, field_schema in properties.items())
+    required_names = required if isinstance(required, list) else []
+    return tuple(
+        _field(name, field_schema, is_required=name in required_names) for name, field_schema in properties.items()
+    )
 
 
 def _field(name: str, schema: Json, *, is_required: bool) -> FormField:
@@ -191,13 +193,14 @@ def _field(name: str, schema: Json, *, is_required: bool) -> FormField:
     choices = _choices(inner)
     if not isinstance(kind, str) or kind not in _KINDS or (kind == "array" and not choices):
         raise ValueError(f"its field {single_spaced(name, 40)} is nested or has an unknown type")
-    title = single_spaced(text_in(schema.get("title")) or name, _MAX_LABEL)
-    description = text_in(schema.get("description"))[:_MAX_MESSAGE]
+    title = single_spaced(text_in(schema.get("title")) or name, _MAX_LABEL_CHARS)
+    description = text_in(schema.get("description"))[:_MAX_MESSAGE_CHARS]
     field = FormField(name, kind, title, schema, description, is_required, choices)
     return replace(field, default=_default(field, schema.get("default")))
 
 
 def _choices(schema: JsonObject) -> tuple[tuple[str, str], ...]:
+    """Return the allowed values of a schema, each with its title; empty if any value is allowed."""
     rows = schema.get("oneOf") or schema.get("anyOf")
     if isinstance(rows, list):
         pairs = [(row.get("const"), row.get("title") or row.get("const")) for row in rows if isinstance(row, dict)]
@@ -212,7 +215,7 @@ def _choices(schema: JsonObject) -> tuple[tuple[str, str], ...]:
 
 
 def _default(field: FormField, value: Json) -> Value | None:
-    """Return the default of a field, None if there is none or it does not fit the field."""
+    """Return the default value of a field; None if it is missing or not valid for the field."""
     match value:
         case bool() if field.kind == "boolean":
             return value
@@ -234,7 +237,7 @@ async def fill_form(server: str, message: str, schema: Mapping[str, Json], ask: 
     Several fields are confirmed before they are sent. Raise `ValueError` for a form that qcode does not support.
     """
     fields, values = parse_form(schema), dict[str, Value]()
-    title = single_spaced(message, _MAX_MESSAGE)
+    title = single_spaced(message, _MAX_MESSAGE_CHARS)
     for number, field in enumerate(fields, start=1):
         location = f" ({number} of {len(fields)})" if len(fields) > 1 else ""
         answer = await _ask_field(f"{title}{location}", field, ask)
@@ -285,7 +288,7 @@ def _detail(field: FormField, problem: str) -> str:
 def _offered_values(field: FormField) -> dict[str, Value]:
     """Return the values to choose from by their labels, the default first.
 
-    A label that two values have, or that is a choice of every form, gets a number: `2. Decline`.
+    A label gets a number, as in `2. Decline`, if another value has it or if it is a choice of every form.
     """
     values: list[Value] = [] if field.default is None else [field.default]
     values += [True, False] if field.kind == "boolean" else []
@@ -310,21 +313,22 @@ def _shown_choices(field: FormField, offered: Mapping[str, Value]) -> tuple[Choi
 
 
 async def visit(message: str, url: str, ask: Ask) -> Action:
-    """Ask the user to open an address; raise `ValueError` for one that must not be opened. Nothing is fetched."""
+    """Ask the user to open an address; qcode does not open it. Raise `ValueError` for an unsafe address."""
     host = _host(url)
     rows = [f"Address: {url}", f"Host:    {host}"]
     if "xn--" in host or not host.isascii():
         rows += ["", "The host has letters that may look like others (Punycode): compare it with the one you expect."]
     rows += ["", "qcode does not open it. Open it only if you expect this and know the host."]
-    question = f"The server wants you to open a page of {host}: {single_spaced(message, _MAX_MESSAGE)}"
-    choices = (Choice(VISITED, "tell the server that you agree"), Choice(DECLINE))
+    question = f"The server wants you to open a page of {host}: {single_spaced(message, _MAX_MESSAGE_CHARS)}"
+    choices = (Choice(WILL_OPEN, "tell the server that you agree"), Choice(DECLINE))
     answer = await ask(question, visible_rows("\n".join(rows)), choices)
     if answer is None:
         return "cancel"
-    return "accept" if answer == VISITED else "decline"
+    return "accept" if answer == WILL_OPEN else "decline"
 
 
 def _host(url: str) -> str:
+    """Return the host of an address; raise `ValueError` for an address that the user should not open."""
     try:
         parts = urlsplit(url)
         host = parts.hostname or ""

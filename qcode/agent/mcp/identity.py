@@ -1,7 +1,7 @@
 """The files that a server starts, with their hashes: an approval applies to exactly these contents.
 
-These are the program itself, and every file in its arguments that is in the workspace, where the model can write:
-scripts, modules and local packages. Files that they load in turn are not included. All functions block.
+The files are the program itself, and every file that its arguments name in the workspace, where the model can write:
+scripts, modules and local packages. Files that these load in turn are not included. All functions block.
 """
 
 from __future__ import annotations
@@ -21,11 +21,13 @@ from qcode.text.pattern import lazy_pattern
 from qcode.tools.workspace import command_environment
 
 _MAX_TEXT_BYTES = 32 * 1024
+"""The maximum size of a file whose text is stored, to show a diff after a change."""
+# The limits of one folder; a folder above them is `TOO_LARGE`.
 MAX_FILES = 5_000
 _MAX_TREE_BYTES = 64 * 1024 * 1024
 _CHUNK_BYTES = 1024 * 1024
 _OPEN_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
-# Programs that run a package by its name or folder. The programs of packages are in `_PACKAGE_BIN_FOLDERS`.
+# Programs that run a package by its name or folder.
 _PACKAGE_RUNNERS = lazy_pattern(
     r"(?:npx|npm|pnpx|pnpm|bunx|bun|yarn|node|deno|tsx|uvx?|pipx|poetry|pipenv|hatch|pdm|py|pypy[\d.]*|python[\d.]*|go)"
 )
@@ -42,6 +44,7 @@ _TASK_FILES: Mapping[str, tuple[str, ...]] = {
     "just": ("justfile", "Justfile", ".justfile"), "task": ("Taskfile.yml", "Taskfile.yaml"),
 }  # fmt: skip
 _PACKAGE_BIN_FOLDERS = ("node_modules/.bin", ".venv/bin", "venv/bin")
+"""The folders in the workspace with the programs of installed packages."""
 _SKIPPED_FOLDERS = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__", ".mypy_cache", ".pytest_cache"})
 # Variables that name code for an interpreter to run in addition to its script.
 _PRELOAD_VARIABLES = (
@@ -153,7 +156,7 @@ class _FileCollector:
                     self._add(path)
 
     def add_package(self, name: str) -> None:
-        """Add the package of a runner: a folder in the workspace, or a program installed there."""
+        """Add the package that a runner gets: a folder or file in the workspace, or a program installed there."""
         name = name.removeprefix("file:")
         if not name or "\0" in name:
             return
@@ -171,7 +174,7 @@ class _FileCollector:
             self._add(top, allows_folder=True)
 
     def _add(self, path: Path, *, allows_folder: bool = False) -> None:
-        """Add a file in the workspace; `allows_folder`: or a folder with all its files."""
+        """Add a path if it is a file in the workspace, or with `allows_folder` a folder there with all its files."""
         if not self._is_inside(path):
             return
         try:
@@ -203,7 +206,7 @@ class _FileCollector:
                 self._add(interpreter)
 
     def _is_inside(self, path: Path) -> bool:
-        """Return whether the model can replace a file: its path, or the target of its links, is in the workspace."""
+        """Return whether the model can replace a file: its path or the target of its links is in the workspace."""
         normalized = Path(os.path.normpath(self._cwd / path))
         parent = Path(os.path.realpath(normalized.parent)) / normalized.name
         real = Path(os.path.realpath(path))
@@ -215,7 +218,7 @@ class _FileCollector:
 
 
 def _read(path: Path, *, keeps_text: bool) -> TrustedFile:
-    """Return the hash of a file; with `keeps_text` and at most 32 KiB also its text, to show a diff later."""
+    """Return the hash of a file; with `keeps_text` also the text of a file of at most `_MAX_TEXT_BYTES`."""
     digest, head = hashlib.sha256(), b""
     try:
         handle = os.open(path, _OPEN_FLAGS)

@@ -1,8 +1,8 @@
 """Sign in to a tool server with OAuth and a browser, and sign out again.
 
-The browser is redirected to a port of this machine that is open for this login only, or the user pastes the address to
-which it was redirected. The caller shows the address of the authorization server, and opens it. Separate from `oauth`,
-which every connection needs.
+The authorization server redirects the browser to a port of this machine, which is open for this login only.
+Alternatively, the user pastes the address of the redirect. The caller shows the address of the authorization server,
+and opens it. Separate from `oauth`, which every connection to a server with a login needs.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ LOGIN_TIMEOUT_S = 300.0
 """Time limit for signing in with the browser."""
 
 MAX_PASTES = 3
+"""The maximum number of attempts to paste the address of the redirect."""
 _MAX_HEAD_BYTES = 16 * 1024
+"""The maximum size of the request line and headers of the redirect."""
 _PROBE_TIMEOUT_S = 20.0
 _PROTOCOL_VERSION = "2025-11-25"
 
@@ -75,7 +77,7 @@ def browser_problem(env: Mapping[str, str]) -> str:
 
 
 def open_browser(address: str) -> None:
-    """Open an address of a login; it blocks for a moment."""
+    """Open an address in the user's browser. This blocks for a moment."""
     import webbrowser
 
     webbrowser.open(address)
@@ -96,8 +98,8 @@ async def sign_in(
 
     assert config.url is not None
     client = client or ClientRegistration(config.client_id or "")
-    before = await _stored_login(credentials)
-    async with _Callback.listen(client.port or before.port, is_fixed=bool(client.port or client.id)) as callback:
+    stored = await _stored_login(credentials)
+    async with _Callback.listen(client.port or stored.port, is_fixed=bool(client.port or client.id)) as callback:
         try:
             auth = ServerAuth(credentials, redirect=callback.address, client_metadata_url=config.client_metadata_url)
         except ValueError:
@@ -106,12 +108,12 @@ async def sign_in(
         if zone != "loopback" and urlsplit(config.url).scheme != "https":
             raise ServerError("it does not use https, and a token must not be sent in the clear")
         # A registration is valid for its own redirect address only.
-        is_reusable = before.port == callback.port and not client.id
-        registration = before.client if is_reusable else _registration(client, callback)
-        auth.use(Login(config.url, registration, scope=before.scope))
-        exchange = _BrowserLogin(show, paste, callback)
-        auth.context.redirect_handler = exchange.begin
-        auth.context.callback_handler = exchange.result
+        is_reusable = stored.port == callback.port and not client.id
+        registration = stored.client if is_reusable else _registration(client, callback)
+        auth.use(Login(config.url, registration, scope=stored.scope))
+        browser = _BrowserLogin(show, paste, callback)
+        auth.context.redirect_handler = browser.begin
+        auth.context.callback_handler = browser.result
         login = await auth.authorize(await _challenge(config), zone)
         login = replace(login, port=callback.port)
     status = (await _probe(config, login.token)).status_code
@@ -124,13 +126,14 @@ async def sign_in(
 
 
 async def _stored_login(credentials: Credentials) -> Login:
+    """Return the stored login, an empty one if there is none or it cannot be read."""
     with suppress(KeyStoreError, KeyringError):  # a login that cannot be read is replaced
         return await asyncio.to_thread(credentials.load) or Login(credentials.url)
     return Login(credentials.url)
 
 
 def _registration(client: ClientRegistration, callback: _Callback) -> JsonObject:
-    """Return the user's registration in the form that `Login.client` stores; empty if qcode registers itself."""
+    """Return the user's registration in the form of `Login.client`; empty if qcode registers itself."""
     if not client.id:
         return {}
     row: JsonObject = {"client_id": client.id, "redirect_uris": [callback.address]}
@@ -211,6 +214,7 @@ class _BrowserLogin:
             ) from None
 
     async def _pasted(self, paste: Paste) -> AuthorizationCodeResult:
+        """Ask for the address of the redirect until it has a code or an error, at most `MAX_PASTES` times."""
         for attempts_left in reversed(range(MAX_PASTES)):
             typed = (await paste()).strip()
             query = parse_qs(urlsplit(typed).query) if "?" in typed else {}
@@ -246,7 +250,7 @@ class _Callback:
     @classmethod
     @asynccontextmanager
     async def listen(cls, port: int, *, is_fixed: bool) -> AsyncIterator[_Callback]:
-        """Listen on `port`, or on another one if that is taken and not `is_fixed`; raise `ServerError`."""
+        """Listen on `port`; if it is in use, listen on a free port, or raise `ServerError` if `is_fixed`."""
         try:
             listening = _listening_sockets(port)
         except OSError as error:
@@ -311,8 +315,8 @@ def _bind(family: socket.AddressFamily, host: str, port: int) -> socket.socket:
 async def sign_out(credentials: Credentials) -> str:
     """Revoke the tokens if the authorization server supports it, and delete the login.
 
-    Return why they were not revoked, empty if they were or there are none; raise `KeyStoreError` or `KeyringError` if
-    the login could not be deleted.
+    Return why the tokens were not revoked, empty if they were or there are none. Raise `KeyStoreError` or
+    `KeyringError` if the login could not be deleted.
     """
     login = await _stored_login(credentials)
     problem = await _revoke(credentials, login) if login.tokens else ""
@@ -321,7 +325,7 @@ async def sign_out(credentials: Credentials) -> str:
 
 
 async def _revoke(credentials: Credentials, login: Login) -> str:
-    """Revoke the tokens of a login (RFC 7009); return why that failed, empty if it did not."""
+    """Revoke the tokens of a login (RFC 7009); return the reason if that failed, otherwise an empty string."""
     from mcp.client.auth import OAuthFlowError
 
     from qcode.agent.mcp.oauth import ServerAuth, network_zone, send_checked

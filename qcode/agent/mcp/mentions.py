@@ -1,7 +1,7 @@
 """Prompts and resources of tool servers that a typed text mentions: `/server:prompt a b`, and `@server:uri`.
 
-Nothing is read unless the user mentions it. The text of a server is untrusted: an `@path` in it attaches no file, and a
-resource is marked as data. Completions are in `completion`.
+qcode reads only prompts and resources that the user mentions. The text of a server is untrusted: an `@path` in it
+attaches no file, and a resource is marked as data. Completions are in `completion`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ MAX_TEXT = 256 * 1024
 """The maximum number of characters of a prompt or resource."""
 
 MAX_RESOURCES = 20
-_READ_S = 30.0
+"""The maximum number of resources that one message can attach."""
+_READ_TIMEOUT_S = 30.0
 _INVALID_CHARS = lazy_pattern(r"[^A-Za-z0-9_:-]")
 _COMMAND = lazy_pattern(r"/([A-Za-z][\w:-]*)(?:\s+(.*))?", re.DOTALL)
 _MCP_PREFIX = "mcp__"
@@ -79,10 +80,10 @@ def missing_arguments(prompt: ListedPrompt, values: Mapping[str, str]) -> tuple[
 
 
 def arguments_of(prompt: ListedPrompt, text: str) -> dict[str, str]:
-    """Return the values that a typed text has for the arguments of a prompt. Words are split as a shell does.
+    """Return the values of a prompt's arguments in a typed text, which is split into words as a shell does.
 
     A word `name=value` is the value of that argument. The other words are the values of the other arguments, in order;
-    the last argument gets all remaining words. Raise `InputError` for a word if every argument has a value.
+    the last argument gets all remaining words. Raise `InputError` for a word that no argument takes.
     """
     names = [argument.name for argument in prompt.arguments]
     try:
@@ -178,10 +179,10 @@ class ServerMentions:
         return problems
 
     async def expand(self, prompt: str, attached: tuple[Block, ...], options: TurnOptions) -> ExpandedPrompt:
-        """Return the prompt with what its typed last part mentions.
+        """Return the prompt with the prompt or resources of servers that the typed text at its end mentions.
 
         `/server:prompt` is replaced by the text of that prompt; resources are attached. Raise `InputError` if a prompt
-        cannot be read.
+        cannot be read. `attached` are the blocks that are attached already.
         """
         typed = prompt if options.typed_text is None else options.typed_text
         if not options.finds_files or not (typed.startswith("/") or "@" in typed) or not prompt.endswith(typed):
@@ -218,7 +219,7 @@ class ServerMentions:
         return prompt, (*attached, *blocks), options
 
     async def _read_typed_prompt(self, typed: str) -> tuple[str, tuple[Block, ...]] | None:
-        """Return the text and images of the typed prompt; None if the text does not name a server."""
+        """Return the text and images of the typed `/server:prompt`; None if the text does not name a server."""
         match = _COMMAND.fullmatch(typed)
         if match is None:
             return None
@@ -250,10 +251,10 @@ class ServerMentions:
     async def _prompt_content(self, response: Any, name: str) -> tuple[str, tuple[Block, ...]]:  # noqa: ANN401
         """Return the messages of a prompt as one text, and their images."""
         try:
-            async with asyncio.timeout(_READ_S):
+            async with asyncio.timeout(_READ_TIMEOUT_S):
                 result = await response
         except TimeoutError:
-            raise InputError(f"/{name}: no answer within {_READ_S:g} s") from None
+            raise InputError(f"/{name}: no answer within {_READ_TIMEOUT_S:g} s") from None
         except ServerError as error:
             raise InputError(f"/{name}: {visible(str(error))}") from None
         from qcode.agent.mcp.tools import ContentReader
@@ -272,7 +273,7 @@ class ServerMentions:
         return text, tuple(reader.images)
 
     async def _read_resources(self, typed: str, external_spans: Spans) -> list[Block]:
-        """Return the resources that the user mentions; each that cannot be attached adds a line to the problems."""
+        """Return the resources that the user mentions; add a line to the problems for each that cannot be attached."""
         blocks: list[Block] = []
         if not self._mentions_any(typed):
             return blocks
@@ -295,6 +296,7 @@ class ServerMentions:
         return any(self.names_resource(word) for word, _, _ in mentioned_words(text))
 
     def _mentioned_resources(self, typed: str, external_spans: Spans) -> Iterator[tuple[str, str]]:
+        """Yield the server and URI of each mention outside `external_spans`, the text that the user did not write."""
         from qcode.agent.context.attachments import mentioned_words
 
         for word, start, end in mentioned_words(typed):
@@ -316,10 +318,10 @@ class ServerMentions:
         from qcode.agent.mcp.tools import ContentReader
 
         try:
-            async with asyncio.timeout(_READ_S):
+            async with asyncio.timeout(_READ_TIMEOUT_S):
                 result = await ready.connection.read_resource(uri, RunningRequest())
         except TimeoutError:
-            raise InputError(f"no answer within {_READ_S:g} s") from None
+            raise InputError(f"no answer within {_READ_TIMEOUT_S:g} s") from None
         except ServerError as error:
             raise InputError(visible(str(error))) from None
         reader = ContentReader(self._folder)

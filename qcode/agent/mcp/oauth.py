@@ -1,9 +1,9 @@
-"""The authorization of a tool server over HTTP (OAuth 2.1): sends its token, refreshes it, and makes a new login.
+"""The authorization of a tool server over HTTP (OAuth 2.1): sends its token, refreshes the token, and signs in.
 
-The `mcp` package discovers the authorization server, registers qcode and exchanges codes. The subclass here stores the
-expiry of a token and the server that issued it. It tries a refresh after a 401, and only one process refreshes at a
-time. It refuses metadata without S256, without https or at private addresses. Separate from `login`, because every
-connection with a login needs it; it imports the `mcp` package.
+The `mcp` package discovers the authorization server, registers qcode and exchanges codes. The subclass here also stores
+the expiry of a token and the server that issued it, refreshes after a 401, and lets only one process refresh at a time.
+It rejects an authorization server without PKCE (S256), without https, or at a private address. Separate from `login`,
+because every connection with a login needs this module. The module imports the `mcp` package.
 """
 
 from __future__ import annotations
@@ -63,10 +63,10 @@ _STORED_METADATA = ("issuer", "authorization_endpoint", "token_endpoint", "revoc
 
 
 class AddressGate:
-    """The addresses to which requests of a login may go: those of the internet, over https. A `Gate` of `Fetch`.
+    """Allows the addresses to which requests of a login may go: on the internet, over https. A `Gate` of `Fetch`.
 
-    A tool server on this machine or in a private network may also name addresses there. Addresses of cloud metadata
-    services, which hand out credentials, are always refused.
+    If the tool server is on this machine or in a private network, addresses there are allowed too. Addresses of cloud
+    metadata services, which hand out credentials, are always refused.
     """
 
     def __init__(self, zone: NetworkZone) -> None:
@@ -109,7 +109,7 @@ async def network_zone(url: str) -> NetworkZone:
 
 
 class _NoStorage:
-    """The storage that the provider expects; a login is stored as a whole instead."""
+    """Implements the storage that `OAuthClientProvider` requires, and stores nothing: `Credentials` stores a login."""
 
     async def get_tokens(self) -> OAuthToken | None:
         return None
@@ -125,9 +125,9 @@ class _NoStorage:
 
 
 class ServerAuth(OAuthClientProvider):
-    """Adds the token of a server to its requests. `problem` is why the server refuses them, empty if it does not.
+    """Adds the token of a server to its requests. `problem` is the reason if the server refuses them, otherwise empty.
 
-    It never asks the user: `authorize`, which does, is called for a login only.
+    Only `authorize` asks the user; it is called for a login only.
     """
 
     def __init__(
@@ -201,7 +201,7 @@ class ServerAuth(OAuthClientProvider):
             context.client_info = context.current_tokens = context.oauth_metadata = None
 
     async def _renew_token(self, sent: str) -> str:
-        """Return a token that replaces `sent`, empty without one: from another process, or from a refresh."""
+        """Return a token that replaces `sent`: from another process or from a refresh. Empty if there is none."""
         async with self._renew_lock:
             if self._login.token != sent:
                 return self._login.token
@@ -211,7 +211,7 @@ class ServerAuth(OAuthClientProvider):
                     if self._login.token != sent:
                         return self._login.token
                     return await self._refresh()
-            except FileNotFoundError:  # no folder for logins, so no login is stored
+            except FileNotFoundError:  # the folder of the lock does not exist, so no login is stored
                 return ""
             except (TimeoutError, OSError, KeyStoreError) as error:
                 why = "another process holds its lock" if isinstance(error, TimeoutError) else str(error)
@@ -219,7 +219,10 @@ class ServerAuth(OAuthClientProvider):
                 return ""
 
     async def _refresh(self) -> str:
-        """Refresh and store the token; return it, empty without one. `problem` then has the reason."""
+        """Refresh, store and return the token; return an empty string if that fails.
+
+        `problem` then has the reason, unless there is no valid refresh token.
+        """
         if not self.context.can_refresh_token() or self.context.oauth_metadata is None:
             return ""
         try:
@@ -228,7 +231,7 @@ class ServerAuth(OAuthClientProvider):
             self.problem = f"its login cannot be refreshed: {single_spaced(str(error), _MAX_MESSAGE_CHARS)}"
             return ""
         refusal = _refusal_text(response)
-        # The refresh token is expired or revoked. The error page of a proxy has no `error` field, so no refusal.
+        # The refresh token is expired or revoked. For the error page of a proxy, `refusal` is empty.
         if response.status_code in (400, 401) and refusal:
             await self._store(replace(self._login, tokens={}, expires_at=None))
             return ""
@@ -251,13 +254,13 @@ class ServerAuth(OAuthClientProvider):
             await asyncio.to_thread(self._credentials.save, login)
 
     async def _require_scope(self, scope: str) -> None:
-        """Store the permissions that the server demands, for the next login."""
+        """Store the scopes that the server demands, for the next login."""
         scopes = union_scopes(self._login.scope, single_spaced(scope, _MAX_MESSAGE_CHARS)) or ""
         self.problem = f"it demands further permissions ({scopes or 'not named'})"
         if scopes != self._login.scope:
             await self._store(replace(self._login, scope=scopes))
 
-    # A login
+    # Signing in
 
     async def authorize(self, challenge: httpx2.Response, zone: NetworkZone) -> Login:
         """Sign in with the browser and return the login; raise `ServerError`.
@@ -314,7 +317,7 @@ class ServerAuth(OAuthClientProvider):
     def _check_request(self, outgoing: httpx2.Request) -> httpx2.Request:
         """Return the request of the login to send; raise `ServerError` or `OAuthFlowError` if it must not be sent.
 
-        A registration is replaced by one with the scopes and the authentication that the server supports.
+        A registration request is replaced by one with the scopes and the authentication that the server supports.
         """
         if outgoing.method != "POST":
             return outgoing
@@ -336,7 +339,7 @@ class ServerAuth(OAuthClientProvider):
     def _check_response(self, response: httpx2.Response) -> None:
         """Raise `OAuthFlowError` for a registration or token that cannot be used.
 
-        The package would put the response into its error text, with the token or secret in it.
+        The package would put the response, with its token or secret, into the error text.
         """
         if response.status_code not in (200, 201):
             raise OAuthFlowError(f"the authorization server answered {response.status_code}{_refusal_text(response)}")
@@ -366,7 +369,7 @@ class ServerAuth(OAuthClientProvider):
     def _choose_scope(self) -> None:
         """Request the scopes of the challenge, otherwise those that the server lists, plus those demanded before.
 
-        The provider would otherwise request every scope of the authorization server.
+        The base class would otherwise request every scope of the authorization server.
         """
         context = self.context
         scope = get_client_metadata_scopes(
@@ -429,7 +432,7 @@ async def send_checked(
 
 
 def _token_problem(content: bytes) -> str:
-    """Return what is wrong with a response of the token endpoint, empty if it can be used."""
+    """Return why a response of the token endpoint cannot be used, empty if it can."""
     invalid = validation_problem(lambda: OAuthToken.model_validate_json(content))
     if not invalid:
         token = OAuthToken.model_validate_json(content).access_token
@@ -438,7 +441,7 @@ def _token_problem(content: bytes) -> str:
 
 
 def _refusal_text(response: httpx2.Response) -> str:
-    """Return the error of a response in its standard form (RFC 6749, section 5.2), empty without one."""
+    """Return the standard error in a response (RFC 6749, section 5.2) after a colon, empty if it has none."""
     values = parse_object(response.text) or {}
     text = " ".join(text_in(values.get(name)) for name in ("error", "error_description"))
     return f": {single_spaced(text, _MAX_MESSAGE_CHARS)}" if text.strip() else ""

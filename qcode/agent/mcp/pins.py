@@ -1,8 +1,8 @@
 """Approvals of tool servers and their tools, in one file of the state folder.
 
-A server is pinned with the contents of the files it starts, which `mcp.identity` finds. A tool is pinned with its
-description when it was first offered. A changed server or tool is withheld until the user has seen the difference. A
-state file that cannot be read, or that other users could have written, approves nothing.
+The pin of a server has the contents of the files that it starts (`mcp.identity`). The pin of a tool has the description
+with which it was first offered. A changed server or tool is withheld until the user has seen the difference. A state
+file that cannot be read, or that other users could have written, approves nothing.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Pins:
         return () if approved is None else changes_between(approved, files)
 
     def tools(self, spec: ServerSpec) -> dict[str, Pin] | None:
-        """Return the pinned tools by the name a model calls; None if none were ever offered."""
+        """Return the pinned tools by the name that a model calls; None if no tool was ever offered."""
         return _pins_from_json(self._entry(spec.key).get("tools"))
 
     def pin(self, spec: ServerSpec, pins: Mapping[str, Pin]) -> None:
@@ -106,11 +106,11 @@ class Pins:
         self.change(spec.key, {"tools": _pins_to_json(pins), "pending": None})
 
     def store_pending(self, spec: ServerSpec, changes: Sequence[ToolChange]) -> None:
-        """Store pending changes, so that `qcode mcp approve` shows and accepts exactly these."""
+        """Store the changes that wait for approval, so that `qcode mcp approve` shows and accepts exactly these."""
         self.change(spec.key, {"pending": _pins_to_json({change.tool: change.now for change in changes})})
 
     def pending(self, spec: ServerSpec) -> tuple[ToolChange, ...]:
-        """Return the changes that `store_pending` stored."""
+        """Return the changes of `store_pending`."""
         entry = self._entry(spec.key)
         before, now = _pins_from_json(entry.get("tools")) or {}, _pins_from_json(entry.get("pending")) or {}
         return tuple(ToolChange(name, before.get(name), pin) for name, pin in now.items())

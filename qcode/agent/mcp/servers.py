@@ -73,7 +73,7 @@ class _Server:
     changes: tuple[ToolChange, ...] = ()
     """The tools that differ from their approval, and are not offered until the user approves them."""
     is_refused: bool = False
-    """The user declined the pending approval, so that it is not shown again in this session."""
+    """The user declined the pending approval, so it is not shown again in this session."""
     files: Mapping[str, TrustedFile] = field(default_factory=dict)
     """The files that the server would start, as last read."""
     approved_files: Mapping[str, TrustedFile] | None = None
@@ -198,7 +198,7 @@ class Servers:
         self._notify_change()
 
     def restart(self, server: str) -> None:
-        """Start a server again, whatever its state."""
+        """Start a server again. A server that is off, or lacks trust or an approval, is not started."""
         entry = self._servers.get(server)
         if entry is None or entry.state in ("off", "restricted", "waiting", "refused"):
             return
@@ -208,7 +208,7 @@ class Servers:
         self._notify_change()
 
     def switch(self, server: str, *, is_on: bool) -> None:
-        """Stop a server for this session, or start it again; an unknown one is ignored."""
+        """Stop a server for this session, or start it again; an unknown name is ignored."""
         entry = self._servers.get(server)
         if entry is None or is_on == (entry.state != "off"):
             return
@@ -256,9 +256,9 @@ class Servers:
         self._context = replace(self._context, roots=roots)
 
     def start(self, on_change: Callable[[], None] | None = None) -> None:
-        """Start all servers, once, on the running loop.
+        """Start all servers on the running event loop; a second call does nothing.
 
-        `on_change` is called there after each change; a caller that passes it shows the pending approvals.
+        `on_change` is called there after each change. A caller that passes it must show the pending approvals.
         """
         if not self._is_started:
             self._is_started = True
@@ -286,7 +286,7 @@ class Servers:
     # For turns
 
     async def wait_until_started(self, wait_s: float = START_WAIT_S) -> None:
-        """Before the first turn, start the servers if needed and wait at most `wait_s` until none is starting."""
+        """Start the servers if they are not started, and wait at most `wait_s` seconds until none is starting."""
         self.start()
         await self._wait(min(_SILENT_WAIT_S, wait_s))
         if not self._all_started.is_set() and self._is_attended:
@@ -357,7 +357,11 @@ class Servers:
         folder: Callable[[], Path],
         ask: Ask | None = None,
     ) -> ToolOutcome:
-        """Run a call. Errors become results; cancellation raises at once. `ask` asks the user for the server."""
+        """Run a call. An error becomes a result; cancellation raises at once.
+
+        The text of the result has at most `limit` characters; a longer text is stored in `folder`. `ask` asks the user
+        on behalf of the server.
+        """
         from qcode.agent.mcp.tools import outcome_of
 
         server_name, _ = split_name(name)

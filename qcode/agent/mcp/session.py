@@ -49,7 +49,9 @@ A server of an earlier protocol chooses the level itself.
 """
 _PROBE_TIMEOUT_S = 3.0
 _MAX_PAGES = 50
+"""The maximum number of pages of one list."""
 _MIN_TTL_S = 60.0
+"""A shorter `ttl_s` of a server is raised to this."""
 _LISTS = {
     "tools/list": "tools",
     "prompts/list": "prompts",
@@ -98,7 +100,7 @@ class ServerListing:
     problems: tuple[str, ...] = ()
     """One line for each entry or list that cannot be used."""
     ttl_s: float | None = None
-    """Seconds after which the server wants its tools to be listed again; None if it does not say."""
+    """Seconds after which the server wants its tools to be listed again; None if it names no time."""
 
 
 def load_sdk() -> None:
@@ -156,7 +158,7 @@ def explain(error: BaseException, status: str = "") -> str:
 
 
 def transport_problem(error: Any, status: str) -> str:  # noqa: ANN401  # an MCPError, whose package loads late
-    """Return what failed below the protocol, empty if the server sent the error. `status` as in `explain`.
+    """Return the failure below the protocol, empty if the server sent the error. `status` as in `explain`.
 
     The HTTP transport of the `mcp` package reports such failures as if they were errors of the server.
     """
@@ -230,7 +232,7 @@ def open_session(
 
     class Dispatcher(JSONRPCDispatcher[Any]):
         async def send_raw_request(self, method: str, *args: Any, **named: Any) -> dict[str, Any]:  # noqa: ANN401
-            """Leave out the entries of a list that are not valid: one of them would fail the whole list."""
+            """Leave out the invalid entries of a list, because one of them would fail the whole list."""
             raw = await super().send_raw_request(method, *args, **named)
             if method in _LISTS:
                 rejected.extend(_remove_invalid(method, session.protocol_version or "2025-11-25", raw))
@@ -369,9 +371,9 @@ async def negotiate(session: ClientSession, *, probes: bool) -> None:
 
 
 async def list_all(session: ClientSession, rejected: Rejected) -> ServerListing:
-    """Return the lists of a server. Only a failure to list its tools raises; another list is then empty.
+    """Return the lists of a server; raise an error if its tools cannot be listed.
 
-    `rejected` collects the entries that are left out.
+    Another list that fails is empty, and has a line in `problems`. `open_session` fills `rejected`.
     """
     capabilities = session.server_capabilities
     if capabilities is None:
@@ -397,7 +399,7 @@ async def list_all(session: ClientSession, rejected: Rejected) -> ServerListing:
 
 
 async def _entries_or_problem(fetch: Any, key: str, problems: list[str]) -> tuple[list[Any], float | None]:  # noqa: ANN401
-    """Return the entries of a list as `_all_entries` does; a failure adds a problem instead of an exception."""
+    """Return the entries of a list as `_all_entries` does; a failure adds a line to `problems`."""
     try:
         return await _all_entries(fetch, key, problems)
     except connection_errors() as error:

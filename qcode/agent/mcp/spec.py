@@ -1,4 +1,4 @@
-"""The specification of a server: its command or address, its origin, its fingerprint; and the servers of a run.
+"""The specification of a server (its command or address, origin and fingerprint), and the servers of a run.
 
 Servers come from the configuration, from `--mcp-config`, and from the `.mcp.json` of a trusted project.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from mcp.client._transport import TransportStreams
 
 MAX_TOOLS = 100
-"""The limit for all servers together: with qcode's own tools the total stays below OpenAI's limit of 128."""
+"""The maximum number of tools of all servers: together with qcode's tools, it stays below OpenAI's limit of 128."""
 MAX_REASON = 300
 """The maximum number of characters of a line about a server."""
 NOT_FOUND = "not found"
@@ -53,7 +53,7 @@ def login_hint(name: str) -> str:
 
 
 def split_name(name: str) -> tuple[str, str]:
-    """Split the name a model calls into server and tool; the tool is empty for a tool that no server has (`read`)."""
+    """Split the name that a model calls into server and tool. The tool is empty for a tool of qcode, such as `read`."""
     server, _, tool = name.partition("__")
     return server, tool
 
@@ -100,7 +100,7 @@ class ServerSpec:
     def fingerprint(self) -> str:
         """The hash of its configuration: command, arguments, names of variables and headers, address."""
         config = self.config
-        # A project's values of variables are part of the fingerprint; values of the user may be keys.
+        # The values of a user's variables are not included, because they may be keys.
         env: object = dict(config.env) if self.is_from_project else sorted(config.env)
         parts = [config.command, list(config.args), env, config.url, sorted(config.headers)]
         parts += [config.transport] if config.transport is not None else []
@@ -128,7 +128,7 @@ class ServerSpec:
     def expanded(self, env: Mapping[str, str]) -> McpServer:
         """Return the configuration with `${NAME}` and `${NAME:-default}` filled in; raise `ServerError`.
 
-        Variables are not expanded for a project, which could otherwise send the user's keys anywhere.
+        A project must not use variables, because it could send the user's keys anywhere.
         """
         config = self.config
         if self.is_from_client:
@@ -159,7 +159,8 @@ class ServerSpec:
 
 
 ServerState: TypeAlias = Literal["off", "restricted", "waiting", "refused", "starting", "ready", "sign-in", "failed"]
-"""`restricted`: the folder is not trusted; `waiting`: for an approval; `sign-in`: the server needs a login."""
+"""`restricted`: the folder is not trusted; `waiting`: for an approval; `refused`: the user declined the approval;
+`sign-in`: the server needs a login."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,7 +289,7 @@ def client_specs(rows: Mapping[str, Json], origin: str) -> tuple[tuple[ServerSpe
 
 
 def is_stale(spec: ServerSpec, current: Mapping[str, ServerSpec]) -> bool:
-    """Return whether a server that the program named is missing in `current`, or has another configuration there."""
+    """Return whether a server of the program is missing in `current`, or has another configuration there."""
     new = current.get(spec.name)
     if new is None:
         return spec.is_from_client
@@ -297,7 +298,7 @@ def is_stale(spec: ServerSpec, current: Mapping[str, ServerSpec]) -> bool:
 
 
 def possible_secrets(specs: Sequence[ServerSpec], env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return possible secrets sent to servers: values of variables and headers, expanded with `env`."""
+    """Return the values of variables and headers for servers that may be secrets, expanded with `env`."""
     values: list[str] = []
     for spec in specs:
         if not spec.is_from_client and not any(map(may_be_secret, (*spec.config.env, *spec.config.headers))):
@@ -338,9 +339,8 @@ def _read_flag(value: str | Path) -> tuple[dict[str, McpServer], tuple[str, ...]
             return _read_mcp_file(Path(INLINE_SCOPE), is_project=False, text=str(value))
         return _read_mcp_file(Path(value), is_project=False)
     except ConfigError as error:
-        flag = (
-            "" if _is_inline_json(value) else f"{INLINE_SCOPE}: "
-        )  # an error in inline JSON already begins with the flag
+        # An error in inline JSON already begins with the flag.
+        flag = "" if _is_inline_json(value) else f"{INLINE_SCOPE}: "
         raise QcodeError(f"{flag}{error}", ExitCode.BAD_CONFIG) from None
 
 

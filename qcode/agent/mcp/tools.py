@@ -1,8 +1,8 @@
-"""The tools of a server in the form a model is offered, and their results. Untrusted text is limited and cleaned.
+"""Converts the tools of a server for the model, and their results. Untrusted text is limited and cleaned.
 
-Names become `server__tool` in a form that every provider accepts; descriptions and schemas are limited in size, so that
-no tool can make a provider reject a whole request. A tool that cannot be offered has a `problem`. Text and images of a
-result are sent to the model; other content is stored in a file.
+Names become `server__tool` in a form that every provider accepts. Descriptions and schemas are limited in size, so that
+no tool makes a provider reject a request. A tool that cannot be offered has a `problem`. Text and images of a result
+are sent to the model; other content is stored in a file.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ MAX_SCHEMA = 16_384
 """The maximum number of characters of the parameters of a tool as JSON; a tool with more is not offered."""
 
 _MAX_NAME = 64
+"""The maximum number of characters of a tool's name that all providers accept."""
 _MAX_LEVELS = 24
+"""The maximum nesting depth of the parameters of a tool."""
 _MAX_SCHEMA_TEXT = 1_024
 """The maximum number of characters of a title or description in the parameters; a longer one is truncated."""
 _INVALID_CHARS = lazy_pattern(r"[^A-Za-z0-9_-]")
@@ -48,7 +50,7 @@ _FORBIDDEN_AT_TOP = ("$schema", "$id", "anyOf", "oneOf", "allOf", "not", "if", "
 _TEXT_KEYS = ("description", "title", "$comment")
 # Unicode categories of invisible characters: format, unassigned, private use, surrogate.
 _HIDDEN = frozenset({"Cf", "Cn", "Co", "Cs"})
-# Invisible characters that words of Persian or Hindi, and emoji, need.
+# Invisible characters that belong to words of Persian and Hindi, and to emoji.
 _JOINERS = "\u200c\u200d"
 
 
@@ -134,7 +136,7 @@ def _visible_chars(text: str) -> str:
 
 
 def _offered_schema(schema: Mapping[str, Json]) -> tuple[JsonObject, str]:
-    """Return the schema of parameters to offer, and why it cannot be offered, empty if it can."""
+    """Return the schema of parameters to offer, and the reason if it cannot be offered, otherwise an empty string."""
     empty: JsonObject = {"type": "object", "properties": {}}
     if _depth(dict(schema)) > _MAX_LEVELS:
         return empty, "its parameters are nested too deeply"
@@ -204,7 +206,7 @@ def outcome_of(
 ) -> ToolOutcome:
     """Return the outcome of a call. Its text has at most `limit` characters; a longer text is stored in `folder`.
 
-    `notes` are lines by qcode that are appended, in addition to the limit.
+    `notes` are lines by qcode that are appended and do not count.
     """
     reader = ContentReader(folder)
     reader.add_blocks(result.content)
@@ -250,10 +252,10 @@ class ContentReader:
                     self.add_resource(block.resource)
 
     def contains(self, value: object) -> bool:
-        """Return whether the text blocks already contain this value, which servers repeat for text-only clients.
+        """Return whether the text blocks contain this structured value, which servers repeat for text-only clients.
 
         SDKs wrap a value that is not an object as `{"result": value}`, or under another name, and send a list as one
-        block for each item.
+        text block for each item.
         """
         parsed = [_json_of(text) for text in self.texts]
         if any(item == value for item in parsed):

@@ -2,7 +2,7 @@
 
 Programs do not use the transport of the `mcp` package, which reads lines of any length into memory and writes the
 server's stderr to the terminal. HTTP uses the two transports of the package, streamable HTTP and the older SSE, with
-limits for the size of a response and the time to close. `Log` keeps the end of a server's stderr, untrusted text.
+limits for the size of a response and the time to close. `Log` has the end of a server's stderr, which is untrusted.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ async def _start_process(program: ServerProgram) -> tuple[asyncio.subprocess.Pro
 
 
 async def _stop_process(process: asyncio.subprocess.Process) -> None:
-    """Close stdin, which asks a server to exit, and then kill the rest of its process group."""
+    """Close stdin, which asks a server to exit, and then kill its process group."""
     try:
         if process.stdin is not None:
             process.stdin.close()
@@ -143,7 +143,7 @@ async def _stop_process(process: asyncio.subprocess.Process) -> None:
 
 
 class _FirstResponseCheck:
-    """Checks that the first response has the id of a request: otherwise a wrong id would only show as a timeout."""
+    """Checks that the first response has the id of a request; without the check, a wrong id would cause a timeout."""
 
     def __init__(self) -> None:
         self._sent: dict[Any, None] = {}  # the ids of the requests, in order
@@ -156,7 +156,7 @@ class _FirstResponseCheck:
     def checked(self, message: Any) -> Any:  # noqa: ANN401
         """Return the message to forward; raise `ServerError` for a response to a request that was not sent.
 
-        An error without an id is about the last request: the server could not read it.
+        An error without an id belongs to the last request, which the server could not read.
         """
         if self._has_arrived or hasattr(message, "method"):
             return message
@@ -247,7 +247,7 @@ MAX_RESPONSE_BYTES = 16 * 1024 * 1024
 
 BETWEEN_GETS_S = 0.25
 """The minimum number of seconds between two GET requests of a connection."""
-_CONNECT_S = 20.0
+_CONNECT_TIMEOUT_S = 20.0
 _DELETE_TIMEOUT_S = 1.0
 _EVENT_STREAM = "text/event-stream"
 
@@ -277,7 +277,7 @@ async def connect_sse(config: McpServer, log: Log, auth: httpx2.Auth | None = No
     def client_factory(*_: object, **__: object) -> httpx2.AsyncClient:
         return client
 
-    async with sse_client(config.url, timeout=_CONNECT_S, httpx_client_factory=client_factory) as streams:
+    async with sse_client(config.url, timeout=_CONNECT_TIMEOUT_S, httpx_client_factory=client_factory) as streams:
         yield streams
 
 
@@ -291,7 +291,7 @@ def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) ->
         "request": [_shorten_delete, guard.throttle],
         "response": [guard.check_response],
     }
-    # Identity: the size of a compressed response after unpacking cannot be limited here.
+    # No compression, because the size of an unpacked response cannot be limited here.
     headers = {**config.headers, "Accept-Encoding": "identity"}
     url = config.url or ""
     try:
@@ -299,7 +299,7 @@ def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) ->
             raise ValueError
         return _client_class(proxy_variable(url, os.environ))(
             headers=headers,
-            timeout=httpx2.Timeout(_CONNECT_S, read=None),
+            timeout=httpx2.Timeout(_CONNECT_TIMEOUT_S, read=None),
             event_hooks=hooks,
             auth=auth,
             verify=httpx2.create_ssl_context(),
@@ -312,7 +312,7 @@ def http_client(config: McpServer, log: Log, auth: httpx2.Auth | None = None) ->
 
 
 def _client_class(proxy: str) -> type[httpx2.AsyncClient]:
-    """Return a client class whose connection errors have the reason, and the variable `proxy` that names the proxy."""
+    """Return a client class whose connection errors contain the reason. `proxy` is the variable of the proxy in use."""
     import httpx2
 
     class ServerClient(httpx2.AsyncClient):
@@ -348,7 +348,7 @@ async def _shorten_delete(request: httpx2.Request) -> None:
 class _ResponseGuard:
     """Records error statuses, which the transport does not report in detail, and limits the size of responses.
 
-    It also spaces the requests that resume a stream: a server may ask for no pause between them (`retry: 0`).
+    It also delays requests that resume a stream, because a server may ask for no pause between them (`retry: 0`).
     """
 
     def __init__(self, log: Log) -> None:
@@ -402,11 +402,11 @@ def _limit_stream(inner: httpx2.AsyncByteStream) -> httpx2.AsyncByteStream:
 
 
 _MAX_LOG_BYTES = 8_192
-_TAIL_LINES = 5
+_MAX_TAIL_LINES = 5
 
 
 class Log:
-    """The end of a server's log: its output, and lines that qcode adds."""
+    """The end of a server's log: its output, and lines by qcode."""
 
     def __init__(self) -> None:
         self._data = b""
@@ -446,7 +446,7 @@ class Log:
         """The last lines that are not empty, without the line that `record_exit` added."""
         exit_line = _exit_text(self.exit_code)
         lines = (line.strip() for line in self.text.splitlines())
-        return tuple(line for line in lines if line and line != exit_line)[-_TAIL_LINES:]
+        return tuple(line for line in lines if line and line != exit_line)[-_MAX_TAIL_LINES:]
 
 
 def _exit_text(exit_code: int | None) -> str:

@@ -1,4 +1,4 @@
-"""Short names of models, such as `sonnet`, `opus`, `haiku`, `flash` and `gpt`, as users and Claude Code's SDKs write.
+"""Short names of models, such as `sonnet`, `flash` and `gpt`, which users and Claude Code's SDKs write.
 
 Separate from `selection`, because it loads only for a name without a provider. A short name means the newest model of
 its family at the first host with a credential.
@@ -14,6 +14,7 @@ from qcode.providers import catalog
 _ONE_MILLION = "[1m]"  # the suffix with which Claude Code requests a window of a million tokens
 _VERSION = r"(\d+)(?:[.-](\d{1,2}))?"
 _CLAUDE = ("fable", "opus", "sonnet", "haiku")
+# Each family with its hosts in order of preference, and the pattern of its model names at each host.
 _FAMILIES: Mapping[str, tuple[tuple[str, str], ...]] = {
     **{
         name: (
@@ -28,7 +29,7 @@ _FAMILIES: Mapping[str, tuple[tuple[str, str], ...]] = {
 }
 _DEFAULT_HOSTS = {"claude": ("anthropic", "bedrock"), "gpt": ("openai",)}
 """Short names that mean the default model of these hosts."""
-_OTHER_NAMES = {"opusplan": "opus"}
+_OTHER_NAMES = {"opusplan": "opus"}  # Claude Code's mode that plans with Opus
 SHORT_NAMES = (*_DEFAULT_HOSTS, *_FAMILIES)
 
 
@@ -53,6 +54,7 @@ def resolve_alias(name: str, has_credential: Callable[[str], bool]) -> str | Non
 
 
 def _candidates(alias: str) -> Iterator[tuple[str, str]]:
+    """Yield a host and its model for each host of a short name, in order of preference."""
     for host in _DEFAULT_HOSTS.get(alias, ()):
         yield host, catalog.default_model(host)
     for host, pattern in _FAMILIES.get(alias, ()):

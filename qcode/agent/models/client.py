@@ -2,7 +2,7 @@
 
 A client holds the provider, the facts, the prompts and the learned limits of a model. `ContextSizing` finds the window
 of a local model and the size of the prompt before the first request of a turn. `facts_of` returns the facts of the
-catalog, overridden by the configuration. An "unknown model" error gets the nearest model names of the host.
+catalog, overridden by the configuration. The nearest model names of the host are added to an "unknown model" error.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class ModelClient:
         observer: Observer | None = None,
     ) -> None:
         self.provider = provider
-        self.observed = provider  # the provider, with its requests in the debug log and the traces
+        self.observed = provider  # the provider whose requests the observer also gets
         if observer is not None:
             self.observed = observer.watch(provider)
         self.model = model
@@ -125,7 +125,7 @@ class ModelClient:
             self._limits.note_length(self.provider.host, self.model.name, length)
 
     async def explain(self, error: ProviderError) -> ProviderError:
-        """Return the error with advice for the user."""
+        """Return the error; one about an unknown model gets the nearest model names."""
         if error.kind is not ErrorKind.UNKNOWN_MODEL and error.status != _NOT_FOUND:
             return error
         return await with_nearest_models(error, self.provider, self.model.name)
@@ -136,24 +136,25 @@ class ModelClient:
 
 
 ASK_TIMEOUT_S = 10.0
-"""Includes the import of the provider's SDK, which takes seconds on a busy machine."""
+"""The time limit for the list of a host's models. It includes the import of the SDK, which may take seconds."""
 MAX_NAMES = 3
+"""The maximum number of model names that an error suggests."""
 _NOT_FOUND = 404
 
 
 async def with_nearest_models(error: ProviderError, provider: Provider, model: str) -> ProviderError:
     """Return `error` with the requested model and the nearest model names in its message.
 
-    A 404 that does not mention a model may mean that the address is wrong. It is changed only if the host lists its
-    models, and this model is not among them.
+    A 404 may also mean that the address is wrong. Such an error is changed only if the host lists its models, and this
+    model is not among them.
     """
     try:
         async with asyncio.timeout(ASK_TIMEOUT_S):
             names = await provider.model_names()
     except (ProviderError, TimeoutError):
         names = ()
-    is_certain = error.kind is ErrorKind.UNKNOWN_MODEL
-    if not is_certain and (not names or model in names):
+    is_about_model = error.kind is ErrorKind.UNKNOWN_MODEL
+    if not is_about_model and (not names or model in names):
         return error
     from qcode.text.match import nearest_list, similar
 
@@ -178,8 +179,8 @@ async def with_nearest_models(error: ProviderError, provider: Provider, model: s
 class Clients:
     """A factory of model clients that owns every connection until `close`.
 
-    The keys that it uses are added to `secrets`. `observer` gets the requests of the run, `recording` also the replies.
-    `wrap` returns the provider to use instead of the given provider.
+    The keys in use are added to `secrets`. `observer` gets the requests of the run, `recording` also the replies.
+    `wrap` replaces each provider by the provider that it returns.
     """
 
     def __init__(
@@ -262,10 +263,11 @@ class Clients:
         is_off = not self._context.settings.tools.text_calls or (
             configured is not None and configured.text_tool_calls is False
         )
+        # `opaque_origin` is empty for an official host.
         return not is_off and provider.name != "demo" and bool(opaque_origin(provider.host))
 
     def _retries(self, network: Network) -> RetrySettings:
-        """Return the retries of a provider. In an unattended run `ask` means never; a flag overrides the setting."""
+        """Return the retry settings of a provider. A flag overrides them; in an unattended run `ask` means never."""
         options = self._context.options
         if options.wait_for_limit is not None:
             return RetrySettings(network.max_retries, network.retry_after_max_s, "always", options.wait_for_limit)
@@ -289,7 +291,7 @@ class Clients:
             _check_priced(self._context, client.name)
 
     def output_of(self, client: ModelClient, explicit: Mapping[str, object]) -> OutputSettings:
-        """Return the output settings of a model, overridden by those of a command; a flag overrides both."""
+        """Return the output settings of a model, overridden by a command's (`explicit`); a flag overrides both."""
         if not explicit:
             return client.output
         settings = self._context.settings
@@ -298,14 +300,14 @@ class Clients:
         return output_settings(settings_of_turn, settings_of_turn.max_tokens)
 
     def client_for_turn(self, name: str, current: ModelClient) -> ModelClient:
-        """Return the client for one turn: `current`, or the model that the turn names (`name`, empty for none).
+        """Return the client for one turn: that of the model `name`, or `current` if the name is empty.
 
-        Raise `ValueError` with one line if there is no such model.
+        Raise `ValueError` with one line if the model cannot be connected.
         """
         return current if name in ("", current.name) else self.cached_client(name)
 
     def cached_client(self, name: str) -> ModelClient:
-        """Return a client that is connected once and used for several turns. Raises like `client_named`."""
+        """Return a client for `provider/model`, connected once and then cached. Raises like `client_named`."""
         if name not in self._turn_clients:
             self._turn_clients[name] = self.client_named(name)
         return self._turn_clients[name]
@@ -377,7 +379,7 @@ def _connect(context: RunContext, spec: registry.ProviderSpec, *, is_chosen: boo
 
 
 class ContextSizing:
-    """Finds the context window and the size of a prompt before the first request of a turn; `cancel` stops waiting."""
+    """Finds the context window and the size of a prompt before the first request of a turn; `cancel` ends the wait."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[LocalWindow | None] | asyncio.Task[None]] = set()
@@ -388,7 +390,7 @@ class ContextSizing:
             task.cancel()
 
     async def ask(self, client: ModelClient) -> str:
-        """Ask for the window if it is not known yet; return a warning if it is small, otherwise an empty string."""
+        """Ask the local server for an unknown window; return a warning if it is small, otherwise an empty string."""
         if client.window is not None or client.window_query is None or client.window_query.is_settled:
             return ""
         task = asyncio.ensure_future(client.window_query.send())
@@ -405,7 +407,7 @@ class ContextSizing:
         )
 
     async def wait_for(self, work: Coroutine[None, None, None]) -> None:
-        """Wait for other work that a turn needs; a cancelled turn continues without it."""
+        """Wait for other work that a turn needs; after `cancel`, the turn continues without its result."""
         task = asyncio.ensure_future(work)
         await self._wait_for(task)
         if not task.cancelled():

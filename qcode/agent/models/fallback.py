@@ -1,8 +1,7 @@
 """The models that replace the model of a conversation if it is overloaded, unreachable or at a limit.
 
-Loads only if `fallback` is set. The engine decides when to give up a model; this module chooses the next model, and
-remembers until when a model is at its limit. A model without a key, or without a price in a run with a budget, is
-skipped.
+Loads only if `fallback` is set. The engine decides when to replace a model; this module chooses the next model, and
+stores when the limit of a model ends. A model without a key, or without a price in a run with a budget, is skipped.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class FallbackModels:
         self._on_quota = "quota" in settings.fallback_on
         self._untried_names: list[str] = []
         self._limits: dict[str, ErrorInfo] = {}
-        """The limits that models have reached, by model; each names its end."""
+        """The limits that models have reached, by model name; each has the time of its end."""
         self._tried_names: list[str] = []
         self._failed_name = ""
         """The model that failed last."""
@@ -59,7 +58,7 @@ class FallbackModels:
         return fallback, (*notices, ModelFellBack(client.name, fallback.name, None))
 
     async def next_after(self, client: ModelClient, switch: SwitchModel) -> tuple[ModelClient | None, tuple[str, ...]]:
-        """Return the next model after `client` failed, None if there is none, and a line for each skipped one."""
+        """Return the next model after `client` failed, None if there is none, and a line for each skipped model."""
         # A command may supply the key of the next model, so it is connected in a thread.
         return await run_in_thread(partial(self._next_after, client, switch))
 
@@ -87,7 +86,7 @@ class FallbackModels:
         return replace(limit, retry_after=max(0.0, limit.resets_at - self._clock()), limited_model=name)
 
     def _first_limited(self) -> str | None:
-        """Return the model of the turn whose limit ends first, preferably one whose limit may be waited for."""
+        """Return the model of the turn whose limit ends first. Limits that qcode may wait for are preferred."""
         limited = [
             (bool(limit.wait_refusal), limit.resets_at or 0, name)
             for name in self._tried_names
@@ -117,7 +116,7 @@ class FallbackModels:
 
 
 def fallback_problems(settings: Settings, keys: Keys) -> tuple[str, ...]:
-    """Return a line for each fallback model that could not take over, or may not exist. Sends nothing."""
+    """Return a line for each fallback model that cannot be used, or may not exist. Sends nothing."""
     return tuple(problem for name in settings.fallback if (problem := _problem(name, settings, keys)))
 
 

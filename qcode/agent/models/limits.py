@@ -1,6 +1,6 @@
-"""Model limits learned from error messages of hosts, stored across runs in one small file.
+"""Limits of models that qcode learned from errors and replies of hosts, stored across runs in two small files.
 
-The file is a cache: if it cannot be read or written, qcode continues without it. Separate from `client` because
+The files are caches: if they cannot be read or written, qcode continues without them. Separate from `client` because
 `qcode models` and `qcode doctor` need no client.
 """
 
@@ -28,9 +28,9 @@ LENGTHS_NAME = "reply_lengths.json"
 
 
 def reply_length(event: ReplyFinished) -> int | None:
-    """Return the output tokens of a reply, negative if it stayed truncated; None if they do not help to choose a cap.
+    """Return the output tokens of a reply, negative if it stayed truncated; None if it cannot help to choose a cap.
 
-    A reply whose first attempt was truncated counts as longer than the default cap, even if a later attempt was not.
+    A reply whose first attempt was truncated counts as longer than the default cap, even if its final text is shorter.
     """
     attempts = event.attempts
     lengths = [attempt.usage.output for attempt in attempts if not attempt.is_discarded]
@@ -88,7 +88,7 @@ class LimitStore:
         return self._rows().get((host, model), HostKnowledge())
 
     def all_knowledge(self) -> Mapping[tuple[str, str], HostKnowledge]:
-        """Return all stored limits by host and model, without models for which only native calls are recorded."""
+        """Return the stored limits by host and model, without rows that only count native calls."""
         return {
             host_and_model: row
             for host_and_model, row in self._rows().items()
@@ -105,7 +105,7 @@ class LimitStore:
         return rows
 
     def all_limits(self) -> list[tuple[tuple[str, str], HostKnowledge]]:
-        """Return all stored limits, learned first caps included, sorted by host and model."""
+        """Return the limits of `all_knowledge` with the learned first caps, sorted by host and model."""
         limits = dict(self.all_knowledge())
         for host_and_model, lengths in self._lengths().items():
             first_cap = learn_first_cap(lengths)
@@ -128,11 +128,11 @@ class LimitStore:
         return count
 
     def first_cap(self, host: str, model: str) -> FirstCap | None:
-        """Return the first cap that suits the stored lengths; None for the default."""
+        """Return the first output cap that suits the stored lengths; None for the default cap."""
         return learn_first_cap(self._lengths().get((host, model), []))
 
     def note_length(self, host: str, model: str, length: int) -> None:
-        """Store the length of a reply, as `reply_length` returns it, and drop old lengths."""
+        """Store a length in the form of `reply_length`, and drop the oldest if there are too many."""
         rows = {**self._lengths()}
         rows[host, model] = [*rows.get((host, model), []), length][-MAX_KEPT_LENGTHS:]
         table: JsonObject = {}
@@ -227,7 +227,7 @@ class StoredCallFacts:
         return bool(self._row.text_calls) or not self._row.native_calls
 
     def note_native_call(self) -> None:
-        """Count a native call; the second native call after a call as text resets `form`."""
+        """Count a native call; `MAX_NATIVE_CALLS` of them after a call as text reset `form`."""
         row = self._row
         if row.native_calls >= MAX_NATIVE_CALLS:
             return

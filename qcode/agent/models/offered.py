@@ -1,4 +1,4 @@
-"""The models that the user can choose, by provider: from the catalog, the settings, learned limits and hosts' lists."""
+"""The models that the user can choose, by provider: from catalog, settings, learned limits and the lists of hosts."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class OfferedModel:
-    """A model of one provider; `name` is the part after the slash."""
+    """A model of one provider. In `provider/model`, `name` is the model."""
 
     name: str
     facts: ModelFacts
@@ -38,14 +38,14 @@ class OfferedProvider:
     credential: str = ""
     """The credential in words (`OPENAI_API_KEY is set`), empty if none is needed or found."""
     is_ready: bool = True
-    """It can be used without setup."""
+    """The provider can be used without setup."""
     models: tuple[OfferedModel, ...] = ()
     may_list_more: bool = False
-    """Its host may list more models, see `ModelsService.list_host_models`."""
+    """The host of the provider may list more models, see `ModelsService.list_host_models`."""
 
 
 _OPENAI_PROVIDERS = ("openai", "openai-responses")
-_PARTS = re.compile(r"\d+(?:\.\d+)?|\D+")
+_NUMBER_OR_TEXT = re.compile(r"\d+(?:\.\d+)?|\D+")
 _VERSION = re.compile(r"/v\d\w*$")
 
 
@@ -105,15 +105,15 @@ class ModelsService:
     def save_model(self, name: str) -> str:
         """Make this model the default of the next start, except the demo model.
 
-        Return a line if a setting in a file or a variable overrides the default, otherwise "". With a flag for the
-        model there is no line: the flag is for this run only, and hides the setting that the next start would use.
+        Return a line if a setting in a file or a variable will override the default, otherwise an empty string. A flag
+        for the model hides that setting, so there is no line in a run with such a flag.
         """
         if name.partition("/")[0] == "demo":
             return ""
         self._choices.save_model(name)
         settings = self._context.settings
         origin = settings.origin("model")
-        if settings.model in (None, name) or origin.kind == "flag":
+        if settings.model in (None, name) or origin.kind == "flag":  # a flag is for this run only
             return ""
         return f"The next start uses {settings.model} again, because {origin} sets it."
 
@@ -168,7 +168,9 @@ class ModelsService:
 
 def version_order(name: str) -> tuple[tuple[bool, float, str], ...]:
     """Return a sort key for names that compares the numbers in them by value: `gpt-4.1`, `gpt-5`, `gpt-10`."""
-    return tuple((part[0].isdigit(), float(part) if part[0].isdigit() else 0.0, part) for part in _PARTS.findall(name))
+    return tuple(
+        (part[0].isdigit(), float(part) if part[0].isdigit() else 0.0, part) for part in _NUMBER_OR_TEXT.findall(name)
+    )
 
 
 def _catalog_models(spec: ProviderSpec) -> list[str]:

@@ -29,7 +29,9 @@ from qcode.text.json import Json, JsonObject
 from qcode.values import dataclass
 
 VERSION = 1
+"""The version of the file format; another version cannot be played back."""
 MAX_BYTES = 256 * 1024 * 1024
+"""The maximum size of a recording that can be read."""
 _DELTAS = (TextDelta, ReasoningDelta, ToolArgsDelta)
 _EVENT_TYPES: dict[str, type[Any]] = {
     kind.__name__: kind
@@ -99,7 +101,7 @@ class Recording:
                 return
 
     def _redacted(self, timed_events: list[tuple[int, ReplyEvent]]) -> Iterator[tuple[int, ReplyEvent]]:
-        """Yield the events. If the deltas of a block contain a secret, which may span several, they are joined."""
+        """Yield the events. Deltas of a block are joined if their text contains a secret, which may span several."""
 
         def kind_of(item: tuple[int, ReplyEvent]) -> tuple[str, int]:
             event = item[1]
@@ -162,7 +164,7 @@ class _RecordedProvider:
 
 @dataclass(frozen=True, slots=True)
 class RecordedReply:
-    """A recorded reply and its request; texts are redacted. Without `ReplyEnded` and error, it was cancelled."""
+    """A recorded reply and its request; texts are redacted. A reply without `ReplyEnded` and error was cancelled."""
 
     request: JsonObject
     """The request with all of its messages."""
@@ -272,15 +274,15 @@ def _thread_of(first: JsonObject) -> str:
 
 
 class ReplayProvider:
-    """Plays a recording back: each request gets the next reply of its thread; if there is none, the next unused reply.
+    """Plays a recording back. Each request gets the next reply of its thread; if there is none, the next unused reply.
 
-    A request after the last reply fails. `is_timed`: events come at their recorded times.
+    A request after the last reply fails. With `is_timed`, events are yielded at their recorded times.
     """
 
     def __init__(self, recorded: RecordingContent, *, is_timed: bool) -> None:
         self.name = recorded.model.partition("/")[0]
         self.host = f"replay:{recorded.path}"
-        self.requests: list[JsonObject] = []  # the requests so far that got a reply
+        self.requests: list[JsonObject] = []  # the requests that got a reply
         self.unanswered = 0  # the number of requests that failed because all replies were played
         self._unused_replies = list(enumerate(recorded.replies, 1))
         self._recorded = recorded
@@ -322,7 +324,7 @@ class ReplayProvider:
 
 
 def request_to_json(request: ModelRequest, messages: list[JsonObject]) -> JsonObject:
-    """Return the parts of a request that a recording keeps."""
+    """Return the fields of a request that a recording stores. `messages` replaces the messages of the request."""
     return {
         "model": request.model,
         "max_tokens": request.max_tokens,
@@ -337,8 +339,8 @@ def playback_differences(
 ) -> list[str]:
     """Return a line for each request of a playback that is missing or differs from the recorded one.
 
-    A recording that ended early gives a line too, because requests after its end cannot be compared. Texts are redacted
-    before they are compared, because the recording is redacted.
+    A recording that ended early also adds a line, because requests after its end cannot be compared. Texts are redacted
+    before the comparison, because the recording is redacted.
     """
     lines = []
     played = playback.requests
@@ -359,7 +361,7 @@ def playback_differences(
 
 
 def _difference(before: JsonObject, now: JsonObject) -> str:
-    """Return the first difference of two requests, empty if there is none that matters."""
+    """Return the first difference of two requests, empty if their compared fields are equal."""
     for name in ("model", "max_tokens", "tools"):
         if before.get(name) != now.get(name):
             return f"{name} was {_quoted(before.get(name))}, and is {_quoted(now.get(name))}"
@@ -369,7 +371,7 @@ def _difference(before: JsonObject, now: JsonObject) -> str:
             return f"message {number} ({entry['role']}) {_block_difference(entry, other)}"
     if len(old) != len(new):
         return f"it had {len(old)} messages, and has {len(new)}"
-    return "" if before.get("note") == now.get("note") else "its note on what is left differs"
+    return "" if before.get("note") == now.get("note") else "the note at its end differs"
 
 
 def _block_difference(before: JsonObject, now: JsonObject) -> str:
@@ -385,7 +387,7 @@ def _block_difference(before: JsonObject, now: JsonObject) -> str:
 
 
 def _difference_context(before: str, now: str) -> tuple[str, str]:
-    """Return two texts, each from a little before their first difference."""
+    """Return excerpts of two texts that start shortly before their first difference."""
     length = min(len(before), len(now))
     position = next((i for i, (a, b) in enumerate(zip(before, now, strict=False)) if a != b), length)
     start = max(0, position - 20)

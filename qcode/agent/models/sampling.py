@@ -1,7 +1,7 @@
 """Requests of tool servers to the user's model (sampling): shown in full, approved one by one, limited in number.
 
-A request is a separate turn without tools, which does not see the conversation. This loads with the first request.
-Specification: client/sampling, 2025-11-25; deprecated in 2026-07-28.
+A request runs as a separate turn without tools and without the messages of the conversation. The module loads with the
+first request. Specification: client/sampling, 2025-11-25; deprecated in 2026-07-28.
 """
 
 from __future__ import annotations
@@ -30,10 +30,12 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.elicitation import Ask
 
 MAX_TOKENS = 4_000
+"""The maximum output cap of a request."""
 MAX_REQUESTS = 5
 """The maximum number of requests during one turn."""
 
 MAX_CHARS = 64 * 1024
+"""The maximum number of characters of a request."""
 SEND = "Send"
 _REJECTED = -1
 """The error code of the specification if the user declines."""
@@ -41,7 +43,7 @@ _STOPS = {StopReason.END_TURN: "endTurn", StopReason.MAX_TOKENS: "maxTokens"}
 
 
 class Sampling:
-    """The requests of servers in one conversation."""
+    """Runs the sampling requests of servers in one conversation."""
 
     def __init__(self, conversation: Conversation, side_questions: SideQuestions) -> None:
         self._conversation = conversation
@@ -52,7 +54,7 @@ class Sampling:
     async def sample(
         self, server: str, params: CreateMessageRequestParams, ask: Ask | None
     ) -> CreateMessageResult | ErrorData:
-        """Return the answer of the model to a request, or an error with the reason if there is none."""
+        """Return the answer of the model to a request, or an error with the reason. `ask` is as in `Sample`."""
         import mcp_types as types
 
         try:
@@ -111,7 +113,7 @@ class Sampling:
 
 
 def _messages(params: CreateMessageRequestParams) -> tuple[Message, ...]:
-    """Return the messages for the model; raise `ValueError` for a request that is not supported."""
+    """Return the messages for the model; raise `ValueError` for an unsupported request."""
     import mcp_types as types
 
     if params.tools or params.tool_choice is not None:

@@ -1,6 +1,6 @@
 """The selection of provider and model from flags, settings and keys.
 
-It connects to no provider; only local servers are probed.
+Nothing is sent to a provider; only local servers are probed.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ def _check_demo_model(model: str) -> None:
 
 
 def _unknown_model(name: str, matches: Sequence[str], specs: Iterable[str]) -> str:
-    """Return the error about a model name that several providers have, or none. `matches` are candidates."""
+    """Return the error about a model name that no provider or several providers have; `matches` are candidates."""
     from qcode.agent.models.aliases import SHORT_NAMES
     from qcode.providers import catalog
     from qcode.text.match import nearest_list, suggestion
@@ -164,7 +164,10 @@ def is_usable(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:
 
 
 def _has_access(spec: ProviderSpec, settings: Settings, keys: Keys) -> bool:
-    """Return whether a host has a credential or needs none. Bedrock, which looks for one later, counts as without."""
+    """Return whether a host has a credential or needs none.
+
+    Bedrock searches for credentials later, so it counts as a host without one.
+    """
     return bool(keys.credential_of(spec)) or (spec.needs_key and not needs_key(spec, settings, keys.env))
 
 
@@ -255,24 +258,26 @@ async def _select_without_key(settings: Settings, keys: Keys, *, has_demo: bool)
 
 
 def source_text(source: str) -> str:
-    """Return words for the source of a credential: a variable that is set, or the command that stored a key."""
+    """Return a text about the source of a credential: a variable that is set, or the command that returns a key."""
     return f"a key is stored ({source})" if is_command(source) else f"{source} is set"
 
 
 def choose(
-    settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool, connected: str = ""
+    settings: Settings, keys: Keys, flag: str | None, base_url: str | None, *, has_demo: bool, last_used: str = ""
 ) -> Selection:
-    """Return the model to start with: the configured one, a model with a key, a local server, or the demo.
+    """Return the model to start with: the first that exists in the following order.
 
-    The first of them that exists is used. The configured model comes from a flag, the environment or a file. The demo
-    is used only if `has_demo`. `connected` is the model that the app used last; it is preferred if there is a key for
-    it.
+    1. The configured model, from `flag`, the environment or a file.
+    2. `last_used`, the model that the app used last, if it can be used.
+    3. The default model of the first provider with a key.
+    4. A model of a local server.
+    5. The demo model, if `has_demo`.
     """
     if settings.model:
         origin = settings.origin("model")
         return select_model(settings.model, settings, f"named by {'-m' if flag else origin}", keys)
-    if connected and base_url is None and (again := _select_connected(connected, settings, keys)) is not None:
-        return again
+    if last_used and base_url is None and (selection := _select_last_used(last_used, settings, keys)) is not None:
+        return selection
     with_key = _select_with_key(settings, keys, base_url)
     if with_key is not None:
         return with_key
@@ -281,12 +286,12 @@ def choose(
     return asyncio.run(_select_without_key(settings, keys, has_demo=has_demo))
 
 
-def _select_connected(name: str, settings: Settings, keys: Keys) -> Selection | None:
+def _select_last_used(name: str, settings: Settings, keys: Keys) -> Selection | None:
     try:
-        chosen = select_model(name, settings, "chosen in the app")
+        selection = select_model(name, settings, "chosen in the app")
     except QcodeError:
         return None
-    return chosen if is_usable(chosen.spec, settings, keys) else None
+    return selection if is_usable(selection.spec, settings, keys) else None
 
 
 def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) -> bool:
@@ -295,11 +300,11 @@ def needs_key(spec: ProviderSpec, settings: Settings, env: Mapping[str, str]) ->
 
 
 def select_at_start(context: RunContext, *, has_demo: bool = False) -> Selection:
-    """Return the model to start with, from the flags, settings and keys of this run; raise `QcodeError` if none.
+    """Return the model to start with, from the flags, settings and keys of this run; see `choose`.
 
-    `has_demo`: use the demo model if there is no key.
+    Raise `QcodeError` if there is no model.
     """
-    options, connected = context.options, ""
+    options, last_used = context.options, ""
     if options.model is not None and not isinstance(options.model, str):
         name = options.model.name
         spec = ProviderSpec(name, "demo", needs_key=False)
@@ -307,7 +312,7 @@ def select_at_start(context: RunContext, *, has_demo: bool = False) -> Selection
     if not context.settings.model:
         from qcode.agent.choices import Choices
 
-        connected = Choices(context.paths.state_dir).model
+        last_used = Choices(context.paths.state_dir).model
     with provider_failures(context.keys):
         return choose(
             context.settings,
@@ -315,15 +320,15 @@ def select_at_start(context: RunContext, *, has_demo: bool = False) -> Selection
             options.model_name or None,
             options.base_url,
             has_demo=has_demo,
-            connected=connected,
+            last_used=last_used,
         )
 
 
 def select_for_resume(context: RunContext) -> Selection:
     """Return the model for an app that resumes a session: the model of the session, unless a flag names another.
 
-    If that model is not usable, return the model to start with. The demo model, a placeholder for a missing key, is
-    resumed only if the key is still missing. Raise `QcodeError`.
+    If that model is not usable, return the result of `select_at_start`. The demo model, a placeholder for a missing
+    key, is resumed only if the key is still missing. Raise `QcodeError`.
     """
     recorded = "" if context.options.model is not None or context.options.base_url else _recorded_model(context)
     is_demo = recorded.partition("/")[0] == DEMO

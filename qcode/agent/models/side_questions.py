@@ -1,8 +1,8 @@
 """Side questions (`/btw`): questions about the conversation that do not become part of it.
 
 A side question is a separate turn with the same model, system prompt and history, without calls, compaction or
-fallback. Its truncated replies are continued as usual. Its messages are not stored; its usage is added to the usage of
-the turns. The module is imported for the first side question.
+fallback. Truncated replies are continued as usual. The messages are not stored; the usage is added to that of the
+conversation. The module is imported for the first side question.
 """
 
 from __future__ import annotations
@@ -59,10 +59,9 @@ class SideQuestions:
     async def ask(
         self, question: str, *, on_usage: Callable[[TurnUsage], None] = lambda used: None
     ) -> AsyncGenerator[TurnEvent, None]:
-        """Ask `question`; the last event is `TurnEnded`. Closing the iterator cancels the request.
+        """Ask `question`, and yield the events of its turn. Closing the iterator cancels the request.
 
-        Raise `ValueError` if the money limit is used up. `on_usage` is called with the usage at the end, if there is
-        any.
+        `on_usage` is called at the end if a request was sent. Raise `ValueError` if the money limit is used up.
         """
         conversation, client = self._conversation, self._conversation.client
         history, prompt = _side_request(question, conversation.messages)
@@ -104,7 +103,7 @@ async def run_side_turn(
     name: str,
     on_usage: Callable[[TurnUsage], None] = lambda used: None,
 ) -> AsyncGenerator[TurnEvent, None]:
-    """Run a turn that is not part of the conversation and cannot call tools. `/cost` lists its usage as `name`."""
+    """Run a turn that is not part of the conversation, and yield its events. `/cost` lists its usage as `name`."""
     running = conversation.turn
     services = _Services(client)
     driver = Driver(turn, client.observed, services)
@@ -138,12 +137,12 @@ def _side_request(question: str, messages: tuple[Message, ...]) -> tuple[tuple[M
 
 
 class _Services:
-    """The services of the driver of a side question: calls are denied, nothing is stored."""
+    """The services for the driver of a side question: calls are denied, and no message is stored."""
 
     def __init__(self, client: ModelClient) -> None:
         self._client = client
         self.attempts: list[AttemptRecord] = []
-        """All requests of the side question, also those of a reply that failed or was cancelled."""
+        """All requests of the side question, also for a reply that failed or was cancelled."""
 
     async def judge(self, request: AskApproval) -> ApprovalAnswered | CallApproval:
         return ApprovalAnswered(request.call.call_id, is_allowed=False, reason=_NO_CALLS)

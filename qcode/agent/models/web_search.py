@@ -1,4 +1,4 @@
-"""The choice of web search: none, by the host of the model, or by a search service with a key of the user."""
+"""The kinds of web search: none, by the host of the model, or by a search service with a key of the user."""
 
 from __future__ import annotations
 
@@ -23,7 +23,10 @@ _SEARCHING_GEMINI = lazy_pattern(r"gemini-([3-9]|\d\d)")
 
 
 def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchService, str] | None:
-    """Return the configured search service and its key; raise `QcodeError` if the key is missing."""
+    """Return the configured search service and its key, None if none is configured.
+
+    Raise `QcodeError` if the key is missing or invalid.
+    """
     if settings.tools.web_search in ("off", "host"):
         return None
     from qcode.tools.web_search import SERVICES  # few users have a key for a search service
@@ -47,7 +50,7 @@ def search_key(settings: Settings, env: Mapping[str, str]) -> tuple[SearchServic
 def hosted_tools(settings: Settings, protocol: str, host: str, model: str, facts: ModelFacts) -> tuple[ToolSpec, ...]:
     """Return the tools that the host of a model runs itself, if the user enabled them.
 
-    `[models]` decides if it mentions the model; otherwise only the official host of a protocol is known to search.
+    `web_search` of a model in `[models]` decides; without it, only the official host of a protocol is known to search.
     """
     if settings.tools.web_search != "host" or facts.has_text_tool_calls:
         return ()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.mcp.elicitation import DECLINE, LEAVE_OUT, SEND, VISITED, fill_form, parse_form, visit
+from qcode.agent.mcp.elicitation import DECLINE, LEAVE_OUT, SEND, WILL_OPEN, fill_form, parse_form, visit
 from qcode.protocol.approvals import Choice
 from tests.agent.mcp.serving import ServerFolders, call, open_servers, texts
 
@@ -162,14 +162,14 @@ def test_text_of_a_server_is_shown_without_hidden_characters() -> None:
 
 
 def test_address_is_shown_completely_and_never_opened() -> None:
-    asked = Asked(VISITED)
+    asked = Asked(WILL_OPEN)
     url = "https://xn--pypal-4ve.example/login?next=https://paypal.example"
     assert asyncio.run(visit("Log in", url, asked)) == "accept"
     question, detail, labels = asked.seen[0]
     assert "xn--pypal-4ve.example" in question
     assert f"Address: {url}\nHost:    xn--pypal-4ve.example" in detail
     assert "Punycode" in detail
-    assert labels == (VISITED, DECLINE)
+    assert labels == (WILL_OPEN, DECLINE)
     assert asyncio.run(visit("x", "http://127.0.0.1:99/x", Asked(DECLINE))) == "decline"
     assert asyncio.run(visit("x", "https://h.example", Asked(None))) == "cancel"
 
@@ -206,7 +206,7 @@ def test_server_asks_during_a_call_and_the_limit_pauses(folders: ServerFolders) 
             assert await said(FORM, late) == '{"action": "accept", "content": {"name": "Jo"}}'
             assert await said(FORM, Asked(DECLINE)) == '{"action": "decline"}'
             assert await said(FORM, Asked(None)) == '{"action": "cancel"}'
-            assert await said(URL, Asked(VISITED)) == '{"action": "accept"}'
+            assert await said(URL, Asked(WILL_OPEN)) == '{"action": "accept"}'
             refused = await said({**URL, "url": "http://h.example"}, Asked())
             assert refused.startswith(
                 '{"action": "decline"}\n[The server asked for input, which was declined: its address'
