@@ -11,7 +11,7 @@ _NAMES_BY_MODULE = {
     "qcode.agent.agent": ("Agent", "Opening", "run"),
     "qcode.agent.hooks.events": ("Hook", "HookFunction"),
     "qcode.agent.options": ("Options",),
-    "qcode.agent.programs.own_tools": ("FunctionTool", "ToolContext", "ToolResult", "tool"),
+    "qcode.agent.programs.function_tools": ("FunctionTool", "ToolContext", "ToolResult", "tool"),
     "qcode.agent.programs.turns": (
         "DeniedError", "File", "IncompleteError", "LimitError", "ModelError", "RefusedError", "Result", "SchemaError",
         "TurnCancelledError", "TurnError", "TurnFields", "TurnStream",

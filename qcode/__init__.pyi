@@ -18,16 +18,16 @@ from qcode.agent.hooks.events import (
 from qcode.agent.options import (
     Options as Options,
 )
-from qcode.agent.programs.own_tools import (
+from qcode.agent.programs.function_tools import (
     FunctionTool as FunctionTool,
 )
-from qcode.agent.programs.own_tools import (
+from qcode.agent.programs.function_tools import (
     ToolContext as ToolContext,
 )
-from qcode.agent.programs.own_tools import (
+from qcode.agent.programs.function_tools import (
     ToolResult as ToolResult,
 )
-from qcode.agent.programs.own_tools import (
+from qcode.agent.programs.function_tools import (
     tool as tool,
 )
 from qcode.agent.programs.turns import (

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from qcode.agent.models.side_questions import SideQuestions
     from qcode.agent.offered_tools import OfferedTool
     from qcode.agent.permissions import Permissions
-    from qcode.agent.programs.own_tools import FunctionTool
+    from qcode.agent.programs.function_tools import FunctionTool
     from qcode.agent.programs.turns import AgentTurns, Prompt, Result, TurnFields, TurnStream
     from qcode.agent.sessions.library import SessionLibrary
     from qcode.agent.settings import SettingsService
@@ -178,12 +178,14 @@ class Agent:
         `output` is the type of the answer: a dataclass, a `TypedDict`, a JSON Schema, or a class with
         `model_json_schema` and `model_validate`. Cancelling the task cancels the turn.
         """
+        from qcode.agent.programs.turns import raise_if_incomplete
+
         stream = self._turns.stream(prompt, output, turn, append_only=False)
         async with stream:
             async for _ in stream:
                 pass
         if check:
-            stream.raise_shortfall()
+            raise_if_incomplete(stream)
         return stream.result
 
     def stream(

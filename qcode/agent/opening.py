@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from qcode.agent.mcp.spec import ServerSpec
     from qcode.agent.models.recording import Recording
     from qcode.agent.models.sampling import Sampling
-    from qcode.agent.programs.own_tools import FunctionTool
+    from qcode.agent.programs.function_tools import FunctionTool
     from qcode.agent.skills.library import SkillLibrary
     from qcode.agent.skills.tool import SkillTool
     from qcode.agent.telemetry import Observer
@@ -165,7 +165,7 @@ class AgentParts:
 
     def _bind_tools(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
         """Return the tools of a program for this agent; raise `UsageError` if a name is taken."""
-        from qcode.agent.programs.own_tools import BoundTool, FunctionTool
+        from qcode.agent.programs.function_tools import BoundTool, FunctionTool
 
         used_names = {*all_names(), *(spec.name for spec in self.context.exit_tools)}
         for tool in tools:

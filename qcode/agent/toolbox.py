@@ -306,7 +306,7 @@ class Toolbox:
         tool = self._tools.get(name)
         skill_tool, agent = self._skill_tool, self.agent
         if skill_tool is not None and tool is skill_tool and agent is not None and self.is_offered(agent.spec):
-            return await asyncio.to_thread(skill_tool.forked, arguments) or (name, arguments)
+            return await asyncio.to_thread(skill_tool.agent_call, arguments) or (name, arguments)
         if self.servers is not None and name == self.servers.search_tools[1].spec.name:
             with suppress(Refused):  # the run reports the reason
                 return self.servers.search_tools[1].resolve(arguments)

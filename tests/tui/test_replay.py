@@ -306,7 +306,7 @@ def test_unfinished_turn_and_resume_point_are_marked(tmp_path: Path) -> None:
     rows = replayed_rows(talked, is_resumed=True)
     assert UNFINISHED in " ".join(row.strip() for row in rows)
     assert is_shown_by_resume(talked.conversation, interrupted)
-    assert not is_shown_by_resume(talked.conversation, "1 part was skipped in this session: unreadable or misplaced")
+    assert not is_shown_by_resume(talked.conversation, "1 record was skipped in this session: unreadable or misplaced")
     talked.conversation.release()
 
 

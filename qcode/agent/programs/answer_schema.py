@@ -1,9 +1,8 @@
-"""The schema of `--json-schema`: the answer is one JSON value that is valid under it. Pure; nothing is ever fetched.
+"""The JSON Schema of an answer (`--json-schema`): the answer must be one JSON value that is valid under the schema.
 
-A reference must point into the schema itself or to a published metaschema. References are checked before any answer is
-validated: other references cannot be resolved, and a cycle that does not descend into the value, such as
-`{"$ref": "#"}`, would be followed forever. The validator is imported when a schema is given; nothing else imports this
-module at startup.
+A reference must point into the schema itself or to a published metaschema; nothing is fetched. References are checked
+before any answer is validated. Otherwise the validator would fail at an unknown reference, and follow a cycle that does
+not descend into the value, such as `{"$ref": "#"}`, forever. The module and the validator load only for a schema.
 """
 
 from __future__ import annotations
@@ -58,6 +57,7 @@ class AnswerSchema:
     """A JSON Schema, Draft 2020-12 unless it names another draft; raises `InvalidSchemaError` if it is invalid.
 
     `accept` is called with each answer that is valid under the schema, and raises an exception to reject the answer.
+    `instructions` is the text for the model.
     """
 
     def __init__(self, text: str, accept: Callable[[Json], object] = lambda value: None) -> None:
@@ -83,6 +83,7 @@ class AnswerSchema:
         return InvalidAnswer("; ".join(result), _REQUEST.format(errors=listed))
 
     def _read(self, answer: str) -> StructuredAnswer | list[str]:
+        """Return the parsed answer, or the errors of an invalid one, one line each."""
         text = answer.strip().removeprefix("\ufeff").strip()
         fenced = _FENCE.match(text)
         if fenced is not None and text.endswith(fenced[1], fenced.end()):
@@ -157,7 +158,7 @@ def _validator(schema: Json) -> Validator:
 
 @contextmanager
 def _deep_recursion() -> Iterator[None]:
-    """Raise the recursion limit meanwhile, because an overflow in compiled code of the validator cannot be caught."""
+    """Raise the recursion limit temporarily, because an overflow in the validator's compiled code cannot be caught."""
     before = sys.getrecursionlimit()
     sys.setrecursionlimit(max(before, _RECURSION_LIMIT))
     try:
@@ -224,9 +225,9 @@ _NAMED_KEYWORDS = ("dependentSchemas", "dependencies")
 
 
 def reference_problem(schema: Json, specification: Specification[Any], check: Callable[[Any], None]) -> str:
-    """Return the problem with the references of a schema, empty if there is none.
+    """Return the problem with the references of a schema, empty if all are valid.
 
-    `check` raises for an invalid schema, because a reference may point to a value that is not a schema.
+    `check` is called with the target of each reference, which may not be a schema, and raises an error if it is not.
     """
     from jsonschema_specifications import REGISTRY
     from referencing.exceptions import Unresolvable
@@ -239,7 +240,9 @@ def reference_problem(schema: Json, specification: Specification[Any], check: Ca
         contents = current.contents
         if not isinstance(contents, dict) or id(contents) in same_value_schemas:
             continue
-        same_value = same_value_schemas[id(contents)] = {id(part) for part in _same_value_subschemas(contents)}
+        same_value = same_value_schemas[id(contents)] = {
+            id(subschema) for subschema in _same_value_subschemas(contents)
+        }
         for ref in (contents[key] for key in _REFERENCES if isinstance(contents.get(key), str)):
             try:
                 resolved = resolver.lookup(ref)
@@ -249,7 +252,7 @@ def reference_problem(schema: Json, specification: Specification[Any], check: Ca
             check(resolved.contents)
             same_value.add(id(resolved.contents))
             pending.append((specification.create_resource(resolved.contents), resolved.resolver))
-        pending += [(part, resolver.in_subresource(part)) for part in current.subresources()]
+        pending += [(subschema, resolver.in_subresource(subschema)) for subschema in current.subresources()]
     try:
         TopologicalSorter(same_value_schemas).prepare()
     except CycleError:
@@ -258,6 +261,7 @@ def reference_problem(schema: Json, specification: Specification[Any], check: Ca
 
 
 def _same_value_subschemas(contents: JsonObject) -> Iterator[Json]:
+    """Yield the subschemas that apply to the same value as the schema `contents`, such as those of `allOf`."""
     yield from (contents[key] for key in _SCHEMA_KEYWORDS if key in contents)
     for key in _LIST_KEYWORDS:
         schemas = contents.get(key)

@@ -37,7 +37,7 @@ _TYPE_NAMES: Mapping[type, str] = {
 def schema_of(hint: Any, enclosing: tuple[object, ...] = ()) -> JsonObject:
     """Return the JSON Schema of a type; raise `TypeError` for an unsupported type.
 
-    `enclosing` are the types that contain this one: a type that contains itself is not supported.
+    `enclosing` are the types that contain `hint`. They detect a type that contains itself, which is not supported.
     """
     origin, args = get_origin(hint), get_args(hint)
     if origin is Annotated:
@@ -69,6 +69,7 @@ def schema_of(hint: Any, enclosing: tuple[object, ...] = ()) -> JsonObject:
 
 
 def _json_values(hint: Any, values: Sequence[object]) -> list[Json]:
+    """Return the values of an enum or `Literal`; raise `TypeError` for a value that JSON does not have."""
     json_values: list[Json] = [
         value for value in values if isinstance(value, str | int | float | None) and type(value) in _JSON_TYPES
     ]
@@ -92,7 +93,7 @@ def _object_schema(hint: Any, enclosing: tuple[object, ...]) -> JsonObject:
     required: list[Json] = [name for name, (_, is_required) in fields.items() if is_required]
     schema: JsonObject = {"type": "object", "properties": properties, "required": required}
     doc = inspect.getdoc(hint) or ""
-    # The decorator of dataclasses writes the signature as the docstring of a class without one.
+    # If a dataclass has no docstring, its decorator sets the signature as the docstring.
     if typing.is_typeddict(hint) or doc.startswith(f"{hint.__name__}("):
         doc = ""
     return {**schema, "additionalProperties": False, **({"description": doc} if doc else {})}
@@ -117,12 +118,15 @@ def _fields(hint: Any) -> dict[str, tuple[Any, bool]]:
 
 
 def value_of(hint: Any, value: Json, path: str = "") -> Any:
-    """Convert a JSON value to the type; raise `ValueError` with one line if it does not fit. `path` is for errors."""
+    """Convert a JSON value to the type; raise `ValueError` with one line if it does not fit.
+
+    `path` is the path of the value, such as `items[0].name`, for the error.
+    """
     origin, args = get_origin(hint), get_args(hint)
     if origin in (Annotated, typing.Required, typing.NotRequired):
         return value_of(args[0], value, path)
     if hint in _JSON_TYPES or hint is None:
-        return _plain_value(type(None) if hint is None else hint, value, path)
+        return _scalar(type(None) if hint is None else hint, value, path)
     if origin is Literal:
         return _choice(args, value, path)
     if origin in (Union, types.UnionType):
@@ -155,7 +159,7 @@ def _object(hint: Any, value: JsonObject, path: str) -> Any:
     return values if typing.is_typeddict(hint) else hint(**values)
 
 
-def _plain_value(hint: type, value: Json, path: str) -> Any:
+def _scalar(hint: type, value: Json, path: str) -> Any:
     if hint is float and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if hint is int and isinstance(value, float) and value.is_integer():

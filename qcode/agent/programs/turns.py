@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypedDict, 
 from qcode.agent.options import check_limits
 from qcode.agent.outcomes import AnswerSoFar, decision_without_user, exit_code, incomplete_reason, subtype
 from qcode.agent.programs.answer_schema import AnswerSchema
-from qcode.agent.programs.own_tools import is_being_cancelled
+from qcode.agent.programs.function_tools import is_being_cancelled
 from qcode.protocol.approvals import (
     LIMIT_ID,
     AcceptPlan,
@@ -109,6 +109,7 @@ class Result(Generic[OutputT]):
     """In USD; None if a price is unknown."""
     api_calls: ApiCalls
     discarded_output_tokens: int
+    """The output tokens of attempts whose text was discarded."""
     denials: tuple[Denial, ...]
     signals: tuple[Signal, ...]
     changes: tuple[FileDiff, ...]
@@ -122,7 +123,7 @@ class Result(Generic[OutputT]):
 
 
 class TurnError(QcodeError):
-    """A turn has no complete answer. `result` has everything that was received, including the text."""
+    """A turn has no complete answer. `result` has everything that was received, including the incomplete text."""
 
     def __init__(self, text: str, result: Result[Any], exit_code: ExitCode | None = None) -> None:
         super().__init__(text, exit_code)
@@ -168,7 +169,7 @@ class TurnCancelledError(TurnError):
 
 
 class ModelError(TurnError):
-    """A request to the model failed. If it `is_transient`, the same turn may succeed later.
+    """A request to the model failed. If the error `is_transient`, the same turn may succeed later.
 
     `kind` is one of `ErrorKind`; `retry_after` is in seconds, if the server named it.
     """
@@ -205,6 +206,7 @@ class AnswerType:
 
     @property
     def _is_model(self) -> bool:
+        """Whether the type has the methods of a pydantic model."""
         return hasattr(self._output, "model_json_schema") and hasattr(self._output, "model_validate")
 
     def _keep_answer(self, value: Json) -> None:
@@ -227,7 +229,7 @@ class AnswerType:
 class AgentTurns:
     """The turns of one agent, one at a time.
 
-    `approve` decides their approvals; without it they are decided as in pipe mode (`decision_without_user`).
+    `approve` decides approvals; without it they are decided as in pipe mode (`decision_without_user`).
     """
 
     def __init__(
@@ -292,7 +294,7 @@ class TurnStream:
         self._end_event: TurnEnded | None = None
         self._result: Result[Any] | None = None
         self._tasks: set[asyncio.Task[Any]] = set()
-        """The running approvals, and the start of tool servers."""
+        """The tasks of running approvals, and of the start of tool servers."""
         self._notices: deque[Notice] = deque()
         """Notices about failed approvals, to be yielded after the current event."""
         self._steering_texts: list[str] = []
@@ -310,7 +312,7 @@ class TurnStream:
 
     @property
     def ended(self) -> TurnEnded:
-        """The last event of the turn; raise `UsageError` while it runs."""
+        """The last event of the turn; raise `UsageError` while the turn runs."""
         if self._result is None or self._end_event is None:
             raise UsageError("the turn is not over: read its events to the end, or leave its block")
         return self._end_event
@@ -388,9 +390,9 @@ class TurnStream:
             self._conclude()
 
     async def _start_servers(self) -> None:
-        """Start the tool servers, and ask about those that wait for an approval."""
+        """Start the tool servers, and ask the program about those that wait for an approval."""
         toolbox = self._turns.toolbox
-        await asyncio.wait({self._start_task(toolbox.wait_for_servers())})  # a cancel ends this wait at once
+        await asyncio.wait({self._start_task(toolbox.wait_for_servers())})  # `cancel` ends this wait at once
         servers = toolbox.servers
         if servers is None:
             return
@@ -557,12 +559,6 @@ class TurnStream:
             is_answered=bool(text.strip()), whole_text=self._answer.whole_text,
         )  # fmt: skip
 
-    def raise_shortfall(self) -> None:
-        """Raise a `TurnError` if the turn has no complete answer."""
-        ended = self._end_event
-        if ended is not None and exit_code(ended) != ExitCode.OK:
-            _raise(ended, self.note, self.result)
-
 
 _EMPTY_PROMPT = "the prompt is empty"
 _PROMPT_PARTS = "a prompt is a string, or a list of Text, Image and File"
@@ -574,7 +570,13 @@ def _checked_mode(mode: ApprovalMode) -> ApprovalMode:
     return mode
 
 
-def _raise(ended: TurnEnded, text: str, result: Result[Any]) -> NoReturn:
+def raise_if_incomplete(stream: TurnStream) -> None:
+    """Raise a `TurnError` if the turn of `stream`, which is over, has no complete answer."""
+    if exit_code(stream.ended) != ExitCode.OK:
+        _raise_turn_error(stream.ended, stream.note, stream.result)
+
+
+def _raise_turn_error(ended: TurnEnded, text: str, result: Result[Any]) -> NoReturn:
     match ended.outcome:
         case Outcome.MAX_TOKENS:
             raise IncompleteError(text, result)

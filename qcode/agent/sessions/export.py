@@ -1,7 +1,7 @@
 """Exports the turns of a session as Markdown, JSON or an HTML page, to a new file.
 
-All formats contain the same: prompts, replies, each call with its result, notes about truncated replies, tokens, cost
-and models. Only JSON contains control characters. This module is imported on first use; `page` writes the HTML.
+All formats contain the prompts, the replies, each call with its result, notes about truncated replies, tokens, cost and
+models. Only JSON contains control characters. The module is imported at the first export; `page` writes the HTML.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ def export_request(typed: str) -> ExportRequest:
 
 
 def form_of(path: str) -> ExportForm:
-    """Return the format for the extension of a path; Markdown if it has none of the formats."""
+    """Return the format for the extension of a path; Markdown for any other extension."""
     extension = path.rpartition(".")[2].lower()
     return next((form for form in EXPORT_FORMS if form == extension), "md")
 
@@ -152,7 +152,7 @@ def _as_json(turns: Iterable[SessionTurn], heading: ExportHeading, *, has_tools:
     }
     # A lone surrogate cannot be encoded in UTF-8, so it is written as an escape.
     text = json.dumps(document, ensure_ascii=False, indent=1)
-    return (text if text.isascii() or _is_writable(text) else json.dumps(document, indent=1)) + "\n"
+    return (text if text.isascii() or _is_encodable(text) else json.dumps(document, indent=1)) + "\n"
 
 
 def _message_json(step: SessionStep, message: Message, *, has_tools: bool) -> JsonObject:
@@ -188,7 +188,7 @@ def _without_tools(message: Message) -> Message:
     )
 
 
-def _is_writable(text: str) -> bool:
+def _is_encodable(text: str) -> bool:
     try:
         text.encode()
     except UnicodeEncodeError:

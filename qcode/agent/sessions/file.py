@@ -64,14 +64,14 @@ def _record(line: bytes) -> JsonObject | None:
 class RecordFile:
     """Appends lines to a file. If `path` is None, nothing is written.
 
-    Only `open_existing` raises `OSError`; other errors become warnings, one until the next success.
+    Only `open_existing` raises `OSError`; any other error becomes a warning, at most one until the next success.
     """
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._lock: Lock | None = None
         self._handle: int | None = None
-        self._end = 0
+        self._end = 0  # the size of the complete records, in bytes
         self._ends_inside_record = False
         self._is_dirty = False  # written records are not synced yet
         self._is_failing = False  # the last write failed
@@ -120,7 +120,7 @@ class RecordFile:
             return contents, "the last record of this session is incomplete and was skipped" if is_incomplete else ""
 
     def buffer(self, line: bytes) -> None:
-        """Buffer a line; it is written together with the next one."""
+        """Buffer a line; it is written together with the next appended line."""
         if self._path is not None:
             self._pending.append(line)
 
@@ -244,7 +244,7 @@ class RecordFile:
             self._warnings.append(f"this session cannot be saved ({_reason(error)}); it continues in memory")
 
     def _fail_sync(self, error: OSError) -> None:
-        # If a write fails too, the user has been told more than this: part of the session is not in the file.
+        # The warning about a failed write already says more: part of the session is not in the file.
         if not self._is_sync_failing and not self._is_failing:
             self._is_sync_failing = True
             self._warnings.append(f"this session is written, but may not survive a power failure ({_reason(error)})")
@@ -287,7 +287,7 @@ _UNSUPPORTED = frozenset({errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS})
 
 
 class Lock:
-    """A lock (`flock`) that is held until `release`. Its file exists only while it is held, or after a crash."""
+    """A lock (`flock`) that is held until `release`. The file exists only while the lock is held, or after a crash."""
 
     def __init__(self, path: Path) -> None:
         """Acquire the lock. Raise `SessionBusy` if it is held, `OSError` if its file cannot be created."""
@@ -335,7 +335,7 @@ class Lock:
 
 
 def lock_holder(path: Path) -> int | None:
-    """Return the process that holds the lock at `path`, 0 if that is unknown, None if none does."""
+    """Return the id of the process that holds the lock at `path`, 0 if it is unknown, None if the lock is free."""
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError:

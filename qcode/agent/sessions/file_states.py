@@ -49,7 +49,7 @@ class RecordedChange:
     before: FileState | None
     after: FileState | None
     by: Literal["tool", "command"] = "tool"
-    """Reported by a tool, which is exact, or detected by comparing files before and after a command."""
+    """`tool`: reported by a tool, which is exact. `command`: detected by a comparison of files after a command."""
 
 
 @dataclass(frozen=True, slots=True)

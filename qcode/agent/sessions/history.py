@@ -47,7 +47,7 @@ class NamedRequests:
     name: str
     attempts: tuple[AttemptRecord, ...]
     position: int = 0
-    """The number of events that were shown with the same message before."""
+    """The number of events that were shown with the same message before these requests."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +61,7 @@ class HistoryEntry:
     timestamp: str = ""
     """The time of the message (ISO 8601)."""
     is_filled_in: bool = False
-    """The message is not in the file, and stands for a missing one."""
+    """The message is not in the file; it replaces a missing message."""
     numbers: tuple[int, ...] = ()
     """The numbers of the messages from which this one was merged."""
 
@@ -82,7 +82,7 @@ class AgentWork:
     intents: set[str] = field(default_factory=set)
     """The ids of its calls that were about to run."""
     edited_arguments: dict[str, str] = field(default_factory=dict)
-    """The arguments, as JSON, of calls that the user edited before they ran."""
+    """The arguments, as JSON, of calls that the user edited before they ran, by call id."""
 
     @property
     def started_calls(self) -> tuple[ToolCall, ...]:
@@ -124,7 +124,7 @@ class ShownPrompt:
 def typed_prompt(text: str, shown: str) -> str:
     """Return the command that was shown for a prompt, such as `/init`; otherwise `text`, which was sent.
 
-    A shown prompt that is not a command has labels in place of pasted texts, so `text` is returned, which has them all.
+    A shown prompt that is not a command has labels in place of pasted texts. `text` is returned, which contains them.
     """
     return shown if shown.startswith("/") and not text.startswith(shown.split(maxsplit=1)[0]) else text
 
@@ -135,8 +135,8 @@ _PASTE_LABEL = lazy_pattern(r"\[Pasted text #\d+ [^\[\]\n]{1,200}\]")
 def title_prompt(text: str, shown: str) -> str:
     """Return the part of a prompt that can be the title of a session: the typed words without pasted texts.
 
-    Example: `[Pasted text #1 +40 lines] why does it fail?` was shown, so the result is `why does it fail?`. If there is
-    nothing but pasted texts, or no label of one, the result is that of `typed_prompt`.
+    Example: `[Pasted text #1 +40 lines] why does it fail?` was shown, so the result is `why does it fail?`. Without
+    typed words, or without the label of a pasted text, the result is that of `typed_prompt`.
     """
     words = _PASTE_LABEL.sub(" ", shown).strip()
     return words if words and words != shown.strip() else typed_prompt(text, shown)
@@ -219,21 +219,21 @@ class StoredMessage:
     intents: set[str]
     """The ids of the calls that were about to run."""
     edited_arguments: dict[str, str]
-    """The arguments, as JSON, of calls that the user edited before they ran."""
+    """The arguments, as JSON, of calls that the user edited before they ran, by call id."""
     results: dict[str, ToolResult]
-    """The results that were stored before the message with all results."""
+    """The results that were stored before the message with all results, by call id."""
     agent_work: dict[str, AgentWork]
     """The work of the sub-agents that the calls started, by call id."""
     shown_events: list[ShownItem]
     """The events that were shown with the message, for a replay."""
     shown_results: dict[str, ShownResult]
-    """The results of the calls as they were shown, for a replay."""
+    """The results of the calls as they were shown, by call id, for a replay."""
     requests: list[AttemptRecord]
     """The requests that were sent after the message and belong to no other message."""
     named_requests: list[NamedRequests]
     """Requests outside the turns that were sent after the message."""
     jobs: dict[int, StoredJob]
-    """The background jobs that its calls or its `!` commands started, by number."""
+    """The background jobs of the calls and `!` commands that precede the message or belong to it, by number."""
     __slots__ = ("entry", "is_turn_start", "is_summary", *__annotations__)
 
     def __init__(self, entry: HistoryEntry, is_turn_start: bool, *, is_summary: bool = False) -> None:
@@ -241,7 +241,7 @@ class StoredMessage:
         self.is_turn_start = is_turn_start
         self.is_summary = is_summary
 
-    if not TYPE_CHECKING:  # type checkers shall see the declared attributes
+    if not TYPE_CHECKING:  # type checkers use the declared attributes
 
         def __getattr__(self, name: str) -> object:
             kind = _COLLECTIONS.get(name)
@@ -257,7 +257,7 @@ class StoredMessage:
 
     @property
     def ends(self) -> list[tuple[int, TurnEnded]]:
-        """The ends of turns after the message, with their positions: of its turn, then of each `/compact`."""
+        """The `TurnEnded` events after the message, with their positions: of its turn, then of each `/compact`."""
         events = enumerate(item.event for item in self.shown_events)
         return [(index, event) for index, event in events if isinstance(event, TurnEnded)]
 
@@ -363,8 +363,9 @@ class SessionHistory:
         self._early_requests: list[NamedRequests] = []  # requests before the first message
         self._head_by_key: dict[HeadKey, Head] = {START.key: START}
         self._prompts: dict[int, UserPrompt] = {}
-        self.new_jobs: dict[int, StoredJob] = {}  # those for the next prompt, by number
-        # By the key of the head after a compaction: the messages with its events, and the positions of these.
+        self.new_jobs: dict[int, StoredJob] = {}  # the jobs that belong to the next prompt, by number
+        # The messages that have events of a compaction, and the positions of these events, by the key of the head after
+        # the compaction.
         self._compaction_items: dict[HeadKey, list[tuple[StoredMessage, int]]] = {}
 
     @property
@@ -414,7 +415,7 @@ class SessionHistory:
             last.agent_work.setdefault(call_id, AgentWork()).messages.append(message)
 
     def add_requests(self, attempts: Iterable[AttemptRecord], name: str = "") -> None:
-        """Add requests that belong to no message. With a `name` they belong to no turn either."""
+        """Add requests that belong to no message. With a `name`, they do not belong to a turn either."""
         last = self._latest_shown
         if name:
             named = self._early_requests if last is None else last.named_requests
@@ -429,7 +430,7 @@ class SessionHistory:
             if isinstance(item.event, StoredJob):
                 self.show_job(item.event)
             elif last is not None:
-                # A `/compact` ends like a turn, but after the end of the turn before it.
+                # A `/compact` also ends with `TurnEnded`, the second one after the message.
                 is_compaction = isinstance(item.event, Compacted) or (isinstance(item.event, TurnEnded) and last.ends)
                 if self.head.compacted_from is not None and is_compaction:
                     self._compaction_items.setdefault(self.head.key, []).append((last, len(last.shown_events)))
@@ -456,16 +457,19 @@ class SessionHistory:
         if (last := self.stored.get(self._latest)) is not None:
             last.shown_results[call_id] = result
 
-    def record_inner_intent(self, call_id: str, inner_call: str, ran: str) -> bool:
-        """Add a call of a sub-agent that runs with the arguments `ran`; return whether they were edited."""
+    def record_inner_intent(self, call_id: str, inner_id: str, ran: str) -> bool:
+        """Record that the call `inner_id` of a sub-agent runs with the arguments `ran` (JSON).
+
+        `call_id` is the call that started the sub-agent. Return whether the user edited the arguments.
+        """
         if (last := self.stored.get(self._latest)) is None:
             return False
         inner = last.agent_work.setdefault(call_id, AgentWork())
-        inner.intents.add(inner_call)
-        calls = (call for message in inner.messages for call in message.message.calls if call.call_id == inner_call)
+        inner.intents.add(inner_id)
+        calls = (call for message in inner.messages for call in message.message.calls if call.call_id == inner_id)
         is_revised = any(parse_object(ran) not in (None, parse_object(call.arguments)) for call in calls)
         if is_revised:
-            inner.edited_arguments[inner_call] = ran
+            inner.edited_arguments[inner_id] = ran
         return is_revised
 
     def compact(self, ranges: Iterable[NumberRange], new: Iterable[tuple[int, StoredMessage]]) -> None:

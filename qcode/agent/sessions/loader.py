@@ -87,7 +87,7 @@ def rebuild(
 ) -> LoadedSession:
     """Build the conversation from the records of a file. Its notices are `notice`, and notices about skipped lines.
 
-    `partial` returns the unfinished reply with this message number, if the process was killed during it; or None.
+    `partial` returns the unfinished reply with the given message number, None if there is none.
     """
     reader = _SessionReader()
     for record in contents.parsed():
@@ -105,7 +105,7 @@ class _SessionReader:
     model: str = ""
     title: str = ""
     newer_records: int = 0
-    """Records of a kind that only newer versions of qcode know."""
+    """The number of records whose kind only newer versions of qcode support."""
 
     def add(self, record: JsonObject | None) -> None:
         """Add a record. Invalid records and invalid lines (None) are skipped and counted."""
@@ -230,7 +230,7 @@ class _SessionReader:
         if is_recovered:
             yield _TEXT_KEPT
         if self.skipped_lines:
-            yield f"{_count(self.skipped_lines, 'part')} skipped in this session: unreadable or misplaced"
+            yield f"{_count(self.skipped_lines, 'record')} skipped in this session: unreadable or misplaced"
         if self.newer_records:
             yield f"{_count(self.newer_records, 'record')} skipped, written by a newer version of qcode"
         if unknown_outcomes:
@@ -254,7 +254,7 @@ def is_about_broken_turn(notice: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class LoadedMessages:
-    """Loaded messages."""
+    """Messages in a form that all providers accept, and the errors that were corrected."""
 
     entries: tuple[HistoryEntry, ...]
     misplaced_records: int
@@ -280,6 +280,7 @@ class _MessageBuilder:
 
     entries: list[HistoryEntry] = field(default_factory=list)
     open_calls: tuple[ToolCall, ...] = ()
+    """The calls that have no result yet."""
     reply: StoredMessage | None = None
     """The reply that made the open calls."""
     misplaced_records: int = 0

@@ -1,8 +1,8 @@
 """Writes the HTML page of an export: one file that loads nothing and contains no script.
 
-Replies are rendered from Markdown, and code is highlighted. HTML in a reply stays text, links may only lead to web
-pages and mail addresses, and images in a reply become links. The output is well-formed XML, so that a test finds tags
-that are not closed. `page.css` has the style.
+Replies are rendered from Markdown, and code is highlighted. HTML in a reply is shown as text, links may only lead to
+web pages and mail addresses, and images in a reply become links. The output is well-formed XML, so that a test finds
+tags that are not closed. `page.css` has the style.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _LINK = re.compile(r"(?:https?://|mailto:)[^\s]+", re.IGNORECASE)
 _LEVELS_ABOVE = 2
 """The heading levels of the page itself; a heading in a reply starts below them."""
 _MAX_NESTING = 40
+"""The maximum nesting depth of Markdown blocks."""
 _TASK = re.compile(r"<li>(\n<p>)?\[([ xX])\] ")
 _BOXES = {" ": "☐", "x": "☑", "X": "☑"}
-_MAX_HIGHLIGHTED = 100_000
+_MAX_HIGHLIGHTED_CHARS = 100_000
 _LINK_REL = "noopener noreferrer nofollow"
 """The `rel` of a link in untrusted text."""
 
@@ -176,7 +177,7 @@ def _pre(text: str, kind: str = "code", *, language: str = "") -> str:
 
 def _highlighted(code: str, language: str) -> str:
     """Return code as HTML, with token classes if the language is known."""
-    lexer = lexer_of(language) if len(code) <= _MAX_HIGHLIGHTED else None
+    lexer = lexer_of(language) if len(code) <= _MAX_HIGHLIGHTED_CHARS else None
     if lexer is None:
         return _text(code)
     try:

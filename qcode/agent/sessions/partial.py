@@ -1,7 +1,7 @@
 """The file with the text of the current reply, so that a killed process loses almost none of it.
 
-`ID.partial` is beside the session file and is emptied when the reply is committed. It is append-only JSONL, written
-without fsync: the number of the message that the reply will become, and segments of text. A segment replaces an
+`ID.partial` is beside the session file and is emptied when the reply is committed. The file is append-only JSONL,
+written without fsync: the number that the message of the reply will have, and segments of text. A segment replaces an
 earlier segment with the same index. Text that may be the start of a secret is written later, so that the whole secret
 is redacted. A new attempt that is not a continuation supersedes the text; `read_partial` returns the last attempt, or
 the superseded text if that is longer.
@@ -29,13 +29,13 @@ KILLED_REPLY = Notice("warning", "qcode ended while this reply was written; the 
 FLUSH_INTERVAL_S = 0.25
 """Seconds until complete words are written.
 
-The last word may be the start of a secret: it is written when it is complete, after a pause of the stream, or when it
-is longer than `_MAX_WORD`.
+The last word may be the start of a secret. It is written when it is complete, after a pause of the stream, or when it
+has more than `_MAX_WORD` characters.
 """
 FLUSH_CHARS = 2_000
-"""Characters that are written without waiting."""
+"""The number of new characters that are written without waiting."""
 MAX_SEGMENT = 4 * FLUSH_CHARS
-"""Characters after which a segment without a line end is ended at a word."""
+"""The number of characters after which a segment without a line end is ended at a word."""
 _MAX_WORD = 512
 _FLAGS = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
 _KEY_BEGIN, _KEY_END = "-----BEGIN ", "-----END "
@@ -70,12 +70,12 @@ class PartialReply:
         self._block: int | None = None
         self._text_block: int | None = None
         # The open segment; sizes are in characters.
-        self._segment: list[str] = []  # its parts, joined at each flush
-        self._index = 0  # its index in the file
+        self._segment: list[str] = []  # the texts, joined at each flush
+        self._index = 0  # the index of the segment in the file
         self._size = 0
-        self._written_chars = 0  # the part of it that is in the file
+        self._written_chars = 0  # the size of the segment in the file
         self._size_at_flush = 0
-        self._due = FLUSH_CHARS  # the size at which it is written without waiting for the timer
+        self._due = FLUSH_CHARS  # the size at which the segment is written without waiting for the timer
 
     def observe(self, event: TurnEvent) -> None:
         """Record an event that is about to be shown. Events that do not change the text of the reply are ignored."""
@@ -166,8 +166,8 @@ class PartialReply:
     def flush(self, *, includes_last_word: bool = False, at_most_one_write: bool = False) -> None:
         """Write the open segment without its last word; if it is full, end it and begin the next one.
 
-        `includes_last_word`: write the last word too. `at_most_one_write`: if a full segment was written, leave the
-        rest of the text for the next flush.
+        `includes_last_word`: write the last word too. `at_most_one_write`: if a full segment was written, the next
+        flush writes the text after it.
         """
         text = "".join(self._segment)
         segment_end = self._safe_segment_end(text)
@@ -285,10 +285,10 @@ class _ShownText:
 
 
 def read_partial(path: Path, number: int) -> Message | None:
-    """Return the unfinished reply if qcode was killed during one, otherwise None.
+    """Return the reply during which qcode was killed, None if there is none.
 
-    `number` is the number of the next message. A reply with another number was already committed, and the process ended
-    before it could empty the file.
+    `number` is the number of the next message. A reply with another number was committed, but the process ended before
+    it emptied the file.
     """
     try:
         records = read_records(path.read_bytes()).records

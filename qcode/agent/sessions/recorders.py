@@ -1,4 +1,4 @@
-"""Records what is shown beside the messages of a session, for a replay: events of a turn, ends of background jobs."""
+"""Records the events of a turn and the ends of background jobs that are not messages, for a replay of the session."""
 
 from __future__ import annotations
 
@@ -49,18 +49,21 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class _JobStart:
-    """The session in which a job started, the number of its next message then, and the time by the clock."""
+    """The start of a background job."""
 
     session_id: str
+    """The session in which the job started."""
     since: int
+    """The number of the next message of the session at the start."""
     at: float
+    """The time by the clock of the recorder, in seconds."""
 
 
 class JobRecorder:
     """Records the end of each background job in the session in which it started. `session` returns the open session.
 
-    While another session is open, an end is kept in memory until the user returns. The file says until then that the
-    job ran when the session was left.
+    If a job ends while another session is open, its end is recorded when the user returns. Until then, the state in the
+    file is `JOB_LEFT`.
     """
 
     def __init__(self, jobs: Jobs, session: Callable[[], Session], clock: Callable[[], float]) -> None:
@@ -70,7 +73,7 @@ class JobRecorder:
         self._starts: dict[int, _JobStart] = {}
         """The running jobs by number."""
         self._ended_elsewhere: dict[str, list[StoredJob]] = {}
-        """By session id: its jobs that ended while another session was open."""
+        """The jobs that ended while another session was open, by the id of their session."""
         jobs.record = self._record
 
     def _record(self, job: Job) -> None:
@@ -99,12 +102,12 @@ class JobRecorder:
         return StoredJob(job.number, start.since, state, output, round(self._clock() - start.at, 3))
 
     def follow_session(self, session: Session, *, is_copy: bool) -> None:
-        """Prepare for the switch to `session`; a copy takes over the running jobs of the open session."""
-        left = self._session()
+        """Prepare for the switch to `session`. With `is_copy`, it gets the running jobs of the open session."""
+        previous = self._session()
         for job in self._jobs.running:
             start = self._starts.get(job.number)
-            if start is not None and start.session_id == left.session_id:
-                left.record_shown([ShownItem(self._stored(job, start, JOB_LEFT))])
+            if start is not None and start.session_id == previous.session_id:
+                previous.record_shown([ShownItem(self._stored(job, start, JOB_LEFT))])
                 if is_copy:
                     self._starts[job.number] = replace(start, session_id=session.session_id)
         for number, start in self._starts.items():
@@ -123,7 +126,7 @@ class JobRecorder:
 class ShownRecorder:
     """Records the events of one turn that are not part of a message. `prompt` is the prompt as it was shown.
 
-    `record` stores items; it is called after the message to which they belong is stored.
+    `record` stores items. It is called after the message to which the items belong is stored.
     """
 
     def __init__(self, record: Callable[[list[ShownItem]], None], clock: Callable[[], float], prompt: str = "") -> None:
@@ -142,10 +145,10 @@ class ShownRecorder:
         """The characters of the reply so far."""
         self._thinking_since: float | None = None
         self._has_shown = False
-        """Anything of the current step was shown."""
+        """Text or a call of the current step was shown."""
 
     def record_event(self, event: TurnEvent) -> TurnEvent:
-        """Record an event, and return it with its duration."""
+        """Record an event and return it; the end of a call or of the turn gets its duration."""
         self._measure_wait(event)
         match event:
             case TurnStarted() if self._prompt:
@@ -200,7 +203,7 @@ class ShownRecorder:
         self._waits_since = self._clock() if is_waiting or is_limit_question else None
 
     def _record_question(self, approval: CallApproval) -> None:
-        """Record a question about a call before the user answers it, for the case that qcode is killed meanwhile."""
+        """Record a question about a call before the user answers it, because qcode may be killed meanwhile."""
         call = approval.call
         match approval:
             case ToolApproval():

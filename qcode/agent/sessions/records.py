@@ -1,8 +1,7 @@
 """Converts messages, attempts and records of the history to JSON and back, and records to lines; redacts messages.
 
-Parsing is strict: a value of the wrong type raises `ValueError`. A line is one JSON object followed by a newline. It
-contains no other character that a reader could take for a line end: control characters, U+0085, U+2028 and U+2029 are
-escaped.
+Parsing is strict: a value of the wrong type raises `ValueError`. A line is one JSON object followed by a newline.
+Other characters that some programs treat as a line end are escaped: control characters, U+0085, U+2028 and U+2029.
 """
 
 from __future__ import annotations
@@ -126,7 +125,7 @@ def attempts_from_json(value: Json) -> tuple[AttemptRecord, ...]:
 
 
 class StoredAttempts(Sequence[AttemptRecord]):
-    """The attempts of a message in a file, decoded at their first use: for most messages they are never used."""
+    """The attempts of a stored message, decoded at their first use, because those of most messages are never used."""
 
     __slots__ = ("_value",)
 
@@ -409,7 +408,7 @@ _SHOWN_FIELDS: Mapping[str, tuple[type[Any], Mapping[str, type]]] = {
     "question": (ShownQuestion, {"call_id": str, "diff": str, "arguments": str}),
     "job": (StoredJob, {"number": int, "since": int, "state": str, "output": str, "seconds": float}),
 }
-"""Classes of items whose fields are plain values, by their name in the file."""
+"""The classes of shown events with the types of their stored fields, by their name in the file."""
 _SHOWN_TYPE_NAMES = {cls: name for name, (cls, _) in _SHOWN_FIELDS.items()}
 
 

@@ -56,7 +56,7 @@ ENDED_UNANSWERED = "qcode ended before you answered"
 class ReplayedPrompt:
     """A message of the user. `typed_text` is the text that was shown, empty if it is the text of the message.
 
-    `jobs` are background jobs by number, among them those of its `!` commands.
+    `jobs` are the background jobs of the calls and `!` commands before the message, by number.
     """
 
     message: Message
@@ -65,7 +65,7 @@ class ReplayedPrompt:
 
 
 ReplayItem: TypeAlias = TurnEvent | ReplayedPrompt | Thought
-"""An item of a replay. A `Thought` follows the reasoning whose duration it gives."""
+"""An item of a replay. A `Thought` has the duration of the reasoning before it."""
 
 
 def replay_messages(messages: Sequence[StoredMessage]) -> Iterator[ReplayItem]:
@@ -195,7 +195,7 @@ def _is_interrupted(result: ToolResult | None) -> bool:
 
 
 def _interrupted(call: ToolCall, question: ShownQuestion | None, *, is_revised: bool, has_begun: bool) -> ToolFinished:
-    """Return the end of a call during which qcode was killed; `question` is the one that was asked about it."""
+    """Return the end of a call during which qcode was killed; `question` is the last question about the call."""
     diff = "" if question is None else question.diff
     if has_begun:
         outcome = ToolOutcome("", is_error=True, summary=INTERRUPTED_TEXT, diff=diff, shown="")

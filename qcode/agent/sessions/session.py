@@ -144,7 +144,7 @@ class Session:
     ) -> int:
         """Write a committed message, with its attempts and a note for the user; return its number.
 
-        `is_turn_start`: the message is the prompt that started a turn. With None, it is if it can be a prompt.
+        `is_turn_start`: the message is the prompt that started a turn. None means True if it can be a prompt.
         """
         with self._lock:
             if self.has_unfinished_turn and is_turn_start:
@@ -309,7 +309,7 @@ class Session:
             self.history.use_model(model)
 
     def record_mode(self, mode: str) -> None:
-        """Record the permission mode. In a session without messages it is written with the first one."""
+        """Record the permission mode. In a session without messages, it is written with the first message."""
         with self._lock:
             self._mode = mode
             if self.history.stored:
@@ -358,7 +358,7 @@ class Session:
 
 
 class SessionTranscript:
-    """The messages of one session. `history` is the history of a session without a file."""
+    """The current messages of one session. `history` are the first messages if the session has no messages yet."""
 
     def __init__(self, session: Session, history: tuple[Message, ...] = ()) -> None:
         self.session = session
@@ -381,10 +381,10 @@ class SessionTranscript:
         self._numbers = [entry.numbers for entry in entries]
 
     def last_count(self, model: str) -> tuple[tuple[Message, ...], int, int] | None:
-        """Return the last prompt that `model` counted, its tokens, and the tokens of the reply; None if there is none.
+        """Return the last prompt for which `model` reported tokens, these tokens, and those of the reply, or None.
 
-        With this count, a long session need not load the tokenizer to see that its next prompt fits. A compaction after
-        the reply makes the count invalid, because the prompt had other messages.
+        With this count, qcode need not load the tokenizer to check that the next prompt of a long session fits. A
+        compaction after the reply makes the count invalid, because the prompt had other messages.
         """
         history = self.session.history
         for index in range(len(self._messages) - 1, -1, -1):

@@ -28,7 +28,7 @@ _LINE_STARTS = tuple(
 
 @dataclass(slots=True)
 class UsageTotals:
-    """Sums over some sessions."""
+    """Sums over some sessions. `input` to `discarded_output` are in tokens."""
 
     turns: int = 0
     requests: int = 0
@@ -77,8 +77,8 @@ class UsageTotals:
 class Stats:
     """The totals of sessions, by day (`2026-11-22`, local time) and model. `price_of` gets `provider/model`.
 
-    Turns of other programs, in imported sessions, count only in `imported_turns`. Messages that a fork copied from its
-    original count once.
+    Turns that other programs wrote, in imported sessions, count only in `imported_turns`. A message that a fork copied
+    counts once.
     """
 
     def __init__(self, price_of: Callable[[str], Price | None]) -> None:

@@ -339,10 +339,10 @@ class SessionSummary:
 def stored_sessions(
     state_dir: Path, *, cwd: str | None, after: tuple[int, str] | None, count: int
 ) -> list[tuple[int, SessionSummary]]:
-    """Return at most `count` sessions of all projects, newest first, or those that started in `cwd`.
+    """Return at most `count` sessions, newest first: of all projects, or only those that started in `cwd`.
 
-    Each comes with the time of its last change in nanoseconds. `after` is the time and the id of the last session of
-    the previous page. Reads only as many files as needed.
+    Each summary is preceded by the time of the last change in nanoseconds. `after` is the time and the id of the last
+    session of the previous page. Only as many files as needed are read.
     """
     files: list[tuple[int, str, Path]] = []
     for path in (state_dir / "sessions").glob("*/*.jsonl"):
@@ -368,7 +368,7 @@ def delete_stored(state_dir: Path, session_id: str) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a session with all its files. Raise `SessionBusy`, or `SessionError`."""
+    """Remove a session with all its files. Raise `SessionBusy` if it is open, or `SessionError`."""
     import shutil
 
     file = RecordFile(path)
@@ -437,7 +437,7 @@ def first_words(prompts: Iterable[str]) -> str:
 
 
 _PASSAGE_CHARS_BEFORE, _PASSAGE_CHARS = 16, 160
-"""Little text before a match, so that a list of 40 cells still shows the match."""
+"""The number of characters before a match, which a list of 40 columns must still show, and the length of a passage."""
 
 
 def passage(path: Path, words: Sequence[str]) -> str | None:
@@ -446,15 +446,15 @@ def passage(path: Path, words: Sequence[str]) -> str | None:
     Only lines that may contain one of the words are parsed, so that 500 sessions are searched in under a second.
     """
     missing = set(words)
-    # JSON escapes none of the characters of a plain word, so the line contains it unchanged.
-    plain = {word: word.encode() for word in missing if word.isascii() and not set('"\\/') & set(word)}
+    # JSON escapes none of the characters of these words, so a line contains them unchanged.
+    unescaped = {word: word.encode() for word in missing if word.isascii() and not set('"\\/') & set(word)}
     found_passage = ""
     try:
         with path.open("rb") as stream:
             for line in stream:
                 if not missing:
                     break
-                if line.startswith((_MESSAGE, _TITLE)) and _may_match(line, missing, plain):
+                if line.startswith((_MESSAGE, _TITLE)) and _may_match(line, missing, unescaped):
                     text = _message_text(_parse(line))
                     folded = text.casefold()
                     present = {word for word in missing if word in folded}
@@ -466,17 +466,17 @@ def passage(path: Path, words: Sequence[str]) -> str | None:
     return None if missing else found_passage
 
 
-def _may_match(line: bytes, words: Collection[str], plain: Mapping[str, bytes]) -> bool:
-    if any(word not in plain for word in words):
+def _may_match(line: bytes, words: Collection[str], unescaped: Mapping[str, bytes]) -> bool:
+    if any(word not in unescaped for word in words):
         return True
     lower = line.lower()
-    return any(plain[word] in lower for word in words)
+    return any(unescaped[word] in lower for word in words)
 
 
 def _best_position(folded: str, words: Sequence[str], present: Collection[str]) -> int:
-    """Return the position of the words one after the other, otherwise of the word that is the rarest in the text.
+    """Return the position of all words in order, otherwise of the word that is the rarest in the text.
 
-    Example: of `section 37`, the number says more than the word, which every chapter has.
+    Example: a match of `37` in `section 37` is more useful than one of `section`, which is everywhere in a long text.
     """
     position = folded.find(" ".join(words))
     return position if position >= 0 else folded.find(min(present, key=folded.count))

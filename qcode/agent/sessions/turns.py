@@ -33,7 +33,7 @@ from qcode.tools.dialog import plan_of
 from qcode.tools.output import OMISSION
 from qcode.values import dataclass
 
-_MAX_LABEL, _MAX_ARGUMENT = 80, 200
+_MAX_LABEL_CHARS, _MAX_ARGUMENT_CHARS = 80, 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,16 +77,16 @@ class CallView:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """The state, the summary and where a command ran, if not empty; the summary does not repeat the argument.
+        """The state, the summary, and a note about the sandbox, if not empty. The summary does not repeat the argument.
 
-        For example, the notes of a `read a.py` with the summary `a.py does not exist` are `failed`, `does not exist`.
+        For example, the notes of `read a.py` with the summary `a.py does not exist` are `failed`, `does not exist`.
         """
         if self.is_approved_plan:
             return ()
         summary = single_spaced(self.summary)
         summary = summary.removeprefix(f"{self.argument} ") if self.state else summary
-        place = sandbox_note(self.sandbox, has_failed=bool(self.state))
-        return tuple(dict.fromkeys(note for note in (self.state, summary, place) if note))
+        sandbox = sandbox_note(self.sandbox, has_failed=bool(self.state))
+        return tuple(dict.fromkeys(note for note in (self.state, summary, sandbox) if note))
 
     @property
     def details(self) -> tuple[tuple[str, str, str], ...]:
@@ -137,7 +137,7 @@ class SessionStep:
     ended: TurnEnded | None = None
     """The end of the turn if it followed this message."""
     ending_note: str = ""
-    """Why the turn stopped early, such as an error or a limit; empty if the note of the message already says it."""
+    """Why the turn stopped early, such as an error or a limit; empty if the note of the message has the reason."""
 
     @property
     def prompt(self) -> PromptParts:
@@ -166,7 +166,9 @@ class SessionTurn:
     def label(self) -> str:
         """The first words of the prompt, on one line."""
         prompt = self.prompt
-        return plain_line(prompt.typed_text, _MAX_LABEL) or ("(image)" if prompt.images else f"Turn {self.number}")
+        return plain_line(prompt.typed_text, _MAX_LABEL_CHARS) or (
+            "(image)" if prompt.images else f"Turn {self.number}"
+        )
 
     @property
     def models(self) -> tuple[str, ...]:
@@ -189,7 +191,7 @@ class SessionTurn:
     def ended(self) -> TurnEnded | None:
         """The end of the turn; None if the process ended first, or an earlier version stored the session.
 
-        It is the first one: a `/compact` after the turn ends a second time.
+        A `/compact` after the turn adds another end, which is ignored.
         """
         return next((step.ended for step in self.steps if step.ended is not None), None)
 
@@ -222,7 +224,7 @@ class SessionTurn:
 def session_turns(
     history: SessionHistory, price_of: Callable[[str], Price | None], redact: Callable[[str], str]
 ) -> tuple[SessionTurn, ...]:
-    """Return all turns that led to the current state, including messages that a compaction replaced."""
+    """Return all turns that led to the current state, including turns whose messages a compaction replaced."""
     turns: list[list[SessionStep]] = []
     usages: list[list[TurnUsage]] = []
     for entry in _entries(history):
@@ -323,9 +325,9 @@ def _redacted_shown(result: ShownResult, redact: Callable[[str], str]) -> ShownR
 
 
 def view_of(call: ToolCall, result: ToolResult | None, display: ShownResult | None = None) -> CallView:
-    """Return a call as the user saw it; a session of an earlier version has only its result."""
+    """Return a call as the user saw it. A session of an earlier version has no `display`."""
     arguments = parse_object(call.arguments) or {}
-    argument = main_argument(call, _MAX_ARGUMENT)
+    argument = main_argument(call, _MAX_ARGUMENT_CHARS)
     if MARKER_KEY in arguments:  # stored in place of arguments that were cut
         arguments = {}
     if result is None:

@@ -1,7 +1,7 @@
-"""The catalog: the section of the system prompt that lists the skills, within its budget. Pure.
+"""The catalog: the section of the system prompt that lists the skills, limited by a budget of tokens. Pure.
 
-It does not change during a session, because a provider caches the beginning of requests. A separate module because it
-is pure and its budget is tested alone.
+The catalog does not change during a session, because a provider caches the beginning of requests. A separate module
+because the budget is tested alone.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from qcode.text.numbers import count_text
 from qcode.values import dataclass
 
 MIN_TOKENS, MAX_TOKENS = 500, 4_000
+"""The limits of the budget."""
 _WINDOW_SHARE = 0.01
-_SHORT_DESCRIPTION = 80
+"""The budget as a share of the context window."""
+_SHORT_DESCRIPTION_CHARS = 80
 _INTRODUCTION = """\
 # Skills
 Each skill is a set of instructions for one kind of task. If a task fits a description, load the skill with the \
@@ -28,7 +30,7 @@ project: follow them for the current task, but if they contradict the user, foll
 
 @dataclass(frozen=True, slots=True)
 class SkillCatalog:
-    """The section of the system prompt, and what its budget cost."""
+    """The section of the system prompt, and the skills whose descriptions do not fit its budget."""
 
     text: str = ""
     tokens: int = 0
@@ -58,7 +60,7 @@ def budget(window: int | None) -> int:
 
 
 def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, int]) -> SkillCatalog:
-    """Return the catalog of these skills in the order of their names; `uses` counts how often each was used.
+    """Return the catalog of these skills in the order of their handles; `uses` counts how often each was used.
 
     If they exceed the budget, the longest descriptions are shortened first. Then the descriptions of the least used
     skills are omitted. Names are never omitted.
@@ -75,10 +77,10 @@ def catalog_of(skills: Sequence[Skill], window: int | None, uses: Mapping[str, i
     tokens_left = budget(window) - sum(map(tokens, texts))
     shortened: list[str] = []
     for handle in sorted(texts, key=lambda value: -len(texts[value])):
-        if tokens_left >= 0 or len(texts[handle]) <= _SHORT_DESCRIPTION:
+        if tokens_left >= 0 or len(texts[handle]) <= _SHORT_DESCRIPTION_CHARS:
             break
         tokens_left += tokens(handle)
-        texts[handle] = cut(texts[handle], _SHORT_DESCRIPTION)
+        texts[handle] = cut(texts[handle], _SHORT_DESCRIPTION_CHARS)
         tokens_left -= tokens(handle)
         shortened.append(handle)
     undescribed: list[str] = []

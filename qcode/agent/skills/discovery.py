@@ -1,7 +1,7 @@
 """Finds the skills of a session: the order of the folders, and the files that are read or skipped in each.
 
 The user's folders come first, so that a cloned project cannot replace a skill of the user. Folders of a project are
-read only if the caller passes that it is trusted, and links in them must stay inside the project.
+read only if the project is trusted, and links in them must stay inside the project.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ from qcode.values import dataclass
 MAX_DEPTH = 3
 """How many levels below a folder of skills the folder of a skill may be."""
 MAX_FOLDERS = 2_000
+"""The maximum number of folders that are read in all folders of skills together."""
 MAX_SKILLS = 500
 FOLDER = "skills"
 
 CACHE_NAME = "skill_cache.json"
 
-_SKIPPED = frozenset({".git", "node_modules"})
+_SKIPPED_FOLDERS = frozenset({".git", "node_modules"})
 _FOREIGN_AT_HOME = (".agents/skills", ".claude/skills")
+"""The folders of other programs, below the home folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +48,11 @@ class SkillFolder:
     project_root: Path | None = None
     """The project: links in the folder must not lead out of it; None for a folder of the user."""
     is_named: bool = False
-    """The settings name the folder (`skills.paths`): then it may itself be a skill."""
+    """The settings name the folder (`skills.paths`), so it may itself be a skill."""
 
 
 @dataclass(frozen=True, slots=True)
-class FoundSkills:
+class DiscoveredSkills:
     """The skills of a run."""
 
     skills: tuple[Skill, ...] = ()
@@ -99,7 +101,7 @@ def _configured_folder(path: str, home: Path | None) -> Path:
 
 
 def _folders_up(folder: Path, root: Path) -> Iterator[Path]:
-    """Yield the folders from `folder` up to the root; only the root if `folder` is not below it."""
+    """Yield the folders from `folder` up to `root`; only `root` if `folder` is not below it."""
     if folder.is_relative_to(root):
         while folder != root:
             yield folder
@@ -110,8 +112,8 @@ def _folders_up(folder: Path, root: Path) -> Iterator[Path]:
 class SkillCache:
     """A cache of the skills that earlier starts have read, in a file of the state folder.
 
-    It exists because importing YAML takes longer than the rest of a start. A file that changed since, or that was read
-    just after a change, is read again. The text of a skill is never cached.
+    It saves the import of the YAML parser, which takes longer than everything else at a start. A file that changed
+    since, or that was read just after a change, is read again. The text of a skill is never cached.
     """
 
     def __init__(self, path: Path | None = None) -> None:
@@ -122,8 +124,8 @@ class SkillCache:
         self._stored_rows = files if isinstance(files, dict) else {}
         self._current_rows: dict[str, Json] = {}
 
-    def unchanged(self, file: str, label: str, folder: SkillFolder) -> Skill | None:
-        """Return the cached skill of a file, None if the file must be read."""
+    def look_up(self, file: str, label: str, folder: SkillFolder) -> Skill | None:
+        """Return the cached skill of an unchanged file, None if the file must be read. `label` is for display."""
         is_from_project = folder.project_root is not None
         identity = _identity(file, label)
         row = self._stored_rows.get(file)
@@ -135,7 +137,7 @@ class SkillCache:
         return None
 
     def read(self, file: str, label: str, folder: SkillFolder) -> Skill:
-        """Read the skill of a file; raise `FrontMatterError`."""
+        """Read the skill of a file, and cache it; raise `FrontMatterError`."""
         is_from_project = folder.project_root is not None
         identity = _identity(file, label)
         skill = read_skill(Path(file), label, folder.label, is_from_project=is_from_project)
@@ -144,7 +146,7 @@ class SkillCache:
         return skill
 
     def save(self) -> None:
-        """Store the skills for the next start."""
+        """Store the cached skills for the next start."""
         if self._path is not None and self._current_rows != self._stored_rows:
             with suppress(OSError):
                 state_file.save_json(self._path, {"version": __version__, "files": self._current_rows})
@@ -165,7 +167,7 @@ def _identity(file: str, label: str) -> list[Json]:
 
 
 def _row_of(skill: Skill) -> JsonObject:
-    """Return the fields of a skill that differ from their defaults, and from values that follow from its file."""
+    """Return the fields of a skill to store: those that differ from their default or from the path of its file."""
     implied = {"file": skill.file, "folder": skill.file.parent}
     row: JsonObject = {}
     for field in fields(skill):
@@ -210,7 +212,7 @@ def _skill_of(file: str, stored: Json) -> Skill | None:
     return Skill(**values)
 
 
-def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None) -> FoundSkills:
+def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None) -> DiscoveredSkills:
     """Read all skills in these folders; a file that cannot be used is reported as a problem."""
     cache = cache or SkillCache()
     skills: dict[str, Skill] = {}
@@ -225,9 +227,9 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
             visited.add(real)
             if len(visited) > MAX_SKILLS:
                 problems.append(f"{folder.label}: there are more than {MAX_SKILLS} skills; the rest are not read")
-                return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
+                return DiscoveredSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
             label = f"{folder.label}/{file[len(str(folder.path)) :].lstrip('/')}"
-            skill = cache.unchanged(file, label, folder) or _read(cache, file, label, folder, problems)
+            skill = cache.look_up(file, label, folder) or _read(cache, file, label, folder, problems)
             if skill is None:
                 continue
             if skill.handle in skills:
@@ -235,7 +237,7 @@ def find_skills(folders: Sequence[SkillFolder], cache: SkillCache | None = None)
             else:
                 skills[skill.handle] = skill
     cache.save()
-    return FoundSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
+    return DiscoveredSkills(tuple(skills.values()), tuple(problems), tuple(hidden))
 
 
 def _read(cache: SkillCache, file: str, label: str, folder: SkillFolder, problems: list[str]) -> Skill | None:
@@ -254,14 +256,14 @@ def skill_files(folder: SkillFolder) -> list[Path]:
 
 
 class _SkillWalk:
-    """Walks folders of skills, with one limit on folders for all of them."""
+    """Walks folders of skills. `MAX_FOLDERS` applies to all of them together."""
 
     def __init__(self, problems: list[str]) -> None:
         self._problems = problems
         self._folders = 0
 
     def files(self, folder: SkillFolder) -> Iterator[tuple[str, str]]:
-        """Yield the `SKILL.md` of each skill and its real path, folders in the order of their names."""
+        """Yield the path and the real path of each `SKILL.md`, in the order of the names of their folders."""
         top = os.path.realpath(folder.path)
         if self._leaves_project(folder.path, top, folder):
             return
@@ -291,7 +293,7 @@ class _SkillWalk:
             subfolders: list[tuple[str, str, int]] = []
             for name in sorted(entries):
                 path = os.path.join(current, name)  # noqa: PTH118
-                if name in _SKIPPED:
+                if name in _SKIPPED_FOLDERS:
                     continue
                 if not _is_folder(entries[name]):
                     if entries[name].is_symlink():
@@ -308,7 +310,7 @@ class _SkillWalk:
                 if real not in visited and not self._leaves_project(path, real, folder):
                     visited.add(real)
                     subfolders.append((path, real, depth + 1))
-            pending += reversed(subfolders)  # the last one is read first
+            pending += reversed(subfolders)  # `pop` returns the last one
 
     def _report_broken_link(self, path: Path, folder: SkillFolder) -> None:
         """Report a link to a folder that does not exist, such as the folder of an uninstalled skill."""
@@ -318,7 +320,7 @@ class _SkillWalk:
             self._problems.append(f"{label}: a link to {one_line(str(path.readlink()), 120)}, which cannot be read")
 
     def _leaves_project(self, path: Path | str, real: str, folder: SkillFolder) -> bool:
-        """Return whether a path of a project leads out of it, and report that."""
+        """Return whether a path in a folder of a project leads out of the project; if so, add a problem."""
         if folder.project_root is None or Path(real).is_relative_to(folder.project_root):
             return False
         self._problems.append(

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from qcode.agent.options import RunContext
 from qcode.agent.skills.catalog import SkillCatalog, catalog_of
-from qcode.agent.skills.discovery import CACHE_NAME, FoundSkills, SkillCache, find_skills, skill_folders
+from qcode.agent.skills.discovery import CACHE_NAME, DiscoveredSkills, SkillCache, find_skills, skill_folders
 from qcode.agent.skills.skill import FILE_NAMES, Skill, read_skill_file
 from qcode.agent.trust import TrustStore
 from qcode.config import state_file
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 STATE_NAME = "skill_uses.json"
 MAX_FILES = 50
+"""The maximum number of files of a skill that are listed for the model."""
 
 _MAX_NAMED = 5
 """The maximum number of skills or files that a message names."""
@@ -59,7 +60,7 @@ RunCommand = Callable[[str], Awaitable[str]]
 class SkillLibrary:
     """The skills of a session. `make_readable` lets the model read a folder from the next call on.
 
-    `kinds` are the kinds of sub-agents; without any, no skill forks, that is, runs in a sub-agent.
+    `kinds` are the available kinds of sub-agents; without any, no skill runs in a sub-agent (`forks`).
     """
 
     def __init__(
@@ -73,7 +74,7 @@ class SkillLibrary:
         self._make_readable = make_readable
         self._session_id = session_id
         self._kinds = tuple(kinds)
-        self.discovered = FoundSkills() if context.options.no_skills else _find_skills(context)
+        self.discovered = DiscoveredSkills() if context.options.no_skills else _find_skills(context)
         self.commands, self._problems = self._find_commands()
         self._off = frozenset(context.settings.skills.off)
         names = context.program_skills
@@ -108,7 +109,7 @@ class SkillLibrary:
         return (*(skill for skill in self.enabled if skill.is_for_user), *self.commands)
 
     def without_hidden(self, custom: CustomCommands) -> CustomCommands:
-        """Return the commands without those of the project that have the name of a skill; each adds a problem."""
+        """Return `custom` without commands of the project that have the name of a skill; each adds a problem."""
         skills = {skill.handle.lower() for skill in self.for_user if not skill.is_command}
         hidden = [command for command in custom.commands if command.is_from_project and command.name.lower() in skills]
         problems = (
@@ -126,12 +127,12 @@ class SkillLibrary:
         return self._program_skills is not None and skill.handle.lower() not in self._program_skills
 
     def make_catalog(self, window: int | None) -> str:
-        """Build the section of the system prompt for the whole session."""
+        """Build and return the section of the system prompt for the session; `window` is the context window."""
         self.catalog = catalog_of(self.for_model, window, self._uses)
         return self.catalog.text
 
     def notices(self) -> tuple[str, ...]:
-        """Return lines for the user at startup, about unusable files and hidden skills."""
+        """Return lines for the user at startup, about invalid files and hidden skills."""
         hidden = self.discovered.name_clashes
         names = ", ".join(
             f"{skill.handle} of {skill.folder_label} ({used.folder_label})" for skill, used in hidden[:_MAX_NAMED]
@@ -156,12 +157,12 @@ class SkillLibrary:
         return skill
 
     def kind_of(self, skill: Skill) -> str:
-        """Return the kind of sub-agent that a skill requests, or the general kind if there is no such kind."""
+        """Return the kind of sub-agent that a skill requests, or the general kind if that kind is not available."""
         name = _KINDS.get(skill.agent.lower(), skill.agent)
         return next((kind for kind in self._kinds if kind.lower() == name.lower()), GENERAL)
 
     def forks(self, skill: Skill) -> bool:
-        """Return whether a skill runs as a sub-agent: it requests that, and this conversation can start one."""
+        """Return whether a skill runs in a sub-agent: it requests that, and this conversation can start sub-agents."""
         return skill.forks and GENERAL in self._kinds
 
     def agent_model(self, skill: Skill) -> str:
@@ -178,9 +179,9 @@ class SkillLibrary:
         return loaded
 
     async def prompt(self, skill: Skill, arguments: str, run: RunCommand) -> tuple[str, TurnOptions]:
-        """Return the prompt of a skill that the user typed, and the options of its turn.
+        """Return the prompt for a skill that the user started, and the options of its turn.
 
-        Its commands run first, in order. Raise `Refused`, and the exceptions of `run`.
+        The commands of the skill run first, in order. Raise `Refused`, and the exceptions of `run`.
         """
         parts = self._prompt_parts(skill, arguments, runs_commands=True)
         expanded = [_CommandOutput(await run(part.text)) if part.kind == "command" else part for part in parts]
@@ -192,7 +193,7 @@ class SkillLibrary:
         )
 
     def _subagent_request(self, skill: Skill) -> tuple[PromptPart, ...]:
-        """Return the instruction before a typed skill that runs in a sub-agent; empty for any other skill."""
+        """Return the instruction that precedes a skill that runs in a sub-agent; empty for any other skill."""
         if not self.forks(skill):
             return ()
         arguments = f"kind {self.kind_of(skill)} and the whole text of the skill as its prompt"
@@ -253,7 +254,7 @@ class SkillLibrary:
             )
 
     def _record_use(self, skill: Skill) -> None:
-        """Count a use; if the catalog exceeds its budget, it keeps the descriptions of the most used skills."""
+        """Count a use. A catalog that exceeds its budget keeps the descriptions of the most used skills."""
         if skill.is_command:
             return
         state_dir = self._context.paths.state_dir
@@ -264,7 +265,7 @@ class SkillLibrary:
             state_file.save_json(state_dir / STATE_NAME, {"uses": dict(self._uses)})
 
 
-def _find_skills(context: RunContext) -> FoundSkills:
+def _find_skills(context: RunContext) -> DiscoveredSkills:
     """Read the skills that apply to a run."""
     settings = context.settings.skills
     home = context.env.get("HOME", "")
@@ -289,7 +290,7 @@ _MAX_WALKED_FOLDERS = 500
 
 
 def file_names(folder: Path) -> list[str]:
-    """Return the paths of the first files of a skill, relative to its folder, without its `SKILL.md`."""
+    """Return the paths of at most `MAX_FILES` files of a skill, relative to `folder`, without the `SKILL.md`."""
     paths: list[str] = []
     for folder_count, (current, folders, names) in enumerate(os.walk(folder)):
         folders[:] = sorted(name for name in folders if name not in _UNLISTED)

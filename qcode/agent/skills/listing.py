@@ -16,14 +16,14 @@ from qcode.text.numbers import count_text
 if TYPE_CHECKING:
     from qcode.agent.options import RunContext
 
-_MAX_DESCRIPTION = 240
+_MAX_DESCRIPTION_CHARS = 240
 _NO_SKILLS = "No skills. A skill is a folder with a SKILL.md in ~/.claude/skills, ~/.agents/skills or .qcode/skills."
 _RESTRICTED = "This folder is not trusted: trust it with /trust or --trust to use its skills."
 _TURNED_OFF = "No skills: --no-skills was given."
 
 
 def no_skills_text(context: RunContext) -> str:
-    """Return why a run without skills has none, and where the file of a skill goes."""
+    """Return why this run has no skills, and which folders may contain skills."""
     if context.options.no_skills:
         return _TURNED_OFF
     return _NO_SKILLS if context.is_trusted else f"{_NO_SKILLS} {_RESTRICTED}"
@@ -63,7 +63,7 @@ def _rows(skills: SkillLibrary) -> Iterator[str]:
     width = max((len(skill.handle) for skill in discovered.skills), default=0)
     for skill in sorted(discovered.skills, key=lambda listed: listed.handle):
         state = _state(skills, skill)
-        description = cut(one_line(skill.description), _MAX_DESCRIPTION)
+        description = cut(one_line(skill.description), _MAX_DESCRIPTION_CHARS)
         yield f"{skill.handle:<{width}}  {visible(skill.folder_label)}, {skill.tokens:,} tokens{state}"
         yield f"    {description}"
     for hidden, used in discovered.name_clashes:

@@ -1,4 +1,4 @@
-"""One skill, read leniently from its `SKILL.md`: many real files break the format, and must still work.
+"""One skill, read leniently from its `SKILL.md`, because many real files violate the format and must still work.
 
 The strict rules of the format are in `strict`, for `qcode skills check`. Formats: https://agentskills.io/specification
 and https://code.claude.com/docs/en/skills.
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 FILE_NAMES = ("SKILL.md", "skill.md")
 MAX_FILE_BYTES = 256 * 1024
+# In characters, from the specification of the format.
 MAX_NAME = 64
 MAX_DESCRIPTION = 1_024
 
@@ -44,13 +45,13 @@ FIELDS: Mapping[str, str] = {
     "compatibility": "is shown to you",
     "metadata": "has no effect",
 }
-"""The known fields, with their meaning for the reference."""
+"""The supported fields, with their meaning for the reference."""
 ValueT = TypeVar("ValueT")
 
 
 @dataclass(frozen=True, slots=True)
 class Skill:
-    """A skill that can be used, without its text."""
+    """A valid skill, without its text."""
 
     handle: str
     """The name in the catalog, and after the slash."""
@@ -64,17 +65,17 @@ class Skill:
     is_from_project: bool = False
     warnings: tuple[str, ...] = ()
     hint: str = ""
-    """Describes the arguments while the user types them."""
+    """A hint about the arguments, shown while the user types them."""
     parameters: tuple[str, ...] = ()
     """The names of the arguments, in order."""
     is_for_model: bool = True
-    """The catalog lists it, so that the model can load it."""
+    """The catalog lists the skill, so that the model can load it."""
     is_for_user: bool = True
-    """`/name` runs it."""
+    """`/name` runs the skill."""
     model: str = ""
     """The model that the file requests, as written."""
     forks: bool = False
-    """It asks to run as a sub-agent, of the kind `agent`."""
+    """The file requests that the skill runs in a sub-agent of the kind `agent`."""
     agent: str = ""
     allowed_tools: tuple[str, ...] = ()
     """Shown to the user; grants nothing."""
@@ -85,11 +86,11 @@ class Skill:
     size: int = 0
     """The size of the text in bytes."""
     is_command: bool = False
-    """It is a command in a Markdown file, which only the user starts."""
+    """The skill is a command in a Markdown file, which only the user can start."""
 
     @property
     def tokens(self) -> int:
-        """An estimate of the tokens of its text."""
+        """The estimated number of tokens of the text."""
         return self.size // 4
 
 
@@ -178,9 +179,9 @@ def _description(front_matter: FrontMatter) -> str:
 
 
 def _handle(name: str | None, folder: str) -> str:
-    """Return the handle of a skill: its `name` if that can be typed, otherwise the name of its folder.
+    """Return the handle of a skill: its `name` if that is valid, otherwise the name of its folder.
 
-    Invalid characters of the folder's name become `-`; empty if nothing valid remains.
+    Invalid characters in the name of the folder become `-`. The handle is empty if no valid character remains.
     """
     if name is not None and _HANDLE.fullmatch(name):
         return name

@@ -1,7 +1,7 @@
 """Checks a skill against the rules of the format, for `qcode skills check`.
 
-The messages are those of the reference checker, `skills-ref` 0.1.1. A separate module because loading a skill for use
-is lenient: see `skill`. Rules: https://agentskills.io/specification
+The messages are those of the reference checker, `skills-ref` 0.1.1. Separate from `skill`, which reads leniently.
+Rules: https://agentskills.io/specification
 """
 
 from __future__ import annotations

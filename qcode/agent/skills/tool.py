@@ -1,6 +1,6 @@
-"""The `skill` tool: it gives the model the instructions of one skill, and makes the folder of the skill readable.
+"""The `skill` tool: it returns the instructions of one skill to the model, and makes the folder of the skill readable.
 
-It only reads files of the user or of a trusted project, so it never asks, even in plan mode and for sub-agents.
+The tool only reads files of the user or of a trusted project, so no call needs an approval.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ if TYPE_CHECKING:
 class SkillTool:
     """The `skill` tool.
 
-    `readers` are the kinds of sub-agents that change nothing: a skill that runs in such a sub-agent only reads.
+    `read_only_kinds` are the kinds of sub-agents that change nothing: a skill that runs in such a sub-agent only reads.
     """
 
-    def __init__(self, skills: SkillLibrary, readers: Sequence[str] = ()) -> None:
+    def __init__(self, skills: SkillLibrary, read_only_kinds: Sequence[str] = ()) -> None:
         self._skills = skills
         offered = skills.for_model
-        reads = tuple(skill.handle for skill in offered if not skills.forks(skill) or skills.kind_of(skill) in readers)
+        reads = tuple(
+            skill.handle for skill in offered if not skills.forks(skill) or skills.kind_of(skill) in read_only_kinds
+        )
         self.spec = ToolSpec(
             name=SKILL_TOOL,
             description=(
@@ -55,7 +57,7 @@ class SkillTool:
             safety="harmless",
         )
 
-    def forked(self, arguments: JsonObject) -> tuple[str, JsonObject] | None:
+    def agent_call(self, arguments: JsonObject) -> tuple[str, JsonObject] | None:
         """Return the call of the `agent` tool that runs a skill in a sub-agent; None for any other skill."""
         try:
             checked = check(self.spec, arguments)
@@ -64,12 +66,12 @@ class SkillTool:
                 return None
             loaded = self._skills.load(skill, checked.text("arguments"))
         except Refused:
-            return None  # the run reports the reason
+            return None  # `run` reports the reason
         task = {"description": f"skill {skill.handle}", "prompt": loaded.text, "kind": self._skills.kind_of(skill)}
         return AGENT, {**task, **({"model": model} if (model := self._skills.agent_model(skill)) else {})}
 
     def preload(self, name: str, workspace: Workspace) -> str:
-        """Return the text of a skill that is loaded before a sub-agent's task; raise `Refused`."""
+        """Return the text of a skill that precedes the task of a sub-agent; raise `Refused`."""
         skill = self._skills.find(name)
         text = self._skills.load(skill).text
         workspace.show_folder(skill.folder)
@@ -97,7 +99,7 @@ class SkillTool:
 
 
 def is_loaded(text: str, messages: Sequence[Message]) -> bool:
-    """Return whether the conversation contains the same text of a skill, loaded by the model or the user."""
+    """Return whether the conversation contains the text of a skill already, loaded by the model or the user."""
     tagged_text = text.partition("\n</skill>")[0]
     for message in messages:
         for block in message.blocks:

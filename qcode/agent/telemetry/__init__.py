@@ -1,4 +1,4 @@
-"""Observers of a run: the debug log, and OpenTelemetry. Both see each event, and each request of each provider."""
+"""Observers of a run: the debug log, and OpenTelemetry. Both get each event, and each request to each provider."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Observer(Protocol):
         ...
 
     def watch(self, provider: Provider) -> Provider:
-        """Return a provider whose requests are observed."""
+        """Return a provider that does the same as `provider`, and whose requests are observed."""
         ...
 
     def close(self) -> None: ...

@@ -24,7 +24,7 @@ from qcode.protocol.reply import ReplyEvent
 from qcode.text.json import JsonObject
 
 MAX_MESSAGES = 1_000
-"""The maximum number of distinct module log messages per debug log."""
+"""The maximum number of distinct log messages of qcode's modules in one debug log."""
 
 
 class DebugLog:
@@ -126,7 +126,7 @@ def _fields(value: object) -> dict[str, object]:
 
 
 class _Handler(logging.Handler):
-    """Passes log messages of qcode's modules to the debug log, each text once: some repeat with every reply."""
+    """Passes log messages of qcode's modules to the debug log, each text once, because some repeat with every reply."""
 
     def __init__(self, write: Callable[[dict[str, object]], None]) -> None:
         super().__init__(logging.INFO)

@@ -2,8 +2,8 @@
 
 There is a span for each turn and sub-agent (`invoke_agent`), each model request (`chat`) and each call
 (`execute_tool`), and histograms of tokens and durations. Texts are included only if
-`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` asks for them. Threads of the SDK export the data: a collector that
-does not answer delays only the exit, by `FLUSH_S` at most.
+`OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT` requests them. Threads of the SDK export the data, so a collector
+that does not answer delays only the exit, by at most `FLUSH_S`.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
 FLUSH_S = 1.0
-"""The time that the exit waits for a collector."""
+"""The maximum number of seconds that the exit waits for a collector."""
 CAPTURE_VARIABLE = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"
 _CAPTURE_VALUES = frozenset({"true", "span_only", "span_and_event"})
+# The names of the conventions for providers whose name in qcode differs.
 _PROVIDER_NAMES = {
     "openai-responses": "openai",
     "gemini": "gcp.gemini",
@@ -112,14 +113,14 @@ class Tracing:
         self._is_closed = False
 
     def record_event(self, event: TurnEvent) -> None:
-        """Observe an event. Deltas, the most frequent events, are skipped."""
+        """Observe an event. Deltas are ignored, because they are frequent."""
         if isinstance(event, AgentEvent):
             self._observe(event.event, event.call_id)
         elif not isinstance(event, TextDelta | ReasoningDelta):
             self._observe(event, "")
 
     def record_metrics(self, sums: JsonObject) -> None:
-        """Do nothing: the spans and histograms have the same figures for each request."""
+        """Do nothing: the spans and histograms have the same numbers for each request."""
 
     def watch(self, provider: Provider) -> Provider:
         """Return a provider whose requests become spans."""
@@ -215,7 +216,7 @@ class Tracing:
         return span, facts, turn_id
 
     def end_request(self, started: StartedSpan, facts: Attributes, turn_id: str, reply: ReplyFacts, error: str) -> None:
-        """End the span of a model request of the turn `turn_id`. `reply` has the facts of the reply so far."""
+        """End the span of a model request of the turn `turn_id`. `error` is its type, empty for a success."""
         if error:
             self._failed.add(turn_id)
         if reply.usage is not None:
@@ -261,7 +262,7 @@ class Tracing:
         return self._captures
 
     def _capture(self, span: Span, name: str, value: Callable[[], Any]) -> None:
-        """Set an attribute with a text of the conversation, without secrets, if the user asked for texts."""
+        """Set an attribute to a text of the conversation, without secrets, if the user requested texts."""
         if self._captures:
             content = value()
             text = content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)

@@ -106,7 +106,7 @@ def test_invalid_line_in_the_middle_is_skipped_and_counted(tmp_path: Path, line:
     session, loaded = store.resume(file.stem)
     session.close()
     assert loaded.messages == CONVERSATION
-    assert loaded.notices == ("1 part was skipped in this session: unreadable or misplaced",)
+    assert loaded.notices == ("1 record was skipped in this session: unreadable or misplaced",)
 
 
 def test_record_of_a_newer_version_is_counted_separately(tmp_path: Path) -> None:

@@ -121,7 +121,7 @@ def test_partial_record_that_cannot_be_removed_does_not_join_the_next(
     session.close()
     loaded = store.load(session.session_id)
     assert loaded.messages == CONVERSATION
-    assert loaded.notices == ("1 part was skipped in this session: unreadable or misplaced",)
+    assert loaded.notices == ("1 record was skipped in this session: unreadable or misplaced",)
 
 
 LIMITED = """

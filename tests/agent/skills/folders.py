@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from qcode import Agent, Options
-from qcode.agent.skills.discovery import FoundSkills, find_skills, skill_folders
+from qcode.agent.skills.discovery import DiscoveredSkills, find_skills, skill_folders
 from qcode.agent.trust import TrustStore
 from qcode.protocol.messages import Message, ToolResult
 from qcode.testing import Reply, Scripted
@@ -34,7 +34,7 @@ class Places:
         for folder in (self.home, self.config, self.root):
             folder.mkdir()
 
-    def find(self, folder: str = ".", *, is_trusted: bool = True, **more: Any) -> FoundSkills:
+    def find(self, folder: str = ".", *, is_trusted: bool = True, **more: Any) -> DiscoveredSkills:
         return find_skills(
             skill_folders(self.config, self.home, self.root / folder, self.root, is_trusted=is_trusted, **more)
         )

@@ -164,13 +164,13 @@ def test_broken_file_leaves_the_others(places: Places) -> None:
 
 def test_missing_and_unreadable_folders_are_empty(places: Places) -> None:
     (places.home / ".claude").write_text("a file")
-    assert places.find() == discovery.FoundSkills()
+    assert places.find() == discovery.DiscoveredSkills()
 
 
 # The cache
 
 
-def cached(places: Places, *, reads: list[Path]) -> discovery.FoundSkills:
+def cached(places: Places, *, reads: list[Path]) -> discovery.DiscoveredSkills:
     folders = discovery.skill_folders(places.config, places.home, places.root, places.root, is_trusted=True)
     read = read_skill
 

@@ -1,7 +1,7 @@
 """Python functions as tools of the model: the decorator `tool`, which derives the schema from hints and docstring.
 
-A call of such a tool runs in the process of the program, synchronous functions in a thread. It needs no approval unless
-the tool `asks`. A call with truncated or invalid arguments never reaches the function.
+The function runs in the process of the program, a synchronous function in a thread. A call needs no approval unless the
+tool `asks`. A call with truncated or invalid arguments never reaches the function.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of a function that returns more than a string."""
+    """The result of a function that returns images or an error in addition to a text."""
 
     text: str
     images: tuple[Image, ...] = ()
@@ -57,7 +57,7 @@ class FunctionTool:
     """A Python function as a tool; calling it calls the function."""
 
     def __init__(self, function: Callable[..., Any], *, name: str = "", asks: bool, reads_only: bool) -> None:
-        """Raise `TypeError` for a parameter that has no schema, and for a name that providers do not accept."""
+        """See `tool`. Raise `TypeError` for an unsupported parameter, and for a name that providers do not accept."""
         if not inspect.isroutine(function):
             raise TypeError(f"tool: a function is expected, not {type(function).__name__}")
         self.function = function
@@ -75,7 +75,7 @@ class FunctionTool:
         return self.function(*args, **named)
 
     async def run(self, arguments: JsonObject, context: ToolContext) -> ToolOutcome:
-        """Run the function. Invalid arguments and exceptions become an error result."""
+        """Run the function. Invalid arguments and exceptions become a result that is an error."""
         positional = (context,) if self._takes_context else ()
         try:
             values = {
@@ -122,14 +122,15 @@ class FunctionTool:
         missing = next((name for name in self.spec.required if name not in arguments), None)
         if missing is not None:
             raise ValueError(f"missing argument {quoted(missing)}")
-        return {name: value for name, value in arguments.items() if value is not None or self._takes_null(name)}
+        return {name: value for name, value in arguments.items() if value is not None or self._keeps_null(name)}
 
-    def _takes_null(self, name: str) -> bool:
+    def _keeps_null(self, name: str) -> bool:
+        """Return whether null is passed to the function; otherwise the default of the parameter is used."""
         return name in self.spec.required or accepts_null(self._hints[name])
 
 
 class BoundTool:
-    """A function as a tool of one agent. `session_id` returns the id of its session."""
+    """A function as a tool of one agent. `session_id` returns the id of the agent's session."""
 
     def __init__(self, tool: FunctionTool, session_id: Callable[[], str]) -> None:
         self.spec = tool.spec
@@ -148,13 +149,13 @@ class BoundTool:
 
 
 def is_being_cancelled() -> bool:
-    """Return whether the running task is cancelled. If not, its `CancelledError` comes from a task that it awaited."""
+    """Return whether the current task is being cancelled; if not, its `CancelledError` comes from an awaited task."""
     task = asyncio.current_task()
     return task is None or task.cancelling() > 0
 
 
 def _parameters(function: Callable[..., Any], name: str) -> tuple[bool, dict[str, Any], dict[str, Json]]:
-    """Return whether the function takes a context, the type of each argument, and their schema."""
+    """Return whether the function takes a context, the types of the arguments by name, and their schema."""
     try:
         hints = typing.get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -222,8 +223,8 @@ def tool(
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
     """Make a tool of a function, as `@tool` or `@tool(asks=True)`; raise `TypeError` for an unsupported type.
 
-    `name` is the name for the model, by default the function's. `asks`: each call needs an approval, except in bypass
-    mode. `reads_only`: a call changes nothing, so calls may run concurrently.
+    `name` is the name for the model, by default the name of the function. With `asks`, each call needs an approval,
+    except in bypass mode. With `reads_only`, a call changes nothing, so calls may run concurrently.
     """
 
     def decorate(function: Callable[..., Any]) -> FunctionTool:
