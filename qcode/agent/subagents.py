@@ -186,7 +186,7 @@ class SubagentRun:
         specs = kind.select_tools(client.tools(self._toolbox, self._policy))
         settings = replace(
             settings,
-            system=client.prompts.agent(
+            system=client.prompts.subagent_system(
                 client.name, kind.prompt, has_skills=any(spec.name == SKILL_TOOL for spec in specs)
             ),
             tools=specs,

@@ -1,8 +1,8 @@
-"""Checkers for files without a language server: programs that read one text and report its problems, quickly.
+"""Checkers for files without a language server: programs that quickly report the problems of one text.
 
-Each gets the text on stdin, so that the text before an edit can be checked too, and runs in the same sandbox as the
-servers. A linter is used only if the project configures it; a parser is always used, because syntax errors are errors
-in every project.
+A checker reads the text from stdin, so that the text before an edit can be checked too. Checkers run in the same
+sandbox as the servers. A linter is used only if the project configures it; a parser is always used, because syntax
+errors are errors in every project.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from qcode.agent.after_edit.problems import MAX_READ, Problem, Severity, problem
+from qcode.agent.after_edit.problems import MAX_DIAGNOSTICS, Problem, Severity, clean_problem
 from qcode.protocol.tools import Launch
 from qcode.tools.editing.diagnostics import CHECKERS, nearest_folder
 from qcode.tools.processes import find_program, run_program
@@ -40,8 +40,8 @@ class TextChecker:
     """A program that checks one text."""
 
     program: str
-    endings: tuple[str, ...]
-    """The file endings that it checks, without the dot."""
+    extensions: tuple[str, ...]
+    """The file extensions that the program checks, without the dot."""
     arguments: Callable[[str], Sequence[str]]
     """Returns the arguments of the program for the path of a file."""
     parse: Callable[[str], Iterable[Problem]]
@@ -55,31 +55,32 @@ def _line_parser(pattern: str, source: str) -> Callable[[str], Iterator[Problem]
     compiled = re.compile(pattern)
 
     def parse(output: str) -> Iterator[Problem]:
-        for line in output.split("\n")[:MAX_READ]:
+        for line in output.split("\n")[:MAX_DIAGNOSTICS]:
             if match := compiled.search(line):
                 groups = match.groupdict()
-                yield problem("error", int(groups["line"]), int(groups.get("column") or 1), groups["message"], source)
+                line_number, column = int(groups["line"]), int(groups.get("column") or 1)
+                yield clean_problem("error", line_number, column, groups["message"], source)
 
     return parse
 
 
-def _ruff(output: str) -> Iterator[Problem]:
+def _parse_ruff(output: str) -> Iterator[Problem]:
     for row in _rows(output):
         location = row.get("location")
         # Rules such as F401 are warnings; the code of a syntax error is missing, or a word.
         severity: Severity = "warning" if re.fullmatch(r"[A-Z]+\d+", str(row.get("code"))) else "error"
         if isinstance(location, dict):
             line, column = _number_or_one(location.get("row")), _number_or_one(location.get("column"))
-            yield problem(severity, line, column, str(row.get("message")), f"ruff {row.get('code') or 'syntax'}")
+            yield clean_problem(severity, line, column, str(row.get("message")), f"ruff {row.get('code') or 'syntax'}")
 
 
-def _eslint(output: str) -> Iterator[Problem]:
+def _parse_eslint(output: str) -> Iterator[Problem]:
     for file in _rows(output):
         for row in file.get("messages") or []:
             if isinstance(row, dict):
                 severity: Severity = "error" if row.get("severity") == 2 else "warning"
                 rule = f"eslint {row.get('ruleId') or ''}".strip()
-                yield problem(
+                yield clean_problem(
                     severity,
                     _number_or_one(row.get("line")),
                     _number_or_one(row.get("column")),
@@ -88,12 +89,12 @@ def _eslint(output: str) -> Iterator[Problem]:
                 )
 
 
-def _shellcheck(output: str) -> Iterator[Problem]:
+def _parse_shellcheck(output: str) -> Iterator[Problem]:
     for row in _rows(output):
         if row.get("level") in ("error", "warning"):
             severity: Severity = "error" if row["level"] == "error" else "warning"
             rule = f"shellcheck SC{row.get('code')}"
-            yield problem(
+            yield clean_problem(
                 severity,
                 _number_or_one(row.get("line")),
                 _number_or_one(row.get("column")),
@@ -102,22 +103,22 @@ def _shellcheck(output: str) -> Iterator[Problem]:
             )
 
 
-def _node(output: str) -> Iterator[Problem]:
+def _parse_node(output: str) -> Iterator[Problem]:
     """Parse an uncaught error of node: the location is on the first line, the message on a later line."""
     match = re.search(r"^\[stdin\]:(\d+)", output, re.MULTILINE)
     message = re.search(r"^(SyntaxError: .*)", output, re.MULTILINE)
     if match and message and not _OTHER_DIALECT.search(message[1]):
-        yield problem("error", int(match[1]), 1, message[1], "node")
+        yield clean_problem("error", int(match[1]), 1, message[1], "node")
 
 
 def _rows(output: str) -> list[Mapping[str, Any]]:
-    """Return the objects of the first line that begins a JSON list; warnings of a checker may precede it."""
+    """Return the objects of the JSON list in the output of a checker; warnings may precede the list."""
     start = re.search(r"^\[", output, re.MULTILINE)
     try:
         rows = json.JSONDecoder().raw_decode(output, start.start())[0] if start else []
     except (ValueError, RecursionError):
         return []
-    return [row for row in rows[:MAX_READ] if isinstance(row, dict)]
+    return [row for row in rows[:MAX_DIAGNOSTICS] if isinstance(row, dict)]
 
 
 def _number_or_one(value: object) -> int:
@@ -129,17 +130,17 @@ _OTHER_DIALECT = re.compile("outside a module|'export'|'import.meta'|'<'|await i
 _SCRIPTS = ("js", "jsx", "mjs", "cjs", "ts", "tsx", "mts", "cts")
 TEXT_CHECKERS = (
     TextChecker("ruff", ("py", "pyi"), lambda name: ("check", "--no-fix", "--no-cache", "--output-format=json",
-                                                     f"--stdin-filename={name}", "-"), _ruff, "ruff"),
+                                                     f"--stdin-filename={name}", "-"), _parse_ruff, "ruff"),
     TextChecker("flake8", ("py", "pyi"), lambda name: (f"--stdin-display-name={name}", "-"),
                 _line_parser(r":(?P<line>\d+):(?P<column>\d+): (?P<message>\S+ .*)", "flake8"), "flake8"),
     TextChecker("eslint", _SCRIPTS, lambda name: ("--stdin", f"--stdin-filename={name}", "--format=json"),
-                _eslint, "eslint"),
+                _parse_eslint, "eslint"),
     TextChecker("python3", ("py", "pyi"), lambda name: ("-I", "-S", "-c", _PARSE_PYTHON),
                 _line_parser(r"^(?P<line>\d+):(?P<column>\d+):(?P<message>.*)", "Python syntax")),
-    TextChecker("node", ("js", "cjs"), lambda name: ("--check", "-"), _node),
+    TextChecker("node", ("js", "cjs"), lambda name: ("--check", "-"), _parse_node),
     TextChecker("gofmt", ("go",), lambda name: ("-e", "-l"),
                 _line_parser(r"^<standard input>:(?P<line>\d+):(?P<column>\d+): (?P<message>.*)", "gofmt")),
-    TextChecker("shellcheck", ("sh", "bash"), lambda name: ("--format=json", "--shell=bash", "-"), _shellcheck),
+    TextChecker("shellcheck", ("sh", "bash"), lambda name: ("--format=json", "--shell=bash", "-"), _parse_shellcheck),
     TextChecker("bash", ("sh", "bash"), lambda name: ("--noprofile", "--norc", "-n"),
                 _line_parser(r"line (?P<line>\d+): (?P<message>.*)", "bash")),
 )  # fmt: skip
@@ -159,18 +160,19 @@ class TextCheckers:
     def has_checker(self, path: Path) -> bool:
         """Return whether there is a checker for files with this extension, installed or not."""
         extension = path.suffix.removeprefix(".").lower()
-        return any(extension in checker.endings for checker in TEXT_CHECKERS)
+        return any(extension in checker.extensions for checker in TEXT_CHECKERS)
 
     def find(self, path: Path) -> TextChecker | None:
         """Return the first checker that the project configures for the file and that is installed. Reads files."""
         extension = path.suffix.removeprefix(".").lower()
         for checker in TEXT_CHECKERS:
-            if extension in checker.endings and self._program(checker.program) and self._is_configured(checker, path):
+            is_installed = extension in checker.extensions and bool(self._program(checker.program))
+            if is_installed and self._is_configured(checker, path):
                 return checker
         return None
 
     async def check(self, checker: TextChecker, path: Path, text: str) -> tuple[Problem, ...] | None:
-        """Return the problems of a text of the file; None if the checker failed."""
+        """Return the problems of `text`, a version of the file at `path`; None if the checker failed."""
         root = self._workspace.root
         name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
         argv = [self._program(checker.program), *checker.arguments(name)]

@@ -27,9 +27,9 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 """The maximum size of a message; a longer one ends the connection."""
 MAX_HEADER_BYTES = 4_096
 QUIET_S = 0.15
-"""The time that diagnostics of the right version must stay unchanged."""
+"""The seconds for which diagnostics of the current text must stay unchanged before they are used."""
 QUIET_UNVERSIONED_S = 0.4
-"""The same for a server that sends no version: it may send syntax errors first, and other problems later."""
+"""The same for a server that sends no version. It may send syntax errors first, and other problems later."""
 START_TIMEOUT_S = 60.0
 _RETRY_S = 0.1
 _CHUNK_BYTES = 65_536
@@ -54,7 +54,7 @@ class RequestError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ServerOptions:
-    """The options of a server."""
+    """The options with which a server starts."""
 
     name: str
     root: Path
@@ -63,12 +63,12 @@ class ServerOptions:
     """The settings by section, such as `{"python": {"analysis": …}}`."""
     initialization: Mapping[str, Any]
     """The `initializationOptions`, whose form each server defines."""
-    sees_processes: bool
-    """The server can see the process of qcode; not in a sandbox with a PID namespace."""
+    can_see_processes: bool
+    """The server can see the process of qcode; False in a sandbox with a PID namespace."""
 
 
 class Framing:
-    """Splits the output of a server into messages: headers, an empty line, and `Content-Length` bytes of JSON."""
+    """A splitter of a server's output into messages: headers, an empty line, and `Content-Length` bytes of JSON."""
 
     def __init__(self) -> None:
         self._data = bytearray()
@@ -137,8 +137,6 @@ class LanguageServer:
         self.failure = ""
         """The reason why the server can no longer be used, in one line; empty while it runs."""
 
-    # Start and end
-
     @property
     def pid(self) -> int:
         """The process group of the server, 0 before it has started."""
@@ -206,7 +204,7 @@ class LanguageServer:
         }
         return {
             # A server in a PID namespace cannot see this process, and would exit because its parent seems to be dead.
-            "processId": os.getpid() if self._options.sees_processes else None,
+            "processId": os.getpid() if self._options.can_see_processes else None,
             "clientInfo": {"name": "qcode"},
             "rootUri": root.as_uri(),
             "rootPath": str(root),
@@ -224,7 +222,7 @@ class LanguageServer:
         return [{"uri": self._options.root.as_uri(), "name": self._options.root.name}]
 
     async def close(self) -> None:
-        """End the server and its whole process group, without its own shutdown: it has no state to save."""
+        """End the process group of the server. No `shutdown` request is sent, because a server has no state to save."""
         self._fail("it was ended")
         if self._process is not None:
             await end_program(self._process)
@@ -253,8 +251,6 @@ class LanguageServer:
                 answer.exception()  # retrieved, so that asyncio does not log it
         self._answers.clear()
         self._has_report.set()
-
-    # Messages
 
     def _read(self, handle: int) -> None:
         try:
@@ -368,8 +364,6 @@ class LanguageServer:
         body = json.dumps({"jsonrpc": "2.0", **message}, separators=(",", ":")).encode("utf-8", "replace")
         self._input.write(b"Content-Length: %d\r\n\r\n" % len(body) + body)
 
-    # Diagnostics
-
     async def check(self, path: Path, language: str, texts: tuple[str, ...]) -> list[tuple[Problem, ...]]:
         """Return the problems of each of these texts of the file, in order. Raise `LanguageServerError`."""
         uri = path.as_uri()
@@ -411,7 +405,7 @@ class LanguageServer:
         return await self._published_diagnostics(version)
 
     async def _pull_diagnostics(self, uri: str) -> object:
-        """Request diagnostics, again for as long as the server is busy with the project or reports a change."""
+        """Request diagnostics, repeatedly while the server is busy with the project or reports changes."""
         while True:
             self._has_report.clear()
             was_busy = bool(self._progress)

@@ -36,16 +36,16 @@ _WHEN = {
 
 
 RunCommand: TypeAlias = Callable[[str, Level | None, float | None, bool], Awaitable[ToolOutcome]]
-"""Runs a line as the shell tool does.
+"""Runs a command line as the shell tool does.
 
-The arguments are the line, its sandbox level (None: no sandbox), its time limit in seconds, and whether changed files
-are recorded.
+The arguments are the command line, its sandbox level (None: no sandbox), its time limit in seconds, and whether changed
+files are recorded.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class CommandScope:
-    """The parts of a call that are needed to run the commands of `[after_edit]` for its edits."""
+    """The context of the call whose edits cause commands of `[after_edit]` to run."""
 
     policy: Policy
     workspace: Workspace
@@ -94,7 +94,7 @@ class EditCommands:
         return self._command(step, path) is not None
 
     async def run(self, step: Step, path: str, scope: CommandScope) -> EditCommandRun | None:
-        """Run the command of a step for a file; None if there is none, or it may not run."""
+        """Run the command of a step for a file; return None if there is no command, or if it may not run."""
         command = self._command(step, path)
         if command is None:
             return None
@@ -119,7 +119,6 @@ class EditCommands:
     def _command(self, step: Step, path: str) -> CommandConfig | None:
         commands: tuple[CommandConfig, ...] = getattr(self._settings.after_edit, step)
         name = self._name(path)
-        # As in .gitignore, a pattern without a slash matches a name in any folder.
         return next((command for command in commands if step == "test" or _matches(command.pattern, name)), None)
 
     def _line(self, command: CommandConfig, path: str) -> str:
@@ -133,4 +132,5 @@ class EditCommands:
 
 
 def _matches(pattern: str, name: str) -> bool:
+    """Return whether a pattern covers a path. As in .gitignore, `*.py` without a slash covers files in any folder."""
     return not pattern or fnmatch(name if "/" in pattern else name.rpartition("/")[2], pattern)

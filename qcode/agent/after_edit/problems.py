@@ -1,6 +1,6 @@
-"""Problems of a file as values: read from a server or checker, compared before and after an edit, and shown. Pure.
+"""Problems of a file: parsing of diagnostics, comparison before and after an edit, and display. Pure.
 
-Text of servers and checkers is not trusted: it is cleaned and shortened here.
+Text of servers and checkers is not trusted, so this module cleans and shortens it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from qcode.values import dataclass
 Severity: TypeAlias = Literal["error", "warning"]
 
 MAX_SHOWN = 20
-"""The maximum number of problems of a file that are named."""
-MAX_MESSAGE = 300
-MAX_SOURCE = 60
-MAX_READ = 2_000
+"""The maximum number of listed problems of a file."""
+MAX_MESSAGE_CHARS = 300
+MAX_SOURCE_CHARS = 60
+MAX_DIAGNOSTICS = 2_000
 """The number of diagnostics read from one report; a server that sends more has misunderstood the file."""
 
 _SEVERITIES: Mapping[int, Severity] = {1: "error", 2: "warning"}
@@ -41,20 +41,20 @@ class Problem:
 
     @property
     def key(self) -> tuple[str, str, str]:
-        """The identity of the problem without its line and column."""
+        """The problem without its line and column, to recognize it after lines moved."""
         return self.severity, self.message, self.source
 
 
-def problem(severity: Severity, line: int, column: int, message: str, source: str = "") -> Problem:
+def clean_problem(severity: Severity, line: int, column: int, message: str, source: str = "") -> Problem:
     """Return a problem with its text cleaned and shortened."""
-    text = single_spaced(message, MAX_MESSAGE) or "no message"
-    return Problem(severity, max(1, line), max(1, column), text, single_spaced(source, MAX_SOURCE))
+    text = single_spaced(message, MAX_MESSAGE_CHARS) or "no message"
+    return Problem(severity, max(1, line), max(1, column), text, single_spaced(source, MAX_SOURCE_CHARS))
 
 
 def problems_of(diagnostics: object, text: str, server: str) -> tuple[Problem, ...]:
     """Return the problems in a list of diagnostics of the protocol about `text`; malformed entries are skipped."""
     lines = text.split("\n")
-    items = diagnostics[:MAX_READ] if isinstance(diagnostics, list) else []
+    items = diagnostics[:MAX_DIAGNOSTICS] if isinstance(diagnostics, list) else []
     read = (_problem_of(entry, lines, server) for entry in items if isinstance(entry, dict))
     return tuple(problem for problem in read if problem is not None)
 
@@ -72,7 +72,8 @@ def _problem_of(entry: Mapping[str, Any], lines: Sequence[str], server: str) -> 
         return None
     source, code = entry.get("source"), entry.get("code")
     parts = [source if isinstance(source, str) and source else server, code if isinstance(code, str | int) else ""]
-    return problem(severity, line + 1, _column(lines, line, character), message, " ".join(map(str, parts)).strip())
+    column = _column(lines, line, character)
+    return clean_problem(severity, line + 1, column, message, " ".join(map(str, parts)).strip())
 
 
 def _column(lines: Sequence[str], line: int, units: int) -> int:
@@ -88,8 +89,8 @@ def new_problems(
 ) -> tuple[Problem, ...]:
     """Return the problems of `after` that `before` did not have, errors first, then by line.
 
-    A problem outside the edited lines is old if it is on the line to which its line moved. Lines inside the edit cannot
-    be compared, so each remaining old problem cancels one problem with the same text.
+    Outside the edited lines, a problem is old if `before` has the same problem on the line, as numbered after the edit.
+    Lines inside the edit cannot be compared, so each other problem of `before` cancels one problem with the same text.
     """
     line_map = _LineMap((old_text or "").split("\n"), new_text.split("\n"))
     old_by_line: Counter[tuple[int, tuple[str, str, str]]] = Counter()
@@ -122,7 +123,7 @@ def _order(problem: Problem) -> tuple[bool, int, int, str]:
 
 
 class _LineMap:
-    """Maps line numbers before an edit to those after it, by the equal lines at the beginning and end of the file."""
+    """A map of line numbers before an edit to line numbers after it, from the equal lines at both ends of the file."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         shorter = min(len(old), len(new))
@@ -134,7 +135,7 @@ class _LineMap:
         self._offset = len(new) - len(old)
 
     def line_after(self, line: int) -> int | None:
-        """Return the number that a line has after the edit, None if the edit changed the line."""
+        """Return the number of a line after the edit, None if the edit changed the line."""
         if line <= self._head:
             return line
         return line + self._offset if line > self._tail_from else None
@@ -158,7 +159,7 @@ def _line(label: str, problem: Problem) -> str:
 
 
 def diagnostics_block(label: str, title: str, lines: Sequence[str]) -> str:
-    """Return lines about a file as a block for the model, which untrusted text in them cannot close."""
+    """Return lines about a file as a `<diagnostics>` block for the model. Text in the lines cannot close the block."""
     body = "\n".join([title, *lines]).replace("</diag", "< /diag")
     name = label.replace('"', "'")
     return f'<diagnostics file="{name}">\n{body}\n</diagnostics>'

@@ -1,4 +1,4 @@
-"""The language servers: selects a server for a file, finds its program, and keeps one running for each language.
+"""The language servers of a session: the server for a file, its program, and one running process per language.
 
 A program inside the workspace is never started: it is not pinned, so trusting the folder does not cover it. A server
 starts with the first edit of a file of its language, runs in a sandbox without write access to the workspace, and is
@@ -33,12 +33,13 @@ class Language:
     """A language and its servers."""
 
     name: str
-    endings: Mapping[str, str]
-    """The file endings, each with its language identifier in the protocol."""
+    extensions: Mapping[str, str]
+    """The file extensions, each with its language identifier in the protocol."""
     servers: tuple[tuple[str, ...], ...]
     """The commands of the servers; the first that is installed is used."""
     initialization: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
     settings: Mapping[str, Any] = field(default_factory=lambda: _EMPTY)
+    """Like `initialization`, a field of `ServerOptions`."""
 
 
 _ANALYSIS = {"diagnosticMode": "openFilesOnly", "autoSearchPaths": True, "useLibraryCodeForTypes": True}
@@ -87,16 +88,16 @@ LANGUAGES = (
 
 
 def language_of(path: PurePath, configured: Mapping[str, tuple[str, ...]]) -> Language | None:
-    """Return the language of a file. `configured` names languages or file endings, with their commands."""
-    ending = path.suffix.removeprefix(".").lower()
-    if not ending:
+    """Return the language of a file. `configured` has commands by language or file extension."""
+    extension = path.suffix.removeprefix(".").lower()
+    if not extension:
         return None
-    configured_command = configured.get(ending, configured.get(f".{ending}"))
-    built_in = next((language for language in LANGUAGES if ending in language.endings), None)
-    # `go` and `c` are names of languages and also file endings: a command for them is for the whole language.
-    if configured_command is not None and (built_in is None or ending != built_in.name):
-        identifier = ending if built_in is None else built_in.endings[ending]
-        return Language(f".{ending}", {ending: identifier}, (configured_command,) if configured_command else ())
+    configured_command = configured.get(extension, configured.get(f".{extension}"))
+    built_in = next((language for language in LANGUAGES if extension in language.extensions), None)
+    # `go` and `c` are names of languages and also file extensions. A command for `c` covers `.h` files too.
+    if configured_command is not None and (built_in is None or extension != built_in.name):
+        identifier = extension if built_in is None else built_in.extensions[extension]
+        return Language(f".{extension}", {extension: identifier}, (configured_command,) if configured_command else ())
     return built_in
 
 
@@ -104,7 +105,7 @@ NOT_FOUND = "was not found on PATH"
 
 
 @dataclass(frozen=True, slots=True)
-class FoundServer:
+class ServerChoice:
     """The server of a language, or why there is none."""
 
     language: Language
@@ -119,18 +120,18 @@ def find_server(
     configured: Mapping[str, tuple[str, ...]],
     environment: Mapping[str, str],
     workspace: Workspace,
-) -> FoundServer:
+) -> ServerChoice:
     """Return the server of a language: the configured one, otherwise the first one that is installed."""
     configured_command = configured.get(language.name)
     if configured_command is not None and not configured_command:
-        return FoundServer(language, reason="off (after_edit.servers)")
+        return ServerChoice(language, reason="off (after_edit.servers)")
     candidates = (configured_command,) if configured_command is not None else language.servers
     for command in candidates:
         program = _program(command[0], environment, workspace)
         if program:
-            return FoundServer(language, (program, *command[1:]))
+            return ServerChoice(language, (program, *command[1:]))
     names = " or ".join(visible(command[0]) for command in candidates) or "a server"
-    return FoundServer(language, reason=f"{names} {NOT_FOUND}")
+    return ServerChoice(language, reason=f"{names} {NOT_FOUND}")
 
 
 def _program(name: str, environment: Mapping[str, str], workspace: Workspace) -> str:
@@ -143,7 +144,7 @@ def _program(name: str, environment: Mapping[str, str], workspace: Workspace) ->
 
 def server_rows(
     configured: Mapping[str, tuple[str, ...]], environment: Mapping[str, str], workspace: Workspace
-) -> list[FoundServer]:
+) -> list[ServerChoice]:
     """Return the server of every language; languages with a configured file extension come last."""
     named = {language.name for language in LANGUAGES}
     extra = [
@@ -156,8 +157,8 @@ def server_rows(
 class ServerPool:
     """The running servers of a session.
 
-    `launch` returns how to start a program in a sandbox, and `ServerOptions.sees_processes`. `cache` returns a private
-    folder for the caches of servers.
+    `launch` returns how to start a program in a sandbox, and `ServerOptions.can_see_processes`. `cache` returns a
+    private folder for the caches of servers.
     """
 
     def __init__(
@@ -179,15 +180,15 @@ class ServerPool:
     def has_server(self, path: Path) -> bool:
         """Return whether a server checks this file. The first call for a language searches PATH."""
         entry = self._entry(path)
-        return entry is not None and bool(entry.found.argv) and not entry.failure
+        return entry is not None and bool(entry.choice.argv) and not entry.failure
 
-    def problems(self) -> tuple[str, ...]:
-        """Return a line for each server that failed since the last call."""
+    def take_failures(self) -> tuple[str, ...]:
+        """Return a line for the user about each server that failed since the last call."""
         lines: list[str] = []
         for entry in self._entries.values():
             if entry.failure and not entry.is_reported:
                 entry.is_reported = True
-                name = visible(PurePath(entry.found.argv[0]).name)
+                name = visible(PurePath(entry.choice.argv[0]).name)
                 lines.append(f"{name} no longer checks edits in this session: {entry.failure}")
         return tuple(lines)
 
@@ -198,11 +199,11 @@ class ServerPool:
         )
 
     async def check(self, path: Path, texts: tuple[str, ...]) -> list[tuple[Problem, ...]] | None:
-        """Return the problems of each text of the file; None if its server failed, also after a restart."""
+        """Return the problems of each text of the file; None without a server, or if it failed after a restart too."""
         entry = self._entry(path)
-        if entry is None or not entry.found.argv:
+        if entry is None or not entry.choice.argv:
             return None
-        identifier = entry.found.language.endings[path.suffix.removeprefix(".").lower()]
+        identifier = entry.choice.language.extensions[path.suffix.removeprefix(".").lower()]
         async with entry.lock:
             while not entry.failure and not self._is_closed:
                 try:
@@ -217,7 +218,7 @@ class ServerPool:
         return None
 
     async def disable(self, path: Path, reason: str) -> None:
-        """End the server of a file for a reason, and do not start it again."""
+        """End the server of a file, and do not start it again; `reason` is for the user."""
         entry = self._entry(path)
         if entry is not None:
             entry.failure = entry.failure or reason
@@ -243,20 +244,20 @@ class ServerPool:
         if language is None:
             return None
         if language.name not in self._entries:
-            found = find_server(language, self._configured_commands, self._environment, self._workspace)
-            self._entries[language.name] = _Entry(found)
+            choice = find_server(language, self._configured_commands, self._environment, self._workspace)
+            self._entries[language.name] = _Entry(choice)
         return self._entries[language.name]
 
     async def _running_server(self, entry: _Entry) -> LanguageServer:
         if entry.server is not None and not entry.server.failure:
             return entry.server
         entry.starts += 1
-        language = entry.found.language
-        launch, sees_processes = await asyncio.to_thread(self._launch, entry.found.argv)
-        name = PurePath(entry.found.argv[0]).name.removesuffix("-langserver")
+        language = entry.choice.language
+        launch, can_see_processes = await asyncio.to_thread(self._launch, entry.choice.argv)
+        name = PurePath(entry.choice.argv[0]).name.removesuffix("-langserver")
         root = self._workspace.root
         settings = _with_interpreter(language.settings, root) if language.name == "python" else language.settings
-        options = ServerOptions(name, root, settings, language.initialization, sees_processes)
+        options = ServerOptions(name, root, settings, language.initialization, can_see_processes)
         server = entry.server = LanguageServer(options)
         await server.start(launch, server_environment(self._environment, self._cache()))
         return server
@@ -265,8 +266,8 @@ class ServerPool:
 class _Entry:
     """The state of the server of one language."""
 
-    def __init__(self, found: FoundServer) -> None:
-        self.found = found
+    def __init__(self, choice: ServerChoice) -> None:
+        self.choice = choice
         self.server: LanguageServer | None = None
         self.lock = asyncio.Lock()
         self.starts = 0
@@ -275,7 +276,7 @@ class _Entry:
 
 
 def _with_interpreter(settings: Mapping[str, Any], root: Path) -> Mapping[str, Any]:
-    """Set the interpreter of the project's virtual environment, so that the server finds its packages."""
+    """Return `settings` with the interpreter of the virtual environment, so that the server finds its packages."""
     for name in (".venv", "venv"):
         path = root / name / "bin" / "python"
         if path.exists():
@@ -284,7 +285,7 @@ def _with_interpreter(settings: Mapping[str, Any], root: Path) -> Mapping[str, A
 
 
 def server_environment(environment: Mapping[str, str], cache: Path) -> dict[str, str]:
-    """Return the environment of a server: the one of a shell command, with caches in a private folder."""
+    """Return the environment of a shell command, with the caches of servers in `cache` and without downloads."""
     folders = {"XDG_CACHE_HOME": "xdg", "GOCACHE": "go", "CARGO_TARGET_DIR": "cargo", "TMPDIR": "tmp"}
     for name in folders.values():
         (cache / name).mkdir(parents=True, exist_ok=True, mode=0o700)

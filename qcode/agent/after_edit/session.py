@@ -90,7 +90,7 @@ class _Check:
 
 
 class AfterEdit:
-    """The steps after the edits of one session. Shared with sub-agents; ended by `close` or `kill`.
+    """The steps after the edits of one session and its sub-agents. `close` or `kill` ends the servers.
 
     The first edit detects the sandbox, which decides whether checkers may start.
     """
@@ -111,8 +111,6 @@ class AfterEdit:
         self._rounds = 0
         """How often the end of this turn was prevented."""
         self._warnings: list[str] = []
-
-    # Calls
 
     async def finish(self, outcome: ToolOutcome, scope: CommandScope) -> ToolOutcome:
         """Return the outcome of a call that changed files, with the results of the steps and without `edits`."""
@@ -143,7 +141,7 @@ class AfterEdit:
         late = [finding for path, finding in self._available_findings() if str(path) not in paths]
         for path in [path for path, check in self.checks.items() if check.task.done()]:
             del self.checks[path]
-        self._warnings += self._servers.problems()
+        self._warnings += self._servers.take_failures()
         if not current and not late:
             return outcome
         blocks = [diagnostics_block(finding.label, finding.title, finding.lines) for finding in current]
@@ -197,10 +195,8 @@ class AfterEdit:
         notes.append(_format_note(run, location.label, written.data, formatted.data))
         return EditedFile(edit.path, edit.before, formatted.data)
 
-    # Checks
-
     def _start_check(self, edit: EditedFile, scope: CommandScope) -> _Check | None:
-        """Begin to check a file; this check replaces one of an earlier edit that was not reported yet."""
+        """Start a check of a file, which replaces a running check of it; return None if there is no text to check."""
         path = Path(edit.path)
         earlier = self.checks.pop(path, None)
         if earlier is not None:
@@ -215,7 +211,7 @@ class AfterEdit:
         return check
 
     def _text_of(self, data: bytes | None) -> str | None:
-        """Return the text of a file; None for no file, and for one that is too large or not text."""
+        """Return the text of a file; None if there is no file, or if it is too large or not text."""
         try:
             return None if data is None or len(data) > MAX_TEXT_BYTES else text_file.decode(data, "the file").text
         except Refused:
@@ -282,7 +278,7 @@ class AfterEdit:
         return checked if len(checked) == len(results) else None
 
     def _may_check(self) -> bool:
-        """Return whether checkers run: in a sandbox, or without one if the user chose that. Detect it only once."""
+        """Return whether checkers run: in a sandbox, or without a sandbox if the user chose that. May block."""
         setting = self._settings.diagnostics
         return setting is True or (
             setting == "auto" and self._sandbox is not None and self._sandbox.sandbox is not None
@@ -299,11 +295,9 @@ class AfterEdit:
         folder.mkdir(exist_ok=True, mode=0o700)
         return folder
 
-    # The end of a turn
-
     async def reason_to_continue(self) -> str:
         """Return why the turn must not end yet: failing tests, or errors that were found late; otherwise empty."""
-        scope, self._warnings = self._scope, [*self._warnings, *self._servers.problems()]
+        scope, self._warnings = self._scope, [*self._warnings, *self._servers.take_failures()]
         if scope is None or not scope.policy.is_trusted:
             return ""
         late = [finding for _, finding in self._available_findings() if finding.is_error]

@@ -11,13 +11,14 @@ from qcode.config import state_file
 from qcode.tools.workspace import Scratch
 
 MAX_FILE_BYTES = 16 * 1024 * 1024
-"""The size of the largest content that is stored."""
+"""A larger content is not stored."""
 
 MAX_TOTAL_BYTES = 512 * 1024 * 1024
 """The size limit for all contents of a session."""
 
 
 def digest_of(data: bytes) -> str:
+    """Return the SHA-256 of a content, which is also the name of its file."""
     return hashlib.sha256(data).hexdigest()
 
 
@@ -39,7 +40,7 @@ class Blobs:
     def store(self, data: bytes, *, is_optional: bool = False) -> bool:
         """Store a content; return True once it is on disk, False if it is too large or cannot be written.
 
-        `is_optional`: no undo needs it, so it may use only half of the remaining space.
+        `is_optional`: undo does not need this content, so it may use only half of the remaining space.
         """
         if len(data) > self._max_file_bytes:
             return False

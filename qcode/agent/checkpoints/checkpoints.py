@@ -91,6 +91,7 @@ class Checkpoints:
         return await self._run_if_idle(self._rewinder.plan_undo)
 
     async def plan_redo(self) -> RewindPlan:
+        """Plan to redo the last undone move."""
         return await self._run_if_idle(self._rewinder.plan_redo)
 
     async def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:
@@ -98,7 +99,7 @@ class Checkpoints:
         return await self._run_if_idle(lambda: self._rewinder.plan_rewind(number, scope))
 
     async def perform(self, plan: RewindPlan, overwrite: Collection[str] = ()) -> RewindReport:
-        """Perform a plan, completely even if cancelled. See `Rewinder.perform` for `overwrite`."""
+        """Perform a plan, completely even if this task is cancelled. See `Rewinder.perform` for `overwrite`."""
         try:
             return await self._run_if_idle(lambda: self._rewinder.perform(plan, overwrite))
         finally:
@@ -165,6 +166,7 @@ class Checkpoints:
 
 
 def _record_all(watch: FolderWatch, recorder: Recorder) -> int:
+    """Record the changes that a watch observed, and return their number."""
     differences = watch.differences()
     for difference in differences:
         recorder.record_observed(difference.path, difference.before, difference.content, difference.after)
@@ -182,12 +184,12 @@ _NEW_FILE_MODE = 0o644
 
 
 class Recorder:
-    """Records the file changes of one session (a `ChangeRecorder`)."""
+    """The `ChangeRecorder` of one session, which writes changes to the session file."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._warnings: list[str] = []
-        self._has_warned = False
+        self._has_warned = False  # whether a content could not be stored; the user is warned once
 
     @cached_property
     def blobs(self) -> Blobs:
@@ -197,7 +199,7 @@ class Recorder:
         return Blobs(self._session.blobs)
 
     def close(self) -> None:
-        """Remove contents that are kept only for this run. Idempotent."""
+        """Remove contents that are stored only for this run. Idempotent."""
         if "blobs" in vars(self):
             self.blobs.close()
 

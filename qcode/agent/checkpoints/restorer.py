@@ -234,7 +234,7 @@ class Restorer:
             raise Refused(explain(error, path)) from None
 
     def _split(self, path: str) -> tuple[Path, tuple[str, ...]]:
-        """Return the folder of the workspace that contains `path`, and the parts below; raise `Refused` if none."""
+        """Return the folder of the workspace that contains `path`, and the names below it; raise `Refused`."""
         parent, name = os.path.split(path)
         if os.path.realpath(parent) == parent and name not in ("", ".", ".."):
             for base in self._folders:

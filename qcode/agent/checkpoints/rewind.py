@@ -97,6 +97,7 @@ class RewindPlan:
 
     @property
     def doubtful(self) -> tuple[FilePlan, ...]:
+        """The files that the user must confirm."""
         return tuple(file for file in self.files if file.doubt and not file.refusal)
 
 
@@ -139,7 +140,7 @@ class _PlannedMove:
     prompt: UserPrompt | None
     """The prompt that the move removes, to be edited again."""
     finishes: Move | None
-    """An interrupted move that this one completes."""
+    """The interrupted move that this move completes; None for a new move."""
     spans_compaction: bool
     """The move undoes or repeats a compaction."""
     state: tuple[object, ...]
@@ -171,7 +172,7 @@ class Rewinder:
         """Return the prompts that led to the current state, oldest first."""
         prompts = self._history.prompts()
         changes = self._history.live_changes(0)
-        messages = []
+        points = []
         for prompt, following in zip_longest(prompts, prompts[1:]):
             end = None if following is None else following.number
             paths = [
@@ -181,8 +182,8 @@ class Rewinder:
             ]
             stored = self._history.stored[prompt.number]
             files = tuple(dict.fromkeys(self._label(path) for path in paths))
-            messages.append(RewindPoint(prompt.number, stored.typed_prompt, stored.entry.timestamp, files))
-        return tuple(messages)
+            points.append(RewindPoint(prompt.number, stored.typed_prompt, stored.entry.timestamp, files))
+        return tuple(points)
 
     def plan_rewind(self, number: int, scope: RewindScope) -> RewindPlan:
         """Plan to rewind to the state before prompt `number`. Raise `MoveImpossible` if there is no such prompt."""
@@ -246,7 +247,7 @@ class Rewinder:
         return FileRestore(file.path, current, FileState(digest_of(content), len(content), current.mode))
 
     def _states_after_parts(self) -> dict[str, FileState | None]:
-        """Return the files that `plan_part` restored since the last message, with their states after that."""
+        """Return the state of each file that a `plan_part` restored since the last message, by path."""
         moves = (move for move in self._history.redoable if move.before.key == move.after.key)
         return {file.path: file.target for move in moves for file in move.files}
 
@@ -392,7 +393,7 @@ def _report(planned: _PlannedMove, done: int) -> str:
 
 
 def _reverting_command(redo: _PlannedMove) -> str:
-    """Return how to revert a redo. `/undo` would undo the last turn, not the rewind or the part."""
+    """Return how to revert a redo. `/undo` would undo the last turn instead of a rewind or a part of a turn."""
     if redo.redoes == "rewind":
         return "/rewind"
     return "/undo" if redo.after.key != redo.before.key else "Ctrl+X in /diff"

@@ -1,7 +1,7 @@
 """File changes by turn: the diff of each file that a turn changed, its hunks, and the content without some hunks.
 
-The content after a turn is known if a later change stored it, or if the file still has it. `without` removes hunks from
-the current content only if the lines around them did not change after the turn; it never guesses. A hunk whose old
+The content after a turn is known if a later change stored it, or if the file still has it. `remove_hunks` removes hunks
+from the current content only if the lines around them did not change after the turn; it never guesses. A hunk whose old
 lines are back is not listed. Blocking.
 """
 
@@ -26,10 +26,10 @@ from qcode.values import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ChangeHunk:
-    """A part of a diff."""
+    """A hunk of a diff."""
 
     index: int
-    """Counts the hunks of the diff from 0, also those that were undone."""
+    """The position in the diff, counted from 0, undone hunks included."""
     line: int
     """The first changed line, counted from 1."""
     added: int
@@ -50,7 +50,7 @@ class TurnFile:
     diff: str = ""
     """A unified diff of `hunks`."""
     hunks: tuple[ChangeHunk, ...] = ()
-    """Those that were not undone. Empty if there are no texts to compare."""
+    """The hunks that were not undone. Empty if there are no texts to compare."""
     note: str = ""
     """`new`, `deleted`, or why there are no hunks; otherwise empty."""
 
@@ -62,7 +62,7 @@ class TurnChanges:
     number: int
     """The message number of the prompt."""
     position: int
-    """Counts the turns of the conversation from 1, also those that changed nothing."""
+    """The position of the turn in the conversation, counted from 1."""
     text: str
     """The command or the text that the user typed."""
     timestamp: str
@@ -122,7 +122,7 @@ def turn_changes(history: SessionHistory, blobs: Blobs, show: Callable[[Path], s
 
 
 def _text_if_edited(path: str, latest: FileState | None) -> str | None:
-    """Return the text of a file that no longer has the content of its `latest` change; None otherwise."""
+    """Return the text of a file that was edited after its `latest` change; None if it was not, or is not text."""
     try:
         data = Path(path).read_bytes()
         return None if latest is None or digest_of(data) == latest.digest else text_file.decode(data, path).text
@@ -131,7 +131,7 @@ def _text_if_edited(path: str, latest: FileState | None) -> str | None:
 
 
 def _turn_file(file: FileVersions, blobs: Blobs, label: str, edited: str | None) -> TurnFile | None:
-    """Return a file of a turn, without the hunks that were undone in the text `edited`; None if all were."""
+    """Return a file of a turn, without the hunks that are undone in the text `edited`; None if all are."""
     try:
         before, after = (document_of(state, file.path, blobs, label) for state in (file.before, file.after))
     except BinaryFile:
@@ -224,16 +224,16 @@ def content_without(file: FileVersions, hunk: int | None, blobs: Blobs, label: s
     except OSError as error:
         raise ConflictError(f"{label} cannot be read ({error.strerror})") from None
     count = len(hunks_of(text_file.diff_of(label, before, after)))
-    text = without(before.text, after.text, current.text, hunk, count)
+    text = remove_hunks(before.text, after.text, current.text, hunk, count)
     return text_file.encode(text_file.with_text(current, text))
 
 
 _Part: TypeAlias = tuple[str, int, int, int, int]
-"""A difference: its kind, its first and last line in the old text, and those in the new one."""
+"""An opcode of `difflib`: tag, start and end in the old text, start and end in the new text; ends are exclusive."""
 
 
 class _Comparison:
-    """The hunks between two versions of a text, and how far the current text has them.
+    """The hunks between two versions of a text, compared with the current text.
 
     A hunk applies if the current text has its new lines, and it is undone if the current text has its old lines. The
     line before and after the hunk must match too.
@@ -260,17 +260,17 @@ class _Comparison:
 
 
 def _shift(blocks: Sequence[Match], start: int, end: int, count: int) -> int | None:
-    """Return the distance to the lines that match `start` to `end` of `count` lines, with a line before and after."""
+    """Return the distance to the lines equal to `start` to `end` of `count` lines and one line around; None if gone."""
     low, high = max(0, start - 1), min(count, end + 1)
     distances = (block.b - block.a for block in blocks if block.a <= low and high <= block.a + block.size)
     return next(distances, None)
 
 
-def without(before: str, after: str, current: str, hunk: int | None, count: int) -> str:
+def remove_hunks(before: str, after: str, current: str, hunk: int | None, count: int) -> str:
     """Return `current` without one of the `count` hunks between `before` and `after`, or without all of them.
 
-    `count` is the number of hunks in the diff; if there is another number here, no single hunk can be undone. A hunk
-    that was undone stays so. Raise `ConflictError` if a line of a hunk, or the line before or after it, was changed
+    `count` is the number of hunks in the diff. If the comparison finds another number, no single hunk can be undone. An
+    undone hunk stays undone. Raise `ConflictError` if a line of a hunk, or the line before or after it, was changed
     since.
     """
     comparison = _Comparison(before, after, current)

@@ -1,4 +1,4 @@
-"""Finds the files that a command changed, by comparing the work tree before and after it.
+"""Detection of the files that a command changed, by comparing the work tree before and after it.
 
 Ignored files are skipped; symbolic links and modes are compared too. The comparison is limited in files, bytes and
 time: a tree that is too large is not compared, and one notice says so. The contents of small files are kept in memory,
@@ -22,7 +22,7 @@ from qcode.values import dataclass
 MAX_FILES = 20_000
 MAX_SCAN_S = 1.5
 MAX_CONTENT_BYTES = 512 * 1024
-"""The largest content that is kept in memory, for one file."""
+"""A larger content of a file is not kept in memory."""
 MAX_TOTAL_BYTES = 16 * 1024 * 1024
 """The size limit for all contents in memory."""
 
@@ -51,7 +51,7 @@ class Difference:
 
 
 class FolderWatch:
-    """Compares one folder: call `scan` before a command and `differences` after it, each in a thread."""
+    """The comparison of one folder: call `scan` before a command and `differences` after it, each in a thread."""
 
     def __init__(self, root: Path, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._root = root
@@ -80,6 +80,7 @@ class FolderWatch:
         return warnings
 
     def _read_all(self, previous: dict[str, ObservedFile]) -> dict[str, ObservedFile] | None:
+        """Return the files by relative path; None, with a warning, if the tree exceeds a limit."""
         end = self._clock() + MAX_SCAN_S
         is_over_limit = False
 
@@ -130,7 +131,7 @@ class FolderWatch:
 
 
 def _observe(entry: os.DirEntry[str], previous: ObservedFile | None, bytes_left: int) -> ObservedFile | None:
-    """Return the current state of a regular file, reusing the previous content if its timestamp did not change."""
+    """Return the state of a regular file or link, None for others. An unchanged file reuses the previous content."""
     try:
         info = entry.stat(follow_symlinks=False)
         is_link = stat.S_ISLNK(info.st_mode)
@@ -156,7 +157,7 @@ def _differs_in_time_only(old: ObservedFile, new: ObservedFile) -> bool:
 
 
 def _state(path: Path, observed: ObservedFile | None) -> FileState | None:
-    """Return the state of an observed file, which is read if necessary; None if it is missing or unreadable."""
+    """Return the state of an observed file, reading it if necessary; None if the file is missing or unreadable."""
     if observed is None:
         return None
     if observed.content is not None:

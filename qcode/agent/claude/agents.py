@@ -1,7 +1,7 @@
 """Converts definitions of sub-agents for Claude Code to kinds of sub-agents of qcode.
 
-They come from Markdown files, or from `initialize.agents` of a host program. A definition only restricts: its tools are
-a subset of those of the conversation, and no field grants a permission or chooses another provider. See
+Definitions come from Markdown files, or from `initialize.agents` of a host program. A definition only restricts: its
+tools are a subset of those of the conversation, and no field grants a permission or chooses another provider. See
 code.claude.com/docs/en/sub-agents. A separate module because few runs have such definitions.
 """
 
@@ -21,9 +21,9 @@ from qcode.text.clean import single_spaced
 from qcode.tools.registry import all_names
 from qcode.values import dataclass
 
-MAX_DESCRIPTION = 1_024
+MAX_DESCRIPTION_CHARS = 1_024
 """The maximum number of characters of a description; a longer one is truncated."""
-MAX_NAME = 64
+MAX_NAME_CHARS = 64
 _NAME = re.compile(r"[A-Za-z0-9][\w:.-]*")
 FIELDS: Mapping[str, str] = {
     "name": "the name of the kind; default: the name of the file",
@@ -59,30 +59,31 @@ def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None =
 
     `prompt` is the body of a Markdown file, None for a definition with a field `prompt`.
     """
-    if not _NAME.fullmatch(name) or len(name) > MAX_NAME:
+    if not _NAME.fullmatch(name) or len(name) > MAX_NAME_CHARS:
         raise ValueError(
-            f"the name of an agent must start with a letter or digit; use letters, digits, - and _, at most {MAX_NAME}"
+            "the name of an agent must start with a letter or digit; use letters, digits, - and _, "
+            f"at most {MAX_NAME_CHARS}"
         )
-    role = definition.get("prompt") if prompt is None else prompt
-    if not isinstance(role, str) or not role.strip():
+    instructions = definition.get("prompt") if prompt is None else prompt
+    if not isinstance(instructions, str) or not instructions.strip():
         raise ValueError("the prompt is missing")
     purpose = definition.get("description")
     if not isinstance(purpose, str) or not purpose.strip():
         raise ValueError("description is missing: say when to use the agent")
     tools = _tools(definition, "tools")
-    without = _tools(definition, "disallowedTools") or frozenset()
+    excluded_tools = _tools(definition, "disallowedTools") or frozenset()
     unused = [field for field, value in definition.items() if field not in FIELDS and value not in (None, [], {})]
     mode = definition.get("permissionMode")
     if mode not in (None, "plan", "default"):
         unused.append("permissionMode")
     kind = SubagentKind(
         name,
-        single_spaced(purpose.replace("\\n", " "), MAX_DESCRIPTION),
-        role,
+        single_spaced(purpose.replace("\\n", " "), MAX_DESCRIPTION_CHARS),
+        instructions,
         only_reads=mode == "plan",
         tools=tools or frozenset(),
         model=_model(definition),
-        excluded_tools=without,
+        excluded_tools=excluded_tools,
         max_turns=_max_turns(definition),
         skills=_skills(definition),
     )
@@ -170,7 +171,7 @@ def load_agents(
 
 
 def _read_agent(file: Path, problems: list[str]) -> SubagentKind:
-    """Return the kind in a file; raise `FrontMatterError`. Add a warning to `problems` if a part of it is ignored."""
+    """Return the kind in a file; raise `FrontMatterError`. Add a warning to `problems` if a part is ignored."""
     front_matter = read_markdown(file, is_lenient=True)
     if not front_matter.is_present:
         raise FrontMatterError(f"{file}:1: no front matter; begin the file with a --- line, then name and description")

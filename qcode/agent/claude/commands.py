@@ -1,6 +1,6 @@
 """Commands in Markdown files, of qcode and of Claude Code: the user starts `commands/git/commit.md` as `/git:commit`.
 
-A command runs as a skill that only the user starts, with the same placeholders. Front matter is optional. Form:
+A command runs as a skill that only the user starts, with the same placeholders. Front matter is optional. Format:
 https://code.claude.com/docs/en/slash-commands. A separate module because few runs have such files.
 """
 
@@ -16,7 +16,7 @@ from qcode.agent.context.front_matter import FrontMatterError
 from qcode.agent.skills.skill import Skill, read_skill_file
 from qcode.text.clean import single_spaced
 
-_MAX_DESCRIPTION = 200
+_MAX_DESCRIPTION_CHARS = 200
 FIELDS: Mapping[str, str] = {
     "description": "the line that the menu and `/help` show; default: the first line of the text",
     "argument-hint": "a hint for the text after the name, shown while you type it",
@@ -25,7 +25,7 @@ FIELDS: Mapping[str, str] = {
     "allowed-tools": "has no effect: a command grants no permission",
     "disable-model-invocation": "has no effect: the model never starts a command",
 }
-"""The fields that are known, with their meaning for the reference."""
+"""The known fields, with their meaning for the reference."""
 ValueT = TypeVar("ValueT")
 
 
@@ -71,7 +71,7 @@ def _read_command(name: str, file: Path, folder: MarkdownFolder) -> Skill:
     )
     return Skill(
         name,
-        single_spaced(description, _MAX_DESCRIPTION),
+        single_spaced(description, _MAX_DESCRIPTION_CHARS),
         file,
         Path(os.path.realpath(file)).parent,
         "this project" if folder.project is not None else "yours",

@@ -1,6 +1,6 @@
 """Reads the hooks in a settings file of Claude Code, without converting them.
 
-Form: https://code.claude.com/docs/en/hooks.
+Format: https://code.claude.com/docs/en/hooks.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _hooks_and_problems(events: Mapping[str, Any], text: str) -> Iterator[Claude
 
 
 def _line_of(key: str, text: str, start: int) -> int:
-    """Return the line of the first such key from `start` on.
+    """Return the number of the line with the first such key after the offset `start`.
 
     Return 1 if the key is not found, for example because the file writes it with \\u escapes.
     """

@@ -29,7 +29,7 @@ class MarkdownFolder:
     """The project: links in the folder must not lead out of it; None for a folder of the user."""
 
     def files(self, problems: list[str]) -> Iterator[Path]:
-        """Yield the files in the order of `named_files`; add a line to `problems` for each that is refused."""
+        """Yield the files in the order of `named_files`; add a line to `problems` for each refused file."""
         return (file for _, file in self.named_files(problems))
 
     def named_files(self, problems: list[str]) -> Iterator[tuple[str, Path]]:
@@ -47,7 +47,7 @@ def markdown_folders(folders: Iterable[tuple[Path, Path | None]]) -> tuple[Markd
 def read_markdown(file: Path, *, is_lenient: bool = False) -> FrontMatter:
     """Read a file of at most 256 KiB with `read_front_matter`; raise `FrontMatterError`.
 
-    Does not block on a pipe or device, which is an error.
+    A pipe or device is an error and does not block.
     """
     label = str(file)
     try:

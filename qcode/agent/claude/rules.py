@@ -69,7 +69,7 @@ class Conversion:
     """The result of converting one rule."""
 
     rules: tuple[str, ...] = ()
-    """The rules of qcode that replace it."""
+    """The rules of qcode that replace the rule."""
     tools: tuple[str, ...] = ()
     """The tools that must not be offered at all; only for a deny rule."""
     loss: str = ""
@@ -84,7 +84,7 @@ def is_claude_rule(text: str) -> bool:
 
 
 def convert(text: str, effect: RuleEffect, source: Source = "flag") -> Conversion:
-    """Return the rules of qcode for one of Claude's.
+    """Convert a rule of Claude Code to rules of qcode.
 
     From a flag, `Bash` may allow every command, as `--allowed-tools shell` does; from a file it may not.
     """
@@ -130,8 +130,8 @@ def _convert_allowed_command(words: Sequence[str], *, is_prefix: bool) -> Conver
     if ":*" in text or "?" in text:
         return Conversion(loss="the pattern has no equivalent that is as narrow")
     # `npm run*` also matches `npm run x`: in Claude's rules `*` spans words.
-    is_open = is_prefix or ("*" in words[-1] and words[-1] != "*")
-    rule = f"shell({text} *)" if is_open else f"shell({text})"
+    allows_more_words = is_prefix or ("*" in words[-1] and words[-1] != "*")
+    rule = f"shell({text} *)" if allows_more_words else f"shell({text})"
     if not is_rule(rule):
         return Conversion(loss="only one plain command can be allowed")
     has_inner_wildcard = any("*" in word for word in words[:-1])
@@ -148,11 +148,11 @@ def _convert_restricted_command(words: Sequence[str], *, is_prefix: bool) -> Con
             return Conversion(loss="a rule must name the program; this one covers any")
         return Conversion((rule,), loss=f"covers the program {program}, but not others whose names begin with that")
     prefix = [*words[:wildcard_index], *([f"{stem}*"] if stem and wildcard_index < len(words) else [])]
-    is_open = is_prefix or wildcard_index < len(words)
-    rule = f"shell({' '.join(prefix)} *)" if is_open else f"shell({' '.join(prefix)})"
+    allows_more_words = is_prefix or wildcard_index < len(words)
+    rule = f"shell({' '.join(prefix)} *)" if allows_more_words else f"shell({' '.join(prefix)})"
     if is_rule(rule):
         return Conversion((rule,))
-    # `a && b` and `rm $HOME/x` cannot be written as a rule; one for the words before the first operator covers more.
+    # `a && b` and `rm $HOME/x` cannot be written as a rule; a rule for the words before the first operator covers more.
     plain_words: list[str] = []
     for word in words:
         if not _PLAIN_WORD.fullmatch(word):
@@ -209,7 +209,7 @@ def _convert_server(tool: str, body: str, effect: RuleEffect) -> Conversion:
     if body:
         if effect == "allow":
             return Conversion(loss="a rule about the arguments of a server's tool allows nothing here")
-        return Conversion(_convert_server(tool, "", "ask").rules)  # for all arguments, which is broader
+        return Conversion(_convert_server(tool, "", "ask").rules)  # a rule for all arguments, which is broader
     server, _, name = tool.removeprefix(MCP_PREFIX).partition("__")
     rule = f"mcp({server}/{name or '*'})"
     if "*" in name.rstrip("*") or (name.endswith("*") and name != "*"):

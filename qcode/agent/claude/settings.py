@@ -48,7 +48,7 @@ class ConvertedRules:
     losses: tuple[str, ...] = ()
     """A line for each rule that is not fully converted."""
     unenforced_denials: tuple[str, ...] = ()
-    """The lines of `losses` about denials that have no equivalent at all."""
+    """The lines of `losses` about deny rules without any equivalent in qcode."""
 
 
 @dataclass(frozen=True, slots=True)

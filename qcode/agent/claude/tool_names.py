@@ -1,6 +1,6 @@
 """Tool names and inputs in Claude Code's form and in qcode's, translated both ways. Pure.
 
-`to_claude` translates a call of qcode, `from_claude` one that a hook or a host has sent back. The result of
+`to_claude` translates a call of qcode, `from_claude` a call that a hook or a host has sent back. The result of
 `from_claude` is not validated: check it against the schema of its tool and judge it.
 """
 
@@ -25,7 +25,7 @@ class ClaudeCall:
     name: str
     input: JsonObject
     is_part: bool = False
-    """This is one file of a patch: its input then cannot replace the input of the whole call."""
+    """The call stands for one file of a patch, so its input cannot replace the input of the whole patch."""
 
 
 class UntranslatableError(ValueError):
@@ -33,14 +33,14 @@ class UntranslatableError(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class _ToolForm:
-    """Claude's form of one tool."""
+class _ToolMapping:
+    """Claude's name of a tool, and the differences between the two forms of its input."""
 
     name: str
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Claude's names of fields by those of qcode, if they differ."""
+    """Claude's names of fields by qcode's names, if they differ."""
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """For Claude's name of a field, Claude's values by those of qcode, if they differ."""
+    """By Claude's name of a field: Claude's values by qcode's values, if they differ."""
     paths: tuple[str, ...] = ()
     """Claude's names of fields that contain absolute paths."""
     encode: Callable[[JsonObject], JsonObject] | None = None
@@ -157,38 +157,38 @@ _FILE_FIELDS = {"path": "file_path"}
 _EDIT_FIELDS = {"old_text": "old_string", "new_text": "new_string"}
 _TODO_FIELDS = {"task": "content", "state": "status"}
 _TODO_STATES = {"done": "completed"}
-_FORMS: Mapping[str, _ToolForm] = {
-    "shell": _ToolForm(
+_MAPPINGS: Mapping[str, _ToolMapping] = {
+    "shell": _ToolMapping(
         "Bash",
         {"timeout_s": "timeout", "background": "run_in_background", "unconfined": "dangerouslyDisableSandbox"},
         encode=_encode_timeout,
         decode=_decode_timeout,
     ),
-    "read": _ToolForm("Read", _FILE_FIELDS, paths=("file_path",)),
-    "write": _ToolForm("Write", _FILE_FIELDS, paths=("file_path",)),
-    "edit": _ToolForm("Edit", {**_FILE_FIELDS, **_EDIT_FIELDS}, paths=("file_path",)),
-    "multi_edit": _ToolForm(
+    "read": _ToolMapping("Read", _FILE_FIELDS, paths=("file_path",)),
+    "write": _ToolMapping("Write", _FILE_FIELDS, paths=("file_path",)),
+    "edit": _ToolMapping("Edit", {**_FILE_FIELDS, **_EDIT_FIELDS}, paths=("file_path",)),
+    "multi_edit": _ToolMapping(
         "MultiEdit", _FILE_FIELDS, paths=("file_path",), encode=_encode_edits, decode=_decode_edits
     ),
-    "notebook_edit": _ToolForm(
+    "notebook_edit": _ToolMapping(
         "NotebookEdit",
         {"path": "notebook_path", "cell": "cell_id", "source": "new_source", "mode": "edit_mode"},
         paths=("notebook_path",),
     ),
-    "ls": _ToolForm("LS"),
-    "glob": _ToolForm("Glob"),
-    "grep": _ToolForm(
+    "ls": _ToolMapping("LS"),
+    "glob": _ToolMapping("Glob"),
+    "grep": _ToolMapping(
         "Grep", {"output": "output_mode", "ignore_case": "-i"}, {"output_mode": {"files": "files_with_matches"}}
     ),
-    "fetch": _ToolForm("WebFetch"),
-    "web_search": _ToolForm("WebSearch"),
-    "todo": _ToolForm("TodoWrite", {"items": "todos"}, encode=_encode_todos, decode=_decode_todos),
-    "agent": _ToolForm("Agent", {"kind": "subagent_type"}),
-    "ask_person": _ToolForm("AskUserQuestion", encode=_encode_question, decode=_decode_question),
-    "exit_plan_mode": _ToolForm("ExitPlanMode"),
-    "skill": _ToolForm("Skill", {"name": "skill", "arguments": "args"}),
+    "fetch": _ToolMapping("WebFetch"),
+    "web_search": _ToolMapping("WebSearch"),
+    "todo": _ToolMapping("TodoWrite", {"items": "todos"}, encode=_encode_todos, decode=_decode_todos),
+    "agent": _ToolMapping("Agent", {"kind": "subagent_type"}),
+    "ask_person": _ToolMapping("AskUserQuestion", encode=_encode_question, decode=_decode_question),
+    "exit_plan_mode": _ToolMapping("ExitPlanMode"),
+    "skill": _ToolMapping("Skill", {"name": "skill", "arguments": "args"}),
 }
-_QCODE_NAMES = {form.name: name for name, form in _FORMS.items()} | {"Task": "agent"}
+_QCODE_NAMES = {mapping.name: name for name, mapping in _MAPPINGS.items()} | {"Task": "agent"}
 
 
 def claude_name(name: str, server_tools: Mapping[str, str] | None = None) -> str:
@@ -196,8 +196,8 @@ def claude_name(name: str, server_tools: Mapping[str, str] | None = None) -> str
 
     `server_tools` maps the names of the tools of servers, as a model calls them, to the names the servers gave them.
     """
-    if name in _FORMS:
-        return _FORMS[name].name
+    if name in _MAPPINGS:
+        return _MAPPINGS[name].name
     server, separator, tool = name.partition("__")
     if not separator or not server or not tool:
         return name
@@ -218,7 +218,7 @@ def qcode_name(name: str) -> str:
 
 
 def claude_names(name: str, server_tools: Mapping[str, str] | None = None) -> tuple[str, ...]:
-    """Return every name of a tool that the matcher of a hook may use: Claude's, older ones of Claude's, and qcode's."""
+    """Return the names by which a hook may select a tool: Claude's current and older names, and qcode's."""
     older = ("Task",) if name == "agent" else ()
     return tuple(dict.fromkeys((claude_name(name, server_tools), *older, name)))
 
@@ -239,34 +239,34 @@ def claude_input(name: str, arguments: JsonObject, folder: str) -> JsonObject:
     """
     if name == APPLY_PATCH:
         return _rename_fields(arguments, {"input": "command"})
-    form = _FORMS.get(name)
-    if form is None:
+    mapping = _MAPPINGS.get(name)
+    if mapping is None:
         return dict(arguments)
-    values = _rename_fields(arguments, form.fields)
-    for key, translation in form.values.items():
+    values = _rename_fields(arguments, mapping.fields)
+    for key, translation in mapping.values.items():
         values = _translate_value(values, key, translation)
-    for key in form.paths:
+    for key in mapping.paths:
         path = values.get(key)
         if isinstance(path, str) and path:
             values = {**values, key: absolute_path(path, folder)}
-    return form.encode(values) if form.encode is not None else values
+    return mapping.encode(values) if mapping.encode is not None else values
 
 
 def from_claude(name: str, values: JsonObject) -> tuple[str, JsonObject]:
     """Return a call in Claude's form as the name and arguments of a tool of qcode.
 
-    Raise `UntranslatableError` if there is no such call, such as for several questions at once.
+    Raise `UntranslatableError` if qcode has no such call, for example for several questions at once.
     """
     qcode_tool = qcode_name(name)
     if qcode_tool == APPLY_PATCH:
         return qcode_tool, _rename_fields(values, {"command": "input"})
-    form = _FORMS.get(qcode_tool)
-    if form is None:
+    mapping = _MAPPINGS.get(qcode_tool)
+    if mapping is None:
         return qcode_tool, dict(values)
-    decoded = form.decode(values) if form.decode is not None else values
-    for key, translation in form.values.items():
+    decoded = mapping.decode(values) if mapping.decode is not None else values
+    for key, translation in mapping.values.items():
         decoded = _translate_value(decoded, key, _inverted(translation))
-    qcode_fields = _inverted(form.fields)
+    qcode_fields = _inverted(mapping.fields)
     for field_name, qcode_field in qcode_fields.items():
         if field_name in decoded and qcode_field in decoded:
             raise UntranslatableError(f"{name}: {field_name} and {qcode_field} are the same field; send one of them")

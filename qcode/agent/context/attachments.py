@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 MAX_TEXT_BYTES = 4 * 1024 * 1024
 MAX_IMAGE_BYTES = 10 * 1024 * 1024
 UNCHECKED = "a file of the project named it, and permissions cannot be checked here"
+"""The reason for not reading an external mention if the caller cannot judge it."""
 
 _IMAGE_NAMES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 # `@name`, `@a\\ b` or `@"a b"`, and what follows the closing quote, such as `:10-20`.
@@ -63,7 +64,7 @@ def attach_files(files: Iterable[Path], typed: str, folder: Path, external_spans
     attaches lines of a file, `@a/` the list of a folder. Mentions in `external_spans` are left to
     `attach_external_mentions`.
     """
-    named = [_block(folder / path, str(path), takes_pipes=True) for path in files]
+    named = [_file_block(folder / path, str(path), accepts_pipes=True) for path in files]
     found, _ = _find_mentions(typed, folder, external_spans)
     return (*named, *(_mention_block(mention) for mention in found if not mention.is_external))
 
@@ -73,28 +74,28 @@ def attach_mentions(
     folder: Path,
     external_spans: Spans = (),
     why_not_read: Callable[[Path], str] = lambda path: UNCHECKED,
-    is_other: Callable[[str], bool] = lambda word: False,
+    names_resource: Callable[[str], bool] = lambda word: False,
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     """Return the blocks that `@path` in the prompt attaches, and a line for each file that is not attached.
 
     `external_spans` are the parts of the prompt that the user did not write. A mention that overlaps such a span is
-    external: `why_not_read` returns why the model may not read its path without asking, empty if it may. `is_other`
-    returns whether an `@word` that names no file names something else, such as a resource of a tool server.
+    external: `why_not_read` returns why the model may not read its path without asking, empty if it may.
+    `names_resource` returns whether an `@word` that names no file names a resource of a tool server.
     """
     found, missing = _find_mentions(typed, folder, external_spans)
     blocks, problems = _read_mentions(found, why_not_read)
-    return blocks, (*problems, *_missing_lines(missing, is_other))
+    return blocks, (*problems, *_missing_lines(missing, names_resource))
 
 
 def missing_mention_lines(
-    typed: str, folder: Path, external_spans: Spans, is_other: Callable[[str], bool]
+    typed: str, folder: Path, external_spans: Spans, names_resource: Callable[[str], bool]
 ) -> tuple[str, ...]:
     """Return a line for each file that the user mentions and that does not exist, as `attach_mentions` does."""
-    return _missing_lines(_find_mentions(typed, folder, external_spans)[1], is_other)
+    return _missing_lines(_find_mentions(typed, folder, external_spans)[1], names_resource)
 
 
-def _missing_lines(names: Iterable[str], is_other: Callable[[str], bool]) -> tuple[str, ...]:
-    missing = [name for name in names if not is_other(name)]
+def _missing_lines(names: Iterable[str], names_resource: Callable[[str], bool]) -> tuple[str, ...]:
+    missing = [name for name in names if not names_resource(name)]
     lines = tuple(f"{visible(name)} not found, not attached" for name in missing[:_MAX_MISSING_NAMES])
     more = len(missing) - _MAX_MISSING_NAMES
     return (*lines, f"{more} more files not found, not attached") if more > 0 else lines
@@ -141,7 +142,7 @@ class _Mention:
 
 
 def attached_text(label: str, text: str) -> Text:
-    """Return a text under a name as a block for the model, such as the content of an editor's buffer."""
+    """Return a text with a name as a block for the model, such as the content of an editor's buffer."""
     return Text(f'<file path="{_attribute(label)}">\n{_TAG.sub("&lt;/", text)}\n</file>')
 
 
@@ -196,7 +197,7 @@ def _output_block(kind: str, line: str, result: str, output: str) -> Text:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """An attached block, taken apart."""
+    """The parts of an attached block."""
 
     kind: str
     """`file`, `folder`, `shell`, `job`, `aside` or `resource`."""
@@ -247,8 +248,8 @@ def attached_lines(blocks: Iterable[Block], typed: str) -> list[str]:
     return [*lines, *(f"{name} image".lstrip() for name in labels)]
 
 
-_MAX_COMMAND = 40
-"""A longer command is cut, so that the row of 80 cells also has its state and the hint."""
+_MAX_COMMAND_CHARS = 40
+"""A longer command is truncated, so that a row of 80 cells also has space for its state and the hint."""
 
 
 def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
@@ -266,7 +267,7 @@ def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
             result, job = attached.result, background_job(attached.result)
             if job is not None:
                 result = f"background job {job}" + (f": {job_states[job]}" if job in job_states else "")
-            return f"! {cut(visible(attached.name), _MAX_COMMAND)}  {result}".rstrip()
+            return f"! {cut(visible(attached.name), _MAX_COMMAND_CHARS)}  {result}".rstrip()
         case "job":
             label, _, state = attached.result.partition(": ")
             now = next((now for number, now in job_states.items() if label == f"job {number}"), state)
@@ -278,7 +279,7 @@ def attachment_line(block: Block, job_states: Mapping[int, str]) -> str:
 
 
 def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> tuple[list[_Mention], list[str]]:
-    """Return each existing mentioned file once, and mentioned names that look like names of missing files.
+    """Return each existing mentioned file once, and the mentioned names of files that do not exist.
 
     A file is external only if all of its mentions are external.
     """
@@ -305,6 +306,7 @@ def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> tuple[lis
 
 
 def _mention_at(name: str, folder: Path) -> _Mention | None:
+    """Return the mention of an existing file, its lines (`a.py:2-5`), or a folder (`src/`); None for other names."""
     path = _path_at(name, folder)
     if path is not None:
         return _Mention(path, name)
@@ -317,7 +319,7 @@ def _mention_at(name: str, folder: Path) -> _Mention | None:
 
 
 def _path_at(name: str, folder: Path) -> Path | None:
-    """Return the file of this name, or the folder if the name ends in a slash."""
+    """Return the path of an existing file, or of a folder if the name ends in a slash; otherwise None."""
     try:
         path = folder / Path(name).expanduser()
         return path if name and (path.is_dir() if name.endswith("/") else path.is_file()) else None
@@ -328,13 +330,13 @@ def _path_at(name: str, folder: Path) -> Path | None:
 def check_attachable(files: Iterable[str], folder: Path) -> None:
     """Raise `InputError` if a file that a flag names cannot be attached; its content is not read yet."""
     for name in files:
-        _check_type(folder / name, name, takes_pipes=True)
+        _check_type(folder / name, name, accepts_pipes=True)
 
 
 def _mention_block(mention: _Mention) -> Block:
     if mention.name.endswith("/"):
         return _folder_block(mention.path, mention.name)
-    return _block(mention.path, mention.name, lines=mention.lines)
+    return _file_block(mention.path, mention.name, lines=mention.lines)
 
 
 def _folder_block(path: Path, label: str) -> Text:
@@ -357,11 +359,11 @@ def _attribute(text: str) -> str:
     return text.replace('"', "'").replace("\n", " ")
 
 
-def _block(path: Path, label: str, *, takes_pipes: bool = False, lines: tuple[int, int] | None = None) -> Block:
-    """Read a file, or a pipe such as `<(git diff)` if a flag named it."""
+def _file_block(path: Path, label: str, *, accepts_pipes: bool = False, lines: tuple[int, int] | None = None) -> Block:
+    """Return a file as a block. With `accepts_pipes`, it may be a pipe such as `<(git diff)`."""
     is_image_by_name = path.suffix.lower() in _IMAGE_NAMES
     limit = MAX_IMAGE_BYTES if is_image_by_name else MAX_TEXT_BYTES
-    data = _read(path, label, limit, takes_pipes)
+    data = _read(path, label, limit, accepts_pipes)
     media_type = image_type(data)
     if media_type:
         return Image(media_type, base64.b64encode(data).decode("ascii"))
@@ -384,11 +386,11 @@ def _select_lines(text: str, lines: tuple[int, int], label: str) -> str:
 
 def read_image(path: Path, label: str) -> bytes:
     """Return the bytes of an image file; raise `InputError` if it is not a regular file or too large."""
-    return _read(path, label, MAX_IMAGE_BYTES, takes_pipes=False)
+    return _read(path, label, MAX_IMAGE_BYTES, accepts_pipes=False)
 
 
-def _read(path: Path, label: str, limit: int, takes_pipes: bool) -> bytes:
-    _check_type(path, label, takes_pipes)
+def _read(path: Path, label: str, limit: int, accepts_pipes: bool) -> bytes:
+    _check_type(path, label, accepts_pipes)
     try:
         with path.open("rb") as file:
             data = file.read(limit + 1)
@@ -400,26 +402,26 @@ def _read(path: Path, label: str, limit: int, takes_pipes: bool) -> bytes:
     return data
 
 
-def _check_type(path: Path, label: str, takes_pipes: bool) -> None:
+def _check_type(path: Path, label: str, accepts_pipes: bool) -> None:
     try:
         mode = path.stat().st_mode
     except FileNotFoundError:
         raise InputError(f"{label} does not exist") from None
     except (OSError, ValueError) as error:
         raise InputError(f"cannot read {label}: {getattr(error, 'strerror', None) or error}") from None
-    if not stat.S_ISREG(mode) and not (takes_pipes and stat.S_ISFIFO(mode)):
+    if not stat.S_ISREG(mode) and not (accepts_pipes and stat.S_ISFIFO(mode)):
         raise InputError(f"{label} is {'a folder' if stat.S_ISDIR(mode) else 'not a regular file'}")
 
 
-def decode_text(data: bytes, kind: str) -> str:
-    """Return `data` as text without its byte order mark; raise `InputError` naming `kind` if it is not text."""
+def decode_text(data: bytes, label: str) -> str:
+    """Return `data` as text without its byte order mark; raise `InputError`, which names `label`, if it is not text."""
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:
         raise InputError(
-            f"{kind} is not text in UTF-8 or UTF-16; convert it, for example with iconv -f LATIN1"
+            f"{label} is not text in UTF-8 or UTF-16; convert it, for example with iconv -f LATIN1"
         ) from None
     if "\0" in text:
-        raise InputError(f"{kind} is not text: it contains NUL bytes")
+        raise InputError(f"{label} is not text: it contains NUL bytes")
     return text

@@ -16,7 +16,7 @@ from qcode.safety.launcher import Unavailable, find_program, run
 from qcode.values import dataclass
 
 _TIMEOUT_S = 5.0
-_MAX_TEXT = 8 * 1024 * 1024
+_MAX_TEXT_BYTES = 8 * 1024 * 1024
 _IMAGE_TYPES = ("image/png", "image/jpeg", "image/webp", "image/gif")
 # AppleScript prints an image as `«data PNGf89504E47...»`.
 _MAC_DATA = re.compile(rb"\xc2\xabdata PNGf([0-9A-F]+)\xc2\xbb")
@@ -60,7 +60,7 @@ def read_clipboard(env: Mapping[str, str], excluded_folder: Path, *, system: str
 
 
 class _Programs:
-    """Finds and runs the programs that read the clipboard."""
+    """The programs that read the clipboard: finding and running them."""
 
     def __init__(self, env: Mapping[str, str], excluded_folder: Path) -> None:
         self._env = dict(env)
@@ -131,4 +131,4 @@ def _read_windows(programs: _Programs) -> Clip:
 
 
 def _text(data: bytes) -> str:
-    return data[:_MAX_TEXT].decode("utf-8", "replace")
+    return data[:_MAX_TEXT_BYTES].decode("utf-8", "replace")

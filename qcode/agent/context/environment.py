@@ -21,7 +21,7 @@ from qcode.text.pattern import lazy_pattern
 from qcode.values import dataclass
 
 _UNPRINTABLE = lazy_pattern(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]+")
-_MAX_LINE = 400
+_MAX_LINE_CHARS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,12 @@ def _git_text(state: GitState) -> str:
 
 def _one_line(value: object) -> str:
     text = _UNPRINTABLE.sub("?", str(value))
-    return text if len(text) <= _MAX_LINE else text[: _MAX_LINE - 1] + "…"
+    return text if len(text) <= _MAX_LINE_CHARS else text[: _MAX_LINE_CHARS - 1] + "…"
 
 
 TIMEOUT_S = 1.0
 
-# Only for `git status`, because `git diff` fails with this setting.
+# This setting is only for `git status`; with it, `git diff` fails.
 _NO_DIFF = (("diff.external", ""),)
 
 
@@ -147,7 +147,7 @@ def list_files(root: Path, folder: Path, env: Mapping[str, str], timeout: float)
 
 
 class _Git:
-    """Runs git for one repository, with one time limit for all commands."""
+    """The git commands for one repository, with one time limit for all of them."""
 
     def __init__(self, root: Path, env: Mapping[str, str], timeout: float, folder: Path | None = None) -> None:
         path = env.get("PATH", "")

@@ -24,7 +24,7 @@ _FRESH_FACTOR = 10.0
 _FIRST_UPDATE_SIZE = 500
 """The number of files after which an unfinished listing can be searched for the first time."""
 _UPDATE_FACTOR = 4
-"""The factor by which this number grows until the next update, because each update sorts all files."""
+"""The factor by which the number of files grows between two updates, because each update sorts all files."""
 _UNWRITABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")
 
 

@@ -120,7 +120,7 @@ class FrontMatter:
         return int(value)
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """Return a list of strings, or one text split at commas and blanks outside parentheses, None if missing.
+        """Return a list of strings, or a string split at commas and blanks outside parentheses; None if it is missing.
 
         `Read, Bash(git log:*)` and `[Read, "Bash(git log:*)"]` are the same names.
         """
@@ -179,7 +179,7 @@ def split_names(text: str) -> tuple[str, ...]:
 
 
 def plain_value(value: Value) -> object:
-    """Return a value without its `Scalar`s, as texts, lists and maps."""
+    """Return a value as strings, lists and maps: each `Scalar` becomes its source."""
     match value:
         case Scalar(source=written):
             return written
@@ -210,7 +210,7 @@ def _size(header: str, label: str) -> int:
 
 
 def _parse_yaml(header: str, label: str) -> dict[str, FrontMatterField]:
-    """Parse YAML; if that fails, try again with values quoted that were clearly meant as text."""
+    """Parse YAML; if that fails, try again after quoting values that were clearly meant as text."""
     from yaml import YAMLError  # 25 ms to import
 
     try:
@@ -258,7 +258,7 @@ def _line_fields(header: str, label: str) -> dict[str, FrontMatterField]:
     return fields
 
 
-# `name: value` on one line, where the value is not quoted and no block.
+# `name: value` on one line, with a value that is neither quoted nor a block.
 _ONE_LINE = lazy_pattern(r"([ \t]*[\w-]+:[ \t]+)([^\s'\"|>].*)")
 # A complete YAML list or map in brackets, such as `[a, b]`; `[file] [format]` is text.
 _FLOW = lazy_pattern(r"\[[^\[\]]*\]|\{[^{}]*\}")
@@ -288,7 +288,7 @@ def _with_next(lines: list[str]) -> Iterator[tuple[str, str]]:
 
 
 class _Composer:
-    """Builds the fields from the events of PyYAML, without its constructors: no value ever becomes an object."""
+    """A builder of the fields from the events of PyYAML. Without its constructors, no value becomes a Python object."""
 
     def __init__(self, text: str, label: str) -> None:
         import yaml

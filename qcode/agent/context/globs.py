@@ -23,7 +23,7 @@ class GlobError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class GlobPattern:
-    """A compiled pattern: for each node its test, and the nodes that may follow; an empty test needs no character."""
+    """A compiled pattern: the test and the next nodes of each node. An empty test matches without a character."""
 
     tests: tuple[str, ...]
     next_nodes: tuple[tuple[int, ...], ...]
@@ -81,7 +81,7 @@ def compile_glob(pattern: str) -> GlobPattern:
 
 
 class _Compiler:
-    """Builds the nodes of a pattern from left to right. The last node is the end."""
+    """A builder of the nodes of a pattern, from left to right. The last node is the end."""
 
     def __init__(self, pattern: str) -> None:
         self._pattern = pattern
@@ -115,7 +115,7 @@ class _Compiler:
         return node
 
     def _read(self) -> list[int]:
-        """Read the whole pattern and return the nodes that its end follows."""
+        """Read the whole pattern and return the nodes before the end node."""
         pattern, position, ends = self._pattern, 0, [0]
         groups: list[tuple[list[int], list[int]]] = []  # of open braces: first nodes, last nodes of branches
         while position < len(pattern):

@@ -1,6 +1,6 @@
 """Rules: Markdown files in `.claude/rules` and `.qwen/rules`, for all files or for those that their `paths` cover.
 
-Separate from `instructions`, because they load only if there is such a folder. Form: code.claude.com/docs/en/memory.
+Separate from `instructions`, because rules load only if there is such a folder. Format: code.claude.com/docs/en/memory.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def find_rules(folder: Path, project: Path | None, notices: list[str]) -> Iterat
 
 
 def body_of(text: str) -> str:
-    """Return a rule without its front matter. The file may have been cut, so the front matter is valid or missing."""
+    """Return a rule without its front matter; unchanged if a truncated file ends inside the front matter."""
     try:
         return read_front_matter(text, "").body
     except FrontMatterError:

@@ -23,7 +23,7 @@ from qcode.values import dataclass
 
 NAMES = ("AGENTS.override.md", "AGENTS.md", "CLAUDE.md", ".claude/CLAUDE.md", "GEMINI.md", "QWEN.md")
 OWN_NAME = "AGENTS.md"
-"""The name of the user's file, and of a new one."""
+"""The name of the user's file, and of new instruction files."""
 
 LOCAL_NAME = "CLAUDE.local.md"
 RULE_FOLDERS = (".claude/rules", ".qwen/rules")
@@ -107,7 +107,7 @@ def _folders_from_root(folder: Path, project_root: Path) -> Iterator[Path]:
 
 @dataclass(slots=True)
 class InstructionLoader:
-    """Reads each instruction file once."""
+    """A reader of instruction files, which reads each file once and keeps to the size limits."""
 
     may_read: Callable[[Path], bool] = lambda path: True
     bytes_left: int = MAX_TOTAL_BYTES
@@ -115,9 +115,9 @@ class InstructionLoader:
     max_file_bytes: int = MAX_TOTAL_BYTES
     """The limit for each file."""
     why: str = ""
-    """The reason that is stored with each file that is read next."""
+    """The reason to record with the files that are read next (`InstructionFile.why`)."""
     parts: list[str] = field(default_factory=list)
-    """The text for the prompt, a part for each file."""
+    """The texts for the prompt, one for each file."""
     files: list[InstructionFile] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     seen_paths: set[Path] = field(default_factory=set)
@@ -209,7 +209,7 @@ class InstructionLoader:
             self._import(name, real, label, within, depth + 1)
 
     def _import(self, name: str, importer: Path, importer_label: str, within: Path, depth: int) -> None:
-        """Load the file that `@name` imports. A missing file is reported only if the name looks like one."""
+        """Load the file that `@name` imports. A missing file is reported only if the name looks like a file name."""
         target = importer.parent / name
         try:
             real = target.resolve()
@@ -311,7 +311,7 @@ def without_comments(text: str) -> str:
 
 
 def is_secret(path: Path) -> bool:
-    """Return whether a file, by its name, holds keys or is in a `.git` folder, so that it is never imported."""
+    """Return whether a file holds keys, judged by its name, or is in a `.git` folder. Such a file is never imported."""
     name = path.name.casefold()
     if ".git" in (part.casefold() for part in path.parts):
         return True

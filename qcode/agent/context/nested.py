@@ -1,8 +1,8 @@
 """Instruction files below the session's folder, and rules with `paths`: sent when the model uses a file they cover.
 
-They follow the result of the call, outermost first. Each is sent once, and again after it changed or a compaction
-removed it. Files in dependency folders and nested repositories are not read. Separate from `memory`, because most
-sessions use no such file.
+They follow the result of the call, outermost first. Each file is sent once, and again after the file changed or a
+compaction removed it. Files in dependency folders and nested repositories are not read. Separate from `memory`,
+because most sessions use no such file.
 """
 
 from __future__ import annotations

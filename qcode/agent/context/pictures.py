@@ -18,7 +18,7 @@ _START_OF_FRAME = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """An image."""
+    """An image for a prompt."""
 
     image: Image
     name: str

@@ -4,7 +4,7 @@
 the front matter. In a file with `$1` and no `$0`, `$1` is the first word, as in earlier programs. `\\$1` is literal.
 Values are never expanded again. `` !`command` `` at the start of a line or after a blank is a command, and so is a
 block that begins with ```` ```! ````.
-Form: https://code.claude.com/docs/en/skills. A separate module because only skills and commands in Markdown need it.
+Format: https://code.claude.com/docs/en/skills. A separate module because only skills and commands in Markdown need it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Builds the system prompt: stable parts first, so that providers can cache them.
+"""The system prompt, built with stable parts first, so that providers can cache them.
 
 The texts are in `text/` beside this module; `docs/prompt.md` explains them. Trust is not decided here.
 `PendingAttachments` holds the blocks that precede the text of the next prompt.
@@ -102,7 +102,7 @@ class Prompts:
         self._plan_instructions = plan_instructions
 
     def use_folders(self, added: tuple[Path, ...]) -> None:
-        """Name these added folders from the next prompt on."""
+        """List these added folders in the environment from the next prompt on."""
         self._environment = replace(self._environment, added_folders=added)
 
     def system(self, model: str, mode: ApprovalMode) -> str:
@@ -121,10 +121,10 @@ class Prompts:
             )
         )
 
-    def agent(self, model: str, role: str, *, has_skills: bool = False) -> str:
-        """Return the prompt of a sub-agent with this role. `has_skills`: it may load skills."""
+    def subagent_system(self, model: str, prompt: str, *, has_skills: bool = False) -> str:
+        """Return the system prompt of a sub-agent; `prompt` is that of its kind. `has_skills`: it may load skills."""
         skills = self.skills if has_skills else ""
-        return build_agent_prompt(PromptInputs(model, self._environment, self.instructions, skills=skills), role)
+        return build_subagent_prompt(PromptInputs(model, self._environment, self.instructions, skills=skills), prompt)
 
     @property
     def instruction_chars(self) -> int:
@@ -167,10 +167,10 @@ def _plan_section(inputs: PromptInputs) -> str:
     return f"{_PLAN}{ending}{_PLAN_APPROVAL if inputs.is_attended else ''}"
 
 
-def build_agent_prompt(inputs: PromptInputs, role: str) -> str:
-    """Return the system prompt of a sub-agent, with its role instead of the base text of the conversation."""
+def build_subagent_prompt(inputs: PromptInputs, prompt: str) -> str:
+    """Return the system prompt of a sub-agent, with `prompt` instead of the base text of the conversation."""
     parts = [
-        role,
+        prompt,
         _text(model_family(inputs.model)),
         inputs.instructions.text,
         inputs.skills,
@@ -243,7 +243,7 @@ class PendingAttachments:
         return self.take_blocks(text, attached)
 
     def take_steered(self, text: str) -> tuple[Block, ...]:
-        """Return the blocks of a steering message that the turn now takes."""
+        """Remove and return the blocks of a steering message that the turn has added."""
         for index in range(len(self._steering_messages) - 1, -1, -1):
             if self._steering_messages[index][0] == text:
                 return self._steering_messages.pop(index)[1]
@@ -254,7 +254,7 @@ class PendingAttachments:
         self._hold((*self.take_steered(text), *self._held_blocks))
 
     def end_turn(self) -> None:
-        """Keep the blocks of steering messages that the turn did not take, for the next turn."""
+        """Hold the blocks of steering messages that the turn did not add, for the next prompt."""
         self.problems.clear()
         self._hold((*(block for _, blocks in self._steering_messages for block in blocks), *self._held_blocks))
         self._steering_messages.clear()

@@ -18,7 +18,7 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-from qcode.agent.context.memory import InstructionFiles, ListedFile, memory_detail, owner_of, size_of
+from qcode.agent.context.memory import InstructionFiles, ListedFile, memory_detail, owner_label, size_text
 from qcode.agent.offered_tools import OfferedTool
 from qcode.text.clean import one_line, quoted, visible_lines
 from qcode.text.numbers import tokens_text
@@ -146,7 +146,8 @@ class MemoryTargetPicker(MemoryFilePicker):
 
 def file_rows(files: Sequence[ListedFile]) -> list[PickerRow]:
     return [
-        PickerRow(file.path, one_line(file.label), cells=(size_of(file), owner_of(file)), cut="start") for file in files
+        PickerRow(file.path, one_line(file.label), cells=(size_text(file), owner_label(file)), cut="start")
+        for file in files
     ]
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qcode.agent.checkpoints.rewind import MoveImpossible, session_diffs
-from qcode.agent.checkpoints.turn_changes import ConflictError, TurnChanges, changes_text, turn_changes, without
+from qcode.agent.checkpoints.turn_changes import ConflictError, TurnChanges, changes_text, remove_hunks, turn_changes
 from tests.agent.checkpoints.runner import CheckpointRunner
 
 LINES = [f"line {number}" for number in range(1, 41)]
@@ -228,8 +228,8 @@ TEXTS = st.lists(st.sampled_from("abcd"), min_size=1, max_size=30).map("\n".join
 @given(TEXTS, TEXTS, TEXTS)
 def test_reverting_hunks_gives_the_old_text_or_is_refused(before: str, after: str, current: str) -> None:
     """Without later changes all hunks give the text before; with them, no line of others is lost without a refusal."""
-    assert without(before, after, after, None, 0) == before
+    assert remove_hunks(before, after, after, None, 0) == before
     try:
-        without(before, after, current, None, 0)
+        remove_hunks(before, after, current, None, 0)
     except ConflictError as refused:
         assert "changed later" in str(refused)

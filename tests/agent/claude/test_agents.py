@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from qcode import Agent, Notice
-from qcode.agent.claude.agents import MAX_DESCRIPTION, agent_kind, load_agents
+from qcode.agent.claude.agents import MAX_DESCRIPTION_CHARS, agent_kind, load_agents
 from qcode.agent.claude.markdown import MarkdownFolder
 from qcode.agent.context.memory import kinds_of
 from qcode.agent.options import Options, RunContext
@@ -71,7 +71,7 @@ def test_mode_that_would_add_permissions_is_ignored() -> None:
 def test_description_is_one_bounded_line() -> None:
     kind = agent_kind("a", {**PLAIN, "description": "When\n\\nto use <example>\x1b[31m" + "x" * 5_000}).kind
     assert kind.purpose.startswith("When to use <example>")
-    assert len(kind.purpose) <= MAX_DESCRIPTION
+    assert len(kind.purpose) <= MAX_DESCRIPTION_CHARS
     assert kind.purpose.isprintable()
 
 

@@ -173,6 +173,6 @@ def test_project_sub_agent_attaches_no_file_through_its_prompt(canaries: CanaryF
     text = 'description = "Reviews."\nprompt = "Review. @~/.ssh/id_rsa @.env"\n'
     (canaries.work / ".qcode/agents/reviewer.toml").write_text(text)
     ready = opened(canaries)
-    system = ready.prompts.agent(ready.conversation.model, "Review. @~/.ssh/id_rsa @.env")
+    system = ready.prompts.subagent_system(ready.conversation.model, "Review. @~/.ssh/id_rsa @.env")
     assert "@~/.ssh/id_rsa" in system
     assert f"{MARK}-" not in system
