@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from qcode.agent.hooks.permission_hook import HOOK_PROGRAMS, MAX_EVENT, HookProgram
+from qcode.agent.hooks.permission_hook import HOOK_PROGRAMS, MAX_EVENT_BYTES, HookProgram
 from qcode.cli.main import main
 
 CLAUDE = {
@@ -190,7 +190,7 @@ def test_each_program_gets_its_form(hook: Hook) -> None:
 
 UNREADABLE = (
     b"", b"{", b"[]", b"\xff", b'"x"', b'{"a": NaN}', b"{}" * 2, b"[" * 100_000, b'{"tool_name": "\\ud800"}',
-    b'{"cwd": "/", "cwd": "/x"}', b" " * (MAX_EVENT + 5),
+    b'{"cwd": "/", "cwd": "/x"}', b" " * (MAX_EVENT_BYTES + 5),
 )  # fmt: skip
 
 

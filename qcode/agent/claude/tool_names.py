@@ -24,7 +24,7 @@ class ClaudeCall:
 
     name: str
     input: JsonObject
-    is_part: bool = False
+    is_patch_part: bool = False
     """The call stands for one file of a patch, so its input cannot replace the input of the whole patch."""
 
 
@@ -299,4 +299,4 @@ def _patch_calls(arguments: JsonObject, folder: str) -> tuple[ClaudeCall, ...]:
 
 
 def _patched_file(name: str, path: str, text: str, folder: str) -> ClaudeCall:
-    return ClaudeCall(name, {"file_path": absolute_path(path, folder), "patch": text}, is_part=True)
+    return ClaudeCall(name, {"file_path": absolute_path(path, folder), "patch": text}, is_patch_part=True)

@@ -1,4 +1,4 @@
-"""Parses and merges the answers of hooks, from an exit code and output or from a function. Pure.
+"""The answers of hooks: parsed from an exit code and output, or from a function, and merged. Pure.
 
 The format is that of Claude Code's hooks (https://code.claude.com/docs/en/hooks). An answer can deny, ask, stop the
 turn and add text; `allow` has an effect only if the hook may allow. An invalid answer is a failure and never allows.
@@ -22,9 +22,9 @@ Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
 
 BLOCKING_EXIT = 2
 """The exit code with which a command blocks."""
-MAX_FAILURE = 400
+MAX_FAILURE_CHARS = 400
 """The maximum number of characters of the reason of a failure."""
-_MAX_REASON = MAX_FAILURE - 50
+_MAX_REASON_CHARS = MAX_FAILURE_CHARS - 50
 _ORDER: Mapping[Decision, int] = {"": 0, "allow": 1, "ask": 2, "deny": 3}
 _ON_FAILURE: Mapping[OnFailure, Decision] = {"ask": "ask", "block": "deny", "go-on": ""}
 _PERMISSIONS: Mapping[str, Decision] = {
@@ -47,10 +47,10 @@ class HookAnswer:
     """Texts for the model."""
     messages: tuple[str, ...] = ()
     """Texts for the user."""
-    stops: bool = False
-    """The turn ends, for the reason `stop_reason`."""
+    stops_turn: bool = False
+    """The turn ends after the running calls, for the reason `stop_reason`."""
     stop_reason: str = ""
-    interrupt: bool = False
+    interrupts_turn: bool = False
     """A denial also ends the turn."""
     failure: str = ""
     """Why the handler failed, in one line; empty if it did not."""
@@ -64,13 +64,13 @@ class _InvalidAnswer(Exception):  # noqa: N818  # becomes the failure of an answ
 
 def failed(why: str) -> HookAnswer:
     """Return the answer of a handler that failed."""
-    return HookAnswer(failure=single_spaced(clean(why), MAX_FAILURE) or "it failed")
+    return HookAnswer(failure=single_spaced(clean(why), MAX_FAILURE_CHARS) or "it failed")
 
 
 def _end_of(stderr: str) -> str:
     """Return the end of an error text, because a traceback names the reason in its last line."""
     text = single_spaced(stderr)
-    return text if len(text) <= _MAX_REASON else f"…{text[-_MAX_REASON:]}"
+    return text if len(text) <= _MAX_REASON_CHARS else f"…{text[-_MAX_REASON_CHARS:]}"
 
 
 def answer_from_exit(event: str, code: int, stdout: str, stderr: str) -> HookAnswer:
@@ -102,7 +102,7 @@ def answer_from_exit(event: str, code: int, stdout: str, stderr: str) -> HookAns
 def _blocking_answer(event_spec: EventSpec, parsed: HookAnswer | None, message: str) -> HookAnswer:
     """Return the answer of a command with exit code 2: it blocks, even if its JSON output allows."""
     answer = parsed if parsed is not None and not parsed.failure else HookAnswer()
-    if not event_spec.blocks:
+    if not event_spec.can_block:
         return replace(answer, messages=(*answer.messages, *((message,) if message else ())))
     reason = message or answer.reason
     return replace(answer, decision="deny", reason=reason, input=None)
@@ -146,7 +146,7 @@ def _parse_answer(event: str, values: Mapping[str, Any]) -> HookAnswer:
         messages.append(f"A hook of {event} answered with the output of another event, which is ignored.")
         event_output = {}
     answer = HookAnswer(
-        stops=_flag(values, "continue", default=True) is False,
+        stops_turn=_flag(values, "continue", default=True) is False,
         stop_reason=_text(values, "stopReason"),
         messages=tuple(filter(None, messages)),
     )
@@ -162,7 +162,7 @@ def _parse_answer(event: str, values: Mapping[str, Any]) -> HookAnswer:
     decision = values.get("decision")
     if decision not in (None, "block", "approve"):
         raise _InvalidAnswer('decision must be "block"')
-    if decision == "block" and event_spec.blocks:
+    if decision == "block" and event_spec.can_block:
         return replace(answer, decision="deny", reason=_text(values, "reason"))
     return answer
 
@@ -196,7 +196,7 @@ def _with_request_decision(answer: HookAnswer, event_output: Mapping[str, Any]) 
         answer,
         decision=behavior,
         reason=_text(decision, "message"),
-        interrupt=_flag(decision, "interrupt", default=False) and behavior == "deny",
+        interrupts_turn=_flag(decision, "interrupt", default=False) and behavior == "deny",
         input=_object(decision, "updatedInput"),
     )
 
@@ -225,7 +225,7 @@ def _object(values: Mapping[str, Any], name: str) -> JsonObject | None:
 
 
 def effective_answer(handler: Handler, answer: HookAnswer) -> HookAnswer:
-    """Return the answer with its effect: a failure becomes a decision, and what the hook may not do is dropped.
+    """Return the answer as it takes effect: a failure becomes a decision, and forbidden effects are dropped.
 
     Only a hook with `may_allow` can allow, and a hook of a project cannot replace a result.
     """
@@ -257,7 +257,7 @@ def merge_answers(answers: Sequence[HookAnswer]) -> HookAnswer:
         failures, updated = (*failures, line), None
         if _ORDER[decision] < _ORDER["ask"]:
             decision, deciding = "ask", [HookAnswer("ask", line)]
-    stopping = next((answer for answer in answers if answer.stops), None)
+    stopping = next((answer for answer in answers if answer.stops_turn), None)
     return HookAnswer(
         decision,
         "\n".join(dict.fromkeys(answer.reason for answer in deciding if answer.reason)),
@@ -267,6 +267,6 @@ def merge_answers(answers: Sequence[HookAnswer]) -> HookAnswer:
         tuple(text for answer in answers for text in answer.messages),
         stopping is not None,
         "" if stopping is None else stopping.stop_reason,
-        any(answer.interrupt for answer in answers),
+        any(answer.interrupts_turn for answer in answers),
         failures=failures,
     )

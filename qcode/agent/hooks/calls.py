@@ -62,7 +62,7 @@ class CallHooks:
         answer = await self._run("PreToolUse", call_id, name, arguments)
         if answer.context:
             self._contexts[call_id] = answer.context
-        if answer.stops:
+        if answer.stops_turn:
             return Verdict("deny", self._stop_turn(answer), "hook:PreToolUse"), None
         return self._verdict_of("PreToolUse", answer, name)
 
@@ -74,7 +74,7 @@ class CallHooks:
             return None, None
         extra_fields: JsonObject = {"permission_suggestions": []}
         answer = await self._run("PermissionRequest", call_id, name, arguments, extra_fields)
-        if answer.stops or answer.interrupt:
+        if answer.stops_turn or answer.interrupts_turn:
             return Verdict("deny", self._stop_turn(answer), "hook:PermissionRequest"), None
         if answer.decision == "ask":  # a hook failed, and the call asks anyway
             return None, None
@@ -96,7 +96,7 @@ class CallHooks:
             else:
                 extra_fields["tool_response"] = self._tool_response(name, arguments, outcome)
             answer = await self._run(event, call_id, name, arguments, extra_fields)
-        if answer.stops:
+        if answer.stops_turn:
             self._stop_turn(answer)
         return self._with_answer(event, outcome, answer, before_contexts)
 
@@ -119,6 +119,7 @@ class CallHooks:
         return replace(outcome, content="\n".join([content, *added]), shown=display)
 
     def _tool_response(self, name: str, arguments: JsonObject, outcome: ToolOutcome) -> Json:
+        """Return the field `tool_response` of PostToolUse, in Claude's form of the tool."""
         from qcode.agent.claude.tool_names import APPLY_PATCH, claude_input
 
         safety = self._toolbox.spec(name).safety
@@ -147,16 +148,16 @@ class CallHooks:
 
         inputs = []
         for call in to_claude(name, arguments, self._folder, servers):
-            names = claude_names(name, servers) if not call.is_part else (call.name,)
+            names = claude_names(name, servers) if not call.is_patch_part else (call.name,)
             fields: JsonObject = {
                 "tool_name": call.name,
                 "tool_input": call.input,
                 "tool_use_id": call_id,
                 **(extra_fields or {}),
             }
-            inputs.append(HookInput(fields, names, call_id, call.is_part, is_call_covered))
+            inputs.append(HookInput(fields, names, call_id, call.is_patch_part, is_call_covered))
         whole_patch = None
-        if name == APPLY_PATCH and any(hook_input.is_part for hook_input in inputs):
+        if name == APPLY_PATCH and any(hook_input.is_patch_part for hook_input in inputs):
             patch = claude_input(name, arguments, self._folder)
             fields = {"tool_name": name, "tool_input": patch, "tool_use_id": call_id, **(extra_fields or {})}
             whole_patch = HookInput(fields, (name,), call_id, is_covered=is_call_covered)

@@ -31,7 +31,7 @@ MAX_END_TIMEOUT_S = 60.0
 class EventSpec:
     """The specification of one event."""
 
-    blocks: bool = True
+    can_block: bool = True
     """Exit code 2 and `decision: "block"` have an effect."""
     text_is_context: bool = False
     """Plain text on stdout is added to the conversation."""
@@ -44,22 +44,22 @@ class EventSpec:
 
 
 _EVENT_SPECS = {
-    "SessionStart": EventSpec(blocks=False, text_is_context=True, has_context=True),
+    "SessionStart": EventSpec(can_block=False, text_is_context=True, has_context=True),
     "UserPromptSubmit": EventSpec(
         text_is_context=True, has_context=True, timeout_s=PROMPT_TIMEOUT_S, on_failure="block"
     ),
     "PreToolUse": EventSpec(has_context=True, on_failure="ask"),
-    "PermissionRequest": EventSpec(blocks=False, on_failure="ask"),
+    "PermissionRequest": EventSpec(can_block=False, on_failure="ask"),
     "PostToolUse": EventSpec(has_context=True),
     "PostToolUseFailure": EventSpec(has_context=True),
-    "Notification": EventSpec(blocks=False),
-    "SubagentStart": EventSpec(blocks=False, has_context=True),
+    "Notification": EventSpec(can_block=False),
+    "SubagentStart": EventSpec(can_block=False, has_context=True),
     "SubagentStop": EventSpec(),
     "Stop": EventSpec(),
-    "StopFailure": EventSpec(blocks=False),
+    "StopFailure": EventSpec(can_block=False),
     "PreCompact": EventSpec(),
-    "PostCompact": EventSpec(blocks=False),
-    "SessionEnd": EventSpec(blocks=False, timeout_s=END_TIMEOUT_S),
+    "PostCompact": EventSpec(can_block=False),
+    "SessionEnd": EventSpec(can_block=False, timeout_s=END_TIMEOUT_S),
 }
 EVENTS: Mapping[str, EventSpec] = _EVENT_SPECS
 
@@ -144,7 +144,7 @@ class HookInput:
     """The names that a matcher is compared with, such as those of the tool. If empty, all matchers select the event."""
     tool_use_id: str | None = None
     """The id of the call; None for an event without a call."""
-    is_part: bool = False
+    is_patch_part: bool = False
     """The input is one file of a patch, so that an answer cannot replace it."""
     is_covered: Callable[[tuple[str, ...]], bool] | None = None
     """Returns whether one of the given rules covers the call; None for an event without a call."""

@@ -14,7 +14,7 @@ from qcode.text.numbers import count_text
 NO_HOOKS = (
     'No hooks. Add [[hooks.PreToolUse]] with command = "..." to config.toml; `qcode help hooks.EVENT` shows the keys.'
 )
-_MAX_SHOWN = 200
+_MAX_SHOWN_CHARS = 200
 
 
 def hook_lines(
@@ -26,19 +26,20 @@ def hook_lines(
     """
     lines = []
     for index, handler in enumerate(handlers):
-        matcher = f" ({visible(one_line(handler.matcher, _MAX_SHOWN))})" if handler.matcher else ""
+        matcher = f" ({visible(one_line(handler.matcher, _MAX_SHOWN_CHARS))})" if handler.matcher else ""
         lines.append(f"{handler.event}{matcher}: {shown_command(handler)}")
         details = [
             str(handler.location) or "the program",
             f"{handler.timeout_s:g} s",
             f"on failure: {handler.on_failure}",
         ]
-        details += [f"if {visible(one_line(' or '.join(handler.condition), _MAX_SHOWN))}"] if handler.condition else []
+        condition = visible(one_line(" or ".join(handler.condition), _MAX_SHOWN_CHARS))
+        details += [f"if {condition}"] if condition else []
         details += ["may allow"] if handler.can_allow else []
         details += [] if stats is None else [_run_summary(stats[index])]
         lines.append(f"  {' · '.join(details)}")
     for hook in unused:
-        command = visible(one_line(hook.label, _MAX_SHOWN))
+        command = visible(one_line(hook.label, _MAX_SHOWN_CHARS))
         lines.append(f"not run: {hook.event}: {command} ({hook.location}): {hook.why}")
     return lines
 

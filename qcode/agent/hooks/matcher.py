@@ -10,7 +10,7 @@ from collections.abc import Iterable
 
 from qcode.text.pattern import lazy_pattern
 
-MAX_PATTERN = 1_000
+MAX_PATTERN_CHARS = 1_000
 DEADLINE_S = 0.2
 _EXACT = lazy_pattern(r"[A-Za-z0-9_\-,| ]*")
 
@@ -44,8 +44,8 @@ def matches(matcher: str, names: Iterable[str]) -> bool:
 
 
 def _matches_pattern(pattern: str, names: tuple[str, ...]) -> bool:
-    if len(pattern) > MAX_PATTERN:
-        raise MatcherError(f"the matcher is longer than {MAX_PATTERN:,} characters")
+    if len(pattern) > MAX_PATTERN_CHARS:
+        raise MatcherError(f"the matcher is longer than {MAX_PATTERN_CHARS:,} characters")
     import regex  # not needed for a list of names
 
     try:

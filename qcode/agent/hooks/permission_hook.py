@@ -1,8 +1,8 @@
 """qcode's permission check as a hook of other programs: their events, their answers and their settings.
 
 `_FORMATS` follows their documentation and sources. An event of another kind gets an empty answer, so the program
-decides. An event that cannot be read raises, and is never allowed. Separate, because only `qcode permissions hook`
-needs it.
+decides. An event that cannot be read raises `UnreadableEventError`, so its call is never allowed. Separate, because
+only `qcode permissions hook` needs it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Decision: TypeAlias = Literal["", "allow", "ask", "deny"]
 _ORDER: tuple[Decision, ...] = ("allow", "", "ask", "deny")
 """From the least to the most strict: of several decisions on one call, the strictest is the answer."""
 
-MAX_EVENT = 32 * 1024 * 1024
+MAX_EVENT_BYTES = 32 * 1024 * 1024
 """The maximum size of an event in bytes."""
 TIMEOUT_S = 30
 """The time limit that the other program gets for this hook."""
@@ -110,8 +110,8 @@ class HookEvent:
     """The working folder."""
     calls: tuple[tuple[_Action | Literal["mcp"], str], ...]
     """The commands, files, addresses and server tools that the call uses, each with its action."""
-    only_narrows: bool = False
-    """The call may do more than `calls` say, so that it is never allowed."""
+    has_hidden_effects: bool = False
+    """The call may have effects that `calls` does not list, so it is never allowed."""
     is_bypassed: bool = False
     """The program is in a mode in which it does not ask."""
 
@@ -142,7 +142,7 @@ def read_event(program: HookProgram, data: bytes) -> HookEvent | None:
     action = hook_format.tools.get(name)
     mode = values.get("permission_mode")
     is_bypassed = isinstance(mode, str) and mode in _BYPASS_MODES
-    event = HookEvent(folder, (), only_narrows=program == "codex", is_bypassed=is_bypassed)
+    event = HookEvent(folder, (), has_hidden_effects=program == "codex", is_bypassed=is_bypassed)
     if name.startswith("mcp__"):
         return replace(event, calls=(("mcp", name.removeprefix("mcp__")),))
     if action is None:
@@ -157,12 +157,12 @@ def read_event(program: HookProgram, data: bytes) -> HookEvent | None:
         return replace(event, calls=(("fetch", _text(tool_input, "url")),))
     if action == "search":
         path = _text(tool_input, *_PATH_FIELDS) if any(tool_input.get(key) is not None for key in _PATH_FIELDS) else "."
-        return replace(event, calls=(("read", path),), only_narrows=True)
+        return replace(event, calls=(("read", path),), has_hidden_effects=True)
     return replace(event, calls=((action, _text(tool_input, *_PATH_FIELDS)),))
 
 
 def _object(data: bytes) -> JsonObject:
-    if len(data) > MAX_EVENT:
+    if len(data) > MAX_EVENT_BYTES:
         raise UnreadableEventError("the event is too long")
     try:
         text = data.decode("utf-8")
@@ -186,7 +186,7 @@ def _shell(event: HookEvent, tool_input: JsonObject) -> HookEvent:
         # On a separate line: `cd x && a || b` would not be `a || b` in x.
         command = f"cd -- {shlex.quote(folder)}\n{command}"
     has_other_fields = not tool_input.keys() <= _HARMLESS_FIELDS
-    return replace(event, calls=(("shell", command),), only_narrows=event.only_narrows or has_other_fields)
+    return replace(event, calls=(("shell", command),), has_hidden_effects=event.has_hidden_effects or has_other_fields)
 
 
 def _text(tool_input: JsonObject, *names: str) -> str:
@@ -207,7 +207,7 @@ def _patched_paths(text: str) -> tuple[str, ...]:
 def judge_event(policy: Policy, event: HookEvent) -> tuple[Decision, str]:
     """Return the decision on a call and the reason. Runs nothing; may block.
 
-    `policy` must have no sandbox: a command of another program does not run in qcode's.
+    `policy` must have no sandbox, because commands of another program do not run in the sandbox of qcode.
     """
     policy = policy.with_mode("bypass" if event.is_bypassed else "default")
     verdicts = [
@@ -225,7 +225,7 @@ def _decision(verdict: Verdict, event: HookEvent) -> Decision:
         return "deny"
     if verdict.verdict == "ask":
         return "" if is_left_to_program else "ask"
-    return "" if is_left_to_program or event.only_narrows else "allow"
+    return "" if is_left_to_program or event.has_hidden_effects else "allow"
 
 
 def format_answer(program: HookProgram, decision: Decision, reason: str) -> str:

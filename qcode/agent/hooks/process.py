@@ -17,8 +17,8 @@ from qcode.protocol.tools import Launch
 from qcode.tools.processes import Process, end_program, start_program
 from qcode.values import dataclass
 
-MAX_OUTPUT = 1024 * 1024
-"""Bytes kept of stdout, and of stderr; the rest is dropped."""
+MAX_OUTPUT_BYTES = 1024 * 1024
+"""The maximum size of stdout, and of stderr; further output is dropped."""
 TERM_GRACE_S = 2.0
 """Seconds between the request to end (SIGTERM) and SIGKILL."""
 _LAST_OUTPUT_S = 0.2
@@ -116,7 +116,7 @@ class _Pipe:
 
 
 class _Output(_Pipe):
-    """The first `MAX_OUTPUT` bytes of an output; the rest is read and dropped, so that the program is not blocked."""
+    """The first `MAX_OUTPUT_BYTES` of an output. Further output is read and dropped, so the program never blocks."""
 
     def __init__(self) -> None:
         super().__init__(*os.pipe())
@@ -135,7 +135,7 @@ class _Output(_Pipe):
             data = os.read(self._own_fd, _CHUNK_BYTES)
         except BlockingIOError:
             return
-        self._collected += data[: MAX_OUTPUT - len(self._collected)]
+        self._collected += data[: MAX_OUTPUT_BYTES - len(self._collected)]
         if not data:
             self._close()
             self.is_complete.set()

@@ -37,7 +37,7 @@ MAX_CONCURRENT = 8
 """The maximum number of handlers that run at the same time."""
 SLOW_S = 2.0
 """The time after which a running handler is shown to the user."""
-_MAX_SHOWN = 200
+_MAX_SHOWN_CHARS = 200
 
 
 @dataclass(slots=True)
@@ -68,10 +68,10 @@ Emit = Callable[[HookStarted | HookEnded], Awaitable[None]]
 
 
 class HookRunner:
-    """The handlers of a session, in the order of the configuration: those of the user, then those of the project.
+    """The handlers of a session, in order: those of the user, of the program, and of the project.
 
-    `folder` is the folder of commands, `root` the project. `environment` is the environment of qcode; a command gets
-    it without secrets, and the variables that its hook names.
+    `folder` is the folder of commands, `root` the project. `environment` is the environment of qcode. A
+    command gets the environment without secrets, and with the variables that its hook names.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class HookRunner:
 
     @staticmethod
     def _shared_limit(event: str, handlers: Sequence[Handler]) -> float | None:
-        """Return the time limit of all SessionEnd handlers together; None for other events, whose limits differ."""
+        """Return the shared time limit of all SessionEnd handlers; None for other events, which share no limit."""
         if event != "SessionEnd":
             return None
         return min(MAX_END_TIMEOUT_S, max([END_TIMEOUT_S, *(handler.timeout_s for handler in handlers)]))
@@ -173,7 +173,7 @@ class HookRunner:
         finally:
             slow_report.cancel()
         result = replace(result, seconds=time.monotonic() - started_at)
-        if hook_input.is_part and result.answer.input is not None:
+        if hook_input.is_patch_part and result.answer.input is not None:
             result = replace(result, answer=failed("updatedInput is not possible for one file of a patch"))
         self._record_run(index, result)
         answer = effective_answer(handler, result.answer)
@@ -230,7 +230,7 @@ def _covered_inputs(condition: tuple[str, ...], inputs: Sequence[HookInput]) -> 
 
 def shown_command(handler: Handler) -> str:
     """Return the command line of a handler, or the name of its function, for display on one line."""
-    return visible(one_line(handler.label, _MAX_SHOWN))
+    return visible(one_line(handler.label, _MAX_SHOWN_CHARS))
 
 
 async def _report_slow(event: HookStarted, emit: Emit) -> None:
@@ -247,7 +247,7 @@ def _hook_ended(
         hook_input.tool_use_id or "",
         result.code,
         result.seconds,
-        "stop" if answer.stops else answer.decision or "none",
+        "stop" if answer.stops_turn else answer.decision or "none",
         result.answer.failure,
     )
 

@@ -47,10 +47,10 @@ if TYPE_CHECKING:
     from qcode.agent.hooks.sources import UnusedHook
     from qcode.agent.hooks.transcript import TranscriptFile
 
-MAX_CONTEXT = 10_000
-"""The maximum number of characters of one text of a hook for the model; a longer one is saved to a file."""
-_MAX_SHOWN_CONTEXT = 2_000
-"""The number of characters that the model gets of such a text."""
+MAX_CONTEXT_CHARS = 10_000
+"""The maximum number of characters of one text of a hook for the model; a longer text is saved to a file."""
+_MAX_SHOWN_CONTEXT_CHARS = 2_000
+"""The number of characters that the model gets of a longer text."""
 IDLE_S = 60.0
 """The idle time after a turn until a notification is sent, as in Claude Code."""
 _IDLE_TEXT = "qcode is waiting for your input"
@@ -96,7 +96,7 @@ class SessionHooks:
         source: str,
     ) -> None:
         self.runner = runner
-        self.show: Show = self._hold_event  # shows an event to the user; between turns, keeps it for the next turn
+        self.show: Show = self._hold_event  # shows an event to the user; between turns, holds it for the next turn
         self.scope = HookScope(self)
         self._facts = facts
         self._state_dir = state_dir
@@ -117,8 +117,8 @@ class SessionHooks:
         self._compaction_trigger = "auto"
         self._compaction_summary = ""
         self._idle_timer: asyncio.TimerHandle | None = None
-        self.end_reason = "other"
-        self.unused: tuple[UnusedHook, ...] = ()
+        self.end_reason = "other"  # the reason that SessionEnd hooks get
+        self.unused: tuple[UnusedHook, ...] = ()  # the configured hooks that do not run
 
     @property
     def confirms(self) -> frozenset[Any]:
@@ -128,21 +128,20 @@ class SessionHooks:
         )
 
     async def emit(self, event: HookStarted | HookEnded) -> None:
+        """Show the user that a slow hook started, or that a hook ended."""
         await self.show(event)
 
     async def _hold_event(self, event: TurnEvent) -> None:
         self._held_events.append(event)
 
     def end_turn(self) -> None:
-        """Keep events from now on, because no turn is running to show them."""
+        """Hold events from now on, because no turn is running to show them."""
         self.show = self._hold_event
 
     def take_held_events(self) -> list[TurnEvent]:
         """Return the events that arrived while no turn ran."""
         events, self._held_events = self._held_events, []
         return events
-
-    # The session
 
     def open_transcript(self, messages: Sequence[Message]) -> None:
         """Start the transcript of a session with its existing messages.
@@ -214,8 +213,6 @@ class SessionHooks:
             self._start_contexts += [self.scope.wrap_text("SessionStart", text) for text in answer.context]
         self._source = ""
 
-    # Prompts
-
     async def run_before_prompt(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
         """Run the UserPromptSubmit hooks, before the first prompt also the SessionStart hooks; yield their events.
 
@@ -250,7 +247,7 @@ class SessionHooks:
         added: list[str] = []
         if self.runner.has("UserPromptSubmit"):
             answer = await self.scope.run("UserPromptSubmit", [HookInput({"prompt": prompt})])
-            if answer.stops or answer.decision == "deny":
+            if answer.stops_turn or answer.decision == "deny":
                 return answer.stop_reason or answer.reason or "no reason was given"
             added = [self.scope.wrap_text("UserPromptSubmit", text) for text in answer.context]
         start_contexts, self._start_contexts = self._start_contexts, []
@@ -267,8 +264,6 @@ class SessionHooks:
         if self._prompt_task is not None:
             self._prompt_task.cancel()
 
-    # The turn
-
     async def confirm(self, request: Confirm) -> Confirmed:
         """Ask the hooks to confirm a step of the conversation's turn."""
         if not self.runner.has("PreCompact" if request.step == "compact" else "Stop"):
@@ -277,7 +272,7 @@ class SessionHooks:
             trigger = "manual" if request.is_asked else "auto"
             fields: JsonObject = {"trigger": trigger, "custom_instructions": request.text}
             answer = await self.scope.run("PreCompact", [HookInput(fields, (trigger,))])
-            if answer.stops or answer.decision == "deny":
+            if answer.stops_turn or answer.decision == "deny":
                 return Confirmed(answer.stop_reason or answer.reason or "no reason was given")
             return Confirmed()
         fields = {
@@ -363,7 +358,7 @@ class SessionHooks:
     def bound_text(self, text: str) -> str:
         """Return a text for the model; a long text is saved to a file, and its beginning and end are returned."""
         text = clean(text)
-        return text if len(text) <= MAX_CONTEXT else bounded_text(text, _MAX_SHOWN_CONTEXT, self._scratch)
+        return text if len(text) <= MAX_CONTEXT_CHARS else bounded_text(text, _MAX_SHOWN_CONTEXT_CHARS, self._scratch)
 
 
 class HookScope:
@@ -431,7 +426,7 @@ class HookScope:
     async def confirm_stop(self, event: str, fields: JsonObject, names: tuple[str, ...]) -> Confirmed:
         """Run the Stop or SubagentStop hooks; the reason of a denial is the next message to the model."""
         answer = await self.run(event, [HookInput(fields, names)])
-        if answer.stops:
+        if answer.stops_turn:
             reason = f": {answer.stop_reason}" if answer.stop_reason else "."
             await self._session.show(Notice("info", f"A hook stopped the turn{reason}"))
             return Confirmed(is_final=True)

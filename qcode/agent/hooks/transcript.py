@@ -1,7 +1,7 @@
-"""The conversation as a file for hooks, one JSON line per message in Claude Code's form.
+"""The conversation as a file for hooks, one JSON line per message in Claude Code's format.
 
 Separate from `session`, which loads it with the first hook that runs. Hooks search this file for lines such as
-`"role":"assistant"`, so its form is a contract; the session file stays the record of the conversation.
+`"role":"assistant"`, so its format must not change. The session file remains the record of the conversation.
 """
 
 from __future__ import annotations

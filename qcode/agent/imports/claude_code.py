@@ -39,7 +39,7 @@ def is_session(records: Sequence[JsonObject]) -> bool:
 
 
 def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ImportedSession:
-    """Convert the records of the session file `name`. `builder` must be new; it may have counts of skipped records."""
+    """Convert the records of the session file `name`. `builder` must be new, except for its counts."""
     main = [record for record in records if record.get("isSidechain") is not True]
     builder.left_out["messages of sub-agents"] += sum(
         record.get("isSidechain") is True and record.get("type") in _MESSAGE_TYPES for record in records
@@ -75,7 +75,7 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
 
 
 def branch(records: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return the messages that led to the last one of each tree, in file order.
+    """Return the messages that led to the last message of each tree, in file order.
 
     A reply with two calls is written as two records, each with a result as its child. The path to the last message
     contains only one of them, so the other records of the same reply, and the results of all its calls, are added.
@@ -102,7 +102,7 @@ def branch(records: Sequence[JsonObject]) -> list[JsonObject]:
 
 
 def _path(record: JsonObject, by_uuid: dict[str, JsonObject], known_keys: Collection[str] = ()) -> list[str]:
-    """Return the keys of a record and of those before it, up to the first in `known_keys` or the root of its tree."""
+    """Return the keys of a record and of its ancestors, up to a key in `known_keys` or the root of its tree."""
     path: dict[str, None] = {}
     ancestor: JsonObject | None = record
     while ancestor is not None and (key := _key(ancestor)) not in path:

@@ -41,7 +41,7 @@ def is_subagent(records: Sequence[JsonObject]) -> bool:
 
 
 def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ImportedSession:
-    """Convert the records of the session file `name`. `builder` must be new; it may have counts of skipped records."""
+    """Convert the records of the session file `name`. `builder` must be new, except for its counts."""
     header: JsonObject = records[0] if records else {}
     if isinstance(header.get("payload"), dict):
         header = next((object_in(record["payload"]) for record in records if record.get("type") == "session_meta"), {})
@@ -57,7 +57,7 @@ def read(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -
 
 
 class _Reader:
-    """Adds records to a builder, one at a time; also collects the folder and the title of the session."""
+    """A reader that adds records to a builder. It also collects the folder and the title of the session."""
 
     def __init__(self, builder: TranscriptBuilder, cwd: str) -> None:
         self._builder = builder
@@ -101,7 +101,7 @@ class _Reader:
             self.title = text_in(payload.get("thread_name")) or self.title
 
     def _add_compaction(self, payload: JsonObject, timestamp: str) -> None:
-        """Read a compaction, which has the messages that replace all earlier ones, a summary of these, or both."""
+        """Read a compaction, with messages that replace all earlier messages, a summary of them, or both."""
         replacement = TranscriptBuilder()
         reader = _Reader(replacement, "")
         for item in objects_in(payload.get("replacement_history")):
@@ -186,7 +186,7 @@ class _Reader:
 
 
 def _call_id(item: JsonObject, kind: str) -> str:
-    """Return the id of a call that Codex ran; empty for one that the provider ran, such as a web search."""
+    """Return the id of a call that Codex ran; empty for a call that the provider ran, such as a web search."""
     return text_in(item.get("call_id")) or (text_in(item.get("id")) if kind == "local_shell_call" else "")
 
 

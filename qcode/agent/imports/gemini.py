@@ -33,7 +33,7 @@ def is_qwen_session(records: Sequence[JsonObject]) -> bool:
 def read_gemini(
     records: Sequence[JsonObject], name: str, builder: TranscriptBuilder, program: str = GEMINI
 ) -> ImportedSession:
-    """Convert the records of the session file `name`. `builder` must be empty, except for counts.
+    """Convert the records of the session file `name`. `builder` must be new, except for its counts.
 
     Early versions of qwen-code wrote such files too.
     """
@@ -67,7 +67,7 @@ def _id(message: JsonObject) -> str:
 
 
 def _rewind(messages: dict[str, JsonObject], target_id: str, builder: TranscriptBuilder) -> None:
-    """Remove the message with the id and all after it; remove all messages if there is no such message."""
+    """Remove the message `target_id` and all messages after it; remove all messages if there is no such message."""
     ids = list(messages)
     removed = ids[ids.index(target_id) :] if target_id in messages else ids
     builder.left_out["messages of turns that were taken back"] += len(removed)
@@ -118,7 +118,7 @@ def _read_gemini_result(call: JsonObject, timestamp: str, builder: TranscriptBui
 
 
 def read_qwen(records: Sequence[JsonObject], name: str, builder: TranscriptBuilder) -> ImportedSession:
-    """Convert the records of the session file `name`. `builder` must be empty, except for counts."""
+    """Convert the records of the session file `name`. `builder` must be new, except for its counts."""
     main = [record for record in records if record.get("isSidechain") is not True]
     builder.left_out["messages of sub-agents"] += len(records) - len(main)
     typed = [{**item, "type": "user"} if item.get("type") == "tool_result" else item for item in main]

@@ -1,4 +1,4 @@
-"""Writes a session of another program into the store of a project, once.
+"""The import of a session of another program into the store of a project. A session is imported only once.
 
 The id is derived from the program and its session id, so a second import finds the first. If only the other program has
 continued the session meanwhile, the second import replaces the first. A file is either complete or missing.
@@ -27,7 +27,7 @@ from qcode.values import dataclass
 
 _PROVIDERS = {"claude-code": "anthropic", "codex": "openai-responses", "gemini-cli": "gemini", "qwen-code": "openai"}
 _DIGEST_LENGTHS = range(4, 33)
-"""How many characters of a hash an id contains: the first length whose id no other session has."""
+"""The lengths of the hash in an id. The shortest length that gives an unused id is used."""
 _TEMPORARY_PREFIX = ".import-"
 _STALE_S = 3_600
 """The age in seconds at which a temporary folder belongs to an import that was killed."""
@@ -49,7 +49,7 @@ class ImportResult:
 
 
 class Migration:
-    """Imports sessions into the project at `root`, whose sessions are kept under `state_dir`.
+    """The import of sessions into the project at `root`, whose sessions are stored under `state_dir`.
 
     `redact` removes secrets, as from every session. `run` raises `SessionError` or `OSError` if a session cannot be
     written.
@@ -113,7 +113,7 @@ class Migration:
 
 
 class _Writer:
-    """Writes one session, with the times of its messages, under `folder`."""
+    """A writer of one session under `folder`, with the original times of the messages."""
 
     def __init__(
         self, folder: Path, root: Path, redact: Callable[[str], str], session_id: str, started: datetime

@@ -1,7 +1,7 @@
 """A session of another program, and the builder that turns its records into a valid transcript. Pure.
 
 A reader adds prompts, blocks of replies, results and compactions in file order. The builder combines them to messages:
-roles alternate, and each call has exactly one result, wherever in the file that result is.
+roles alternate, and each call has exactly one result, wherever the result is in the file.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class ImportedMessage:
     model: str = ""
     """The model that wrote a reply, empty if unknown."""
     is_typed: bool = False
-    """The user typed it; False for a message that the program wrote in the user's name."""
+    """The user typed the message; False if the program wrote it in the user's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedCompaction:
-    """A compaction: in later requests, `messages` replace all earlier ones."""
+    """A compaction: in later requests, `messages` replace all earlier messages."""
 
     messages: tuple[Message, ...]
     timestamp: str = ""
@@ -74,6 +74,8 @@ class ImportedSession:
 
 @dataclass(frozen=True, slots=True)
 class _Prompt:
+    """Text and images in the user's name, written by the user (`is_typed`) or by the program."""
+
     blocks: tuple[Block, ...]
     timestamp: str
     is_typed: bool
@@ -81,6 +83,8 @@ class _Prompt:
 
 @dataclass(frozen=True, slots=True)
 class _ReplyBlock:
+    """A block of a reply, with the model that wrote it."""
+
     block: Block
     timestamp: str
     model: str
@@ -97,7 +101,7 @@ _Event: TypeAlias = _Prompt | _ReplyBlock | _ResultTime | ImportedCompaction
 
 
 class TranscriptBuilder:
-    """Collects the content of a session in file order; `finish` returns it as messages."""
+    """A builder that gets the content of a session in file order; `finish` returns messages."""
 
     def __init__(self) -> None:
         self.left_out: Counter[str] = Counter()
@@ -194,7 +198,7 @@ def _kind(event: _Event) -> type:
 def _user_messages(events: Sequence[_Prompt | _ResultTime], results: tuple[ToolResult, ...]) -> list[ImportedItem]:
     """Return the messages between two replies: the results of the first reply, then the prompts.
 
-    Text that the program wrote in the user's name precedes typed text, as attachments do. So typed text is the last.
+    Text that the program wrote in the user's name precedes typed text, as attachments do.
     """
     timestamp = next((event.timestamp for event in reversed(events) if event.timestamp), "")
     prompts = [event for event in events if isinstance(event, _Prompt)]

@@ -1,4 +1,4 @@
-"""Finds the sessions of other programs, and chooses the reader for each file. Nothing is written to their folders.
+"""The search for sessions of other programs, and the choice of a reader for each file. The files are only read.
 
 A file is recognized by its records, not by its name, so a copy of a session can be read from anywhere.
 """
@@ -31,13 +31,13 @@ PROGRAMS: Mapping[str, str] = {
 """The programs whose sessions can be imported, by the name in `--json` and in the header of an imported session."""
 
 _HEAD_BYTES = 512 * 1024
-"""How much of each file is read for a list: enough for its folder, its time and the first words."""
+"""The number of bytes of a file that are read for a list: enough for its folder, its time and the first words."""
 _PATTERNS = ("*.jsonl", "*.json")
 MAX_BYTES = 1024 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
-class FoundSession:
+class SessionFile:
     """A session file that another program wrote."""
 
     path: Path
@@ -46,10 +46,10 @@ class FoundSession:
     size: int
     """The size of the file in bytes."""
     head: ImportedSession
-    """The session as read from the start of the file, so perhaps without its last messages."""
+    """The session as read from the start of the file; later messages may be missing."""
 
 
-def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
+def find(env: Mapping[str, str], root: Path | None) -> list[SessionFile]:
     """Return the sessions of the project `root`, or of all folders if it is None, newest first."""
     project = root.resolve() if root is not None else None
     files: dict[Path, str] = {}
@@ -62,22 +62,22 @@ def find(env: Mapping[str, str], root: Path | None) -> list[FoundSession]:
 
 
 def is_folder(path: Path) -> bool:
-    """Return whether `path` is a folder. A name that the system refuses, such as one that is too long, is not."""
+    """Return whether `path` is a folder. A name that the system rejects, such as a very long name, is not a folder."""
     try:
         return path.is_dir()
     except OSError:
         return False
 
 
-def sessions_in(path: Path) -> list[FoundSession]:
-    """Return the session in a file, or those below a folder, newest first; raise `InputError` for another file."""
+def sessions_in(path: Path) -> list[SessionFile]:
+    """Return the session in a file, or the sessions below a folder, newest first; raise `InputError`."""
     if not is_folder(path):
         session = _try_file(path)
         if session is not None and session.head.messages:
             return [session]
         whole = read_file(path)  # raises an error that says why the file is not a session
         state = path.stat()
-        return [FoundSession(path, state.st_mtime, state.st_size, whole)]
+        return [SessionFile(path, state.st_mtime, state.st_size, whole)]
     files = (file for pattern in _PATTERNS for file in sorted(path.rglob(pattern)) if not _is_of_subagent(file))
     sessions = [session for file in files if (session := _try_file(file)) is not None and session.head.messages]
     return sorted(sessions, key=lambda session: (-session.modified, str(session.path)))
@@ -86,7 +86,7 @@ def sessions_in(path: Path) -> list[FoundSession]:
 def read_file(path: Path) -> ImportedSession:
     """Read a whole session file; raise `InputError` if it cannot be read, or if no known program wrote it."""
     try:
-        _check_kind(path)
+        _check_readable(path)
         session = _read(path, path.read_bytes())
     except OSError as error:
         raise InputError(f"cannot read {one_line(str(path), 200)}: {error.strerror or error}") from None
@@ -148,7 +148,7 @@ def _is_gemini_folder(folder: Path, root: Path) -> bool:
     return False
 
 
-def _is_from(session: FoundSession, root: Path) -> bool:
+def _is_from(session: SessionFile, root: Path) -> bool:
     """Return whether a session was written in `root` or below.
 
     A session of Gemini CLI or qwen-code may have no `cwd`; then `_may_belong` has already decided.
@@ -160,10 +160,10 @@ def _is_from(session: FoundSession, root: Path) -> bool:
     return False
 
 
-def _try_file(path: Path) -> FoundSession | None:
+def _try_file(path: Path) -> SessionFile | None:
     """Read the start of a file; return None if it is not a session, or cannot be read."""
     try:
-        state = _check_kind(path)
+        state = _check_readable(path)
         with path.open("rb") as stream:
             # A file that is one JSON document can only be read as a whole.
             data = stream.read(_HEAD_BYTES if path.suffix == ".jsonl" else -1)
@@ -172,10 +172,10 @@ def _try_file(path: Path) -> FoundSession | None:
                 session = _read(path, data + stream.read())  # the first prompt may be longer, for example an image
     except OSError:
         return None
-    return FoundSession(path, state.st_mtime, state.st_size, session) if session is not None else None
+    return SessionFile(path, state.st_mtime, state.st_size, session) if session is not None else None
 
 
-def _check_kind(path: Path) -> os.stat_result:
+def _check_readable(path: Path) -> os.stat_result:
     """Return the state of a file; raise `OSError` for a pipe or device, which may have no end, and a huge file."""
     state = path.stat()
     if not stat.S_ISREG(state.st_mode):
@@ -199,7 +199,7 @@ def _read(path: Path, data: bytes) -> ImportedSession | None:
     reader = next((read for is_session, read in readers if is_session(records)), None)
     if reader is None or (reader is codex.read and codex.is_subagent(records)):
         return None
-    # qwen-code, a fork of Gemini CLI, also has sessions in the format of Gemini CLI; its folder tells them apart.
+    # qwen-code, a fork of Gemini CLI, also writes sessions in its format. The folder shows which program wrote a file.
     program = {"program": gemini.QWEN} if reader is gemini.read_gemini and ".qwen" in path.parts else {}
     return reader(records, path.stem, builder, **program)
 

@@ -1,1 +1,1 @@
-"""API keys that the user stored in the system keyring, or in a private file if no keyring works. Start at `keys`."""
+"""API keys of providers: their sources, their storage in a keyring or file, and the setup. Start at `keys`."""

@@ -1,4 +1,4 @@
-"""Connects a provider: checks and stores a key, and describes the source of each provider's credential.
+"""The setup of a provider: checking and storing a key, and the source of each provider's credential.
 
 `read_key` cleans up a pasted key: it strips quotes, `export NAME=` and other wrapping, and rejects text that cannot be
 a key with a `ValueError` that never contains the pasted text. `check_key` validates a key with one small request: for
@@ -45,7 +45,7 @@ class CredentialRow:
     name: str = ""
     """The variable, setting or command that gives the credential."""
     shadowed: KeyLocation | None = None
-    """The location of a stored key that is not used, because this source precedes it."""
+    """The location of a stored key that is not used, because `source` takes precedence."""
     status: str = ""
     """Without a credential: how to add one."""
 
@@ -55,6 +55,7 @@ class CredentialRow:
 
     @property
     def text(self) -> str:
+        """The source of the credential for the user, and a stored key that is not used."""
         match self.source:
             case "environment":
                 description = f"environment variable {self.name}"
@@ -296,7 +297,7 @@ def _owner_of_variable(name: str) -> str:
 
 
 def _uses_variable(spec: ProviderSpec, name: str) -> bool:
-    """Return whether the key of a provider can be in this variable, also if the configuration names another one."""
+    """Return whether this variable is one of the provider's variables, configured or built in."""
     built_in = PROVIDERS.get(spec.name)
     return name.upper() in (*spec.key_variables, *(built_in.key_variables if built_in is not None else ()))
 
@@ -310,7 +311,7 @@ _PLAIN_KEY = re.compile(r"(?=[^\d]*\d)(?=.*[A-Za-z])[\w.-]{24,}", re.ASCII)
 
 
 def owner_of_pasted_key(pasted: str) -> str | None:
-    """Return the provider whose key `pasted` is, empty if its format does not tell, None if it is probably not a key.
+    """Return the provider of a pasted key: empty if the provider is unknown, None if it is probably not a key.
 
     The format or the variable names the provider: `sk-ant-…`, `GROQ_API_KEY=…`.
     """
@@ -329,7 +330,7 @@ _ACCEPTED_KINDS = (ErrorKind.QUOTA, ErrorKind.RATE_LIMIT)
 
 @dataclass(frozen=True, slots=True)
 class KeyVerdict:
-    """The answer of the provider about a key. `CheckedKey` is a key that it did not refuse."""
+    """The provider's answer about a key. A key that is not refused becomes a `CheckedKey`."""
 
     verdict: Literal["accepted", "refused", "unknown"]
     """`unknown`: the provider could not be reached, or gave no clear answer."""
@@ -431,16 +432,16 @@ class KeysService:
 
     @property
     def is_first(self) -> bool:
-        """Return whether this is the first start and there is no key, so that the setup screen opens automatically."""
+        """Whether this is the first start and there is no key, so that the setup screen opens automatically."""
         return self._is_first
 
     @property
     def wants_theme(self) -> bool:
-        """Return whether the user has not chosen a theme yet."""
+        """Whether the user has not chosen a theme yet."""
         return not self._context.settings.ui.theme and not self._choices.theme
 
     def choices(self) -> tuple[ProviderChoice, ...]:
-        """Return the providers by group: popular ones, local servers, the others."""
+        """Return the providers by group: popular providers, local servers, other providers."""
         specs = known_specs(self._context.settings)
         names = (*_POPULAR, *(name for name in specs if name not in _POPULAR and name != "demo"))
         providers = [self._with_texts(self._bare_choice(specs[name]), specs[name]) for name in names if name in specs]

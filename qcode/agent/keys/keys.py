@@ -27,7 +27,7 @@ ATTENDED_S = 20.0
 UNATTENDED_S = 5.0
 """The time limit for a keyring without a user."""
 LOGIN_PREFIX = "mcp:"
-"""The names of stored logins of tool servers begin with this; no provider has such a name."""
+"""The prefix of the names of stored logins of tool servers. No provider has such a name."""
 
 
 class Keys:
@@ -63,7 +63,7 @@ class Keys:
         return (*self._problems, *self._commands.failures.values())
 
     def key_of(self, spec: ProviderSpec) -> tuple[str, str]:
-        """Return the key and its source, a variable or the command that stored it; both empty if there is none."""
+        """Return the key and its source: a variable, a setting, or `qcode auth login`; both empty without a key."""
         key, variable = registry.key_of(spec, self.env)
         if key:
             return key, variable
@@ -78,7 +78,7 @@ class Keys:
         return source or (self.key_of(spec)[1] if registry.takes_key(spec) else "")
 
     def source_of(self, spec: ProviderSpec) -> str:
-        """Return the source of the credential without reading the keyring; a key stored there may be unusable."""
+        """Return the source of the credential without reading the keyring; a key in the keyring may be unusable."""
         source = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
         return source or (registry.login_command(spec) if self.location_of(spec) is not None else "")
 
@@ -143,7 +143,7 @@ class Keys:
 
 
 COMMAND_TIMEOUT_S = 10.0
-_MAX_ERROR = 200
+_MAX_ERROR_CHARS = 200
 printed_keys: dict[tuple[str, ...], Secret] = {}
 """The keys that commands printed in this process, by command."""
 _command_lock = threading.Lock()
@@ -152,7 +152,7 @@ _command_lock = threading.Lock()
 class KeyCommands:
     """The commands of the configuration that print a key, by provider.
 
-    They run in the configuration folder, so that a relative path never names a program of the project.
+    The commands run in the configuration folder, so that a relative path never names a program of the project.
     """
 
     def __init__(self, commands: Mapping[str, tuple[str, ...]], folder: Path) -> None:
@@ -171,7 +171,7 @@ class KeyCommands:
         return next((name for name in (spec.name, registry.key_name(spec)) if name in self._commands), "")
 
     def key_of(self, spec: ProviderSpec, env: Mapping[str, str]) -> str:
-        """Return the key that the command prints, empty if it fails. It runs once per process."""
+        """Return the key that the command prints, empty if the command fails. Each command runs once per process."""
         setting = self.setting_of(spec)
         if setting in self.failures:
             return ""
@@ -207,7 +207,7 @@ def _first_line(argv: tuple[str, ...], env: Mapping[str, str], folder: Path) -> 
         raise ValueError(f"{argv[0]} {error}") from None
     lines = [line for line in b"".join(errors).decode("utf-8", "replace").splitlines() if line.strip()]
     if code:
-        why = f": {one_line(lines[-1], _MAX_ERROR)}" if lines else ""
+        why = f": {one_line(lines[-1], _MAX_ERROR_CHARS)}" if lines else ""
         raise ValueError(exit_text(code) + why)
     key = output.decode("utf-8", "replace").lstrip().partition("\n")[0].strip()
     if not key:

@@ -23,7 +23,7 @@ ResultT = TypeVar("ResultT")
 _NOTICE_S = 1.5
 """Seconds after which a call that waits is reported."""
 _MIN_PRIORITY = 1.0
-"""The minimum that the package recommends: backends below store nothing or plain text, or prompt on the terminal."""
+"""The minimum that the package recommends. Other backends store nothing or plain text, or prompt on the terminal."""
 
 _UNSAFE_NAMES = ("null", "fail", "plaintext", "uncrypted")
 """The beginnings of module and class names of backends that do not store keys safely."""
@@ -81,6 +81,7 @@ class Keyring:
         return had_key
 
     def _call(self, work: Callable[[], ResultT], timeout_s: float | None = None) -> ResultT:
+        """Return the result of `work`, run in a thread; raise `KeyringError` if it fails or takes too long."""
         timeout_s = self._timeout_s if timeout_s is None else timeout_s
         if self._failure:
             raise KeyringError(self._failure)

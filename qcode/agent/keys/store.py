@@ -1,6 +1,6 @@
-"""Stores API keys by name: in the keyring, or in a private file if no keyring works.
+"""The stored API keys by name: in the keyring, or in a private file if no keyring works.
 
-A key is stored in only one of the two. The file has mode 0600 in a folder of mode 0700, is written atomically, and is
+A key is never stored in both. The file has mode 0600 in a folder of mode 0700, is written atomically, and is
 never opened through a link. It also lists the names of the keys in the keyring, so that the keyring package is imported
 only if it is needed. This module does not read the environment, knows no provider, and shows no key.
 """

@@ -148,8 +148,8 @@ def _answer_lines(answer: HookAnswer, ended: Sequence[HookEnded]) -> list[str]:
         failure = f": {hook_ended.failure}" if hook_ended.failure else ""
         lines.append(f"{hook_ended.decision} ({hook_ended.seconds:.1f} s{code}): {hook_ended.command}{failure}")
     lines += [] if ended or answer.decision else ["no hook matches"]
-    decision = "stop" if answer.stops else answer.decision or "none"
-    reason = answer.stop_reason if answer.stops else answer.reason
+    decision = "stop" if answer.stops_turn else answer.decision or "none"
+    reason = answer.stop_reason if answer.stops_turn else answer.reason
     lines.append(f"decision: {decision}{f': {reason}' if reason else ''}")
     lines += [f"input: {json.dumps(answer.input)}"] if answer.input is not None else []
     lines += [f"context: {text}" for text in answer.context]
@@ -158,8 +158,8 @@ def _answer_lines(answer: HookAnswer, ended: Sequence[HookEnded]) -> list[str]:
 
 def _as_json(answer: HookAnswer, ended: Sequence[HookEnded]) -> JsonObject:
     return {
-        "decision": "stop" if answer.stops else answer.decision or "none",
-        "reason": (answer.stop_reason if answer.stops else answer.reason) or None,
+        "decision": "stop" if answer.stops_turn else answer.decision or "none",
+        "reason": (answer.stop_reason if answer.stops_turn else answer.reason) or None,
         "input": answer.input,
         "context": list(answer.context),
         "messages": list(answer.messages),

@@ -107,7 +107,7 @@ def _hook(options: Options, user: HookProgram, *, only_prints: bool) -> int:
     A program takes exit code 2 for a denial, and decides by its own rules after any other.
     """
     from qcode.agent.hooks.permission_hook import (
-        MAX_EVENT,
+        MAX_EVENT_BYTES,
         UnreadableEventError,
         format_answer,
         hook_settings,
@@ -121,7 +121,7 @@ def _hook(options: Options, user: HookProgram, *, only_prints: bool) -> int:
         write_stdout(f"{settings}\n")
         return 0
     try:
-        event = read_event(user, sys.stdin.buffer.read(MAX_EVENT + 1))
+        event = read_event(user, sys.stdin.buffer.read(MAX_EVENT_BYTES + 1))
         if event is None:
             write_stdout("{}\n")
             return 0

@@ -30,7 +30,7 @@ from qcode.text.numbers import age_text, bytes_text, count_text
 if TYPE_CHECKING:
     from qcode.agent.imports.migration import ImportResult
     from qcode.agent.imports.session import ImportedSession
-    from qcode.agent.imports.sources import FoundSession
+    from qcode.agent.imports.sources import SessionFile
 
 _MAX_TITLE = 200
 _USE = {
@@ -193,7 +193,7 @@ def _import(state_dir: Path, root: Path, paths: Sequence[Path], flags: Mapping[s
     return max((code for _, code in rows_and_codes), default=0)
 
 
-def _choose_sessions(sessions: Sequence[FoundSession], *, is_json: bool) -> list[FoundSession]:
+def _choose_sessions(sessions: Sequence[SessionFile], *, is_json: bool) -> list[SessionFile]:
     """List the sessions that were found and ask which to import; without a terminal only list them."""
     from qcode.agent.imports.sources import PROGRAMS
 
@@ -247,7 +247,7 @@ def chosen_numbers(answer: str, count: int) -> list[int]:
 
 
 def _import_session(
-    state_dir: Path, root: Path, session: FoundSession, *, is_everywhere: bool, is_json: bool
+    state_dir: Path, root: Path, session: SessionFile, *, is_everywhere: bool, is_json: bool
 ) -> tuple[JsonObject, int]:
     """Import one session; return a row about it and an exit code. A failure does not stop the others."""
     from qcode.agent.imports.migration import Migration

@@ -156,7 +156,7 @@ def test_patch_becomes_one_call_per_file_and_shows_the_target_of_a_move() -> Non
         ("Write", "/elsewhere/.env"),
         ("Edit", "/work/repo/gone.py"),
     ]
-    assert all(call.is_part for call in calls)
+    assert all(call.is_patch_part for call in calls)
     assert calls[0].input["patch"] == "*** Add File: new.py\n+print()"
     assert calls[1].input["patch"] == "*** Update File: old.py\n*** Move to: /elsewhere/.env\n@@\n-a\n+b"
 
@@ -170,7 +170,7 @@ def test_whole_patch_has_the_form_of_codex_both_ways() -> None:
 def test_unreadable_patch_is_one_call(arguments: dict[str, Any]) -> None:
     (call,) = to_claude("apply_patch", arguments, FOLDER)
     assert call.name == "apply_patch"
-    assert not call.is_part
+    assert not call.is_patch_part
 
 
 def test_active_form_of_a_todo_is_left_out() -> None:

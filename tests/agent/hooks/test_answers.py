@@ -20,7 +20,7 @@ from qcode.agent.hooks.answers import (
 from qcode.agent.hooks.events import EVENTS, Handler, Hook, HookCommand, program_handler
 
 OWN = Handler("PreToolUse", "", HookCommand("check"), 60, "ask", "own", label="check")
-BLOCKING = sorted(event for event, form in EVENTS.items() if form.blocks)
+BLOCKING = sorted(event for event, form in EVENTS.items() if form.can_block)
 OTHERS = sorted(set(EVENTS) - set(BLOCKING))
 
 
@@ -121,13 +121,13 @@ def test_malformed_decision_is_named_as_it_was_written() -> None:
 
 def test_continue_false_stops_with_a_reason() -> None:
     answer = answer_from_object("PostToolUse", {"continue": False, "stopReason": "enough", "suppressOutput": True})
-    assert (answer.stops, answer.stop_reason) == (True, "enough")
+    assert (answer.stops_turn, answer.stop_reason) == (True, "enough")
 
 
 def test_permission_request_is_decided_by_json_alone() -> None:
     decision = {"behavior": "deny", "message": "not now", "interrupt": True}
     answer = answer_from_object("PermissionRequest", {"hookSpecificOutput": {"decision": decision}})
-    assert (answer.decision, answer.reason, answer.interrupt) == ("deny", "not now", True)
+    assert (answer.decision, answer.reason, answer.interrupts_turn) == ("deny", "not now", True)
     assert answer_from_exit("PermissionRequest", 2, "", "no").decision == ""
 
 
@@ -230,9 +230,9 @@ def test_two_different_replaced_inputs_ask() -> None:
 
 def test_reason_of_the_first_stopping_answer_is_used() -> None:
     answer = merge_answers(
-        [HookAnswer(), HookAnswer(stops=True, stop_reason="a"), HookAnswer(stops=True, stop_reason="b")]
+        [HookAnswer(), HookAnswer(stops_turn=True, stop_reason="a"), HookAnswer(stops_turn=True, stop_reason="b")]
     )
-    assert (answer.stops, answer.stop_reason) == (True, "a")
+    assert (answer.stops_turn, answer.stop_reason) == (True, "a")
 
 
 async def _check(given: dict[str, Any], tool_use_id: str | None) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from qcode.agent.claude.tool_names import claude_names
-from qcode.agent.hooks.matcher import MAX_PATTERN, MatcherError, matches
+from qcode.agent.hooks.matcher import MAX_PATTERN_CHARS, MatcherError, matches
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def test_event_without_a_subject_is_always_selected() -> None:
     assert matches("^x", ())
 
 
-@pytest.mark.parametrize("matcher", ["[", "(", "a)", "*a", "x" * MAX_PATTERN + "."])
+@pytest.mark.parametrize("matcher", ["[", "(", "a)", "*a", "x" * MAX_PATTERN_CHARS + "."])
 def test_unusable_matcher_is_an_error(matcher: str) -> None:
     with pytest.raises(MatcherError):
         matches(matcher, ("Bash",))

@@ -16,7 +16,7 @@ import pytest
 from qcode.agent.hooks.answers import HookAnswer
 from qcode.agent.hooks.events import EVENTS, Handler, Hook, HookCommand, HookInput, program_handler
 from qcode.agent.hooks.listing import hook_lines
-from qcode.agent.hooks.process import MAX_OUTPUT
+from qcode.agent.hooks.process import MAX_OUTPUT_BYTES
 from qcode.agent.hooks.runner import HandlerStats, HookRunner
 from qcode.agent.hooks.sources import UnusedHook
 from qcode.protocol.events import HookEnded, HookStarted
@@ -146,7 +146,7 @@ def test_endless_output_is_truncated_to_a_limit(tmp_path: Path) -> None:
     line = "head -c 100000000 /dev/zero | tr '\\0' x; head -c 5000000 /dev/zero | tr '\\0' y >&2; exit 2"
     answer = Ran(tmp_path, [command(line)]).answer()
     assert answer.decision == "deny"
-    assert len(answer.reason) == MAX_OUTPUT
+    assert len(answer.reason) == MAX_OUTPUT_BYTES
 
 
 def test_cancelling_ends_the_program(tmp_path: Path) -> None:
@@ -204,7 +204,7 @@ def test_broken_matcher_fails_like_a_hook(tmp_path: Path) -> None:
 
 
 def test_patch_is_one_input_for_a_matcher_that_names_it_and_one_per_file_for_others(tmp_path: Path) -> None:
-    parts = [HookInput({"n": number}, ("Edit",), is_part=True) for number in (1, 2)]
+    parts = [HookInput({"n": number}, ("Edit",), is_patch_part=True) for number in (1, 2)]
     whole = HookInput({"n": 0}, ("apply_patch",))
     named = command("cat >> whole", matcher="apply_patch|Edit")
     others = command("cat >> parts; true", matcher="Edit")
@@ -214,7 +214,7 @@ def test_patch_is_one_input_for_a_matcher_that_names_it_and_one_per_file_for_oth
 
 
 def test_one_file_of_a_patch_cannot_be_replaced(tmp_path: Path) -> None:
-    part = HookInput({}, ("Edit",), is_part=True)
+    part = HookInput({}, ("Edit",), is_patch_part=True)
     output = json.dumps({"hookSpecificOutput": {"updatedInput": {"file_path": "/etc/passwd"}}})
     answer = Ran(tmp_path, [command(f"echo '{output}'")]).answer("PreToolUse", part)
     assert (answer.decision, answer.input) == ("ask", None)

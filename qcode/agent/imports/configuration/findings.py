@@ -61,7 +61,7 @@ class WriteFile:
 
     folder: Literal["commands", "agents"]
     name: str
-    """The path in the folder, with `:` for `/` and without the ending: `git:commit`."""
+    """The path in the folder, with `:` for `/` and without the extension: `git:commit`."""
     text: str
 
 
@@ -79,11 +79,11 @@ class SourceSetting:
     changes: tuple[Change, ...] = ()
     """The changes that add an equivalent to the configuration of qcode."""
     why: str = ""
-    """The reason if there are no changes, or a hint about what to do instead."""
+    """The reason if there are no changes, or a hint for the user."""
     losses: tuple[str, ...] = ()
     """A line for each part that `changes` do not cover."""
     is_unenforced: bool = False
-    """This is a denial without an equivalent, so that qcode would allow more than the other program."""
+    """The setting is a denial without an equivalent, so qcode would allow more than the other program."""
     is_read: bool = False
     """qcode reads the file as it is, without an import."""
 

@@ -152,7 +152,7 @@ _HEADER = re.compile(r"^[ \t]*\[\[[ \t]*\"?rule\"?[ \t]*\]\]", re.MULTILINE)
 _KNOWN_KEYS = frozenset(
     {"toolName", "mcpName", "commandPrefix", "commandRegex", "argsPattern", "decision", "priority", "allowRedirection"}
 )
-_EVERY_CALL = frozenset({"default", "autoEdit", "yolo"})
+_ALLOWING_MODES = frozenset({"default", "autoEdit", "yolo"})
 """The modes in which an allow rule of qcode applies; in plan mode no rule allows a change."""
 _REGEX_CHARS = re.compile(r"[\\^$.|?*+()\[\]{}]")
 _SERVER_TOOL = re.compile(r"mcp_([^_*]+)_(.+)")
@@ -166,7 +166,7 @@ class _Policy:
     effect: RuleEffect
     priority: float
     unsupported: tuple[str, ...]
-    """The keys that qcode has no equivalent for, most of them conditions."""
+    """The keys without an equivalent in qcode, most of them conditions."""
 
     def strings(self, key: str) -> tuple[str, ...]:
         """Return the strings of a key, whose value may be one string or a list."""
@@ -210,7 +210,7 @@ def _read_policy(row: Mapping[str, Any]) -> _Policy | None:
     if effect is None or not isinstance(priority, int | float):
         return None
     modes = row.get("modes")
-    is_everywhere = not modes or (isinstance(modes, list) and set(map(str, modes)) >= _EVERY_CALL)
+    is_everywhere = not modes or (isinstance(modes, list) and set(map(str, modes)) >= _ALLOWING_MODES)
     unknown = [key for key in row if key not in _KNOWN_KEYS and not (key == "modes" and is_everywhere)]
     return _Policy(row, effect, priority, tuple(unknown))
 

@@ -113,7 +113,7 @@ def _findings_in(file: SettingsFile) -> Iterator[tuple[SourceSetting, bool]]:
     return ((setting, file.is_project) for setting in file.findings)
 
 
-def _claude(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
+def _find_claude(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
     program_folder = locations.user_folder("CLAUDE_CONFIG_DIR", ".claude")
     for folder, is_project in locations.folders(program_folder, ".claude"):
         for name in ("settings.json", "settings.local.json"):
@@ -196,7 +196,7 @@ def _policies(
 _COPY = "to use it in qcode, copy it to AGENTS.md in the folder that qcode config path names"
 
 
-def _codex(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
+def _find_codex(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
     program_folder = locations.user_folder("CODEX_HOME", ".codex")
     for folder, is_project in locations.folders(program_folder, ".codex"):
         file = locations.settings(folder / "config.toml", is_project=is_project)
@@ -213,7 +213,7 @@ def _codex(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
     yield from ((setting, False) for setting in _unconverted(locations, program_folder, "AGENTS.md", _COPY))
 
 
-def _gemini_like(
+def _find_gemini_like(
     locations: ImportFolders, program: str, instructions_file: str
 ) -> Iterator[tuple[SourceSetting, bool]]:
     """Yield the findings about Gemini CLI, or about qwen-code, its fork."""
@@ -239,15 +239,15 @@ def _gemini_like(
     yield from ((setting, False) for setting in _unconverted(locations, program_folder, instructions_file, _COPY))
 
 
-def _gemini(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
-    return _gemini_like(locations, "gemini", "GEMINI.md")
+def _find_gemini(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
+    return _find_gemini_like(locations, "gemini", "GEMINI.md")
 
 
-def _qwen(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
-    return _gemini_like(locations, "qwen", "QWEN.md")
+def _find_qwen(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
+    return _find_gemini_like(locations, "qwen", "QWEN.md")
 
 
-def _opencode(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
+def _find_opencode(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool]]:
     config = locations.env.get("XDG_CONFIG_HOME", "")
     program_folder = Path(config) / "opencode" if config else locations.user_folder("", ".config/opencode")
     for folder, is_project in locations.folders(program_folder, ".opencode"):
@@ -290,9 +290,9 @@ def _add_opencode_tables(file: SettingsFile) -> None:
 
 
 _FINDERS: Mapping[str, Callable[[ImportFolders], Iterator[tuple[SourceSetting, bool]]]] = {
-    "claude": _claude,
-    "codex": _codex,
-    "gemini": _gemini,
-    "qwen": _qwen,
-    "opencode": _opencode,
+    "claude": _find_claude,
+    "codex": _find_codex,
+    "gemini": _find_gemini,
+    "qwen": _find_qwen,
+    "opencode": _find_opencode,
 }

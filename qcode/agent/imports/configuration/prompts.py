@@ -1,9 +1,10 @@
 """Converts commands, prompts and agents of other programs to the Markdown files that qcode reads.
 
-Text without a special meaning in the other program must not get one here: a placeholder of qcode is escaped, and a
-blank is inserted into text that would run as a command. Formats: developers.openai.com/codex/custom-prompts, gemini-cli
-`docs/cli/custom-commands.md` and `docs/core/subagents.md`, qwen-code `docs/users/features/commands.md` and
-`sub-agents.md`, opencode.ai/docs/commands and /agents.
+Text without a special meaning in the other program must not get a special meaning here: a placeholder of qcode is
+escaped, and a blank is inserted into text that would run as a command.
+Formats: developers.openai.com/codex/custom-prompts, gemini-cli `docs/cli/custom-commands.md` and
+`docs/core/subagents.md`, qwen-code `docs/users/features/commands.md` and `sub-agents.md`, opencode.ai/docs/commands and
+/agents.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def gemini_prompt(text: str) -> ConvertedPrompt:
 
 
 def _escape(text: str) -> str:
-    """Return text in which nothing is a placeholder or a command for qcode."""
+    """Return `text` with everything escaped that qcode would read as a placeholder or a command."""
     return _escape_commands(_QCODE_PLACEHOLDER.sub(r"\\$", text))
 
 
@@ -143,7 +144,7 @@ _SUPPORTED_FIELDS = frozenset({"description", "argument-hint", "template", "prom
 def convert_command(
     name: str, fields: Mapping[str, object], text: str, location: str, convert: Callable[[str], ConvertedPrompt]
 ) -> SourceSetting:
-    """Convert a command. One without a prompt, or with an invalid name, becomes a finding with the reason."""
+    """Convert a command. A command without a prompt or with an invalid name becomes a finding with the reason."""
     if not all(_NAME.fullmatch(part) for part in name.split(":")):
         return SourceSetting(
             "command", name, location, why="a name has letters, digits, - and _, and starts with a letter"
@@ -173,7 +174,7 @@ def read_commands(
     convert: Callable[[str], ConvertedPrompt],
     prefix: str = "",
 ) -> Iterator[SourceSetting]:
-    """Yield the commands in the files of a folder whose names end with `suffix`; `prefix` is put before each name.
+    """Yield the commands in the files of a folder whose names end with `suffix`; `prefix` precedes each name.
 
     `home` is the home folder, for the shown paths. Links out of the folder `inside` are not followed; None allows all.
     """
@@ -211,7 +212,7 @@ def read_agents(folder: Path, home: str, inside: Path | None, program: str) -> I
 
 
 def convert_agent(stem: str, fields: Mapping[str, object], body: str, location: str, program: str) -> SourceSetting:
-    """Convert an agent; one that would be invalid in qcode becomes a finding with the reason."""
+    """Convert an agent. An agent that would be invalid in qcode becomes a finding with the reason."""
     name = str(fields.get("name") or stem.rpartition(":")[2])
     agent = _Agent(dict(fields))
     agent.convert(program)
@@ -239,7 +240,7 @@ class _Agent:
         }
         """The front matter in qcode's form."""
         self.limits: dict[str, Any] = {}
-        """The numbers in `header`, as numbers: fields that are read from a file are text."""
+        """The numeric fields of `header` as numbers. Fields that are read from a file are text."""
         self.losses: list[str] = []
         """A line for each part that is not converted."""
         entry.pop("name", None)

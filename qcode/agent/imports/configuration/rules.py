@@ -148,7 +148,7 @@ def add_rule(
     location: str,
     losses: tuple[str, ...] = (),
 ) -> None:
-    """Add one rule: `text` in the form of the other program, `rule` in Claude Code's."""
+    """Add a finding for one rule: `text` in the form of the other program, `rule` in the form of Claude Code."""
     name = f"{effect} {single_spaced(text, 120)}"
     if file.is_project and effect == "allow":
         file.add(SourceSetting("rule", name, location, why=FROM_PROJECT))

@@ -73,7 +73,7 @@ class _Server:
         return {str(name): str(item) for name, item in table.items()}
 
     def seconds(self, key: str, factor: float = 1.0) -> float | None:
-        """Remove and return a time; `factor` is 0.001 for one in milliseconds."""
+        """Remove and return a time in seconds; `factor` is 0.001 for a value in milliseconds."""
         value = self.entry.pop(key, None)
         if value is None:
             return None
@@ -99,6 +99,7 @@ class _Server:
         self._add_named("env", variables)
 
     def set_address(self, url: object, headers: Mapping[str, str], transport: str = "") -> None:
+        """Set the address of a remote server; raise `NotConvertibleError` if it contains a password."""
         if not isinstance(url, str) or not url:
             raise NotConvertibleError("`url` is missing")
         self.values["url"] = _QUERY.sub(self._replace_parameter, self.convert_references(url))
@@ -168,7 +169,7 @@ def _convert_opencode_references(text: str) -> str:
     return _OPENCODE_REFERENCE.sub(r"${\1}", text)
 
 
-def _claude(server: _Server) -> None:
+def _convert_claude(server: _Server) -> None:
     kind = server.pop("type", str) or ""
     if kind == "sdk":
         raise NotConvertibleError("it runs inside another program")
@@ -179,7 +180,7 @@ def _claude(server: _Server) -> None:
         server.set_address(server.pop("url", str), server.table("headers"), transport)
 
 
-def _codex(server: _Server) -> None:
+def _convert_codex(server: _Server) -> None:
     if "command" in server.entry:
         variables = server.table("env")
         for item in server.pop("env_vars", list) or []:
@@ -200,7 +201,7 @@ def _codex(server: _Server) -> None:
         server.values["enabled"] = False
 
 
-def _gemini(server: _Server) -> None:
+def _convert_gemini(server: _Server) -> None:
     kind, timeout = server.pop("type", str) or "", server.seconds("timeout", 0.001)
     if "command" in server.entry:
         server.set_program(server.pop("command", str), server.strings("args"), server.table("env"))
@@ -215,7 +216,7 @@ def _gemini(server: _Server) -> None:
     server.entry.pop("description", None)
 
 
-def _opencode(server: _Server) -> None:
+def _convert_opencode(server: _Server) -> None:
     kind, startup = server.pop("type", str), server.seconds("timeout", 0.001)
     if kind == "remote":
         server.set_address(server.pop("url", str), server.table("headers"))
@@ -240,16 +241,16 @@ def _choose_tools(server: _Server, chosen: str, excluded: str) -> None:
 
 
 _CONVERTERS: Mapping[str, tuple[Callable[[_Server], None], Callable[[str], str]]] = {
-    "claude": (_claude, _unchanged),
-    "codex": (_codex, _unchanged),
-    "gemini": (_gemini, _convert_gemini_references),
-    "qwen": (_gemini, _convert_gemini_references),
-    "opencode": (_opencode, _convert_opencode_references),
+    "claude": (_convert_claude, _unchanged),
+    "codex": (_convert_codex, _unchanged),
+    "gemini": (_convert_gemini, _convert_gemini_references),
+    "qwen": (_convert_gemini, _convert_gemini_references),
+    "opencode": (_convert_opencode, _convert_opencode_references),
 }
 
 
 def add_servers(file: SettingsFile, program: str, path: tuple[str, ...], disabled: tuple[str, ...] = ()) -> None:
-    """Add the servers in a table of a file; those in `disabled` are not started."""
+    """Add the servers in a table of a file. Servers named in `disabled` are added as disabled."""
     file.report_invalid_table(*path)
     for name, entry in file.table(*path).items():
         location = file.location(*path, name)

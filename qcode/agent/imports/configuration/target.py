@@ -1,7 +1,7 @@
-"""Compares the findings with the configuration of qcode, and writes those that are missing. Nothing is overwritten.
+"""The configuration of qcode as the target of an import: new settings are added, and nothing is overwritten.
 
-The user's settings are written to the user's configuration; those of a project to its `.qcode`, so that trust and the
-approval of tool servers apply to them.
+The user's settings are written to the user's configuration. The settings of a project are written to its `.qcode`, so
+that trust and the approval of tool servers apply to them.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from qcode.protocol.errors import ConfigError
 from qcode.values import dataclass
 
 Status: TypeAlias = Literal["new", "same", "taken", "lost", "read"]
-"""The state of a finding: only a `new` one is written.
+"""The state of a finding. Only a `new` finding is written.
 
 `same`: qcode already has this setting. `taken`: qcode has another setting of this name. `lost`: it cannot be converted.
 `read`: qcode reads the file as it is.
