@@ -1,5 +1,5 @@
-"""The agent as a library: performs what the engine asks for, keeps sessions, and holds the services of front ends.
+"""The agent as a library: performs the effects of the engine, stores sessions, and offers the services of front ends.
 
-All I/O of a turn happens in this room. It leaves the decisions of a turn to the engine, and displays nothing.
+All I/O of a turn happens in this package. The engine makes the decisions of a turn, and front ends display it.
 Start at `agent`, which opens everything, then `conversation`, `models.client` and `driver`.
 """

@@ -205,7 +205,7 @@ class Agent:
         return AgentTurns(self.conversation, self.toolbox, self.context.folder, self.approve)
 
     def cancel(self) -> None:
-        """Cancel the running turn; the text so far is kept."""
+        """Cancel the running turn; the text so far stays in the session."""
         self._turns.cancel()
 
     def fork(self) -> Opening:
@@ -410,7 +410,7 @@ class Agent:
         return self.toolbox.servers.replace_client_servers(specs)
 
     def connect_model(self, name: str) -> ModelClient:
-        """Return a client for `Conversation.set_model`; raise `ValueError`. This blocks if the keyring has the key."""
+        """Return a client for `Conversation.set_model`; raise `ValueError`. Reading a key from the keyring blocks."""
         return self._clients.client_named(name)
 
     def warm_up(self) -> None:
@@ -561,7 +561,7 @@ def run(
 ) -> Result[Any]:
     """Open an agent, run one turn, close the agent and return the result; `options` are the fields of `Options`.
 
-    Raise `UsageError` inside a running event loop, and everything that `Agent.open` and `Agent.run` raise.
+    Raise the errors of `Agent.open` and `Agent.run`, and `UsageError` inside a running event loop.
     """
     import asyncio
 

@@ -73,7 +73,7 @@ class ResolvedCall:
     name: str
     arguments: JsonObject
     level: Level | None = None
-    """The sandbox of the call; None if the user allowed the call, or if it needs no sandbox."""
+    """The sandbox of the call; None if the user allowed the call, or if the call needs no sandbox."""
     targets: frozenset[str] = frozenset()
     """The files for which the user or a hook allows the call; empty if the rules allow it."""
     refusal: str = ""
@@ -200,7 +200,7 @@ class PendingCalls:
             permissions.record(call, "ran", "it can only fail, and changes nothing", "tool:refusal")
             return self._allow_unasked(call_id)
         if verdict.verdict == "ask" and is_planning(policy) and not toolbox.only_reads(name, run_arguments):
-            # Some changes ask in every mode, such as a command that writes to a system folder: plan mode offers none.
+            # Some changes ask in every mode, such as a command that writes to a system folder. Plan mode denies them.
             return self._refuse(call, Verdict("deny", _PLAN_READS, "mode:plan"))
         self._resolutions[call_id] = resolved = replace(resolved, targets=targets)
         if self.hooks is None or has_run_permission_hooks or repeats or is_question:
@@ -232,7 +232,7 @@ class PendingCalls:
         return approval
 
     def _allow_unasked(self, call_id: str, reason: str = "") -> ApprovalAnswered:
-        """Let a judged call run without an approval, with the arguments of a hook if it changed them."""
+        """Let a judged call run without an approval, with the arguments from a hook if there are any."""
         revised = self._resolutions[call_id].edited_arguments
         return ApprovalAnswered(call_id, is_allowed=True, reason=reason, edited_arguments=revised, editor="hook")
 
@@ -260,7 +260,7 @@ class PendingCalls:
     async def _judge_revised(
         self, policy: Policy, approval: ToolApproval, revise: Revise
     ) -> ApprovalAnswered | CallApproval:
-        """Return a new approval for a call that the user edited; if the edit cannot run, warn and return the old one.
+        """Return a new approval for an edited call; if that call cannot run, warn and return the old approval.
 
         The new approval is opened even if the rules would allow the call, so that the user sees the effect of the edit.
         """
@@ -517,7 +517,7 @@ def approval_of(call: ToolCall, preview: Preview, *, repeats: int, is_question: 
 
 
 def draft_of(spec: ToolSpec, arguments: JsonObject) -> Draft:
-    """Return what the user may edit of a call: the text of one argument, or all arguments as JSON."""
+    """Return the part of a call that the user may edit: the text of one argument, or all arguments as JSON."""
     text = arguments.get(spec.draft) if spec.draft else None
     if not isinstance(text, str):
         return Draft(json.dumps(arguments, indent=2, ensure_ascii=False), "arguments.json")

@@ -36,7 +36,7 @@ VERBS: Mapping[str, str] = {
     "jobs": "Jobs",
     "diagnostics": "Check",
 }
-"""The display names of tools. A tool of a server has no entry and is shown by its own name."""
+"""The display names of tools. A tool without an entry, such as the tool of a server, is shown by its name."""
 DEFAULT_ARGUMENTS: Mapping[str, str] = {"ls": "."}
 """The main argument of a tool if a call names no path."""
 _NOUNS: Mapping[str, str] = {
@@ -109,7 +109,7 @@ def call_in_words(name: str) -> str:
 
 
 def main_argument(call: ToolCall, limit: int = 400) -> str:
-    """Return the main argument of a call on one line of at most `limit` characters; empty if the call has none.
+    """Return the main argument of a call on one line of at most `limit` characters; empty if there is no such argument.
 
     Invisible characters are escaped.
     """
@@ -147,7 +147,7 @@ def _search_text(arguments: JsonObject) -> str:
 
 
 def _current_task(arguments: JsonObject) -> str:
-    """Return the task in progress of a to-do list, empty if there is none."""
+    """Return the task in progress of a to-do list, empty if no task is in progress."""
     items = arguments.get("items")
     for item in items if isinstance(items, list) else ():
         if isinstance(item, dict) and item.get("state") == "in_progress":

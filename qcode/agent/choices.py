@@ -1,7 +1,7 @@
 """Choices that the app saves between runs: theme, model, effort, recent commands, and whether setup is done.
 
-They are stored in one small file of the state folder. If the file cannot be read or written, the app asks again. The
-configuration takes precedence over these choices. Separate from `settings` because the first paint needs it.
+The choices are stored in one small file of the state folder. If the file cannot be read or written, the app asks again.
+The configuration takes precedence over these choices. Separate from `settings` because the first paint needs it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ class Choices:
 
     @property
     def theme(self) -> str:
-        """The theme chosen last, empty if there is none."""
+        """The theme chosen last, empty if the user chose none."""
         theme = self._load().get("theme")
         return theme if isinstance(theme, str) else ""
 
     @property
     def model(self) -> str:
-        """The model (`provider/model`) chosen last, empty if there is none."""
+        """The model (`provider/model`) chosen last, empty if the user chose none."""
         model = self._load().get("model")
         return model if isinstance(model, str) else ""
 

@@ -195,7 +195,7 @@ class Conversation:
     async def submit(
         self, prompt: str, attached: tuple[Block, ...] = (), options: TurnOptions = NO_OPTIONS
     ) -> AsyncGenerator[TurnEvent, None]:
-        """Run one turn; raise `RuntimeError` if one runs. The last event is `TurnEnded`. Closing cancels the turn."""
+        """Run one turn, up to `TurnEnded`. Closing the iterator cancels it. Raise `RuntimeError` if a turn runs."""
         if self.is_busy:
             raise RuntimeError("a turn is already running")
         context: tuple[Text, ...] | None = ()
@@ -344,7 +344,7 @@ class Conversation:
         self._toolbox.steer(text, queue, reads=self._context.is_attended and self._turn_options.finds_files)
 
     def withdraw_steering(self, text: str) -> bool:
-        """Withdraw the last `steer` with this text; return False if the turn has already taken it."""
+        """Withdraw the last `steer` with this text; return False if the turn has already added it."""
         if self._driver is None or self._driver.withdraw_steering(text) is None:
             return self._toolbox.withdraw_steering(text)
         self.attachments.defer(text)
@@ -397,7 +397,7 @@ class Conversation:
         return tuple(self._usage)
 
     def signals(self) -> tuple[Signal, ...]:
-        """Return the calls of one-way tools in the running turn, or in the last one."""
+        """Return the calls of one-way tools in the running turn, or in the last turn."""
         return () if self._last_turn is None else self._last_turn.signals
 
     def add_usage(self, usage: TurnUsage) -> None:
@@ -410,7 +410,7 @@ class Conversation:
 
     @property
     def stored_messages(self) -> tuple[StoredMessage, ...]:
-        """All messages of the session, compacted ones included, each with the events that were shown with it."""
+        """All messages of the session, even compacted messages, each with the events that were shown with it."""
         history = self.transcript.session.history
         if history.stored:
             return tuple(history.stored[number] for number in history.all_numbers())
@@ -538,7 +538,7 @@ class Conversation:
         return ModelSwitched(client.known_model(), settings, self._counter, skipped), client.observed
 
     def _attach_mentions(self, typed: str, external_spans: Spans) -> tuple[tuple[Block, ...], tuple[str, ...]]:
-        """Return the files that a prompt mentions, and problems. Piped text in an unattended run mentions none."""
+        """Return the files that a prompt mentions, and problems. In an unattended run, prompts mention no files."""
         if not self._context.is_attended or not self._turn_options.finds_files:
             return (), ()
         from qcode.agent.context.attachments import attach_mentions
@@ -574,7 +574,7 @@ class Conversation:
         return (warning,) if warning else ()
 
     def _use_client(self, client: ModelClient) -> None:
-        """Switch to another model and record that in the session; do nothing if it is the current one."""
+        """Switch to `client` and record the model in the session, unless it is the current client."""
         if client is self.client:
             return
         self.client = client

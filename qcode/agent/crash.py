@@ -1,6 +1,6 @@
 """Crash reports: an unexpected error becomes one line, and its details go to a private file without secrets.
 
-Separate from `telemetry` because this is imported at every start and must work if everything else fails.
+Separate from `telemetry` because every start imports this module, and it must work if everything else fails.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def redact_in_crash_reports(key: Secret) -> None:
 
 
 def describe_crash(error: BaseException, env: Mapping[str, str]) -> str:
-    """Write a crash report and return one line for the user that names its file. Never raises."""
+    """Write a crash report and return one line for the user with the path of the report. Never raises."""
     return f"internal error: {report_crash(error, env)}"
 
 

@@ -125,7 +125,7 @@ def _installation() -> Iterator[Finding]:
 
 
 def _terminal(context: RunContext, is_in_app: bool) -> Iterator[Finding]:
-    # The app has replaced the streams of the terminal with its own.
+    # The app has replaced `sys.stdout`.
     output = sys.__stdout__ if is_in_app else sys.stdout
     is_terminal = is_in_app or (output is not None and output.isatty())
     if not is_terminal:
@@ -186,7 +186,7 @@ def _configuration(context: RunContext, problem: QcodeError | None) -> Iterator[
 
 
 def _is_writable(folder: Path) -> bool:
-    """Return whether a folder, or the first existing one above it, can be written."""
+    """Return whether a folder can be written; for a missing folder, whether the nearest existing parent can be."""
     existing = next((parent for parent in (folder, *folder.parents) if os.path.lexists(parent)), folder)
     return os.access(existing, os.W_OK | os.X_OK)
 

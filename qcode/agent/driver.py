@@ -78,7 +78,7 @@ class Services(Protocol):
         ...
 
     def store_compaction(self, effect: Compact) -> None:
-        """Replace the stored conversation by the compacted one."""
+        """Store the messages that replace the conversation after a compaction."""
         ...
 
     def learn(self, effect: Learn) -> None:
@@ -174,7 +174,7 @@ class Driver:
             self._inputs.put_nowait(_WAKE)
 
     async def show(self, event: TurnEvent) -> None:
-        """Queue an event from a tool, in order with the others; wait while the reader is behind."""
+        """Queue an event from a tool, in order with the other events; wait while the reader is behind."""
         await self._inputs.put(_DirectEvent(event))
 
     def halt(self) -> None:
@@ -214,15 +214,15 @@ class Driver:
             await self._stop_tasks()
 
     async def _next(self) -> Input | _DirectEvent:
-        """Return the next input, an urgent one first. A cancellation also cancels the tasks of the turn."""
+        """Return the next input, urgent inputs first. A cancellation also cancels the tasks of the turn."""
         if self._urgent:
             incoming = self._urgent.popleft()
         else:
             queued = await self._next_queued()
             if not self._urgent:
                 return queued
-            # The urgent input arrived while this method waited. It is handled next; only a cancellation precedes (and
-            # drops) the event that is already taken from the queue.
+            # The urgent input arrived while this method waited. The queued event was removed from the queue, so it is
+            # handled first, unless the urgent input is a cancellation, which drops the event.
             if queued is not _WAKE and not isinstance(self._urgent[0], CancelRequested):
                 return queued
             incoming = self._urgent.popleft()
@@ -312,7 +312,7 @@ class Driver:
         await self._inputs.put(ToolEnded(call_id, outcome))
 
     def _put_unless_full(self, event: _DirectEvent) -> None:
-        """Queue live output; drop it if the reader is too slow, because it is for display only."""
+        """Queue live output, which is for display only; drop the output if the reader is too slow."""
         if not self._inputs.full():
             self._inputs.put_nowait(event)
 
@@ -348,7 +348,7 @@ class Driver:
 
     @property
     def _is_unsent(self) -> bool:
-        """Whether the last request is not sent yet, because its task has not started."""
+        """Whether the last request has not been sent yet."""
         return self._open_request is not None and not self._open_request.is_sent
 
     async def _stop_tasks(self) -> None:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from qcode.tools.web_search import SearchService, WebSearch
 
 MAX_DEPTH = 3
-"""The maximum number of qcode processes above this process, each started by the one before."""
+"""The maximum number of nested qcode processes above this process."""
 
 _SECRET_HEADER = lazy_pattern("auth|key|token|secret|cookie", re.IGNORECASE)
 
@@ -75,7 +75,7 @@ def _check_depth(context: RunContext) -> None:
 
 
 def _sweep_in_background() -> None:
-    """Remove old scratch folders in a thread: that may take long, and nothing waits for it."""
+    """Remove old scratch folders in a thread, because this may take long."""
     threading.Thread(target=sweep_scratch, name="sweep", daemon=True).start()
 
 
@@ -133,7 +133,7 @@ class AgentParts:
         self.notices += self._use_hooks(hooks or {}, scratch)
 
     def _use_hooks(self, program_hooks: Mapping[str, Sequence[Hook]], scratch: Scratch) -> tuple[str, ...]:
-        """Connect the configured hooks and those of the program; return lines about hooks that cannot be used."""
+        """Connect the configured hooks and `program_hooks`; return lines about hooks that cannot be used."""
         settings, conversation = self.context.settings.hooks, self.conversation
         if not program_hooks and not settings.has_any:
             return ()
@@ -164,7 +164,7 @@ class AgentParts:
         )
 
     def _bind_tools(self, tools: Sequence[FunctionTool]) -> tuple[Tool, ...]:
-        """Return the tools of a program for this agent; raise `UsageError` if a name is taken."""
+        """Return the tools of a program for this agent; raise `UsageError` if a name is already used."""
         from qcode.agent.programs.function_tools import BoundTool, FunctionTool
 
         used_names = {*all_names(), *(spec.name for spec in self.context.exit_tools)}
@@ -409,7 +409,7 @@ class AgentParts:
             raise InputError(f"cannot write --record {path}: {error.strerror}") from None
 
     def _with_sandbox(self, policy: Policy, scratch: Scratch) -> tuple[Policy, SessionSandbox]:
-        """Return the policy with the sandbox of this machine; raise `QcodeError` if one is required and none works."""
+        """Return the policy with the sandbox of this machine; raise `QcodeError` if a required sandbox is missing."""
         settings, home = self.context.settings, self.context.env.get("HOME", "")
         home_path = Path(home) if home else None
         scope = SandboxScope(
@@ -477,6 +477,6 @@ def _git_overrides() -> dict[str, str]:
 
 
 def session_ids(options: Options) -> Callable[[datetime], str]:
-    """Return a function that creates the id of each new session; the first one is the id of `--session-id`."""
+    """Return a function that creates the id of each new session. The first session gets the id of `--session-id`."""
     ids = [] if options.session_id is None else [options.session_id]
     return lambda now: ids.pop() if ids else new_session_id(now)

@@ -66,7 +66,7 @@ class Options:
     max_tool_calls: int | None = None
     max_budget_usd: Decimal | float | None = None
     timeout: float | None = None
-    """The seconds after which a turn is cancelled; None: no limit. Its text is kept."""
+    """The seconds after which a turn is cancelled; None: no limit. The text so far is not lost."""
     wait_for_limit: float | None = None
     """The longest wait for the end of a rate limit in seconds; None: do not wait."""
     permission_mode: ApprovalMode | None = None
@@ -84,11 +84,11 @@ class Options:
     add_dir: Sequence[PathText] = ()
     trust: bool = False
     resume: str | None = None
-    """The id of a session, `latest` for the newest one of the folder, None for a new session."""
+    """The id of a session, `latest` for the newest session of the folder, None for a new session."""
     fork_session: bool = False
     no_session: bool = False
     cwd: PathText | None = None
-    """The folder to work in, None for the current one."""
+    """The folder to work in, None for the current folder."""
     settings: PathText | Mapping[str, object] | None = None
     """A further configuration file, or its content as nested mappings; or settings of Claude Code: a `.json` file, or
     JSON text that begins with `{`."""
@@ -113,7 +113,7 @@ class Options:
     debug_log: PathText | None = None
     record: PathText | None = None
     prompt: str | None = None
-    """The first prompt. This field and those below are for the front ends of qcode itself."""
+    """The first prompt. This field and the fields below are for the front ends of qcode itself."""
     print: bool = False
     verbose: bool = False
     no_stdin: bool = False
@@ -153,7 +153,7 @@ class Options:
 
     @property
     def model_name(self) -> str:
-        """The name of the model; empty if none was given, or if the model is a provider."""
+        """The name of the model; empty if no model was chosen, or if the model is a provider."""
         return self.model if isinstance(self.model, str) else ""
 
     @property
@@ -243,7 +243,7 @@ def is_rule(text: str) -> bool:
 
 
 def _kind_of(spec: ToolSpec) -> str:
-    """Return the kind of rule that covers every call of a tool, empty if there is none."""
+    """Return the kind of rule that covers every call of a tool, empty if no kind does."""
     match spec.safety:
         case Files(access=access):
             return "edit" if access == "write" else "read"
@@ -277,7 +277,7 @@ def split_rules(texts: Sequence[str]) -> tuple[str, ...]:
             elif (char == "," or char.isspace()) and depth <= 0:
                 rules.append(text[start:index].strip())
                 start = index + 1
-        # A rule with an unclosed bracket is kept: it is reported later, and must not be lost silently.
+        # A rule with an unclosed bracket is returned too, so that the parser of rules reports it.
         rules.append(text[start:].strip())
     return tuple(rule for rule in rules if rule)
 
@@ -340,15 +340,15 @@ class RunContext:
 
     @property
     def home(self) -> Path | None:
-        """The home folder with the files that the user keeps for Claude Code; None if they do not apply to this run."""
+        """The home folder, for the user's files of Claude Code; None if these files do not apply to this run."""
         home = self.env.get("HOME", "")
         return Path(home) if home and self.options.user_config else None
 
     def definition_folders(self, name: str) -> tuple[tuple[Path, Path | None], ...]:
-        """Return the existing folders `name` with definitions, the user's first, each with its project if it has one.
+        """Return the existing folders `name` with definitions, the user's first, each with its project or None.
 
-        They belong to qcode and, unless `skills.foreign` is off, to Claude Code: `agents` means `agents/` of the
-        configuration, `~/.claude/agents`, `.qcode/agents` and `.claude/agents`.
+        These folders belong to qcode and, unless `skills.foreign` is off, to Claude Code: `agents` means `agents/` of
+        the configuration, `~/.claude/agents`, `.qcode/agents` and `.claude/agents`.
         """
         from qcode.config.paths import CLAUDE_FOLDER, PROJECT_FOLDER, may_exist
 
@@ -361,7 +361,7 @@ class RunContext:
         if self.reads_project:
             project_folders = (PROJECT_FOLDER, CLAUDE_FOLDER) if reads_other_programs else (PROJECT_FOLDER,)
             folders += [(self.root / folder / name, self.root) for folder in project_folders]
-        # If the project is the home folder, its `.claude/agents` is listed twice: keep the user's entry.
+        # If the project is the home folder, its `.claude/agents` is listed twice. The user's entry takes precedence.
         user_folders = {path.resolve() for path, project in folders if project is None}
         listed = ((path, project) for path, project in folders if project is None or path.resolve() not in user_folders)
         return tuple((path, project) for path, project in listed if may_exist(path))
@@ -555,7 +555,7 @@ _TOOL_NAME = lazy_pattern(r"[A-Za-z_][A-Za-z0-9_-]{0,63}")
 
 
 def read_exit_tools(path: PathText | None) -> tuple[ToolSpec, ...]:
-    """Read a JSON list of `{"name", "description", "parameters"}`; raise `QcodeError` if it is not one."""
+    """Read a JSON list of `{"name", "description", "parameters"}`; raise `QcodeError` for anything else."""
     if path is None:
         return ()
     path = Path(path)

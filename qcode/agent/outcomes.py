@@ -209,7 +209,7 @@ def restored_text(restored: PartialRestored) -> str:
 
 
 def incomplete_reason(ended: TurnEnded) -> str:
-    """Return why the turn has no complete answer, for the user; empty if it has one."""
+    """Return why the turn has no complete answer, for the user; empty for a complete answer."""
     match ended.outcome:
         case Outcome.ERROR:
             return _failure_text(ended)
@@ -359,11 +359,11 @@ def ending_notice(event: TurnEnded, *, is_explained: bool) -> Notice | None:
 
 
 def requests_note(calls: ApiCalls, discarded: int, *, is_explained: bool = False) -> str:
-    """Return the cost of recovery from truncation as a sentence; empty if there was none.
+    """Return the cost of recovery from truncation as a sentence; empty without recovery.
 
     For example: `5 API calls for 1 reply: 1 repeated with a higher output limit, 3 continued truncated text; 8,000
-    output tokens were discarded.` `discarded` is the number of output tokens that were thrown away. `is_explained`: a
-    notice about the truncation names its requests, so their causes are left out.
+    output tokens were discarded.` `discarded` is the number of discarded output tokens. `is_explained`: a notice has
+    already named the causes of the requests, so they are omitted.
     """
     if not calls.escalations and not calls.continuations:
         return ""
@@ -396,7 +396,7 @@ def _requests_text(calls: ApiCalls) -> str:
 
 
 def subagent_incomplete_reason(ended: TurnEnded) -> str:
-    """Return why a sub-agent has no finished answer, for the model that started it; empty if it has one."""
+    """Return why a sub-agent has no finished answer, for the model that started it; empty for a finished answer."""
     match ended.outcome:
         case Outcome.END_TURN:
             return ""
@@ -463,7 +463,7 @@ class AnswerSoFar:
 
     @property
     def text(self) -> str:
-        """The text of the current reply; if it has none yet, of the last finished reply."""
+        """The text of the current reply; before its first text, the text of the last finished reply."""
         text = self._paused_text + self._reply_text()
         return text if text.strip() else self._last_complete_text
 
@@ -476,7 +476,7 @@ class AnswerSoFar:
 
     @property
     def _replies_before_current(self) -> list[str]:
-        """The finished replies, without a paused last one, which the current reply continues."""
+        """The finished replies, without a paused last reply, which the current reply continues."""
         return self._reply_texts[:-1] if self._paused_text else self._reply_texts
 
     def _reply_text(self) -> str:

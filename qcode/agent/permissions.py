@@ -42,8 +42,8 @@ RuleScope: TypeAlias = Literal["settings", "session", "folder"]
 CallDecision: TypeAlias = Literal[
     "ran", "refused", "allowed", "session", "folder", "denied", "answered", "approved", "unanswered"
 ]
-"""The decision about a call: it ran without asking; the rules refused it; the user allowed it once (`allowed`), for the
-session or in the folder; the user denied it; the user answered a question, approved a plan, or never answered."""
+"""The decision about a call. `ran`: the rules allowed it. `refused`: the rules denied it. The others are decisions of
+the user: `allowed` once, for the `session` or in the `folder`; `answered` is for a question, `approved` for a plan."""
 CheckedKind: TypeAlias = Literal["shell", "read", "write", "fetch"]
 CHECKED_KINDS: tuple[CheckedKind, ...] = ("shell", "read", "write", "fetch")
 """The kinds of values that `Permissions.check` judges: a command, a path to read or write, a URL."""
@@ -106,7 +106,7 @@ class _UserRule:
     timestamp: float
     why: str = ""
     """The call that the rule was added for, empty if the rule was typed."""
-    is_sandboxed: bool = False  # whether it allows commands in the workspace sandbox only
+    is_sandboxed: bool = False  # whether the rule allows commands only in the workspace sandbox
 
 
 class Permissions:
@@ -185,7 +185,7 @@ class Permissions:
             self._compose()
 
     def follow_session(self, session: Session, *, is_copy: bool) -> None:
-        """Continue with another session. Only in a copy (`is_copy`) do the rules and records of the last one stay."""
+        """Continue with another session. A copy (`is_copy`) keeps the rules and records of the previous session."""
         if not is_copy:
             self._user_rules = [rule for rule in self._user_rules if rule.scope == "folder"]
             self._decisions.clear()
@@ -482,7 +482,7 @@ def verdict_on(policy: Policy, kind: CheckedKind, value: str) -> Verdict:
 
 
 def why_not_read(policy: Policy, path: Path) -> str:
-    """Return why the model may not read `path` without asking, empty if it may."""
+    """Return why the model may not read `path` without asking; empty if the model may read it."""
     verdict = policy.judge_file(str(path), "read")
     return "" if verdict.is_allowed else verdict.reason
 
@@ -510,9 +510,9 @@ def policy_of(context: RunContext) -> Policy:
 def judge_with_hook(policy: Policy, spec: ToolSpec, arguments: JsonObject, hook: Verdict | None) -> Verdict:
     """Return the verdict of the rules, combined with the verdict of the hooks if there is one.
 
-    A hook can always make a verdict stricter. It can allow a call that asks only because of the mode: an edit, a tool
-    of a server, a URL, or a command that auto mode would run in the workspace sandbox. It cannot allow a call that
-    asks because of a rule, a protected file or an untrusted folder.
+    A hook can always make a verdict stricter. A hook can allow a call that asks only because of the mode: an edit,
+    a tool of a server, a URL, or a command that auto mode would sandbox. A hook cannot allow a call that asks because
+    of a rule, a protected file or an untrusted folder.
     """
     verdict = policy.judge(spec, arguments)
     if hook is None or verdict.verdict == "deny":
@@ -553,7 +553,7 @@ def _probes(context: RunContext, search_path: str, forbidden: tuple[Path, ...]) 
 
 
 def configured_rules(settings: Settings) -> Rules:
-    """Return the rules of the configuration; raise `ConfigError` with file and line for an invalid one."""
+    """Return the rules of the configuration; raise `ConfigError` with file and line for an invalid rule."""
     permissions = settings.permissions
     rules = {effect: getattr(permissions, effect) for effect in _RULE_EFFECTS}
     try:

@@ -106,7 +106,7 @@ def context_report(
     counter: PromptCounter,
     output: OutputSettings,
 ) -> ContextReport:
-    """Return the sizes of the next prompt. They are estimates, scaled to the total if the provider counted it.
+    """Return the sizes of the next prompt: estimates, scaled to the total if the provider counted the prompt.
 
     `instructions` is the number of characters of `system` that come from instruction files.
     """
@@ -248,7 +248,7 @@ class EarlierTurns:
     def usage(self, price_of: Callable[[str], Price | None]) -> list[TurnUsage]:
         """Return the recorded usage of each turn, each `/compact` and the requests outside them, at current prices.
 
-        Requests outside the turns that were sent while a turn ran come before that turn, because it ended later.
+        Requests outside the turns precede a turn that was running, because the turn ended later.
         """
         if self._last is None:
             return []
@@ -361,7 +361,7 @@ def recorded_usage(
 
 
 LATENCY_BOUNDS_S = (1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
-"""Inclusive upper bounds of the latency buckets; one more bucket holds everything above."""
+"""Inclusive upper bounds of the latency buckets; a last bucket has no upper bound."""
 
 
 @dataclass(slots=True)
@@ -376,7 +376,7 @@ class RecoveryMetrics:
     truncated_without_continuation: Counter[str] = field(default_factory=Counter)
     """Replies that stayed truncated and were not continued, by `provider/model`."""
     continuation_attempts: Counter[int] = field(default_factory=Counter)
-    """The number of turns with one continuation, with two, and so on."""
+    """The number of turns, by their number of continuations."""
     recovered_turn_seconds: list[int] = field(default_factory=lambda: [0] * (len(LATENCY_BOUNDS_S) + 1))
     """The number of turns with an escalation or continuation, by their duration (a bucket for each bound)."""
     reserved_output_tokens: int = 0
@@ -533,7 +533,7 @@ def _cost(turns: Sequence[TurnUsage | ModelUsage]) -> str:
 
 
 def _details(*parts: tuple[str, int | None]) -> str:
-    """Return the reported numbers of tokens with their names in parentheses; empty if the provider reported none."""
+    """Return the reported numbers of tokens with their names in parentheses; empty if none is reported."""
     known = [f"{name} {tokens_text(count)}" for name, count in parts if count is not None]
     return f"  ({', '.join(known)})" if known else ""
 

@@ -56,7 +56,7 @@ class SessionSandbox:
 
     @property
     def sandbox(self) -> Sandbox | None:
-        """The sandbox of this machine; None if none works or the user disabled it."""
+        """The sandbox of this machine; None if no sandbox works or the user disabled it."""
         with self._lock:
             if not self._is_detected:
                 from qcode.safety.sandbox.detection import find_sandbox
@@ -110,7 +110,7 @@ class SessionSandbox:
     def launch_reader(self, argv: Sequence[str], cache: Path) -> Launch:
         """Return how to start a program that checks the workspace and writes only to `cache`. Raise `RuntimeError`.
 
-        The program may run for the whole session: it can change no file, so nothing has to be watched or restored.
+        The program may run for the whole session. It cannot change files, so no file is watched or restored.
         """
         from qcode.safety.sandbox.confinement import program_folders, reader_confinement, toolchain_folders
 

@@ -38,13 +38,13 @@ class Setting:
     """The source of the value in a word, such as `yours`, `project` or `default`."""
     meaning: str = ""
     typed_value: str = ""
-    """The value in the user's file as the user would type it; empty if it is not set there."""
+    """The value in the user's file as the user would type it; empty if the file does not set it."""
     choices: tuple[str, ...] = ()
     """The allowed values, if they can be listed."""
     fixed_reason: str = ""
     """Why the setting cannot be changed here; empty if it can."""
     overridden_by: str = ""
-    """The source that overrides the user's file; empty if there is none."""
+    """The source that overrides the user's file; empty if no source does."""
 
 
 def outcome_text(setting: Setting, *, is_now: bool) -> str:

@@ -39,7 +39,7 @@ class SubagentKind:
     tools: frozenset[str] = frozenset()
     """The only tools that the sub-agent is offered; empty: all tools."""
     model: str = SAME_MODEL
-    """The default model: `same`, or `small` if one is configured."""
+    """The default model: `same`, or `small` if a small model is configured."""
     output: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     """Overrides keys of the config table `[output]`."""
     excluded_tools: frozenset[str] = frozenset()
@@ -50,7 +50,7 @@ class SubagentKind:
     """The skills that are loaded before the task."""
 
     def select_tools(self, specs: tuple[ToolSpec, ...]) -> tuple[ToolSpec, ...]:
-        """Return the tools that a sub-agent of this kind is offered: none that ask the user or end the run."""
+        """Return the tools that a sub-agent of this kind is offered, without tools that ask the user or end the run."""
         return tuple(
             spec
             for spec in specs

@@ -1,9 +1,9 @@
-"""Sub-agents: turns inside a turn, each with its own transcript and never more rights than the conversation has.
+"""Sub-agents: turns inside a turn, each with a separate transcript and at most the rights of the conversation.
 
 `Subagents` runs the sub-agents of one turn, a few at a time, and routes decisions to them. `SubagentRun` is one
 sub-agent, with the same engine, driver and tools as the conversation. The user answers its approvals in the
-conversation, and its events are forwarded as `AgentEvent`. Its result is its last reply, shortened if long, or one line
-that says why there is none.
+conversation, and its events are forwarded as `AgentEvent`. The result of a sub-agent is its last reply, shortened if
+long, or the reason why there is no reply.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class Subagents:
         return outcome_of(ended, max_chars=limit, folder=lambda: parent.toolbox.workspace.scratch)
 
     def answer(self, approval_id: str, decision: Decision) -> bool:
-        """Pass a decision to the sub-agent that asked; return False if none did."""
+        """Pass a decision to the sub-agent that asked; return False if no sub-agent asked."""
         return any(run.answer(approval_id, decision) for run in self._running_agents)
 
     def halt(self) -> None:

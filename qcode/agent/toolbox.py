@@ -1,8 +1,8 @@
 """The tools of a session: which of them a model is offered, and how a call runs in the workspace.
 
-Also here: the gate of `fetch`, which checks the rules again at every redirect; the steps after edits, created with the
-first edit; and the running calls that the user may move to the background. The sandbox is in `sandbox`, the choice of
-web search in `models.web_search`, the list of tools for the user in `offered_tools`.
+Also here: the gate of `fetch`, which checks the rules again at every redirect (`FetchGate`), the steps after edits
+(`EditChecks`), and the running calls that the user may move to the background (`Background`). The sandbox is in
+`sandbox`, the choice of web search in `models.web_search`, the list of tools for the user in `offered_tools`.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ class Toolbox:
         return self.servers is not None and self.servers.has(name)
 
     def spec(self, name: str) -> ToolSpec:
-        """Return the trusted description of a tool: only the name if it is unknown or comes from a server."""
+        """Return the trusted spec of a tool. An unknown tool or the tool of a server has a spec with only its name."""
         if name not in self._tools or self.is_of_server(name):
             return ToolSpec(name, "", {})
         return self._tools[name].spec
@@ -253,7 +253,7 @@ class Toolbox:
             self._server_mentions.steer(text, queue)
 
     def withdraw_steering(self, text: str) -> bool:
-        """Withdraw a steering message whose resources are still being read; return False if there is none."""
+        """Withdraw a steering message while its resources are read; return False if there is no such message."""
         return self._server_mentions is not None and self._server_mentions.withdraw_steering(text)
 
     def cancel_reading(self) -> None:
@@ -376,7 +376,7 @@ class Toolbox:
         return frozenset() if self._sandbox is None else self._sandbox.masked_names()
 
     def _settings_without_home(self, command: str) -> Mapping[str, str]:
-        """Return variables that keep git from reading the home folder, which fails if the sandbox hides it."""
+        """Return the variables of a sandbox without the home folder: git must not read its settings there."""
         return {**self._shell_settings(command), **_NO_HOME_SETTINGS}
 
     def _accept_changes(self, targets: frozenset[str] | None) -> AbstractContextManager[None]:
@@ -472,7 +472,7 @@ class EditChecks:
         return await self._after_edit.finish(outcome, CommandScope(policy, workspace, run, ask))
 
     async def reason_to_continue(self) -> str:
-        """Return why the turn must not end yet, empty if it may."""
+        """Return why the turn must not end yet; empty if the turn may end."""
         return "" if self._after_edit is None else await self._after_edit.reason_to_continue()
 
     def end_turn(self) -> None:
@@ -534,7 +534,7 @@ class Background:
         return tuple(call_id for call_id, requested in self._requests.items() if not requested.is_set())
 
     def move(self, call_id: str) -> None:
-        """End a call now with its output so far; its command continues as a job of the session.
+        """End a call now with its output so far. The command continues as a job of the session.
 
         Raise `ValueError` with one line if that is not possible; a finished call is ignored.
         """

@@ -1,8 +1,8 @@
 """Trusted folders, the files they contained when they were trusted, and the changes since.
 
-A folder is identified by real path, device and inode: a folder that replaces it later is not trusted, and trust in a
-folder does not extend to a repository inside it. A trusted folder has its files pinned by hash: those of
-`.qcode/`, and the skills, commands, agents and hooks of other tools, with their scripts. If one changes, the folder is
+A folder is identified by real path, device and inode. A folder that replaces it later is not trusted, and trust in a
+folder does not extend to a repository inside it. The files of a trusted folder are pinned by hash: `.qcode/`, and the
+skills, commands, agents and hooks of other tools, with their scripts. If a pinned file changes, the folder is
 restricted until the user has seen the difference.
 Not pinned: tool servers, each with its own approval (`mcp.pins`), and instructions, which act only through calls that
 are judged. Nothing in the folder is executed.
@@ -35,7 +35,7 @@ FILE_NAME = "trust.json"
 _VERSION, _UNPINNED_VERSION = 2, 1  # files of version 1 have no pins
 _IDENTITY = frozenset({"path", "device", "inode"})
 _MAX_DIFF_LINES = 200
-"""The lines shown of one difference."""
+"""The maximum number of lines that the diff of a file shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class TrustStatus:
 class TrustStore:
     """The trusted folders. A file that cannot be read, or that other users could have written, counts as empty.
 
-    `folder` is the folder of the session if it is below the project's root: skills in it and in the folders between are
-    pinned too.
+    `folder` is the folder of the session if that is below the project's root. Skills in `folder`, and in the folders
+    between it and the root, are pinned too.
     """
 
     state_dir: Path
@@ -120,7 +120,7 @@ class TrustStore:
         return {name: file for name, file in pinned.items() if name.startswith(folders)}
 
     def changes_below(self, root: Path, folder: Path) -> tuple[TrustedFileChange, ...]:
-        """Return the pinned files below `folder` that differ now; none if the project has no pins."""
+        """Return the pinned files below `folder` that differ now; empty if the project has no pins."""
         name = _name_in(root, folder)
         status = self.status_of(root)
         return tuple(change for change in status.changes if name and change.name.startswith(f"{name}/"))
@@ -145,7 +145,7 @@ class TrustStore:
         self._write([*self._other_folders(identity), {**identity, "pieces": files_to_json({**unused, **pinned})}])
 
     def forget(self, root: Path) -> bool:
-        """Revoke trust in this path, even if the folder was replaced; return whether it had any. Raise `OSError`."""
+        """Revoke trust in this path, even of a replaced folder; return whether it was trusted. Raise `OSError`."""
         path = str(root.resolve())
         rows = self._folders()
         remaining = [row for row in rows if row["path"] != path]
@@ -212,7 +212,7 @@ def _identity(root: Path) -> JsonObject | None:
 
 
 def _name_in(root: Path, path: Path) -> str:
-    """Return the path relative to the project, empty if it is outside."""
+    """Return the path relative to the project, empty for a path outside the project."""
     real = root.resolve()
     return path.relative_to(real).as_posix() if path.is_relative_to(real) else ""
 
@@ -268,7 +268,7 @@ class TooLargeToPin(Exception):  # noqa: N818  # a state of the folder, not a fa
 def pinned_folders(root: Path, folder: Path | None = None) -> tuple[str, ...]:
     """Return the folders to pin by their path in the project, for a session in `folder` (None: in the root).
 
-    Skills in the home folder are the user's own.
+    In the home folder, skills belong to the user and are not pinned.
     """
     real = _resolved(root)
     names = (PROJECT_FOLDER,) if real == _resolved(Path(os.path.expanduser("~"))) else PINNED_FOLDERS  # noqa: PTH111  # never raises
@@ -455,7 +455,7 @@ def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tupl
 
 
 def _file_rows(names: Iterable[str]) -> list[tuple[str, str]]:
-    """Return each file with its kind; the files of a skill are one row."""
+    """Return a row for each file, with its kind. All files of a skill are one row."""
     counts: dict[str, int] = {}
     for name in names:
         parent, separator, path_in_skills = name.partition("/skills/")
@@ -491,7 +491,7 @@ def save_trust(
 
 
 def why_restricted(status: TrustStatus) -> str:
-    """Return in one line why a folder is no longer trusted, empty if it never was."""
+    """Return in one line why a folder is no longer trusted; empty if it was never trusted."""
     if status.kind == "changed":
         names = ", ".join(visible(change.name) for change in status.changes[:5])
         more = f" and {len(status.changes) - 5} more" if len(status.changes) > 5 else ""
@@ -536,7 +536,7 @@ class TrustService:
         return self._is_trusted()
 
     def notices(self) -> tuple[Notice, ...]:
-        """Return the notices at startup: none for a trusted folder, otherwise why the folder is restricted."""
+        """Return the notices at startup: why the folder is restricted; empty for a trusted folder."""
         if self.is_trusted:
             return ()
         from qcode.protocol.events import Notice

@@ -24,7 +24,7 @@ from qcode.tools.processes import Process, end_program, start_program
 from qcode.values import dataclass
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""The maximum size of a message; a longer one ends the connection."""
+"""The maximum size of a message; a larger message ends the connection."""
 MAX_HEADER_BYTES = 4_096
 QUIET_S = 0.15
 """The seconds for which diagnostics of the current text must stay unchanged before they are used."""
@@ -98,7 +98,7 @@ class Framing:
             try:
                 message = json.loads(body)
             except (ValueError, RecursionError):
-                continue  # one broken message does not end the session
+                continue  # a message that is not JSON is skipped
             if isinstance(message, dict):
                 messages.append(message)
 
@@ -135,7 +135,7 @@ class LanguageServer:
         self._modified_at: dict[str, int | None] = {}  # the modification times of the checked files, None if deleted
         self._log = b""
         self.failure = ""
-        """The reason why the server can no longer be used, in one line; empty while it runs."""
+        """The reason why the server can no longer be used, in one line; empty while the server works."""
 
     @property
     def pid(self) -> int:

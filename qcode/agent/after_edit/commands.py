@@ -1,7 +1,7 @@
 """The commands of `[after_edit]`: the formatter, the check and the tests of the user or of a trusted project.
 
-The rules judge them like commands of the shell tool, and they run in the sandbox of that verdict. If the rules ask, the
-user is asked once per session about the configured command, not about every file.
+The rules judge these commands like commands of the shell tool, and the verdict determines the sandbox. If the rules
+ask, the user is asked once per session about the configured command, not about every file.
 """
 
 from __future__ import annotations

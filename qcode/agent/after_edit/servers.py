@@ -1,8 +1,8 @@
 """The language servers of a session: the server for a file, its program, and one running process per language.
 
 A program inside the workspace is never started: it is not pinned, so trusting the folder does not cover it. A server
-starts with the first edit of a file of its language, runs in a sandbox without write access to the workspace, and is
-restarted once.
+starts with the first edit of a file of its language. It runs in a sandbox without write access to the workspace, and
+is restarted once.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ NOT_FOUND = "was not found on PATH"
 
 @dataclass(frozen=True, slots=True)
 class ServerChoice:
-    """The server of a language, or why there is none."""
+    """The server of a language, or the reason why the language has no server."""
 
     language: Language
     argv: tuple[str, ...] = ()
@@ -121,7 +121,7 @@ def find_server(
     environment: Mapping[str, str],
     workspace: Workspace,
 ) -> ServerChoice:
-    """Return the server of a language: the configured one, otherwise the first one that is installed."""
+    """Return the server of a language: the configured server, otherwise the first installed server."""
     configured_command = configured.get(language.name)
     if configured_command is not None and not configured_command:
         return ServerChoice(language, reason="off (after_edit.servers)")
@@ -271,7 +271,7 @@ class _Entry:
         self.server: LanguageServer | None = None
         self.lock = asyncio.Lock()
         self.starts = 0
-        self.failure = ""  # why the server is no longer used, empty if it is used
+        self.failure = ""  # why the server is no longer used, otherwise empty
         self.is_reported = False  # whether a warning has named the failure
 
 

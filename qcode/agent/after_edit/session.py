@@ -1,7 +1,7 @@
 """The steps after the edits of one session: format the file, check it, and report new problems to the model.
 
-The model gets the new problems of an edited file with the result of the call if they are known within `WAIT_S`,
-otherwise with a later result. No step runs in an untrusted folder, and a failed step never fails the edit.
+If the check of an edited file ends within `WAIT_S`, the result of the call contains the new problems; otherwise a later
+result does. No step runs in an untrusted folder, and a failed step never fails the edit.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class AfterEdit:
         """Run the formatter; return the resulting file, and add a note for the model if the file changed."""
         if edit.after is None or not self._commands.has("format", edit.path):
             return edit
-        load = scope.workspace.load  # called in a thread: it may wait for an editor, which answers over this event loop
+        load = scope.workspace.load  # called in a thread, because an editor may have to answer over this event loop
         try:
             location = scope.workspace.resolve(edit.path)
             written = await asyncio.to_thread(load, location)
@@ -184,7 +184,7 @@ class AfterEdit:
             notes.append(f"After the formatter ran, the file cannot be read: {refused}")
             return edit
         is_changed = formatted.data != written.data
-        if run.failure:  # `eslint --fix` changes the file and fails for the problems that are left
+        if run.failure:  # `eslint --fix` changes the file and fails if it could not fix all problems
             notes.append(f"The formatter failed{'' if is_changed else ' and left the file as written'}: {run.failure}")
         if not is_changed:
             return edit
@@ -231,7 +231,7 @@ class AfterEdit:
         return results
 
     async def _find_problems(self, path: Path, before: str | None, after: str) -> tuple[Problem, ...]:
-        """Return the new problems of a file, from its server or a checker; none if there is neither."""
+        """Return the new problems of a file, from its server or a checker; empty without either."""
         has_checker = language_of(path, self._settings.servers) is not None or self._checkers.has_checker(path)
         if not has_checker or not await asyncio.to_thread(self._may_check):
             return ()
@@ -285,7 +285,7 @@ class AfterEdit:
         )
 
     def _launch(self, argv: Sequence[str]) -> tuple[Launch, bool]:
-        """Return how to start a checker, and whether it sees other processes. Blocks on the disk."""
+        """Return how to start a checker, and whether the checker can see other processes. Blocks on the disk."""
         if self._sandbox is None or self._sandbox.sandbox is None:
             return Launch(tuple(argv)), True
         return self._sandbox.launch_reader(argv, self._cache()), False
@@ -296,7 +296,7 @@ class AfterEdit:
         return folder
 
     async def reason_to_continue(self) -> str:
-        """Return why the turn must not end yet: failing tests, or errors that were found late; otherwise empty."""
+        """Return why the turn must not end yet: failing tests, or errors from a slow check; otherwise empty."""
         scope, self._warnings = self._scope, [*self._warnings, *self._servers.take_failures()]
         if scope is None or not scope.policy.is_trusted:
             return ""

@@ -25,7 +25,7 @@ def digest_of(data: bytes) -> str:
 class Blobs:
     """A content-addressed store of file contents.
 
-    Without a `folder`, it creates a private one on demand, which `close` removes.
+    Without a `folder`, the store creates a private folder on demand, which `close` removes.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class Blobs:
         self.max_total_bytes = max_total_bytes
 
     def store(self, data: bytes, *, is_optional: bool = False) -> bool:
-        """Store a content; return True once it is on disk, False if it is too large or cannot be written.
+        """Store a content; return True once it is on disk, False if the content is too large or cannot be written.
 
         `is_optional`: undo does not need this content, so it may use only half of the remaining space.
         """

@@ -1,6 +1,6 @@
 """Checkpoints of the open session: record files before they change, watch commands, rewind, show diffs.
 
-The old content is stored first, then the record is written, then the file is changed, so that the old content can be
+The old content is stored first, then the record is written, then the file is changed. So the old content can be
 restored even if qcode is killed. If a content cannot be stored, the change still happens, and one notice says that it
 cannot be undone. `blobs`, `rewind` and `watch` are imported with the first change or request.
 """
@@ -42,8 +42,8 @@ _T = TypeVar("_T")
 class Checkpoints:
     """The checkpoints of one workspace and its open session. Call `follow` with each new session.
 
-    Methods that plan or perform a move raise `ValueError` with one line for the user if the move is not possible, for
-    example while a turn runs (`is_busy`). `on_move` is called after the session moved to another state.
+    Methods that plan or perform a move raise `ValueError` with one line for the user if the move is not possible. No
+    move is possible while a turn runs (`is_busy`). `on_move` is called after the session moved to another state.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Checkpoints:
         return await self._run_if_idle(lambda: self._rewinder.plan_part(number, path, hunk))
 
     async def _run_if_idle(self, operation: Callable[[], _T]) -> _T:
-        """Run a blocking operation in a thread; raise `ValueError` while a turn runs, or if it is not possible."""
+        """Run a blocking operation in a thread; raise `ValueError` if a turn runs or it is not possible."""
         if self._is_busy():
             raise ValueError("A turn is running. Press Esc to interrupt it first.")
         await self.wait_until_recorded()

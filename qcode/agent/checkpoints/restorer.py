@@ -1,7 +1,7 @@
 """Restores files to earlier states: decides which files to restore, and restores them. Blocking.
 
-A restore has a doubt if something other than qcode changed the file, and a refusal if it is impossible. Files are
-restored one by one, each atomically, only inside the workspace, and without following links.
+A restore has a doubt if something other than qcode changed the file, and a refusal if the restore is impossible. Files
+are restored one by one, each atomically, only inside the workspace, and without following links.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Undo, redo and rewind of a conversation and its files.
 
-A move (undo, redo or rewind) is planned first (`plan_*`, which changes nothing) and then performed: the current files
-are stored, the move is written to the session, and then the files are restored. So every move can be undone, and an
+A move (undo, redo or rewind) is planned first (`plan_*`), which changes nothing, and then performed: the current files
+are stored, the move is written to the session, and the files are restored. So every move can be undone, and an
 interrupted move can be finished. A file is restored without asking only if nothing else changed it after qcode. Files
 are restored one by one, each atomically, only inside the workspace, and without following links.
 """
@@ -75,22 +75,22 @@ class FilePlan:
 
 @dataclass(frozen=True, slots=True)
 class RewindPlan:
-    """A planned move. It is valid until anything else happens in the conversation."""
+    """A planned move, valid until anything else happens in the conversation."""
 
     plan_id: int
     summary: str
     """The move in one line."""
     files: tuple[FilePlan, ...]
     messages: int
-    """The number of messages that the move removes from the conversation; negative if it brings them back."""
+    """The number of messages that the move removes from the conversation; negative if the move brings them back."""
     turns: int = 0
-    """The number of turns that the move removes; negative if it brings them back."""
+    """The number of turns that the move removes; negative if the move brings them back."""
     is_redo: bool = False
 
     @property
     def removed(self) -> str:
-        """The removed or restored part of the conversation, such as `2 turns`; empty if there is none."""
-        # A turn that a compaction replaced is not counted, and an undone compaction removes none.
+        """The removed or restored part of the conversation, such as `2 turns`; empty if no messages are."""
+        # A turn that a compaction replaced is not counted, and undoing a compaction removes no turn.
         if self.turns:
             return count_text(abs(self.turns), "turn")
         return count_text(abs(self.messages), "message") if self.messages else ""
@@ -108,7 +108,7 @@ class RewindReport:
     text: str
     """The result in one line."""
     prompt: str = ""
-    """The text of the removed prompt, to be edited again; empty if none was removed."""
+    """The text of the removed prompt, to be edited again; empty if no prompt was removed."""
     problems: tuple[str, ...] = ()
     """A line for each file that was not restored."""
 
@@ -154,7 +154,7 @@ class _PlannedMove:
 
 
 class Rewinder:
-    """Plans and performs the moves of one session. All methods block; call them one at a time while no turn runs."""
+    """The planner and performer of moves in one session. All methods block; call one at a time, while no turn runs."""
 
     def __init__(self, session: Session, blobs: Blobs, folders: Sequence[Path]) -> None:
         self._session = session

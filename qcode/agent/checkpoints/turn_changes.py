@@ -173,7 +173,7 @@ def binary_note(before: FileState | None, after: FileState | None) -> str:
 
 
 def document_of(state: FileState | None, path: str, blobs: Blobs, label: str) -> Document | None:
-    """Return the text of a version of a file; raise `Refused` if it is not known or not text."""
+    """Return the text of a version of a file; raise `Refused` if the content is unknown or not text."""
     if state is None:
         return None
     if state.is_link:
@@ -279,7 +279,7 @@ def remove_hunks(before: str, after: str, current: str, hunk: int | None, count:
         raise ConflictError("this hunk cannot be undone alone")
     chosen = groups if hunk is None else [groups[hunk]]
     parts = [part for group in chosen if not comparison.is_undone(group) for part in group]
-    # From the end, so that the lines before keep their numbers.
+    # From the end, so that earlier lines keep their numbers.
     for part in reversed(parts):
         _, old_start, old_end, new_start, new_end = part
         shift = comparison.shift(part)

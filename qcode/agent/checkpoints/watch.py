@@ -1,7 +1,7 @@
 """Detection of the files that a command changed, by comparing the work tree before and after it.
 
 Ignored files are skipped; symbolic links and modes are compared too. The comparison is limited in files, bytes and
-time: a tree that is too large is not compared, and one notice says so. The contents of small files are kept in memory,
+time. A larger tree is not compared, and one notice reports it. The contents of small files are kept in memory,
 so that changes to them can be undone.
 """
 
@@ -36,7 +36,7 @@ class ObservedFile:
 
     stamp: _Stamp
     content: bytes | None
-    """The content, or the target of a link; None if it is too large to keep."""
+    """The content, or the target of a link; None if the content is too large for memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class FolderWatch:
         self._observed = self._read_all(self._observed or {}) if not self._is_too_large else None
 
     def differences(self) -> tuple[Difference, ...]:
-        """Return the changes since `scan`; none if the tree is too large to compare."""
+        """Return the changes since `scan`; empty if the tree is too large to compare."""
         before = self._observed
         if before is None:
             return ()
@@ -125,7 +125,7 @@ class FolderWatch:
             if old is not None:
                 previous = _unread(old) if old.content is None else _state_of(old.content, old.stamp[3])
             if old is not None and new is not None and current is not None and old.stamp[:3] == new.stamp[:3]:
-                # Only the mode changed, so it can be undone even if the content is not kept.
+                # Only the mode changed, which can be undone even without the content.
                 previous = FileState(current.digest, current.size, stat.S_IMODE(old.stamp[3]), is_kept=False)
             yield Difference(path, previous, old.content if old is not None else None, current)
 

@@ -1,7 +1,7 @@
 """Converts definitions of sub-agents for Claude Code to kinds of sub-agents of qcode.
 
 Definitions come from Markdown files, or from `initialize.agents` of a host program. A definition only restricts: its
-tools are a subset of those of the conversation, and no field grants a permission or chooses another provider. See
+tools are a subset of the tools of the conversation, and no field grants a permission or chooses another provider. See
 code.claude.com/docs/en/sub-agents. A separate module because few runs have such definitions.
 """
 
@@ -22,7 +22,7 @@ from qcode.tools.registry import all_names
 from qcode.values import dataclass
 
 MAX_DESCRIPTION_CHARS = 1_024
-"""The maximum number of characters of a description; a longer one is truncated."""
+"""The maximum number of characters of a description; a longer description is truncated."""
 MAX_NAME_CHARS = 64
 _NAME = re.compile(r"[A-Za-z0-9][\w:.-]*")
 FIELDS: Mapping[str, str] = {
@@ -55,7 +55,7 @@ class AgentDefinition:
 
 
 def agent_kind(name: str, definition: Mapping[str, object], prompt: str | None = None) -> AgentDefinition:
-    """Convert a definition to a kind of sub-agent; raise `ValueError` with one line if it is invalid.
+    """Convert a definition to a kind of sub-agent; raise `ValueError` with one line for an invalid definition.
 
     `prompt` is the body of a Markdown file, None for a definition with a field `prompt`.
     """

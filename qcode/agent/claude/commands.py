@@ -32,7 +32,7 @@ ValueT = TypeVar("ValueT")
 def find_commands(
     folders: Iterable[MarkdownFolder], used_names: Collection[str]
 ) -> tuple[tuple[Skill, ...], tuple[str, ...]]:
-    """Return the commands, one for each name (the first wins), and a line for each file that is not used.
+    """Return the commands, the first of each name, and a line for each file that is not used.
 
     `used_names` are the names of skills, in lower case.
     """

@@ -40,7 +40,7 @@ class ClaudeHooks:
 
 
 def read_claude_hooks(file: Path) -> ClaudeHooks:
-    """Return the hooks of a settings file of Claude Code; none if the file does not exist."""
+    """Return the hooks of a settings file of Claude Code; empty if the file does not exist."""
     try:
         text = _read_text(file)
         if text is None:
@@ -66,7 +66,7 @@ def read_claude_hooks(file: Path) -> ClaudeHooks:
 
 
 def _read_text(file: Path) -> str | None:
-    """Return the text of a settings file, None if it does not exist; raise `ValueError` in one line."""
+    """Return the text of a settings file, None if it does not exist; raise `ValueError` with one line."""
     try:
         handle = os.open(file, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except (FileNotFoundError, NotADirectoryError):

@@ -1,4 +1,4 @@
-"""Folders of Markdown files with front matter, in which qcode and Claude Code keep commands, agents and rules.
+"""Folders of Markdown files with front matter: commands, agents and rules of qcode and Claude Code.
 
 A file of a project is read only if the caller says that its folder is trusted. A separate module because agents,
 commands and rules share it, and load one without the others.

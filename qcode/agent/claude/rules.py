@@ -1,8 +1,8 @@
 """Converts Claude Code's permission rules and modes to qcode's. Pure.
 
-An allow rule becomes an equal or narrower one, or none; a deny or ask rule an equal or broader one. `Conversion.loss`
-reports the difference. In a rule for Bash, `*` spans words and a final `:*` means a prefix; in qcode a wildcard matches
-within one word, except a final ` *`. See code.claude.com/docs/en/permissions.
+An allow rule becomes an equal or narrower rule, or no rule. A deny or ask rule becomes an equal or broader rule.
+`Conversion.loss` reports the difference. In a rule for Bash, `*` spans words and a final `:*` means a prefix. In qcode,
+a wildcard matches within one word, except a final ` *`. See code.claude.com/docs/en/permissions.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Conversion:
     tools: tuple[str, ...] = ()
     """The tools that must not be offered at all; only for a deny rule."""
     loss: str = ""
-    """The part of the rule that `rules` and `tools` do not cover; empty if there is none."""
+    """The part of the rule that `rules` and `tools` do not cover; empty if they cover the whole rule."""
     note: str = ""
     """A remark on a result without loss."""
 

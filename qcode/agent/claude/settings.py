@@ -57,7 +57,7 @@ class ClaudeSettings:
 
     rules: Mapping[RuleEffect, ConvertedRules]
     mode: str = ""
-    """Claude's name of the mode; empty if the file sets none."""
+    """Claude's name of the mode; empty if the file sets no mode."""
     folders: tuple[str, ...] = ()
     """The further folders in which files may be changed, as written."""
     model: str = ""
@@ -68,7 +68,7 @@ class ClaudeSettings:
 def convert_rules(
     texts: Iterable[str], effect: RuleEffect, source: Source, location_of: Callable[[str], str] = lambda rule: ""
 ) -> ConvertedRules:
-    """Convert rules; those in qcode's form are unchanged. `location_of` returns a prefix such as `file:3: `."""
+    """Convert rules; rules in qcode's form are unchanged. `location_of` returns a prefix such as `file:3: `."""
     rules: dict[str, None] = {}
     tools: dict[str, None] = {}
     losses: list[str] = []
@@ -124,7 +124,7 @@ def _rules(rules: Iterable[str], effect: RuleEffect, source: Source, text: str, 
 
 
 def _line_of(rule: str, text: str) -> str:
-    """Return `:LINE` of a rule in a JSON text, empty if the text has one line, or escapes the rule differently."""
+    """Return `:LINE` of a rule in a JSON text; empty if the text has one line or escapes the rule differently."""
     offset = text.find(json.dumps(rule, ensure_ascii=False))
     return "" if offset < 0 or "\n" not in text.strip() else f":{text.count(chr(10), 0, offset) + 1}"
 
@@ -202,7 +202,7 @@ class _OptionFields:
                 self.fields["settings"] = PipedSettings(content, file)
 
     def _apply_settings(self, settings: ClaudeSettings) -> None:
-        """Apply settings of Claude Code to the fields. A mode that was given as a flag takes precedence."""
+        """Apply settings of Claude Code to the fields. A mode from a flag takes precedence."""
         fields, denied = self.fields, settings.rules["deny"]
         if denied.unenforced_denials:
             raise ConfigError(f"qcode cannot enforce a rule: {denied.unenforced_denials[0]}")

@@ -274,13 +274,13 @@ def from_claude(name: str, values: JsonObject) -> tuple[str, JsonObject]:
 
 
 def absolute_path(path: str, folder: str) -> str:
-    """Return the absolute path of a path in a call. `..` is kept, because it may follow a symbolic link."""
+    """Return the absolute path of a path in a call. `..` remains, because it may follow a symbolic link."""
     expanded = f"{Path.home()}{path[1:]}" if path == "~" or path.startswith("~/") else path
     return str(Path(folder) / expanded)
 
 
 def _patch_calls(arguments: JsonObject, folder: str) -> tuple[ClaudeCall, ...]:
-    """Return one call per file that a patch names: Write if it creates the file or moves it there, Edit otherwise."""
+    """Return a call for each file of a patch: Write for a file that is created or moved there, otherwise Edit."""
     from qcode.text.diff import AddedFile, PatchError, patch_sections  # loads with the first patch
 
     patch = arguments.get("input")

@@ -40,7 +40,7 @@ _MENTION = lazy_pattern(r'(?<!\S)@(?:"([^"\n]+)"|((?:\\.|\S)+))((?<=")\S+)?')
 _LINES = lazy_pattern(r"(.+):(\d{1,9})(?:-(\d{1,9}))?", re.DOTALL)
 _MAX_FOLDER_NAMES = 200
 _MAX_MISSING_NAMES = 5
-# A name that is meant as a file: it has a slash or an extension. `@alice` is not.
+# A name with a slash or an extension, which is probably a file, unlike `@alice`.
 _FILE_LIKE = lazy_pattern(r".*/.*|.*\.[A-Za-z]\w{0,7}", re.DOTALL)
 _IMAGE_LABEL = "[Image #"
 _ESCAPED = lazy_pattern(r"\\(.)")
@@ -61,8 +61,8 @@ def attach_files(files: Iterable[Path], typed: str, folder: Path, external_spans
     """Return the files named by flags and by `@path` in the typed prompt as blocks; raise `InputError` on failure.
 
     An `@word` that does not name a file is plain text. A path with spaces is written `@"a b"` or `@a\\ b`; `@a:10-20`
-    attaches lines of a file, `@a/` the list of a folder. Mentions in `external_spans` are left to
-    `attach_external_mentions`.
+    attaches lines of a file, `@a/` the list of a folder. Only `attach_external_mentions`
+    reads mentions in `external_spans`.
     """
     named = [_file_block(folder / path, str(path), accepts_pipes=True) for path in files]
     found, _ = _find_mentions(typed, folder, external_spans)
@@ -292,7 +292,7 @@ def _find_mentions(typed: str, folder: Path, external_spans: Spans) -> tuple[lis
             if mention is None:
                 continue
             if is_external:
-                # The path that is judged must be the one that is read, even if a link changes in between.
+                # The judged path must be the path that is read, even if a link changes in between.
                 mention = replace(mention, path=Path(os.path.realpath(mention.path)), is_external=True)
             earlier = mentions_by_file.get((mention.path, mention.lines))
             if earlier is None or earlier.is_external:
@@ -385,7 +385,7 @@ def _select_lines(text: str, lines: tuple[int, int], label: str) -> str:
 
 
 def read_image(path: Path, label: str) -> bytes:
-    """Return the bytes of an image file; raise `InputError` if it is not a regular file or too large."""
+    """Return the bytes of an image file; raise `InputError` for a special or too large file."""
     return _read(path, label, MAX_IMAGE_BYTES, accepts_pipes=False)
 
 
@@ -414,7 +414,7 @@ def _check_type(path: Path, label: str, accepts_pipes: bool) -> None:
 
 
 def decode_text(data: bytes, label: str) -> str:
-    """Return `data` as text without its byte order mark; raise `InputError`, which names `label`, if it is not text."""
+    """Return `data` as text without its byte order mark; raise `InputError` with `label` for other data."""
     encoding = "utf-16" if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8-sig"
     try:
         text = data.decode(encoding)

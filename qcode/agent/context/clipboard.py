@@ -30,7 +30,7 @@ _WINDOWS_IMAGE = (
 
 @dataclass(frozen=True, slots=True)
 class Clip:
-    """The content of the clipboard: an image, a text, or neither if it could not be read."""
+    """The content of the clipboard: an image, a text, or neither if reading failed."""
 
     image: bytes = b""
     text: str = ""

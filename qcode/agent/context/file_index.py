@@ -40,7 +40,7 @@ class FileMatches:
 class FileIndex:
     """The index of a folder. `root` is its project; `is_trusted` is called before each listing.
 
-    `find` never blocks. Call it from one thread; the listing runs in another.
+    `find` never blocks, and must be called from one thread. The listing runs in another thread.
     """
 
     def __init__(

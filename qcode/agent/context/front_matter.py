@@ -1,8 +1,8 @@
 """Front matter: the YAML fields between two `---` lines at the start of a Markdown file, and the text after them.
 
-Skills, commands, agents and rules all use this parser. It reads no files and knows no fields: the caller requests a
-field as text, switch, number or names, and gets an error of the form `file:line: problem` if the value does not fit.
-A separate module because PyYAML loads with the first file that has front matter.
+Skills, commands, agents and rules all use this parser. The parser reads no files and knows no fields. The caller
+requests a field as text, switch, number or names; for a value of another type, the error has the form `file:line:
+problem`. A separate module because PyYAML loads with the first file that has front matter.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class FrontMatter:
         return entry.value.strip() or None
 
     def source(self, name: str) -> str | None:
-        """Return the source of a field's value on one line, such as `[file] [format]`; None if it is empty."""
+        """Return the source of a field's value on one line, such as `[file] [format]`; None if the value is empty."""
         entry = self._field(name)
         if entry is None:
             return None
@@ -120,7 +120,7 @@ class FrontMatter:
         return int(value)
 
     def names(self, name: str) -> tuple[str, ...] | None:
-        """Return a list of strings, or a string split at commas and blanks outside parentheses; None if it is missing.
+        """Return a list of strings, or a string split at commas and blanks outside parentheses; None without the field.
 
         `Read, Bash(git log:*)` and `[Read, "Bash(git log:*)"]` are the same names.
         """
@@ -229,7 +229,7 @@ _LINE = lazy_pattern(r"([A-Za-z][\w-]*):(?:[ \t]+(.*))?")
 
 
 def _line_fields(header: str, label: str) -> dict[str, FrontMatterField]:
-    """Return the fields of lines of the form `name: value`, parsed one by one; the first of equal names counts.
+    """Return the fields of lines of the form `name: value`, parsed one by one; the first field of a name counts.
 
     A value that is not YAML is text. Some agents of Claude Code continue their `description` in further lines of text.
     """

@@ -1,8 +1,8 @@
 """Globs of rules: `src/**/*.{ts,tsx}`, matched in time linear in pattern and path. Pure.
 
 `*` and `?` stay inside a name, `**` crosses folders, braces hold alternatives and may be nested, `[a-z]` is one
-character. A pattern is relative to the root of the project. A separate module because only rules with `paths` need it:
-`pathspec` has no braces, and a regular expression for 10,000 alternatives takes too long to compile.
+character. A pattern is relative to the root of the project. A separate module because only rules with `paths` need
+globs. `pathspec` has no braces, and a regular expression for 10,000 alternatives takes too long to compile.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from qcode.values import dataclass
 
 MAX_NODES = 200_000
 MAX_STEPS = 60_000
-"""The maximum number of comparisons in one match. A pattern that needs more does not match."""
+"""The maximum number of comparisons in one match. A match that needs more comparisons fails."""
 
 _ANY, _IN_NAME, _ONE = "**", "*/", "?/"
 """Tests of wildcards. The test of a literal is its character, the test of `[...]` is its source."""

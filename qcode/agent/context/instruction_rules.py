@@ -1,4 +1,4 @@
-"""Rules: Markdown files in `.claude/rules` and `.qwen/rules`, for all files or for those that their `paths` cover.
+"""Rules: Markdown files in `.claude/rules` and `.qwen/rules`, for all files or for the files that their `paths` cover.
 
 Separate from `instructions`, because rules load only if there is such a folder. Format: code.claude.com/docs/en/memory.
 """
@@ -23,7 +23,7 @@ class InstructionRule:
 
     file: Path
     patterns: tuple[GlobPattern, ...] | None
-    """The files that the rule is about, relative to the root of the project; None for every file."""
+    """The patterns of the files that the rule is about, relative to the project; None for every file."""
     globs: tuple[str, ...] = ()
     """The patterns as written in the file."""
 

@@ -1,4 +1,4 @@
-"""Instruction files: the user's file, then those of a trusted project from its root down to the folder.
+"""Instruction files: the user's file, then the files of a trusted project from its root down to the folder.
 
 In each folder the first existing name is used, then `CLAUDE.local.md`. A file is quoted in full with its name, without
 HTML comments; its `@path` imports follow it, except secrets and keys. All files together are limited to 64 KiB; a
@@ -47,7 +47,7 @@ class InstructionFile:
     used_bytes: int
     """The number of bytes in the prompt."""
     imported_by: str = ""
-    """The displayed path of the file that imports this one; empty if none does."""
+    """The displayed path of the file that imports this file; empty if no file does."""
     why: str = ""
     """The reason for reading the file, if it is not in a folder between the root and the session's folder."""
 
@@ -77,7 +77,7 @@ def load_instructions(
     """Read all instruction files that apply to `folder`. A project's files are read only if it `is_trusted`.
 
     The files and imports of a project must be in the project, and the model must be allowed to read them without
-    asking: `SessionFolders` and `may_read`, which applies the rules of the session, both judge each real path. The
+    asking. `SessionFolders` and `may_read` both judge each real path; `may_read` applies the rules of the session. The
     user's file can import files of its folder. `home` has the user's files for Claude Code: `~/.claude/CLAUDE.md` is
     used only if `config_dir` has no instruction file, `~/.claude/rules` always.
     """
@@ -95,7 +95,7 @@ def load_instructions(
 
 
 def _folders_from_root(folder: Path, project_root: Path) -> Iterator[Path]:
-    """Yield the folders from the root down to `folder`; only `folder` if it is outside the root."""
+    """Yield the folders from the root down to `folder`; only `folder` if that is outside the root."""
     root, last = project_root.resolve(), folder.resolve()
     if not last.is_relative_to(root):
         yield last
@@ -141,7 +141,7 @@ class InstructionLoader:
             self.load_rules(home / ".claude/rules", None)
 
     def load_rules(self, folder: Path, within: Path | None, path: str | None = None) -> None:
-        """Load the rules in a folder: those that always apply (`path` is None), or those for the file `path`.
+        """Load the rules in a folder: rules that always apply (`path` is None), or rules for the file `path`.
 
         `within` is the project, None for the rules of the user.
         """
@@ -340,7 +340,7 @@ def _lines_outside_fences(text: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each line, and whether it belongs to a fenced code block, also inside a list.
+    """Yield each line, and whether the line belongs to a fenced code block, even inside a list.
 
     See CommonMark 0.31, section 4.5.
     """

@@ -37,7 +37,7 @@ class ListedFile:
     used_bytes: int = 0
     """The number of bytes in the prompt."""
     imported_by: str = ""
-    """The displayed path of the file that imports this one; empty if none does."""
+    """The displayed path of the file that imports this file; empty if no file does."""
     why: str = ""
     """The reason for reading the file, if it is not in a folder between the root and the session's folder."""
 
@@ -240,7 +240,7 @@ def memory_text(memory: InstructionFiles) -> str:
 
 
 def split_memory_line(text: str, files: Sequence[ListedFile]) -> tuple[Sequence[ListedFile], str]:
-    """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one."""
+    """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one file."""
     whose, colon, line = text.partition(":")
     word = cast("Literal['yours', 'project']", whose.strip().lower())
     chosen = [file for file in files if file.owner == word][:1]

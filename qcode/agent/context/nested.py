@@ -1,6 +1,6 @@
 """Instruction files below the session's folder, and rules with `paths`: sent when the model uses a file they cover.
 
-They follow the result of the call, outermost first. Each file is sent once, and again after the file changed or a
+The files follow the result of the call, outermost first. Each file is sent once, and again after the file changed or a
 compaction removed it. Files in dependency folders and nested repositories are not read. Separate from `memory`,
 because most sessions use no such file.
 """
@@ -82,7 +82,7 @@ class NestedInstructions:
         self._attached_files.clear()
 
     def text_for(self, paths: Iterable[str]) -> str:
-        """Return the instructions for the files of a call, empty if there are none. Reads files."""
+        """Return the instructions for the files of a call, empty without instructions. Reads files."""
         if not self._is_trusted():
             return ""
         loader: InstructionLoader | None = None

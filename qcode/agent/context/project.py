@@ -26,8 +26,8 @@ def find_project_root(folder: Path) -> Path:
 def git_folder(root: Path) -> Path | None:
     """Return the folder of the repository whose work tree is `root`, or None if there is none.
 
-    `.git` is valid if it has the entries that git requires (`HEAD`, `objects`, `refs`), or is a file that points to
-    such a folder, as in a linked work tree or a submodule: https://git-scm.com/docs/gitrepository-layout.
+    A valid `.git` is a folder with `HEAD`, `objects` and `refs`, or a file that points to such a folder, as in a linked
+    work tree or a submodule. See https://git-scm.com/docs/gitrepository-layout.
     """
     git_folder_path = root / ".git"
     pointer = read_small_file(git_folder_path)
@@ -95,7 +95,7 @@ def read_head(root: Path) -> GitState:
 
 
 def resolve_added_folder(path: str | Path, message_prefix: str = "") -> Path:
-    """Return the full path of a folder to add to the workspace; raise `InputError` if it is not a folder."""
+    """Return the full path of a folder to add to the workspace; raise `InputError` for anything else."""
     try:
         real = Path(path).expanduser().absolute()
         is_folder = real.is_dir()

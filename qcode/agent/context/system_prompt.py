@@ -197,9 +197,9 @@ def _text(name: str) -> str:
 class PendingAttachments:
     """Attachments that wait for the next prompt or steering message.
 
-    `find_mentions` returns the files that a text mentions, and a line for each file that is not attached. Its second
-    argument is the spans of the text that come from a file of the project. `on_change` is called with the blocks for
-    the next prompt whenever they change.
+    `find_mentions` returns the files that a text mentions, and a line for each file that is not attached. The second
+    argument of `find_mentions` is the spans of the text that come from a file of the project. `on_change` is called
+    with the blocks for the next prompt whenever they change.
     """
 
     def __init__(self, find_mentions: Callable[[str, Spans], tuple[tuple[Block, ...], tuple[str, ...]]]) -> None:
@@ -215,7 +215,7 @@ class PendingAttachments:
         return self._held_blocks
 
     def drop_last(self) -> Block | None:
-        """Remove and return the block that was attached last, None if there is none."""
+        """Remove and return the block that was attached last, None if no block is attached."""
         dropped = self._held_blocks[-1] if self._held_blocks else None
         self._hold(self._held_blocks[:-1])
         return dropped
@@ -238,7 +238,7 @@ class PendingAttachments:
         return (*pending, *attached, *mentioned)
 
     def add_steered(self, text: str, attached: tuple[Block, ...]) -> tuple[Block, ...]:
-        """Return the blocks to send before a steering message. `defer` takes them back if the message is withdrawn."""
+        """Return the blocks to send before a steering message. `defer` holds them again if the message is withdrawn."""
         self._steering_messages.append((text, self._held_blocks))
         return self.take_blocks(text, attached)
 

@@ -34,7 +34,7 @@ _PERMISSIONS: Mapping[str, Decision] = {
 
 @dataclass(frozen=True, slots=True)
 class HookAnswer:
-    """The answer of one handler, or the merged answer of several."""
+    """The answer of one handler, or the merged answer of several handlers."""
 
     decision: Decision = ""
     reason: str = ""
@@ -53,7 +53,7 @@ class HookAnswer:
     interrupts_turn: bool = False
     """A denial also ends the turn."""
     failure: str = ""
-    """Why the handler failed, in one line; empty if it did not."""
+    """Why the handler failed, in one line; empty if it did not fail."""
     failures: tuple[str, ...] = field(default=())
     """Lines for the user about the handlers that failed."""
 

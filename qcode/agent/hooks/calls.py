@@ -56,7 +56,7 @@ class CallHooks:
     async def run_pre_tool_use(
         self, call_id: str, name: str, arguments: JsonObject
     ) -> tuple[Verdict | None, JsonObject | None]:
-        """Run the PreToolUse hooks; return their verdict and the arguments that replace those of the call, or None."""
+        """Run the PreToolUse hooks; return their verdict and the new arguments of the call. Either may be None."""
         if not self._scope.has("PreToolUse"):
             return None, None
         answer = await self._run("PreToolUse", call_id, name, arguments)
@@ -168,7 +168,7 @@ class CallHooks:
         return {} if servers is None else servers.original_names()
 
     def _verdict_of(self, event: str, answer: HookAnswer, name: str) -> tuple[Verdict | None, JsonObject | None]:
-        """Return the verdict of an answer, and the arguments that replace those of the call; None for either."""
+        """Return the verdict of an answer, and the arguments that replace the original ones. Either may be None."""
         from qcode.agent.claude.tool_names import UntranslatableError
 
         rule = f"hook:{event}"
@@ -210,7 +210,7 @@ class CallHooks:
 
 
 def is_covered(policy: Policy, spec: ToolSpec, arguments: JsonObject, rules: tuple[str, ...]) -> bool:
-    """Return whether one of `rules` covers a call or may cover it: as deny rules, they would change the verdict."""
+    """Return whether one of `rules` covers a call or may cover it: as deny rules, they change the verdict."""
     without_rules = replace(policy, mode="bypass", rules=Rules.of(), is_trusted=True, limit=None, never_asks=False)
     with_rules = replace(without_rules, rules=Rules.of(deny=rules))
     return with_rules.judge(spec, arguments) != without_rules.judge(spec, arguments)

@@ -26,7 +26,7 @@ def connect_hooks(
     redact: Callable[[str], str],
     source: str,
 ) -> tuple[SessionHooks | None, tuple[str, ...]]:
-    """Return the hooks of a session, None if there are none, and a line for each hook that cannot be used.
+    """Return the hooks of a session, None without hooks, and a line for each hook that cannot be used.
 
     `facts` returns the id, mode and model of the session; `source` is `startup`, `resume` or `fork`. Raise `UsageError`
     for an invalid hook of the program.

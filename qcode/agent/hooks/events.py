@@ -23,7 +23,7 @@ HookFunction: TypeAlias = Callable[[dict[str, Any], str | None], Awaitable[Mappi
 DEFAULT_TIMEOUT_S = 600.0
 PROMPT_TIMEOUT_S = 30.0
 END_TIMEOUT_S = 1.5
-"""The time limit of all handlers of SessionEnd together, unless one of them sets a longer time."""
+"""The time limit of all handlers of SessionEnd together, unless a handler sets a longer time."""
 MAX_END_TIMEOUT_S = 60.0
 
 
@@ -71,7 +71,7 @@ class HookCommand:
     line: str = ""
     argv: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    """The names of the environment variables that the program gets in addition to those of a shell command."""
+    """The names of environment variables that the program gets in addition to the environment of a shell command."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class Handler:
     label: str = ""
     """The command line, or the name of the function."""
     condition: tuple[str, ...] = ()
-    """Permission rules: if there are any, the hook runs only for calls that one of them covers."""
+    """Permission rules: the hook runs only for calls that one of them covers. Empty: for all calls."""
 
     @property
     def can_allow(self) -> bool:
@@ -141,7 +141,7 @@ class HookInput:
     fields: JsonObject
     """The JSON object that a handler gets."""
     names: tuple[str, ...] = ()
-    """The names that a matcher is compared with, such as those of the tool. If empty, all matchers select the event."""
+    """The names that a matcher selects, such as the names of the tool. Without names, all matchers select the event."""
     tool_use_id: str | None = None
     """The id of the call; None for an event without a call."""
     is_patch_part: bool = False

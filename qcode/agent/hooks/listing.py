@@ -54,7 +54,7 @@ def _run_summary(stats: HandlerStats) -> str:
 
 
 def hook_rows(handlers: Sequence[Handler], unused: Sequence[UnusedHook]) -> list[JsonObject]:
-    """Return the hooks as JSON; `why_not_run` is null for those that run."""
+    """Return the hooks as JSON; `why_not_run` is null for hooks that run."""
     rows: list[JsonObject] = [
         {
             "event": handler.event,

@@ -1,7 +1,6 @@
 """The matcher of a hook: a list of exact names, or a regular expression, which is matched with a time limit.
 
-A separate module because it imports the package `regex`: the regular expressions of the standard library have no time
-limit.
+A separate module because it imports the package `regex`: `re` of the standard library has no time limit.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ class MatcherError(ValueError):
 
 
 def exact_names(matcher: str) -> frozenset[str] | None:
-    """Return the names in a matcher that lists names, None if it is a regular expression.
+    """Return the names in a matcher that lists names, None for a regular expression.
 
     Names are separated by `|` or `,`. The empty set means that everything matches.
     """

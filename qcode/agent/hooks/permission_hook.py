@@ -66,13 +66,13 @@ _QWEN_TOOLS: Mapping[str, _Action] = {
     "run_shell_command": "shell", "read_file": "read", "write_file": "write", "edit": "write", "web_fetch": "fetch",
     **_SEARCHES,
 }  # fmt: skip
-# Claude Code: https://code.claude.com/docs/en/hooks (`permissionDecision` allow, deny, ask; timeout in seconds).
-# Codex: https://developers.openai.com/codex/hooks and codex-rs/hooks/src/engine/output_parser.rs. It takes a denial
-# with a reason; otherwise it reports "PreToolUse hook returned unsupported permissionDecision:allow" and continues. Its
-# `cwd` is the folder of the turn (core/src/hook_runtime.rs), not of the command.
-# Gemini CLI: docs/hooks/reference.md of google-gemini/gemini-cli (`decision` deny with `reason`, only JSON on stdout,
-# timeout in milliseconds), `ask` with `systemMessage` since pull request 21146. `allow` keeps its own question.
-# qwen-code: docs/users/features/hooks.md of QwenLM/qwen-code (answers as for Claude Code, timeout in milliseconds).
+# Claude Code: https://code.claude.com/docs/en/hooks (`permissionDecision` allow, deny, ask; timeout in seconds). Codex:
+# https://developers.openai.com/codex/hooks and codex-rs/hooks/src/engine/output_parser.rs. Codex accepts a denial with
+# a reason; otherwise it reports "PreToolUse hook returned unsupported permissionDecision:allow" and continues. Its
+# `cwd` is the folder of the turn (core/src/hook_runtime.rs), not of the command. Gemini CLI: docs/hooks/reference.md of
+# google-gemini/gemini-cli (`decision` deny with `reason`, only JSON on stdout, timeout in milliseconds), `ask` with
+# `systemMessage` since pull request 21146. After `allow`, Gemini CLI still asks its question. qwen-code:
+# docs/users/features/hooks.md of QwenLM/qwen-code (answers as for Claude Code, timeout in milliseconds).
 _FORMATS: Mapping[HookProgram, _HookFormat] = {
     "claude": _HookFormat("PreToolUse", _CLAUDE_TOOLS, "~/.claude/settings.json", "|".join(_CLAUDE_TOOLS)),
     "codex": _HookFormat("PreToolUse", _CODEX_TOOLS, "~/.codex/hooks.json", f"^({'|'.join(_CODEX_TOOLS)})$"),

@@ -44,7 +44,7 @@ async def run_command(
     environment: Mapping[str, str],
     timeout_s: float,
 ) -> CommandRun:
-    """Run a command and return its answer. Its whole process group has ended when this returns or raises."""
+    """Run a command and return its answer. The process group of the command ends before this returns or raises."""
     argv = command.argv or ("bash", "--noprofile", "--norc", "-c", command.line)
     with _Output() as stdout, _Output() as stderr, _Input(stdin_data) as stdin:
         try:

@@ -203,7 +203,7 @@ class HookRunner:
         return _HandlerResult(run.answer, run.code, 0.0)
 
     def _variables(self, handler: Handler, command: HookCommand) -> dict[str, str]:
-        """Return the environment of a command: without keys, except for those that a hook of the user names."""
+        """Return the environment of a command: without keys, except for the variables that a hook of the user names."""
         named = command.variables if handler.origin == "own" else ()
         return {
             **command_environment(self._environment),

@@ -176,7 +176,7 @@ class SessionHooks:
             self._transcript.append(message, now)
 
     def begin_session(self, source: str, messages: Sequence[Message]) -> None:
-        """Begin another session. SessionEnd hooks of the previous one run now, SessionStart hooks before the prompt."""
+        """Begin another session. The SessionEnd hooks run now, the SessionStart hooks before the next prompt."""
         self._cancel_idle_notice()
         reason = "clear" if source == "clear" else "resume"
         self.spawn("SessionEnd", HookInput({"reason": reason}, (reason,)))
@@ -216,8 +216,8 @@ class SessionHooks:
     async def run_before_prompt(self, prompt: str) -> AsyncGenerator[TurnEvent, None]:
         """Run the UserPromptSubmit hooks, before the first prompt also the SessionStart hooks; yield their events.
 
-        `prompt_context` has their text for the model. It is None if the prompt is not sent, because a hook blocked it
-        or the user cancelled; then the last events are those of a turn that did not start.
+        `prompt_context` has their text for the model. If a hook blocks the prompt or the user cancels, `prompt_context`
+        is None, and the last events are the events of a turn that did not start.
         """
         self._cancel_idle_notice()
         queue: asyncio.Queue[TurnEvent | None] = asyncio.Queue()

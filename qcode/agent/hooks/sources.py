@@ -45,7 +45,7 @@ class ConfiguredHooks:
     """The hooks that the settings configure for a run."""
 
     handlers: tuple[Handler, ...] = ()
-    """The hooks that run, in order: those of the user, then those of the project."""
+    """The hooks that run: first the hooks of the user, then the hooks of the project."""
     unused: tuple[UnusedHook, ...] = ()
     problems: tuple[str, ...] = ()
     """One line for each problem, shown to the user at the start."""
@@ -84,7 +84,7 @@ class HookFolders:
         return tuple(files)
 
     def first_unpinned(self, files: Sequence[Path]) -> str:
-        """Return the first of the workspace `files` of a command outside the pinned folders, empty if there is none."""
+        """Return the first workspace file of a command that no pinned folder contains; empty if all are pinned."""
         if not files:
             return ""
         from qcode.agent.trust import pinned_folders
@@ -120,7 +120,7 @@ def configured_hooks(context: RunContext) -> ConfiguredHooks:
 
 
 class _HookCollector:
-    """Collects the hooks of all settings, and decides for each whether it runs."""
+    """A collector of the hooks of all settings, which decides whether each hook runs."""
 
     def __init__(self, folders: HookFolders, *, is_trusted: bool) -> None:
         self._folders = folders
@@ -231,7 +231,7 @@ def _claude_handler(event: str, matcher: str, hook: Mapping[str, Any], location:
 
 
 def _condition(rule: object) -> tuple[str, ...]:
-    """Return the `if` of a hook as rules of qcode that cover at least as much; empty if there are none.
+    """Return the `if` of a hook as rules of qcode that cover at least as much; empty if no rules do.
 
     A hook without rules runs for every call. See code.claude.com/docs/en/hooks.
     """

@@ -78,7 +78,7 @@ def branch(records: Sequence[JsonObject]) -> list[JsonObject]:
     """Return the messages that led to the last message of each tree, in file order.
 
     A reply with two calls is written as two records, each with a result as its child. The path to the last message
-    contains only one of them, so the other records of the same reply, and the results of all its calls, are added.
+    contains only one of these records. So the other records of the reply are added, and the results of all its calls.
     """
     by_uuid = {uuid: record for record in records if (uuid := text_in(record.get("uuid")))}
     messages = [record for record in records if record.get("type") in _MESSAGE_TYPES]

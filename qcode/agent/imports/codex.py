@@ -111,7 +111,7 @@ class _Reader:
         if summary.strip() and not any(summary in message.text for message in messages):
             messages.append(Message("user", (Text(summary),)))
         if replacement.left_out["encrypted summary"] and not summary.strip():
-            # The summary cannot be read, so the full history is kept.
+            # The summary cannot be read, so the full history remains.
             self._builder.left_out["encrypted summary"] += 1
             return
         self._builder.compact(messages, timestamp)

@@ -3,7 +3,7 @@
 Public sources: `google-gemini/gemini-cli`, packages/core/src/services/chatRecordingTypes.ts and
 chatRecordingService.ts (`~/.gemini/tmp/PROJECT/chats/session-*.json`, later `.jsonl`), and `QwenLM/qwen-code`,
 `ChatRecord` in chatRecordingService.ts (`~/.qwen/projects/FOLDER/chats/ID.jsonl`). A file of Gemini CLI is a log: a
-message replaces the one with its id, `$set` changes the header, `$rewindTo` removes messages.
+message replaces the earlier message with its id, `$set` changes the header, `$rewindTo` removes messages.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class Migration:
         return ImportResult(session_id, "updated", len(messages) - len(stored_messages))
 
     def _session_name(self, source: ImportedSession, started: datetime) -> tuple[str, JsonObject | None]:
-        """Return the id for a session, and the header of the file if it was imported before."""
+        """Return the id for a session, and the header of the file if the session was imported before."""
         origin = _origin(source)
         name = f"{source.program} {source.session_id}"
         digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()
@@ -177,7 +177,7 @@ def _missing_results(messages: list[Message]) -> int:
 
 
 def _time(text: str) -> datetime | None:
-    """Parse a time, which is in UTC if it has no offset; return None if it is not valid."""
+    """Parse a time, in UTC if the text has no offset; return None for an invalid text."""
     try:
         time = datetime.fromisoformat(text)
     except ValueError:

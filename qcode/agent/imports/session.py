@@ -176,7 +176,7 @@ class TranscriptBuilder:
                 used_ids.add(call_id)
                 results = self._results[block.call_id]
                 if call_id != block.call_id and len(results) > 1:
-                    # The first result belongs to the first call, the next one to this call.
+                    # The first result belongs to the first call, the next result to this call.
                     self._results[call_id].append(replace(results[1], call_id=call_id))
                     del results[1]
                 block = replace(block, call_id=call_id, name=_INVALID_NAME_CHARS.sub("_", block.name)[:64] or "unknown")

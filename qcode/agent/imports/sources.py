@@ -50,7 +50,7 @@ class SessionFile:
 
 
 def find(env: Mapping[str, str], root: Path | None) -> list[SessionFile]:
-    """Return the sessions of the project `root`, or of all folders if it is None, newest first."""
+    """Return the sessions of the project `root`, or of all folders if `root` is None, newest first."""
     project = root.resolve() if root is not None else None
     files: dict[Path, str] = {}
     for path, folder in _files(env):
@@ -98,7 +98,7 @@ def read_file(path: Path) -> ImportedSession:
 def _files(env: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
     """Yield the session files at the default locations.
 
-    With each file comes the name of the folder for its project; empty if the program has no folder for each project.
+    Each file has the name of its project's folder, which is empty if the program has no folders for projects.
     """
     home = Path(env.get("HOME") or "/")
 
@@ -205,7 +205,7 @@ def _read(path: Path, data: bytes) -> ImportedSession | None:
 
 
 def _records(data: bytes, builder: TranscriptBuilder) -> list[JsonObject]:
-    """Return the objects of a file: one in each line, or one document.
+    """Return the JSON objects of a file: one object in each line, or one document.
 
     An editor on Windows may have saved the file with a byte order mark, or as UTF-16.
     """

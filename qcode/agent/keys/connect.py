@@ -1,7 +1,7 @@
 """The setup of a provider: checking and storing a key, and the source of each provider's credential.
 
-`read_key` cleans up a pasted key: it strips quotes, `export NAME=` and other wrapping, and rejects text that cannot be
-a key with a `ValueError` that never contains the pasted text. `check_key` validates a key with one small request: for
+`read_key` strips quotes, `export NAME=` and other wrapping from a pasted key. Its `ValueError` for invalid text never
+contains the text. `check_key` validates a key with one small request: for
 the list of models, or for a path that requires a valid key. No message contains any part of a key.
 """
 
@@ -124,13 +124,13 @@ class ProviderChoice:
 
     name: str
     state: str = ""
-    """The state of the credential, such as `needs no key`; empty if there is none."""
+    """The state of the credential, such as `needs no key`; empty without a credential."""
     takes_key: bool = True
     """False: the provider finds its credential without a key, such as Amazon Bedrock."""
     is_ready: bool = False
     """The provider works without entering a key."""
     is_keyless: bool = False
-    """No key is set or stored, and none is needed, such as for a local server."""
+    """No key is set or stored, and no key is needed, such as for a local server."""
     title: str = ""
     """The name for display."""
     hint: str = ""

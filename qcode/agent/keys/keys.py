@@ -1,6 +1,6 @@
 """The key of each provider and its source: the environment, then a configured command, then the stored keys.
 
-A command (`api_key_command`) runs at most once per process, and its key is redacted like a stored one.
+A command (`api_key_command`) runs at most once per process, and its key is redacted like a stored key.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LOGIN_PREFIX = "mcp:"
 class Keys:
     """The credentials of this run.
 
-    `open_store` is called for the first key that is not in the environment; if it is None, no stored key is used.
+    `open_store` is called for the first key that is not in the environment; without it, no stored key is used.
     `commands` are the key commands of the configuration.
     """
 
@@ -73,7 +73,7 @@ class Keys:
         return (stored.reveal(), registry.login_command(spec)) if stored is not None else ("", "")
 
     def credential_of(self, spec: ProviderSpec) -> str:
-        """Return the source of a usable credential, empty if there is none."""
+        """Return the source of a usable credential, empty if no credential is usable."""
         source = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
         return source or (self.key_of(spec)[1] if registry.takes_key(spec) else "")
 
@@ -91,7 +91,7 @@ class Keys:
         return self._commands.failures.get(self._commands.setting_of(spec), "")
 
     def location_of(self, spec: ProviderSpec) -> KeyLocation | None:
-        """Return where a key of `spec` is stored, None if there is none."""
+        """Return where a key of `spec` is stored, None if no key is stored."""
         return self._locations().get(registry.key_name(spec)) if registry.takes_key(spec) else None
 
     def stored_names(self) -> tuple[str, ...]:
@@ -193,7 +193,7 @@ class KeyCommands:
 
 
 def _first_line(argv: tuple[str, ...], env: Mapping[str, str], folder: Path) -> str:
-    """Return the first line that a command prints; raise `ValueError` with the reason if there is none."""
+    """Return the first line that a command prints; raise `ValueError` with the reason if it prints nothing."""
     from qcode.safety.launcher import Unavailable, run
     from qcode.text.clean import one_line
     from qcode.text.numbers import exit_text

@@ -1,7 +1,7 @@
 """The keyring of the system (Secret Service, KWallet, macOS Keychain), through the keyring package.
 
-Calls run in a thread with a timeout: a locked keyring waits for a user who may be absent, and a session bus may hang
-forever. The package is imported on first use.
+Calls run in a thread with a timeout, because a locked keyring waits for a user who may be absent, and a session bus may
+hang. The package is imported on first use.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Keyring:
         self._on_wait = None
 
     def get(self, name: str) -> Secret | None:
-        """Return the key, None if there is none; raise `KeyringError`."""
+        """Return the key, None if the keyring has no such key; raise `KeyringError`."""
         key = self._call(lambda: _backend().get_password(self._service, name), self._get_timeout_s)
         return Secret(key) if key else None
 
@@ -127,7 +127,7 @@ class _CallResult(Generic[ResultT]):
 
 
 def _backend() -> KeyringBackend:
-    """Return a backend that stores secrets safely; raise `KeyringError` if this system has none."""
+    """Return a backend that stores secrets safely; raise `KeyringError` if this system has no such backend."""
     # Its log messages on stderr would break the screen.
     logging.getLogger("keyring").addHandler(logging.NullHandler())
     import keyring

@@ -1,8 +1,8 @@
 """The stored API keys by name: in the keyring, or in a private file if no keyring works.
 
 A key is never stored in both. The file has mode 0600 in a folder of mode 0700, is written atomically, and is
-never opened through a link. It also lists the names of the keys in the keyring, so that the keyring package is imported
-only if it is needed. This module does not read the environment, knows no provider, and shows no key.
+never opened through a link. The file also lists the names of the keys in the keyring, so that the keyring package is
+imported only if needed. This module does not read the environment, knows no provider, and shows no key.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class KeyStore:
         return {name: "keyring" if key is None else "file" for name, key in self.file.read().items()}
 
     def get(self, name: str, *, skips_cache: bool = False) -> Secret | None:
-        """Return the key, None if none is stored; raise `KeyStoreError`, or `KeyringError` if the keyring fails.
+        """Return the key, None if no key is stored; raise `KeyStoreError`, or `KeyringError` if the keyring fails.
 
         `skips_cache`: read the keyring again, because another process may have replaced the key.
         """
@@ -117,8 +117,8 @@ class KeyStore:
     def remove(self, name: str) -> tuple[KeyLocation, ...]:
         """Delete the key everywhere; return the locations from which it was deleted.
 
-        Raise `KeyStoreError` if the file cannot be written, and `KeyringError` if the file lists the key as in the
-        keyring, and the keyring cannot delete it.
+        Raise `KeyStoreError` if the file cannot be written. Raise `KeyringError` if the keyring cannot delete a key
+        that the file lists.
         """
         locations: list[KeyLocation] = []
         self._cached_keys.pop(name, None)
@@ -293,7 +293,7 @@ def _entry_json(key: Secret | None) -> JsonObject:
 
 
 def _parse_entries(content: bytes) -> Entries | None:
-    """Return the entries of a file, None if it has another format."""
+    """Return the entries of a file, None for a file in another format."""
     try:
         stored = parse_object(content.decode("utf-8")) if len(content) <= _MAX_FILE_BYTES else None
     except UnicodeDecodeError:

@@ -23,7 +23,7 @@ from qcode.values import dataclass
 
 Kind: TypeAlias = Literal["server", "rule", "mode", "command", "agent", "hooks", "setting", "file"]
 
-# Both patterns match strings too, and keep them: `"http://x"` contains no comment.
+# Both patterns also match strings, which remain unchanged: `"http://x"` contains no comment.
 _COMMENT = re.compile(r'("(?:[^"\\\n]|\\.)*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'("(?:[^"\\\n]|\\.)*")|,(?=\s*[}\]])', re.DOTALL)
 
@@ -116,7 +116,7 @@ class SettingsFile:
     def _json_line(self, keys: tuple[str, ...]) -> int:
         position = -1
         for key in keys:
-            # A key is followed by a colon; the last one may also be an item of a list.
+            # A key is followed by a colon; the last key may also be an item of a list.
             end = r"\s*:" if key != keys[-1] else ""
             match = re.compile(re.escape(json.dumps(key, ensure_ascii=False)) + end).search(self.text, position + 1)
             if match is None:
@@ -125,14 +125,14 @@ class SettingsFile:
         return self.text.count("\n", 0, position) + 1 if position >= 0 else 0
 
     def table(self, *keys: str) -> Mapping[str, Any]:
-        """Return the table at a path, empty if there is none."""
+        """Return the table at a path of keys, empty if there is no table."""
         value: Any = self.values
         for key in keys:
             value = value.get(key) if isinstance(value, Mapping) else None
         return value if isinstance(value, Mapping) else {}
 
     def strings(self, *keys: str) -> tuple[str, ...]:
-        """Return the strings in the list at a path, empty if there is none."""
+        """Return the strings in the list at a path of keys, empty if there is no list."""
         value = self.table(*keys[:-1]).get(keys[-1])
         return tuple(text for text in value if isinstance(text, str)) if isinstance(value, list) else ()
 

@@ -1,4 +1,4 @@
-"""Reads the configuration files of Claude Code, Codex, Gemini CLI, qwen-code and OpenCode.
+"""The configuration files of Claude Code, Codex, Gemini CLI, qwen-code and OpenCode, and how each is converted.
 
 A project's files are read only if the caller says that its folder is trusted. Formats:
 code.claude.com/docs/en/settings, developers.openai.com/codex/config-reference, gemini-cli
@@ -142,7 +142,7 @@ def _find_claude(locations: ImportFolders) -> Iterator[tuple[SourceSetting, bool
 
 
 def _add_claude_projects(file: SettingsFile, root: Path) -> None:
-    """Add the user's servers for this project only; those for other projects become findings with a hint."""
+    """Add the user's servers for this project only; servers for other projects become findings with a hint."""
     for name in file.table("projects"):
         if not file.table("projects", name, "mcpServers"):
             continue

@@ -1,7 +1,7 @@
 """Converts commands, prompts and agents of other programs to the Markdown files that qcode reads.
 
-Text without a special meaning in the other program must not get a special meaning here: a placeholder of qcode is
-escaped, and a blank is inserted into text that would run as a command.
+Text without a special meaning in the other program must not get a special meaning here: placeholders
+of qcode are escaped, and a blank is inserted into text that would run as a command.
 Formats: developers.openai.com/codex/custom-prompts, gemini-cli `docs/cli/custom-commands.md` and
 `docs/core/subagents.md`, qwen-code `docs/users/features/commands.md` and `sub-agents.md`, opencode.ai/docs/commands and
 /agents.
@@ -118,7 +118,7 @@ def _braces(text: str) -> Iterator[tuple[int, int, str, str]]:
 
 
 def opencode_prompt(text: str) -> ConvertedPrompt:
-    """Convert a prompt of OpenCode, in which the highest of `$1`, `$2`, ... takes the rest of the arguments."""
+    """Convert a prompt of OpenCode, in which the highest of `$1`, `$2`, ... stands for all remaining arguments."""
     highest = max((int(number) for number in _NUMBER.findall(text)), default=0)
     losses = (f"${highest} is one word in qcode, not all remaining words",) if highest > 1 else ()
     body = text.replace("$1", "$ARGUMENTS") if highest == 1 and "$ARGUMENTS" not in text else text
@@ -131,7 +131,7 @@ def opencode_prompt(text: str) -> ConvertedPrompt:
 
 
 def markdown(fields: Mapping[str, object], body: str) -> str:
-    """Return the text of a Markdown file with front matter; fields without a value are left out."""
+    """Return the text of a Markdown file with front matter; fields without a value are omitted."""
     filled = {name: value for name, value in fields.items() if value not in (None, "", (), [])}
     rows = [f"{name}: {json.dumps(value, ensure_ascii=False)}" for name, value in filled.items()]
     header = "\n".join(["---", *rows, "---", ""]) if rows else ""
@@ -275,7 +275,7 @@ class _Agent:
         converted = [_claude_tool(str(name)) for name in names]
         unknown = [str(name) for name, tool in zip(names, converted, strict=True) if not tool]
         self.losses += [f"qcode has no tool {single_spaced(name, 60)}" for name in unknown]
-        # An empty list would mean all tools, so unknown names are kept and become an error.
+        # An empty list would mean all tools, so unknown names remain and become an error.
         self.header[field] = list(dict.fromkeys(filter(None, converted))) or [str(name) for name in names] or ["none"]
 
     def _convert_tool_switches(self, tools: Mapping[str, object]) -> None:

@@ -33,8 +33,8 @@ from qcode.values import dataclass
 Status: TypeAlias = Literal["new", "same", "taken", "lost", "read"]
 """The state of a finding. Only a `new` finding is written.
 
-`same`: qcode already has this setting. `taken`: qcode has another setting of this name. `lost`: it cannot be converted.
-`read`: qcode reads the file as it is.
+`same`: qcode already has this setting. `taken`: qcode has another setting of this name. `lost`: the setting cannot be
+converted. `read`: qcode reads the file as it is.
 """
 
 
