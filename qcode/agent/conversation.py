@@ -341,7 +341,7 @@ class Conversation:
             if driver is not None and driver is self._driver:
                 driver.put_input(SteerQueued(text, self.attachments.add_steered(text, (*attached, *resources))))
 
-        self._toolbox.steer(text, queue, reads=self._context.is_attended and self._turn_options.finds_files)
+        self._toolbox.steer(text, queue, reads_resources=self._context.is_attended and self._turn_options.finds_files)
 
     def withdraw_steering(self, text: str) -> bool:
         """Withdraw the last `steer` with this text; return False if the turn has already added it."""

@@ -151,8 +151,8 @@ def _folder(context: RunContext) -> Iterator[Finding]:
     status = TrustStore(context.paths.state_dir, context.folder).status_of(context.root)
     if context.is_trusted and not status.is_trusted:
         names = ", ".join(visible(change.name) for change in status.changes)
-        more = f"; not pinned, so qcode asks at the next start: {names}" if names else ""
-        yield Finding("trust", f"trusted for this run{more}", "ok")
+        unpinned_note = f"; not pinned, so qcode asks at the next start: {names}" if names else ""
+        yield Finding("trust", f"trusted for this run{unpinned_note}", "ok")
     elif context.is_trusted:
         yield Finding("trust", "trusted", "ok")
         yield from (Finding("pinned", name) for name in status.files)
@@ -167,13 +167,13 @@ def _configuration(context: RunContext, problem: QcodeError | None) -> Iterator[
     if problem is not None:
         yield Finding("error", str(problem), "broken", "fix that line; until then qcode does not start")
     files = {"yours": context.paths.config_file, "the project's": context.root / ".qcode" / "config.toml"}
-    for whose, path in files.items():
+    for owner, path in files.items():
         if not path.is_file():
-            yield Finding(whose, f"{path}, does not exist")
-        elif whose != "yours" and not context.is_trusted:
-            yield Finding(whose, f"{path}, ignored because the folder is not trusted")
+            yield Finding(owner, f"{path}, does not exist")
+        elif owner != "yours" and not context.is_trusted:
+            yield Finding(owner, f"{path}, ignored because the folder is not trusted")
         else:
-            yield Finding(whose, str(path), "" if problem else "ok")
+            yield Finding(owner, str(path), "" if problem else "ok")
     state = context.paths.state_dir
     if not _is_writable(state):
         fix = "set QCODE_HOME to a writable folder; until then sessions, keys and choices are not saved"
@@ -210,8 +210,8 @@ def _credentials(context: RunContext) -> Iterator[Finding]:
     for label, source in (("no key", "none"), ("local", "not needed")):
         names = ", ".join(row.provider for row in rows if row.source == source)
         if names:
-            more = "; qcode auth status lists their variables" if source == "none" else "; needs no key"
-            yield Finding(label, f"{names}{more}")
+            hint = "; qcode auth status lists their variables" if source == "none" else "; needs no key"
+            yield Finding(label, f"{names}{hint}")
     yield from (Finding("keys", problem, "attention") for problem in context.keys.problems)
 
 

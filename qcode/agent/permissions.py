@@ -404,9 +404,9 @@ class FolderRules:
         return [row for row in (rows if isinstance(rows, list) else []) if isinstance(row, dict) and "rules" in row]
 
     def _identity(self) -> JsonObject:
-        real = self.folder.resolve()
-        state = real.stat()
-        return {"path": str(real), "device": state.st_dev, "inode": state.st_ino}
+        real_path = self.folder.resolve()
+        state = real_path.stat()
+        return {"path": str(real_path), "device": state.st_dev, "inode": state.st_ino}
 
 
 def _without_rules(row: JsonObject) -> JsonObject:

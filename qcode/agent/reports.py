@@ -344,8 +344,8 @@ def recorded_usage(
     usage, costs = Usage(), [used.cost for used in by_model]
     for used in by_model:
         usage = usage + used.usage
-    known = [cost for cost in costs if cost is not None]
-    cost = sum(known, Decimal(0)) if known and len(known) == len(costs) else None
+    known_costs = [cost for cost in costs if cost is not None]
+    cost = sum(known_costs, Decimal(0)) if known_costs and len(known_costs) == len(costs) else None
     kinds = Counter("retry" if attempt.is_retry else attempt.kind for attempt in attempts)
     calls = ApiCalls(
         kinds["first"],
@@ -534,8 +534,8 @@ def _cost(turns: Sequence[TurnUsage | ModelUsage]) -> str:
 
 def _details(*parts: tuple[str, int | None]) -> str:
     """Return the reported numbers of tokens with their names in parentheses; empty if none is reported."""
-    known = [f"{name} {tokens_text(count)}" for name, count in parts if count is not None]
-    return f"  ({', '.join(known)})" if known else ""
+    reported = [f"{name} {tokens_text(count)}" for name, count in parts if count is not None]
+    return f"  ({', '.join(reported)})" if reported else ""
 
 
 def _hit_rate(usage: Usage) -> str:

@@ -119,10 +119,10 @@ class SessionSandbox:
             raise RuntimeError("no sandbox works here")
         if "workspace" not in sandbox.levels:
             return self.launch("read-only", argv)
-        real = os.path.realpath(argv[0])
-        folders = dict.fromkeys(str(Path(path).parent) for path in (argv[0], real))
+        real_program = os.path.realpath(argv[0])
+        folders = dict.fromkeys(str(Path(path).parent) for path in (argv[0], real_program))
         programs = (*program_folders(":".join(folders), self._scope.home_path), *toolchain_folders(self._scope))
-        project, separator, _ = real.partition("/node_modules/")
+        project, separator, _ = real_program.partition("/node_modules/")
         programs += (f"{project}/node_modules",) if separator else ()  # a program of npm needs the other packages
         confinement = reader_confinement(self._scope, self.index.refresh(), programs, str(cache))
         return sandbox.launch(argv, confinement)

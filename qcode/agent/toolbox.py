@@ -245,9 +245,9 @@ class Toolbox:
         """Whether a tool server is being read for a prompt."""
         return self._server_mentions is not None and self._server_mentions.is_reading
 
-    def steer(self, text: str, queue: Callable[[tuple[Block, ...]], None], *, reads: bool) -> None:
-        """Read the resources that a steering message mentions, if `reads`; then call `queue` with their blocks."""
-        if self._server_mentions is None or not reads:
+    def steer(self, text: str, queue: Callable[[tuple[Block, ...]], None], *, reads_resources: bool) -> None:
+        """Read the resources that a steering message mentions, if allowed; then call `queue` with their blocks."""
+        if self._server_mentions is None or not reads_resources:
             queue(())
         else:
             self._server_mentions.steer(text, queue)
@@ -328,8 +328,8 @@ class Toolbox:
         """Return the real paths, on disk now, that a call to a file tool refers to."""
         safety = self.spec(name).safety
         paths = safety.paths_of(arguments) if isinstance(safety, Files) else ()
-        named = () if isinstance(paths, str) else filter(None, paths)
-        return frozenset(map(self.workspace.target, named))
+        used_paths = () if isinstance(paths, str) else filter(None, paths)
+        return frozenset(map(self.workspace.target, used_paths))
 
     async def run(
         self,

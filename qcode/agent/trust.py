@@ -204,17 +204,17 @@ class TrustStore:
 
 def _identity(root: Path) -> JsonObject | None:
     try:
-        real = root.resolve(strict=True)
-        state = real.stat()
+        real_root = root.resolve(strict=True)
+        state = real_root.stat()
     except (OSError, RuntimeError):
         return None
-    return {"path": str(real), "device": state.st_dev, "inode": state.st_ino}
+    return {"path": str(real_root), "device": state.st_dev, "inode": state.st_ino}
 
 
 def _name_in(root: Path, path: Path) -> str:
     """Return the path relative to the project, empty for a path outside the project."""
-    real = root.resolve()
-    return path.relative_to(real).as_posix() if path.is_relative_to(real) else ""
+    real_root = root.resolve()
+    return path.relative_to(real_root).as_posix() if path.is_relative_to(real_root) else ""
 
 
 def changes_between(before: Mapping[str, TrustedFile], now: Mapping[str, TrustedFile]) -> tuple[TrustedFileChange, ...]:
@@ -270,8 +270,8 @@ def pinned_folders(root: Path, folder: Path | None = None) -> tuple[str, ...]:
 
     In the home folder, skills belong to the user and are not pinned.
     """
-    real = _resolved(root)
-    names = (PROJECT_FOLDER,) if real == _resolved(Path(os.path.expanduser("~"))) else PINNED_FOLDERS  # noqa: PTH111  # never raises
+    real_root = _resolved(root)
+    names = (PROJECT_FOLDER,) if real_root == _resolved(Path(os.path.expanduser("~"))) else PINNED_FOLDERS  # noqa: PTH111  # never raises
     below = _name_in(root, _resolved(folder)) if folder is not None else ""
     parts = below.split("/") if below and below != "." else []
     inner = ("/".join(parts[:size]) for size in range(1, len(parts) + 1))
@@ -334,11 +334,11 @@ def _files_below(folder: Path, root: Path) -> Iterator[Path]:
             if not _is_folder(entry):
                 yield path
                 continue
-            real = _resolved(path)
-            if real.is_relative_to(root) and real not in visited:
+            real_path = _resolved(path)
+            if real_path.is_relative_to(root) and real_path not in visited:
                 if depth == _MAX_DEPTH:
                     raise TooLargeToPin(f"{folder.relative_to(folder.parent)} is more than {_MAX_DEPTH} folders deep")
-                visited.add(real)
+                visited.add(real_path)
                 pending.append((path, depth + 1))
 
 
@@ -434,8 +434,8 @@ _UNPINNED_FILES = (
 
 def files_in_use(folder: Path, root: Path, status: TrustStatus) -> Iterator[tuple[str, str]]:
     """Yield the path and kind of each file that a trusted run would use, from the root of the project to `folder`."""
-    real = folder.resolve()
-    folders = [candidate for candidate in (real, *real.parents) if candidate == root or root in candidate.parents]
+    real_folder = folder.resolve()
+    folders = [path for path in (real_folder, *real_folder.parents) if path == root or root in path.parents]
     for candidate in reversed(folders):
         for name, description in _UNPINNED_FILES:
             is_used_here = name in (*NAMES, LOCAL_NAME) or candidate == root

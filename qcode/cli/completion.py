@@ -12,7 +12,7 @@ from qcode.config.load import load
 from qcode.config.paths import ConfigPaths
 from qcode.config.schema import KEYS
 from qcode.protocol.errors import ConfigError
-from qcode.providers.registry import PROVIDERS, takes_key
+from qcode.providers.registry import PROVIDERS, accepts_key
 from qcode.values import dataclass
 
 
@@ -22,7 +22,7 @@ def keyed_providers(environ: Mapping[str, str]) -> list[str]:
         specs = known_specs(load(ConfigPaths.from_env(environ), environ, {}, Path.cwd(), is_trusted=False))
     except (ConfigError, OSError):
         specs = dict(PROVIDERS)
-    return [name for name, spec in specs.items() if takes_key(spec)]
+    return [name for name, spec in specs.items() if accepts_key(spec)]
 
 
 def script(shell: str, providers: Sequence[str]) -> str:

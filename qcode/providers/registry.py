@@ -179,7 +179,7 @@ def key_name(spec: ProviderSpec) -> str:
     )
 
 
-def takes_key(spec: ProviderSpec) -> bool:
+def accepts_key(spec: ProviderSpec) -> bool:
     """Return whether a key can be stored for `spec`. The demo has no key, and some SDKs find credentials themselves."""
     return spec.protocol != "demo" and not finds_credentials(spec)
 

@@ -15,7 +15,7 @@ CHOICES = (
         "anthropic", title="Anthropic", hint="Claude models", key_page="https://keys.example/new", group="popular"
     ),
     ProviderChoice("openai", "OPENAI_API_KEY is set", is_ready=True, title="OpenAI", hint="GPT", group="popular"),
-    ProviderChoice("bedrock", "credentials come from the AWS chain", takes_key=False, is_ready=True),
+    ProviderChoice("bedrock", "credentials come from the AWS chain", accepts_key=False, is_ready=True),
     ProviderChoice("openrouter"),
     ProviderChoice(
         "ollama", "needs no key", is_ready=True, is_keyless=True, title="Ollama", hint="models here", group="local"

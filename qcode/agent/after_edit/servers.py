@@ -146,11 +146,13 @@ def server_rows(
     configured: Mapping[str, tuple[str, ...]], environment: Mapping[str, str], workspace: Workspace
 ) -> list[ServerChoice]:
     """Return the server of every language; languages with a configured file extension come last."""
-    named = {language.name for language in LANGUAGES}
-    extra = [
-        language_of(PurePath(f"x.{name.removeprefix('.')}"), configured) for name in configured if name not in named
+    built_in_names = {language.name for language in LANGUAGES}
+    configured_languages = [
+        language_of(PurePath(f"x.{name.removeprefix('.')}"), configured)
+        for name in configured
+        if name not in built_in_names
     ]
-    languages = [*LANGUAGES, *(language for language in extra if language is not None)]
+    languages = [*LANGUAGES, *(language for language in configured_languages if language is not None)]
     return [find_server(language, configured, environment, workspace) for language in languages]
 
 

@@ -64,9 +64,9 @@ def attach_files(files: Iterable[Path], typed: str, folder: Path, external_spans
     attaches lines of a file, `@a/` the list of a folder. Only `attach_external_mentions`
     reads mentions in `external_spans`.
     """
-    named = [_file_block(folder / path, str(path), accepts_pipes=True) for path in files]
-    found, _ = _find_mentions(typed, folder, external_spans)
-    return (*named, *(_mention_block(mention) for mention in found if not mention.is_external))
+    named_blocks = [_file_block(folder / path, str(path), accepts_pipes=True) for path in files]
+    mentions, _ = _find_mentions(typed, folder, external_spans)
+    return (*named_blocks, *(_mention_block(mention) for mention in mentions if not mention.is_external))
 
 
 def attach_mentions(
@@ -82,8 +82,8 @@ def attach_mentions(
     external: `why_not_read` returns why the model may not read its path without asking, empty if it may.
     `names_resource` returns whether an `@word` that names no file names a resource of a tool server.
     """
-    found, missing = _find_mentions(typed, folder, external_spans)
-    blocks, problems = _read_mentions(found, why_not_read)
+    mentions, missing = _find_mentions(typed, folder, external_spans)
+    blocks, problems = _read_mentions(mentions, why_not_read)
     return blocks, (*problems, *_missing_lines(missing, names_resource))
 
 
@@ -97,16 +97,16 @@ def missing_mention_lines(
 def _missing_lines(names: Iterable[str], names_resource: Callable[[str], bool]) -> tuple[str, ...]:
     missing = [name for name in names if not names_resource(name)]
     lines = tuple(f"{visible(name)} not found, not attached" for name in missing[:_MAX_MISSING_NAMES])
-    more = len(missing) - _MAX_MISSING_NAMES
-    return (*lines, f"{more} more files not found, not attached") if more > 0 else lines
+    omitted = len(missing) - _MAX_MISSING_NAMES
+    return (*lines, f"{omitted} more files not found, not attached") if omitted > 0 else lines
 
 
 def attach_external_mentions(
     typed: str, folder: Path, external_spans: Spans, why_not_read: Callable[[Path], str]
 ) -> tuple[tuple[Block, ...], tuple[str, ...]]:
     """Return the result of `attach_mentions` for external mentions only."""
-    found, _ = _find_mentions(typed, folder, external_spans)
-    return _read_mentions((mention for mention in found if mention.is_external), why_not_read)
+    mentions, _ = _find_mentions(typed, folder, external_spans)
+    return _read_mentions((mention for mention in mentions if mention.is_external), why_not_read)
 
 
 def _read_mentions(
@@ -168,8 +168,8 @@ def without_mentions(typed: str, folder: Path, paths: Collection[Path]) -> str:
     real_paths = {os.path.realpath(path) for path in paths}
 
     def without_mark(match: re.Match[str]) -> str:
-        found, _ = _find_mentions(match[0], folder, ())
-        is_attached = bool(found) and all(os.path.realpath(mention.path) in real_paths for mention in found)
+        mentions, _ = _find_mentions(match[0], folder, ())
+        is_attached = bool(mentions) and all(os.path.realpath(mention.path) in real_paths for mention in mentions)
         return match[0][1:] if is_attached else match[0]
 
     return _MENTION.sub(without_mark, typed) if real_paths else typed
@@ -220,8 +220,8 @@ def split_attached(text: str) -> Attachment | None:
 
 def attached_files(blocks: Iterable[Block], folder: Path) -> tuple[str, ...]:
     """Return the real paths of the attached files, whose names are relative to `folder`."""
-    found = (split_attached(block.text) for block in blocks if isinstance(block, Text))
-    names = [attachment.name for attachment in found if attachment is not None and attachment.kind == "file"]
+    attachments = (split_attached(block.text) for block in blocks if isinstance(block, Text))
+    names = [attachment.name for attachment in attachments if attachment is not None and attachment.kind == "file"]
     return tuple(os.path.realpath(folder / os.path.expanduser(name)) for name in names)  # noqa: PTH111  # never raises
 
 

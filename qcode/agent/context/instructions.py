@@ -133,9 +133,9 @@ class InstructionLoader:
         if home is not None and not os.path.lexists(path):
             path, why = home / ".claude/CLAUDE.md", f"there is no {path}"
         if os.path.lexists(path):
-            real = _resolved(path)
+            real_path = _resolved(path)
             self.why = why
-            self._load(real, str(path), real.parent, imported_by="", depth=0)
+            self._load(real_path, str(path), real_path.parent, imported_by="", depth=0)
             self.why = ""
         if home is not None:
             self.load_rules(home / ".claude/rules", None)
@@ -165,21 +165,21 @@ class InstructionLoader:
                 self._load_if_allowed(folder / name, _label(folder / name, within), within)
 
     def _load_if_allowed(self, path: Path, label: str, within: Path, *, is_rule: bool = False) -> None:
-        real = _resolved(path)
-        if not real.is_relative_to(within):
+        real_path = _resolved(path)
+        if not real_path.is_relative_to(within):
             self.notices.append(f"{label} leads outside the project and was not read")
-        elif is_secret(real) or not self.may_read(real):
-            self.notices.append(f"{label} may not be read" if real.is_file() else f"cannot read {label}")
+        elif is_secret(real_path) or not self.may_read(real_path):
+            self.notices.append(f"{label} may not be read" if real_path.is_file() else f"cannot read {label}")
         else:
-            self._load(real, label, within, imported_by="", depth=0, is_rule=is_rule)
+            self._load(real_path, label, within, imported_by="", depth=0, is_rule=is_rule)
 
     def _load(
-        self, real: Path, label: str, within: Path, *, imported_by: str, depth: int, is_rule: bool = False
+        self, real_path: Path, label: str, within: Path, *, imported_by: str, depth: int, is_rule: bool = False
     ) -> None:
-        if real in self.seen_paths:
+        if real_path in self.seen_paths:
             return
-        self.seen_paths.add(real)
-        content = _read(real, min(self.bytes_left, self.max_file_bytes))
+        self.seen_paths.add(real_path)
+        content = _read(real_path, min(self.bytes_left, self.max_file_bytes))
         if content is None:
             self.notices.append(f"cannot read {label}")
             return
@@ -190,7 +190,7 @@ class InstructionLoader:
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
         used = len(data)
         self.bytes_left -= used
-        self.files.append(InstructionFile(real, label, size, used, imported_by, self.why))
+        self.files.append(InstructionFile(real_path, label, size, used, imported_by, self.why))
         if is_rule:
             from qcode.agent.context.instruction_rules import body_of
 
@@ -206,32 +206,32 @@ class InstructionLoader:
         body = _TAG.sub("&lt;", text).strip()
         self.parts.append(f'<instructions file="{_attribute(label)}"{source}>\n{body}\n</instructions>')
         for name in find_imports(text):
-            self._import(name, real, label, within, depth + 1)
+            self._import(name, real_path, label, within, depth + 1)
 
     def _import(self, name: str, importer: Path, importer_label: str, within: Path, depth: int) -> None:
         """Load the file that `@name` imports. A missing file is reported only if the name looks like a file name."""
         target = importer.parent / name
         try:
-            real = target.resolve()
-            is_existing = real.exists()
+            real_path = target.resolve()
+            is_existing = real_path.exists()
         except (OSError, RuntimeError, ValueError):
             return
-        if name.startswith("~") or not real.is_relative_to(within):
+        if name.startswith("~") or not real_path.is_relative_to(within):
             if is_existing or name.startswith(("/", "~", "..")):
                 self.notices.append(f"@{name} in {importer_label} leads outside the project and was not read")
         elif not is_existing:
             if name.startswith("./") or name.endswith(".md"):
                 self.notices.append(f"@{name} in {importer_label} does not exist")
-        elif real.is_dir():
+        elif real_path.is_dir():
             return
-        elif is_secret(real) or not self.may_read(real):
-            self.notices.append(f"@{name} in {importer_label} {'may not' if real.is_file() else 'cannot'} be read")
+        elif is_secret(real_path) or not self.may_read(real_path):
+            self.notices.append(f"@{name} in {importer_label} {'may not' if real_path.is_file() else 'cannot'} be read")
         elif depth > MAX_IMPORT_DEPTH:
             self.notices.append(
                 f"@{name} in {importer_label} was not read: imports are limited to {MAX_IMPORT_DEPTH} levels"
             )
         else:
-            self._load(real, _label(real, within), within, imported_by=importer_label, depth=depth)
+            self._load(real_path, _label(real_path, within), within, imported_by=importer_label, depth=depth)
 
     def result(self) -> Instructions:
         text = "\n\n".join([_INTRODUCTION, *self.parts]) if self.parts else ""
@@ -247,10 +247,10 @@ def _label(path: Path, within: Path) -> str:
     return str(path.relative_to(within)) if path.is_relative_to(within) else str(path)
 
 
-def _read(real: Path, max_bytes: int) -> tuple[bytes, int] | None:
+def _read(real_path: Path, max_bytes: int) -> tuple[bytes, int] | None:
     """Return at most `max_bytes` bytes of a regular file, truncated at a line end, and its size. Follows no link."""
     try:
-        handle = os.open(real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = os.open(real_path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
     try:

@@ -222,13 +222,13 @@ def size_text(file: ListedFile) -> str:
 
 def memory_detail(file: ListedFile) -> str:
     """Return owner, size and status of an instruction file in a few words."""
-    whose = owner_label(file)
+    owner = owner_label(file)
     if file.size is None:
-        return f"{whose}; does not exist yet"
+        return f"{owner}; does not exist yet"
     cut = f", truncated: the prompt has {file.used_bytes:,} of them" if file.used_bytes < file.size else ""
     by = f", imported by {one_line(file.imported_by)}" if file.imported_by else ""
     by += f", {one_line(file.why, 160)}" if file.why else ""
-    return f"{whose}{by}; {size_text(file)}{cut}"
+    return f"{owner}{by}; {size_text(file)}{cut}"
 
 
 def memory_text(memory: InstructionFiles) -> str:
@@ -241,8 +241,8 @@ def memory_text(memory: InstructionFiles) -> str:
 
 def split_memory_line(text: str, files: Sequence[ListedFile]) -> tuple[Sequence[ListedFile], str]:
     """Return the files that the line may be added to, and the line. `project: …` or `yours: …` selects one file."""
-    whose, colon, line = text.partition(":")
-    word = cast("Literal['yours', 'project']", whose.strip().lower())
+    prefix, colon, line = text.partition(":")
+    word = cast("Literal['yours', 'project']", prefix.strip().lower())
     chosen = [file for file in files if file.owner == word][:1]
     return (chosen, line.strip()) if colon and chosen else (files, text)
 

@@ -19,8 +19,8 @@ _POINTER = "gitdir:"
 
 def find_project_root(folder: Path) -> Path:
     """Return the nearest of `folder` and its parents with a valid `.git`, otherwise `folder`; links are resolved."""
-    real = folder.resolve()
-    return next((path for path in (real, *real.parents) if git_folder(path) is not None), real)
+    real_folder = folder.resolve()
+    return next((path for path in (real_folder, *real_folder.parents) if git_folder(path) is not None), real_folder)
 
 
 def git_folder(root: Path) -> Path | None:
@@ -97,10 +97,10 @@ def read_head(root: Path) -> GitState:
 def resolve_added_folder(path: str | Path, message_prefix: str = "") -> Path:
     """Return the full path of a folder to add to the workspace; raise `InputError` for anything else."""
     try:
-        real = Path(path).expanduser().absolute()
-        is_folder = real.is_dir()
+        full_path = Path(path).expanduser().absolute()
+        is_folder = full_path.is_dir()
     except (RuntimeError, OSError) as error:
         raise InputError(f"{message_prefix}{path}: {getattr(error, 'strerror', None) or error}") from None
     if not is_folder:
-        raise InputError(f"{message_prefix}{path} {'is not a folder' if real.exists() else 'does not exist'}")
-    return real
+        raise InputError(f"{message_prefix}{path} {'is not a folder' if full_path.exists() else 'does not exist'}")
+    return full_path

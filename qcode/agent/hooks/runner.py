@@ -204,10 +204,10 @@ class HookRunner:
 
     def _variables(self, handler: Handler, command: HookCommand) -> dict[str, str]:
         """Return the environment of a command: without keys, except for the variables that a hook of the user names."""
-        named = command.variables if handler.origin == "own" else ()
+        variables = command.variables if handler.origin == "own" else ()
         return {
             **command_environment(self._environment),
-            **{name: self._environment[name] for name in named if name in self._environment},
+            **{name: self._environment[name] for name in variables if name in self._environment},
             "CLAUDE_PROJECT_DIR": str(self._root),
             "QCODE_PROJECT_DIR": str(self._root),
             "QCODE": "1",

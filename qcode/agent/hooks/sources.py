@@ -78,9 +78,9 @@ class HookFolders:
             # Most words are not paths. This check is quick, but wrong for `..`, which may follow a link.
             if ".." not in text and not os.path.exists(path):  # noqa: PTH110  # quicker than pathlib
                 continue
-            real = Path(os.path.realpath(path))
-            if self._is_inside(real) and real.is_file():
-                files[real] = None
+            real_path = Path(os.path.realpath(path))
+            if self._is_inside(real_path) and real_path.is_file():
+                files[real_path] = None
         return tuple(files)
 
     def first_unpinned(self, files: Sequence[Path]) -> str:
@@ -93,8 +93,8 @@ class HookFolders:
         unpinned = (file for file in files if not any(file.is_relative_to(folder) for folder in pinned))
         return next(map(str, unpinned), "")
 
-    def _is_inside(self, real: Path) -> bool:
-        return any(real.is_relative_to(folder) for folder in self._workspace)
+    def _is_inside(self, real_path: Path) -> bool:
+        return any(real_path.is_relative_to(folder) for folder in self._workspace)
 
 
 def configured_hooks(context: RunContext) -> ConfiguredHooks:

@@ -125,7 +125,7 @@ class ProviderChoice:
     name: str
     state: str = ""
     """The state of the credential, such as `needs no key`; empty without a credential."""
-    takes_key: bool = True
+    accepts_key: bool = True
     """False: the provider finds its credential without a key, such as Amazon Bedrock."""
     is_ready: bool = False
     """The provider works without entering a key."""
@@ -519,11 +519,11 @@ class KeysService:
     def _bare_choice(self, spec: ProviderSpec) -> ProviderChoice:
         """Return the choice with the state of its credential, but without texts for display."""
         settings, keys = self._context.settings, self._context.keys
-        if not registry.takes_key(spec):
+        if not registry.accepts_key(spec):
             source_name = registry.credential_of(spec, keys.env)
             chain = _GOOGLE_CHAIN if spec.is_vertex else _AWS_CHAIN
             return ProviderChoice(
-                spec.name, f"{source_name} is set" if source_name else chain, takes_key=False, is_ready=True
+                spec.name, f"{source_name} is set" if source_name else chain, accepts_key=False, is_ready=True
             )
         source = keys.source_of(spec)
         if source:

@@ -75,7 +75,7 @@ class Keys:
     def credential_of(self, spec: ProviderSpec) -> str:
         """Return the source of a usable credential, empty if no credential is usable."""
         source = registry.credential_of(spec, self.env) or self._commands.setting_of(spec)
-        return source or (self.key_of(spec)[1] if registry.takes_key(spec) else "")
+        return source or (self.key_of(spec)[1] if registry.accepts_key(spec) else "")
 
     def source_of(self, spec: ProviderSpec) -> str:
         """Return the source of the credential without reading the keyring; a key in the keyring may be unusable."""
@@ -92,7 +92,7 @@ class Keys:
 
     def location_of(self, spec: ProviderSpec) -> KeyLocation | None:
         """Return where a key of `spec` is stored, None if no key is stored."""
-        return self._locations().get(registry.key_name(spec)) if registry.takes_key(spec) else None
+        return self._locations().get(registry.key_name(spec)) if registry.accepts_key(spec) else None
 
     def stored_names(self) -> tuple[str, ...]:
         """Return the names of the stored keys."""

@@ -110,7 +110,7 @@ def _spec(context: AuthContext, name: str | None, command: str) -> ProviderSpec:
 
 def _ask_provider(context: AuthContext, command: str) -> str:
     """Ask which provider is meant, if a user is at the terminal."""
-    names = [name for name, spec in context.specs.items() if registry.takes_key(spec)]
+    names = [name for name, spec in context.specs.items() if registry.accepts_key(spec)]
     if command == "logout":
         names = sorted(name for name in context.keys.stored_names() if not name.startswith(LOGIN_PREFIX))
         if not names:
@@ -154,7 +154,7 @@ def _refuse_without_key(spec: ProviderSpec) -> None:
     if spec.is_vertex:
         hint = "gcloud auth application-default login, GOOGLE_APPLICATION_CREDENTIALS, or api_key_command"
         raise UsageError(f"{spec.name} uses credentials of Google Cloud ({hint}); qcode stores no key for it")
-    if not registry.takes_key(spec):
+    if not registry.accepts_key(spec):
         raise UsageError(f"{spec.name} needs no key")
 
 

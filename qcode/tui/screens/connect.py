@@ -204,7 +204,7 @@ class ConnectScreen(Screen[ConnectResult]):
 
     def on_key(self, event: events.Key) -> None:
         """Continue with Enter if the step has no input field."""
-        if event.key == "enter" and self.step == "key" and not self._choice.takes_key and self._check is None:
+        if event.key == "enter" and self.step == "key" and not self._choice.accepts_key and self._check is None:
             event.stop()
             self._begin_check("")
 
@@ -253,7 +253,7 @@ class ConnectScreen(Screen[ConnectResult]):
     def _choose_provider(self, name: str) -> None:
         self._choice = choice = self._choices[name]
         text = f"{capitalized(choice.state)}. " if choice.state else ""
-        if not choice.takes_key:
+        if not choice.accepts_key:
             text += "Enter uses it."
         elif choice.is_keyless:
             text += "Enter without a key uses it. If your server requires a key, paste it (it stays hidden)."
@@ -265,9 +265,9 @@ class ConnectScreen(Screen[ConnectResult]):
         field = self.query_one("#connect-key", KeyField)
         field.value = ""
         self._show("key", text, None)
-        field.display = choice.takes_key
-        self.set_focus(field if choice.takes_key else None)
-        if choice.takes_key and self._pasted_key is not None:
+        field.display = choice.accepts_key
+        self.set_focus(field if choice.accepts_key else None)
+        if choice.accepts_key and self._pasted_key is not None:
             field.insert_text_at_cursor(self._pasted_key.reveal())
         self._pasted_key = None
 
